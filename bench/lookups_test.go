@@ -36,7 +36,7 @@ func openResolve(b *testing.B, server string) func(context.Context, string) (net
 		}
 	})
 	return func(ctx context.Context, host string) (netip.Addr, error) {
-		answer := r.Lookup(ctx, host, 0)
+		answer := r.Lookup(ctx, host)
 		if len(answer.Addrs) == 0 {
 			return netip.Addr{}, fmt.Errorf("%v (%v)", answer.Outcome, answer.Cause)
 		}

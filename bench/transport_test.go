@@ -84,7 +84,7 @@ var clients = []struct {
 type only []netip.Addr
 
 // Lookup implements fetcher.Resolver.
-func (o only) Lookup(context.Context, string, time.Duration) resolve.Answer {
+func (o only) Lookup(context.Context, string) resolve.Answer {
 	return resolve.Answer{Addrs: o}
 }
 
@@ -109,7 +109,7 @@ func openFetcher(b *testing.B, w *web) func() func(int64) error {
 				return err
 			}
 			x.Target = f.First(x.Origin, x.Past)
-			x.Lookup = f.Resolve(b.Context(), x.Target, 0)
+			x.Lookup = f.Resolve(b.Context(), x.Target)
 			f.Do(b.Context(), &x)
 			if r.Outcome != exchange.Answered {
 				return fmt.Errorf("%v: %v", r.Outcome, r.Cause)

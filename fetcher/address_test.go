@@ -2,10 +2,8 @@ package fetcher
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -23,8 +21,8 @@ import (
 // dual is a Resolver whose hosts have IPv6 addresses under their name and "/6".
 type dual struct{ names }
 
-func (d dual) LookupIPv6(ctx context.Context, host string, patience time.Duration) resolve.Answer {
-	return d.Lookup(ctx, host+"/6", 0)
+func (d dual) LookupIPv6(ctx context.Context, host string) resolve.Answer {
+	return d.Lookup(ctx, host+"/6")
 }
 
 // TestAddresses is the table of hosts with several addresses: which are dialled in which order, the row, and its
@@ -193,91 +191,4 @@ func TestFurtherAddressesAreGuarded(t *testing.T) {
 	if next := f.Do(t.Context(), &x); next.Again || x.Response.Outcome != exchange.BlockedAddress {
 		t.Errorf("got %v, %+v", x.Response.Outcome, next)
 	}
-}
-
-// Patience runs out if the host is silent or too slow. The exchange is then deferred and does not count.
-func TestPatience(t *testing.T) {
-	const patience = 1500 * time.Millisecond
-	cert := newAuthority(t).certificate(t, "example.com", nil)
-	over := func(pause time.Duration, handle func(net.Conn)) func(net.Conn) {
-		cfg := &tls.Config{Certificates: []tls.Certificate{cert}}
-		return func(conn net.Conn) { overTLS(cfg, handle)(&slow{conn, pause, whole}) }
-	}
-	inTwo := func(head string, pause time.Duration, body string) func(net.Conn) {
-		return func(conn net.Conn) {
-			readRequest(conn)
-			time.Sleep(time.Second)
-			_, _ = io.WriteString(conn, head)
-			time.Sleep(pause)
-			_, _ = io.WriteString(conn, body)
-		}
-	}
-	const fine = okHead + "Content-Length: 0\r\n\r\n"
-
-	f := func(name, entry string, roundTrip time.Duration, handle func(net.Conn), want string, after time.Duration, edit ...func(*Config)) {
-		t.Helper()
-		bubble(t, name, func(t *testing.T) {
-			t.Helper()
-			cfg := site(t, roundTrip, handle)
-			cfg.SkipVerify = true
-			for _, e := range edit {
-				e(&cfg)
-			}
-			fetcher := newFetcher(t, cfg)
-			x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response), Patience: patience}
-			x.Past = exchange.Past{Attempts: 3, Later: 1, Spent: time.Second, HTTP: exchange.Failure{Outcome: exchange.Reset}}
-			x.Target = fetcher.First(x.Origin, x.Past)
-			x.Lookup = fetcher.Resolve(t.Context(), x.Target, 0)
-			x.Lookup.More = strings.Contains(name, "another address")
-			before, began := x.Past, time.Now()
-			next := fetcher.Do(t.Context(), &x)
-			got := x.Response.Outcome.String()
-			if next.Deferred {
-				got = "deferred: " + x.Response.Cause.String()
-				if !next.Again || next.After != 0 || next.Target != x.Target || x.Past != before {
-					t.Errorf("deferred with %+v, past %+v", next, x.Past)
-				}
-			} else if x.Past.Attempts != 4 {
-				t.Errorf("%d attempts", x.Past.Attempts)
-			}
-			if took := time.Since(began); got != want || took != after {
-				t.Errorf("%s after %v; want %s after %v", got, took, want, after)
-			}
-		})
-	}
-	const plain, secure, file = "http://example.com", "https://example.com", "ftp://example.com"
-	deferred := func(c exchange.Cause) string { return "deferred: " + c.String() }
-	took := func(n int) time.Duration { return time.Duration(n) * time.Second / slowPace }
-	connect, shake, head := deferred(exchange.CauseConnectTimeout), deferred(exchange.CauseTLSTimeout), deferred(exchange.CauseHeadTimeout)
-	body := deferred(exchange.CauseBodyTimeout)
-	f("answers", plain, time.Second, later(patience/4, 0, whole, fine), "answered", 2*time.Second+patience/4)
-	f("no connection", plain, time.Hour, silent, connect, patience)
-	f("no byte", plain, time.Second, silent, head, time.Second+patience)
-	f("no byte, FTP", file, time.Second, silent, head, time.Second+patience)
-	f("no TLS", secure, time.Second, silent, shake, time.Second+patience)
-	f("no byte after TLS", secure, 0, over(time.Second, silent), head, time.Second+patience)
-	// If another address is known, it is tried next, and the host is not deferred.
-	f("no connection, and another address", plain, time.Hour, silent, "connect_timeout", 2*time.Second)
-	f("no byte, and another address", plain, time.Second, silent, head, time.Second+patience)
-	// After its first byte a host has its patience once more, and what its bytes take at slowPace.
-	f("a slow handshake", secure, 0, over(time.Second, later(0, 0, whole, fine)), "answered", 2*time.Second)
-	f("a handshake that stops after a byte", secure, 0, func(conn net.Conn) {
-		_, _ = conn.Read(make([]byte, 4096))
-		_, _ = conn.Write([]byte{22})
-		silent(conn)
-	}, shake, patience+took(1))
-	f("a dripping head", plain, 0, later(0, time.Second, 1, fine), head, time.Second+patience+2*took(1))
-	f("a dripping head, quick enough", plain, 0, later(0, time.Second, slowPace, fine[:len(fine)-2]+"X: "+strings.Repeat("x", 10*slowPace)+"\r\n\r\n"), "answered", 11*time.Second)
-	const long = okHead + "Content-Length: 1000\r\n\r\n"
-	f("a dripping body", plain, 0, later(0, time.Second, len(long), long+strings.Repeat("x", 1000)), body, time.Second+patience+2*took(len(long)))
-	f("a dripping body after TLS", secure, 0, over(0, later(0, time.Second, len(long), long+strings.Repeat("x", 1000))), body, time.Second+patience+2*took(len(long)))
-	f("a late body", plain, 0, inTwo(okHead+"Content-Length: 1\r\n\r\n", time.Second, "x"), "answered", 2*time.Second)
-	f("a body that is too late", plain, 0, inTwo(okHead, 5*time.Second, "Content-Length: 0\r\n\r\n"), head, time.Second+patience+took(len(okHead)))
-	f("a late end of the head", plain, 0, inTwo("HTTP/1.1 2", time.Second, fine[10:]), "answered", 2*time.Second)
-	// Time-outs that are shorter than patience also defer the host.
-	f("short connect time-out", plain, time.Hour, silent, connect, time.Second, func(c *Config) { c.ConnectTimeout = time.Second })
-	f("as long", plain, time.Hour, silent, connect, patience, func(c *Config) { c.ConnectTimeout = patience })
-	f("short time-out for a head", plain, 0, silent, head, time.Second, func(c *Config) { c.HeaderTimeout = time.Second })
-	f("short time-out", secure, time.Second, silent, shake, 2*time.Second, func(c *Config) { c.Timeout = 2 * time.Second })
-	f("short time-out, after a byte", plain, 0, later(0, 300*time.Millisecond, 1, fine), "timeout", time.Second, func(c *Config) { c.HeaderTimeout = time.Second })
 }

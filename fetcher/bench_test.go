@@ -48,7 +48,7 @@ func TestDoAllocatesLittle(t *testing.T) {
 	do := func() {
 		x := exchange.Exchange{Origin: o, Response: r}
 		x.Target = f.First(x.Origin, x.Past)
-		x.Lookup = f.Resolve(ctx, x.Target, 0)
+		x.Lookup = f.Resolve(ctx, x.Target)
 		f.Do(ctx, &x)
 		if len(r.Body) != 1001 {
 			t.Fatalf("got %v (%v)", r.Outcome, r.Cause)
@@ -173,7 +173,7 @@ func TestMemoryInFlight(t *testing.T) {
 				exchanges.Go(func() {
 					x := exchange.Exchange{Origin: o, Response: new(exchange.Response)}
 					x.Target = f.First(x.Origin, x.Past)
-					x.Lookup = f.Resolve(ctx, x.Target, 0)
+					x.Lookup = f.Resolve(ctx, x.Target)
 					if f.Do(ctx, &x); x.Response.Outcome != 0 {
 						t.Errorf("got %v (%v)", x.Response.Outcome, x.Response.Cause)
 						arrived.Done()
@@ -220,7 +220,7 @@ func BenchmarkDo(b *testing.B) {
 				for pb.Next() {
 					x := exchange.Exchange{Origin: o, Response: r}
 					x.Target = f.First(x.Origin, x.Past)
-					x.Lookup = f.Resolve(b.Context(), x.Target, 0)
+					x.Lookup = f.Resolve(b.Context(), x.Target)
 					f.Do(b.Context(), &x)
 					if len(r.Body) != 1001 {
 						b.Errorf("got %v (%v)", r.Outcome, r.Cause)

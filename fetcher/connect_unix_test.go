@@ -22,7 +22,7 @@ func TestConnectTimeout(t *testing.T) {
 	for _, ctx := range []context.Context{t.Context(), context.Background()} {
 		x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
 		x.Target = f.First(x.Origin, x.Past)
-		x.Lookup = f.Resolve(ctx, x.Target, 0)
+		x.Lookup = f.Resolve(ctx, x.Target)
 		began := time.Now()
 		f.Do(ctx, &x)
 		if got := x.Response; got.Outcome != exchange.ConnectTimeout || got.Cause != exchange.CauseConnectTimeout {
@@ -39,7 +39,7 @@ func TestConnectTimeout(t *testing.T) {
 	defer cancel()
 	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
 	x.Target = f.First(x.Origin, x.Past)
-	x.Lookup = f.Resolve(ctx, x.Target, 0)
+	x.Lookup = f.Resolve(ctx, x.Target)
 	if f.Do(ctx, &x); x.Response.Outcome != 0 {
 		t.Errorf("cancelled: got %v (%v)", x.Response.Outcome, x.Response.Cause)
 	}

@@ -216,7 +216,7 @@ func TestDeadlineOfMemory(t *testing.T) {
 			defer cancel()
 			x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: r}
 			x.Target = fetcher.First(x.Origin, x.Past)
-			x.Lookup = fetcher.Resolve(ctx, x.Target, 0)
+			x.Lookup = fetcher.Resolve(ctx, x.Target)
 			began = time.Now()
 			if fetcher.Do(ctx, &x); r.Outcome != 0 || time.Since(began) != 3*time.Second {
 				t.Errorf("cancelled: got %v after %v", r.Outcome, time.Since(began))

@@ -150,7 +150,7 @@ func TestDial(t *testing.T) {
 			for _, ctx := range []context.Context{t.Context(), context.Background()} { // the second never ends
 				x := exchange.Exchange{Origin: parse(t, entry), Response: r}
 				x.Target = late.First(x.Origin, x.Past)
-				x.Lookup = late.Resolve(ctx, x.Target, 0)
+				x.Lookup = late.Resolve(ctx, x.Target)
 				if late.Do(ctx, &x); r.Outcome != exchange.ConnectTimeout || r.Timing.Total != 5*time.Second {
 					t.Errorf("%s: got %v (%v) after %v", entry, r.Outcome, r.Cause, r.Timing.Total)
 				}
@@ -201,7 +201,7 @@ func TestCancel(t *testing.T) {
 			defer cancel()
 			x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
 			x.Target = fetcher.First(x.Origin, x.Past)
-			x.Lookup = fetcher.Resolve(ctx, x.Target, 0)
+			x.Lookup = fetcher.Resolve(ctx, x.Target)
 			began := time.Now()
 			next := fetcher.Do(ctx, &x)
 			if next.Again || x.Response.Outcome != 0 || x.Past != (exchange.Past{}) || time.Since(began) != after {
@@ -274,7 +274,7 @@ func TestManyAtOnce(t *testing.T) {
 					host := strings.Repeat("a", 1+i) + strings.Repeat("b", 1+j) + ".example"
 					x := exchange.Exchange{Origin: parse(t, "http://"+host), Response: r}
 					x.Target = f.First(x.Origin, x.Past)
-					x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+					x.Lookup = f.Resolve(t.Context(), x.Target)
 					f.Do(t.Context(), &x)
 					if rest := strings.ReplaceAll(string(r.Body), host+"\n", ""); r.Outcome != exchange.Answered || len(r.Body) == 0 || rest != "" || string(r.Fields.Server) != host {
 						t.Errorf("%s: got %v (%v), server %q, %.80q", host, r.Outcome, r.Cause, r.Fields.Server, rest)
@@ -433,7 +433,7 @@ func TestRetryAndRedirect(t *testing.T) {
 		var waits []time.Duration
 		for range 3 {
 			x.Target = f.First(x.Origin, x.Past)
-			x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+			x.Lookup = f.Resolve(t.Context(), x.Target)
 			next := f.Do(t.Context(), &x)
 			waits = append(waits, next.After)
 		}
@@ -463,7 +463,7 @@ func TestThrottled(t *testing.T) {
 			x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
 			client := newFetcher(t, cfg)
 			x.Target = client.First(x.Origin, x.Past)
-			x.Lookup = client.Resolve(t.Context(), x.Target, 0)
+			x.Lookup = client.Resolve(t.Context(), x.Target)
 			if got := client.Do(t.Context(), &x).Throttled; got != want {
 				t.Errorf("%q: throttled %v; want %v", head, got, want)
 			}

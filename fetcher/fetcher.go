@@ -36,17 +36,16 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// Resolver finds the addresses of a host name. An answer without addresses has an Outcome, or is deferred if patience
-// (0: the resolver's own bound) has run out. A Resolver is called by many goroutines at once. It returns soon after
-// ctx ends. *resolve.Resolver is one.
+// Resolver finds the addresses of a host name. An answer without addresses has an Outcome. A Resolver is called by
+// many goroutines at once. It returns soon after ctx ends. *resolve.Resolver is one.
 type Resolver interface {
-	Lookup(ctx context.Context, host string, patience time.Duration) resolve.Answer
+	Lookup(ctx context.Context, host string) resolve.Answer
 }
 
 // resolver6 is a Resolver that can look up IPv6 addresses after Lookup returned IPv4 addresses. *resolve.Resolver is
 // one.
 type resolver6 interface {
-	LookupIPv6(ctx context.Context, host string, patience time.Duration) resolve.Answer
+	LookupIPv6(ctx context.Context, host string) resolve.Answer
 }
 
 // Config configures a Fetcher. The zero value of a field means its default, unless the field's comment says otherwise.
@@ -94,8 +93,8 @@ type Config struct {
 	OptOutAddr func(netip.Addr) bool
 
 	// Record receives each exchange in which a request was sent by http or https, before Do returns; nil: no
-	// recording. It is called from many goroutines at once and must not keep the Recording or its bytes. A deferred
-	// exchange, or one that the context ended, is not recorded.
+	// recording. It is called from many goroutines at once and must not keep the Recording or its bytes. An
+	// exchange that the context ended is not recorded.
 	Record func(*Recording)
 
 	// FTPData bounds the FTP transfers in flight. Each holds a second connection, thus one more file. An exchange
@@ -240,9 +239,7 @@ func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
 // The permitted addresses count, in the order of the answer. If the attempt begins after the IPv4 addresses, or has
 // tried all of them, the host's IPv6 addresses are looked up and appended. After the last address comes the first. If
 // no address took the connection, the Lookup's outcome says so.
-//
-// If name servers are silent for longer than patience (0: the resolver's own bound), the look-up is deferred.
-func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup {
+func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	host := t.Origin.Host()
 	if f.cfg.OptOut != nil && f.cfg.OptOut(host) {
 		return exchange.Lookup{Outcome: exchange.OptedOut, Cause: exchange.CauseOptOut}
@@ -253,10 +250,7 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.
 	}
 	answer := resolve.Answer{Addrs: []netip.Addr{literal}}
 	if !isLiteral {
-		answer = f.cfg.Resolver.Lookup(ctx, host, patience)
-	}
-	if answer.Deferred {
-		return exchange.Lookup{Deferred: true}
+		answer = f.cfg.Resolver.Lookup(ctx, host)
 	}
 	var found [maxAddresses]netip.Addr
 	addrs, lookup := f.allowed(found[:0], answer)
@@ -266,10 +260,7 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target, patience time.
 		resolver = nil
 	}
 	if resolver != nil && begin+tried >= len(addrs) {
-		answer = resolver.LookupIPv6(ctx, host, patience)
-		if answer.Deferred {
-			return exchange.Lookup{Deferred: true}
-		}
+		answer = resolver.LookupIPv6(ctx, host)
 		both, further := f.allowed(addrs, answer)
 		lookup.Took += answer.Took
 		switch {
@@ -381,8 +372,7 @@ func (f *Fetcher) port(o origin.Origin) uint16 {
 // If ctx ends first, the exchange does not count: x.Past stays as it was, x.Response has no outcome, and the result
 // is Done. The caller, which ended ctx, drops the origin.
 //
-// A deferred exchange (see exchange.Next) is no attempt; x.Response then says in which stage the host was silent. All
-// exchanges with the addresses of one host, until one takes the connection, are one attempt.
+// All exchanges with the addresses of one host, until one takes the connection, are one attempt.
 func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	began := time.Now()
 	before := x.Past
@@ -404,10 +394,6 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 		r.Reset()
 		x.Past = before
 		return exchange.Done
-	}
-	if hints.deferred {
-		x.Past = before
-		return exchange.Next{Again: true, Deferred: true, Target: x.Target}
 	}
 	if r.Outcome.Asked() {
 		past.Spent += x.Lookup.Took + time.Since(began)
@@ -456,15 +442,14 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 
 	w := f.wires.Get().(*wire)
 	defer f.release(w)
-	w.deadline, w.patience = began.Add(f.cfg.Timeout), x.Patience
-	w.connectFor, w.passesOver = f.connectFor(x), x.Lookup.More
+	w.deadline, w.connectFor = began.Add(f.cfg.Timeout), f.connectFor(x)
 	at, err := w.run(ctx, x)
-	if w.tape != nil && ctx.Err() == nil && !w.defers(err) {
+	if w.tape != nil && ctx.Err() == nil {
 		w.record(x, began, err)
 	}
 	if err != nil {
 		r.Outcome, r.Cause = classify(at, err)
-		h := hints{deferred: w.defers(err)}
+		var h hints
 		if at == connecting {
 			h.more, h.waited = x.Lookup.More || f.mayHaveIPv6(x), time.Since(began)
 		}

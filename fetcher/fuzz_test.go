@@ -65,7 +65,7 @@ func exchanged(t *testing.T, f *Fetcher, entry string) (*exchange.Response, stri
 	x.Lookup = exchange.Lookup{Addr: netip.MustParseAddr("127.0.0.1")}
 	next := f.Do(t.Context(), &x)
 	r := x.Response
-	if next.Deferred || !next.Again && (r.Outcome == 0 || r.Attempts != 1) {
+	if !next.Again && (r.Outcome == 0 || r.Attempts != 1) {
 		t.Fatalf("%+v after %+v", next, r)
 	}
 	if r.Outcome != exchange.Answered && r.Body != nil {

@@ -61,7 +61,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: got %v %v %+v", entry, r.Outcome, r.Cause, r)
 		}
 	}
-	if l := f.Resolve(t.Context(), exchange.Target{Origin: parse(t, "http://mixed.example")}, 0); l.Addr != netip.MustParseAddr("9.9.9.9") {
+	if l := f.Resolve(t.Context(), exchange.Target{Origin: parse(t, "http://mixed.example")}); l.Addr != netip.MustParseAddr("9.9.9.9") {
 		t.Errorf("mixed: got %+v", l)
 	}
 	x := exchange.Exchange{Origin: parse(t, "http://rebound.example"), Response: new(exchange.Response)}

@@ -287,14 +287,14 @@ func testConfig(addr netip.AddrPort) Config {
 // noDNS is a Resolver for tests without DNS. Its look-ups fail.
 type noDNS struct{}
 
-func (noDNS) Lookup(context.Context, string, time.Duration) resolve.Answer {
+func (noDNS) Lookup(context.Context, string) resolve.Answer {
 	return resolve.Answer{Outcome: exchange.DNSFailed, Cause: exchange.CauseDNSNetwork}
 }
 
 // names is a Resolver with a fixed table.
 type names map[string][]string
 
-func (n names) Lookup(_ context.Context, host string, _ time.Duration) resolve.Answer {
+func (n names) Lookup(_ context.Context, host string) resolve.Answer {
 	var answer resolve.Answer
 	for _, text := range n[host] {
 		answer.Addrs = append(answer.Addrs, netip.MustParseAddr(text))
@@ -332,7 +332,7 @@ func fetch(tb testing.TB, f *Fetcher, entry string) (*exchange.Response, []strin
 	x.Target = f.First(x.Origin, x.Past)
 	for range 50 {
 		asked = append(asked, x.Target.String())
-		x.Lookup = f.Resolve(tb.Context(), x.Target, 0)
+		x.Lookup = f.Resolve(tb.Context(), x.Target)
 		next := f.Do(tb.Context(), &x)
 		if !next.Again {
 			return x.Response, asked

@@ -36,7 +36,7 @@ func TestExchangesAreLabelled(t *testing.T) {
 			ctx := pprof.WithLabels(t.Context(), pprof.Labels("stage", "caller-"+stage))
 			x := exchange.Exchange{Origin: parse(t, entry), Response: new(exchange.Response)}
 			x.Target = fetcher.First(x.Origin, x.Past)
-			x.Lookup = fetcher.Resolve(ctx, x.Target, 0)
+			x.Lookup = fetcher.Resolve(ctx, x.Target)
 			fetcher.Do(ctx, &x)
 			if !profile("caller-" + stage) {
 				t.Errorf("%s: the goroutine does not have its caller's label", stage)

@@ -67,7 +67,7 @@ func TestNothingIsLeft(t *testing.T) {
 						defer cancel()
 						x := exchange.Exchange{Origin: parse(t, kind.entry), Response: new(exchange.Response)}
 						x.Target = f.First(x.Origin, x.Past)
-						x.Lookup = f.Resolve(ctx, x.Target, 0)
+						x.Lookup = f.Resolve(ctx, x.Target)
 						f.Do(ctx, &x)
 						x.Response.Reset()
 					}

@@ -27,7 +27,7 @@ type changing struct {
 	asked   []string // hosts, in order
 }
 
-func (c *changing) Lookup(_ context.Context, host string, _ time.Duration) resolve.Answer {
+func (c *changing) Lookup(_ context.Context, host string) resolve.Answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, host)
@@ -153,7 +153,7 @@ func TestCheckedIsDialled(t *testing.T) {
 		f := newFetcher(t, cfg)
 		x := exchange.Exchange{Origin: parse(t, "http://a.com"), Response: new(exchange.Response)}
 		x.Target = f.First(x.Origin, x.Past)
-		x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+		x.Lookup = f.Resolve(t.Context(), x.Target)
 		if x.Lookup.Addr != netip.MustParseAddr("9.0.0.1") || !x.Lookup.Until.After(time.Now()) {
 			t.Fatalf("got %+v", x.Lookup)
 		}
@@ -166,7 +166,7 @@ func TestCheckedIsDialled(t *testing.T) {
 		}
 		// The answer has expired. A new look-up gets the changed answer, and nothing is dialled.
 		time.Sleep(time.Minute)
-		x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+		x.Lookup = f.Resolve(t.Context(), x.Target)
 		if x.Lookup.Outcome != exchange.BlockedAddress || x.Lookup.Addr.IsValid() {
 			t.Errorf("renewed: got %+v", x.Lookup)
 		}

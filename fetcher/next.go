@@ -35,7 +35,6 @@ type hints struct {
 	retryAfter time.Duration // 0: none, or in the past
 	more       bool          // another address of the host may be left
 	waited     time.Duration // how long connecting took before it failed
-	deferred   bool          // the host was silent for longer than patience
 }
 
 // start returns an origin's first target by a scheme.

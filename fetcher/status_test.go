@@ -43,7 +43,7 @@ func life(t *testing.T, f *Fetcher, tapes *recordings) (r *exchange.Response, wa
 	x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
 	x.Target = f.First(x.Origin, x.Past)
 	for range 50 {
-		x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+		x.Lookup = f.Resolve(t.Context(), x.Target)
 		next := f.Do(t.Context(), &x)
 		if !next.Again {
 			return x.Response, waits
@@ -319,35 +319,20 @@ func TestProvenBody(t *testing.T) {
 }
 
 // TestProvenBodyWaits shows that a body counts only when its connection has fallen silent for all its time: more of it might come.
-// A host that is deferred is asked again before that.
 func TestProvenBodyWaits(t *testing.T) {
-	answer := okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n" + string(encoders["gzip"]([]byte("Allow: /\n")))
-	for patience, want := range map[time.Duration]string{
-		0:                `15s answered "Allow: /\n"`,
-		time.Second:      "deferred",
-		15 * time.Second: `15s answered "Allow: /\n"`,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFetcher(t, site(t, 0, hold(answer)))
-			x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response), Patience: patience}
-			x.Target = f.First(x.Origin, x.Past)
-			x.Lookup = f.Resolve(t.Context(), x.Target, 0)
-			began := time.Now()
-			next := f.Do(t.Context(), &x)
-			got := fmt.Sprintf("%v %v %q", time.Since(began), x.Response.Outcome, x.Response.Body)
-			if next.Deferred {
-				got = "deferred"
-				// What came gives the host its patience once more, and the time that its bytes take at slowPace.
-				if took := time.Since(began); took != patience+time.Duration(len(answer))*time.Second/slowPace {
-					t.Errorf("deferred after %v", took)
-				}
-			}
-			if got != want {
-				t.Errorf("with a patience of %v: %s, want %s", patience, got, want)
-			}
-			x.Response.Reset()
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		answer := okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n" + string(encoders["gzip"]([]byte("Allow: /\n")))
+		f := newFetcher(t, site(t, 0, hold(answer)))
+		x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
+		x.Target = f.First(x.Origin, x.Past)
+		x.Lookup = f.Resolve(t.Context(), x.Target)
+		began := time.Now()
+		f.Do(t.Context(), &x)
+		if got, want := fmt.Sprintf("%v %v %q", time.Since(began), x.Response.Outcome, x.Response.Body), `15s answered "Allow: /\n"`; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		x.Response.Reset()
+	})
 }
 
 // TestProvenBodyTakesNoMore bounds what a body may decode to: one whose end is beyond the bound is not proven.

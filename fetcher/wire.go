@@ -42,16 +42,10 @@ type wire struct {
 	broken   exchange.Cause // why the head that was read last does not tell the body's end; 0: it does
 	lost     error          // how the connection ended before the body's announced end; nil: it did not
 	hints    hints
-	deadline time.Time     // of the whole exchange
-	patience time.Duration // see exchange.Exchange
+	deadline time.Time // of the whole exchange
 
 	connectFor time.Duration // how long connecting to the target may take
-	passesOver bool          // a time-out leads to the host's next address, and does not defer the host
 
-	cut      bool      // a time-out defers the host: there is patience, and the host was silent or slow in this stage
-	end      time.Time // of the stage, without patience
-	until    time.Time // when patience ends the stage before that; zero before the host's first byte in it
-	paced    paced     // what the answer is read through
 	raw      net.Conn
 	flights  gathered // between raw and TLS
 	conn     net.Conn // raw, or TLS over it
@@ -89,13 +83,13 @@ func (f *Fetcher) release(w *wire) {
 		w.out = nil
 		w.req = fasthttp.RequestHeader{}
 	}
-	w.flights.Conn, w.flights.awaits, w.flights.held = nil, nil, w.flights.held[:0]
+	w.flights.Conn, w.flights.held = nil, w.flights.held[:0]
 	if cap(w.flights.held) > 4<<10 {
 		w.flights.held = nil
 	}
 	w.back.Reset(nil)
 	w.src, w.br, w.raw, w.conn, w.complete, w.hints, w.body, w.fields = nil, nil, nil, nil, false, hints{}, framing{}, nil
-	w.patience, w.cut, w.paced, w.lost = 0, false, paced{}, nil
+	w.lost = nil
 	w.replay = replay{}
 	if w.tape != nil {
 		w.tape.reset()
@@ -175,8 +169,6 @@ func (w *wire) ask(ctx context.Context, x *exchange.Exchange) (stage, error) {
 
 // readFrom begins to read an answer from src, through the tape if there is one.
 func (w *wire) readFrom(src io.Reader) {
-	w.paced = paced{src, w}
-	src = &w.paced
 	if w.tape != nil {
 		w.tape.src, src = src, w.tape
 	}
@@ -194,62 +186,6 @@ func (w *wire) within(d time.Duration) time.Time {
 	return w.deadline
 }
 
-// listen returns the deadline of a stage that begins with waiting for the host: the stage's own end, or that of
-// patience if it is earlier. A host that is silent until either is deferred: with patience, even a silence until the
-// stage's own end is no result.
-func (w *wire) listen(end time.Time) time.Time {
-	w.cut, w.end, w.until = w.patience > 0, end, time.Time{}
-	if w.cut {
-		if at := time.Now().Add(w.patience); at.Before(end) {
-			return at
-		}
-	}
-	return end
-}
-
-// heard is called when the host has sent something. It extends the deadline from patience to the stage's end.
-func (w *wire) heard() error {
-	if !w.cut {
-		return nil
-	}
-	w.cut = false
-	return w.raw.SetDeadline(w.end)
-}
-
-// slowPace is the bytes a second that a host must send while it has a patience. A host that is slower is deferred.
-const slowPace = 1 << 10
-
-// received notes n bytes of the host. They give it the time that they take at slowPace, and the first of a stage its
-// patience once more. When that reaches the end of the stage, the host has the rest of its time.
-func (w *wire) received(n int) error {
-	if !w.cut {
-		return nil
-	}
-	if w.until.IsZero() {
-		w.until = time.Now().Add(w.patience)
-	}
-	w.until = w.until.Add(time.Duration(n) * time.Second / slowPace)
-	if w.until.Before(w.end) {
-		return w.raw.SetDeadline(w.until)
-	}
-	return w.heard()
-}
-
-// paced is a source of an answer that notes what the host has sent.
-type paced struct {
-	src  io.Reader
-	wire *wire
-}
-
-// Read implements io.Reader.
-func (p *paced) Read(b []byte) (int, error) {
-	n, err := p.src.Read(b)
-	if n > 0 && err == nil {
-		err = p.wire.received(n)
-	}
-	return n, err
-}
-
 // dial connects to the Response's Remote.
 func (w *wire) dial(ctx context.Context, r *exchange.Response) (stop func() bool, err error) {
 	began := time.Now()
@@ -258,24 +194,14 @@ func (w *wire) dial(ctx context.Context, r *exchange.Response) (stop func() bool
 	}
 	r.Timing.Connect = time.Since(began)
 	w.f.connects.add(r.Timing.Connect)
-	w.conn, w.cut = w.raw, false
+	w.conn = w.raw
 	return stop, nil
-}
-
-// connectDeadline returns the deadline of connecting, which begins now.
-func (w *wire) connectDeadline() time.Time {
-	end := w.within(w.connectFor)
-	if w.passesOver {
-		w.cut = false
-		return end
-	}
-	return w.listen(end)
 }
 
 // connect connects to an address. From then on the end of ctx closes the connection, which unblocks reads and writes,
 // unless stop was called before.
 func (w *wire) connect(ctx context.Context, to netip.AddrPort) (conn net.Conn, stop func() bool, err error) {
-	end := w.connectDeadline()
+	end := w.within(w.connectFor)
 	if w.f.cfg.Dial != nil {
 		// Below until, so that Dial does not see ctx's own deadline: it could return an error before ctx has one.
 		before, cancel := context.WithDeadline(&until{ctx, end, w.f.never}, end)
@@ -335,17 +261,16 @@ func (w *wire) close() {
 
 // handshake performs the TLS handshake and verifies the certificate.
 func (w *wire) handshake(x *exchange.Exchange) error {
-	if err := w.raw.SetDeadline(w.listen(w.within(w.f.cfg.TLSTimeout))); err != nil {
+	if err := w.raw.SetDeadline(w.within(w.f.cfg.TLSTimeout)); err != nil {
 		return err
 	}
 	began := time.Now()
 	w.tls.ServerName = x.Target.Origin.Host()
-	w.flights.Conn, w.flights.awaits = w.raw, w
+	w.flights.Conn = w.raw
 	conn := tls.Client(&w.flights, w.tls)
 	if err := conn.Handshake(); err != nil {
 		return err
 	}
-	w.flights.awaits = nil
 	r := x.Response
 	r.Timing.TLS = time.Since(began)
 	state := conn.ConnectionState()
@@ -364,8 +289,7 @@ func (w *wire) handshake(x *exchange.Exchange) error {
 // after it leave in one packet.
 type gathered struct {
 	net.Conn
-	held   []byte
-	awaits *wire // notes what the host sends in the handshake; nil after it, since TLS messages are no answer
+	held []byte
 }
 
 // Write implements io.Writer.
@@ -379,13 +303,7 @@ func (g *gathered) Read(p []byte) (int, error) {
 	if err := g.flush(); err != nil {
 		return 0, err
 	}
-	n, err := g.Conn.Read(p)
-	if n > 0 && g.awaits != nil {
-		if err := g.awaits.received(n); err != nil {
-			return n, err
-		}
-	}
-	return n, err
+	return g.Conn.Read(p)
 }
 
 // flush sends the held bytes.
@@ -432,8 +350,8 @@ var (
 // head reads the final response head into the Response.
 func (w *wire) head(r *exchange.Response) error {
 	began := time.Now()
-	if w.f.cfg.HeaderTimeout < w.f.cfg.Timeout || w.patience > 0 {
-		if err := w.raw.SetReadDeadline(w.listen(w.within(w.f.cfg.HeaderTimeout))); err != nil {
+	if w.f.cfg.HeaderTimeout < w.f.cfg.Timeout {
+		if err := w.raw.SetReadDeadline(w.within(w.f.cfg.HeaderTimeout)); err != nil {
 			return err
 		}
 	}
@@ -464,8 +382,7 @@ func (w *wire) keepHead(r *exchange.Response) error {
 
 // readBody reads the body of a 2xx response into the Response.
 func (w *wire) readBody(ctx context.Context, r *exchange.Response) (err error) {
-	w.end = w.deadline
-	if w.f.cfg.HeaderTimeout < w.f.cfg.Timeout && !w.cut {
+	if w.f.cfg.HeaderTimeout < w.f.cfg.Timeout {
 		if err := w.raw.SetReadDeadline(w.deadline); err != nil {
 			return err
 		}
@@ -529,9 +446,9 @@ func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (
 }
 
 // brokeOff reports whether a body's error says that the connection ended, or fell silent, before the announced end. The
-// bytes before it may still be the whole body. A deferred host is asked again instead, with all its time.
+// bytes before it may still be the whole body.
 func (w *wire) brokeOff(err error) bool {
-	if err == nil || w.defers(err) {
+	if err == nil {
 		return false
 	}
 	switch _, cause := classify(readingBody, err); cause {
@@ -540,6 +457,3 @@ func (w *wire) brokeOff(err error) bool {
 	}
 	return false
 }
-
-// defers reports whether an error defers the host; see listen.
-func (w *wire) defers(err error) bool { return w.cut && isTimeout(err) }

@@ -345,7 +345,7 @@ func TestRequest(t *testing.T) {
 			if edit != nil {
 				edit(&x.Target)
 			}
-			x.Lookup = f.Resolve(t.Context(), x.Target, 0)
+			x.Lookup = f.Resolve(t.Context(), x.Target)
 			f.Do(t.Context(), &x)
 			if x.Response.Status != 404 {
 				t.Fatalf("got %+v", x.Response)

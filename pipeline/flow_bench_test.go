@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/exchange"
@@ -32,7 +31,7 @@ func (f *flow) First(o origin.Origin, _ exchange.Past) exchange.Target {
 	return exchange.Target{Origin: o.As(origin.HTTPS)}
 }
 
-func (f *flow) Resolve(_ context.Context, t exchange.Target, _ time.Duration) exchange.Lookup {
+func (f *flow) Resolve(_ context.Context, t exchange.Target) exchange.Lookup {
 	host := t.Origin.Host()
 	return exchange.Lookup{Addr: netip.AddrFrom4([4]byte{192, 0, host[1], host[2]})}
 }

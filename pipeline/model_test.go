@@ -135,7 +135,7 @@ func randomRun(t *testing.T, seed uint64) {
 	}
 	cfg := Config{
 		Concurrency: pick(1, 2, 10, 100), Resolvers: pick(0, 0, 1, 3), MaxWaiting: pick(0, 1, 3, 20, 100),
-		Patience: time.Duration(pick(0, 0, 20, 300)) * time.Millisecond, SilentLookups: pick(0, 1, 7),
+		SilentLookups: pick(0, 1, 7), SilentExchanges: pick(0, 1, 7),
 		HostRate: float64(pick(0, 1, 10)), IPRate: float64(pick(0, 2, 20)), Rate: float64(pick(0, 0, 5, 50)),
 	}
 	// The web has dice of its own: it is called from many goroutines.

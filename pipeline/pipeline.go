@@ -10,8 +10,8 @@
 //	level.go     one kind of rate: its queues, and when each key was last asked
 //	throttle.go  addresses that answer that they are asked too often
 //	events.go    what is due at which time
-//	lookups.go   look-ups under way, overdue, and in full
-//	deferral.go  slow hosts and names, which must not hold up the others
+//	lookups.go   look-ups under way
+//	overdue.go   slow hosts and names, which must not hold up the others
 //	refill.go    records that memory has no room for: out and back
 //	calendar.go  what they wait in until a time
 //	spill.go     the file that they lie in
@@ -61,11 +61,9 @@ type Source interface {
 type Fetcher interface {
 	// First is what to ask of an origin that begins an attempt.
 	First(o origin.Origin, past exchange.Past) exchange.Target
-	// Resolve finds the address to dial for a target. A failure is data in the Lookup. If no name server answers within
-	// patience, the Lookup may say that it was deferred; with 0, Resolve takes all the time that it needs.
-	Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup
-	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data. If
-	// x.Patience runs out, the exchange is deferred.
+	// Resolve finds the address to dial for a target. A failure is data in the Lookup.
+	Resolve(ctx context.Context, t exchange.Target) exchange.Lookup
+	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data.
 	Do(ctx context.Context, x *exchange.Exchange) exchange.Next
 }
 
@@ -82,12 +80,14 @@ type Sink interface {
 
 // Config configures a run. Zero rates mean no limit.
 type Config struct {
-	Concurrency int // exchanges in flight, and so slots; at least 1
+	Concurrency int // exchanges in flight, but for overdue ones; at least 1
 	Resolvers   int // look-ups under way, and newcomers that wait for slots; 0 is DefaultResolvers, or Concurrency if that is less
 
-	// SilentLookups bounds the look-ups beside those: of names that are silent for longer than others, and of names that were
-	// deferred and are looked up with all the time that the Fetcher takes. Each costs a goroutine. 0 is DefaultSilentLookups.
-	SilentLookups int
+	// SilentExchanges bounds the overdue exchanges beside those of Concurrency, and SilentLookups the overdue look-ups beside those of
+	// Resolvers: those that take longer than others, of hosts and names that are silent. An exchange costs a connection and its buffers, a
+	// look-up costs a goroutine. 0 is SilentBeside Concurrency, and DefaultSilentLookups.
+	SilentExchanges int
+	SilentLookups   int
 
 	HostRate float64 // exchanges a second to one host name
 	IPRate   float64 // exchanges a second to one IPv4 address, or IPv6 network of /64
@@ -95,16 +95,6 @@ type Config struct {
 
 	// Rates are of hosts and addresses that have their own; nil: none has. SetRates replaces them.
 	Rates Rates
-
-	// Patience is how long a host may be silent, or send too slowly, while others want its slot: see exchange.Exchange. A host
-	// that takes longer is deferred, once, until slots are free, and then has all the time of the Fetcher's time-outs: how it
-	// ends is the same, only when differs. A deferred exchange counts for the rates and in Progress.DeferredExchanges, but is no attempt
-	// and no retry. Patience is longer where answers take long, and endless while slots are free. 0: no host is deferred.
-	// DefaultPatience is for long lists.
-	//
-	// Patience is also how long the name servers of a name may be silent while others want to be looked up. A deferred look-up
-	// counts in Progress.DeferredLookups and leaves nothing in the row; it happens once to an origin, whatever names it leads to.
-	Patience time.Duration
 
 	// Skip reports whether an earlier run of the same scan has kept an entry; nil skips nothing.
 	Skip func(seq uint64) bool
@@ -130,11 +120,15 @@ type Rates interface {
 // The defaults of Config.
 const (
 	DefaultResolvers     = 256
-	DefaultSilentLookups = 2048
+	DefaultSilentLookups = 4096
 	DefaultMaxWaiting    = 262144
 	DefaultDrain         = 20 * time.Second
-	DefaultPatience      = 1200 * time.Millisecond // longer than a lost first packet costs
 )
+
+// SilentBeside is how many silent hosts a run waits for beside so many exchanges in flight: four times as many, which is what a list needs
+// of which 6 % are silent for 15 s by each of two schemes, and the others take half a second; and no more than 4096, which hold a quarter
+// of a gigabyte if all are in the middle of a TLS handshake.
+func SilentBeside(concurrency int) int { return min(4*concurrency, 4096) }
 
 // ErrStopped is what Run returns when Stop ended it before the list was done: what was finished is kept, the rest is
 // for the next run of the same scan.
@@ -165,6 +159,9 @@ func New(cfg Config, source Source, fetch Fetcher, judge Judge, sink Sink) *Pipe
 	}
 	if cfg.SilentLookups <= 0 {
 		cfg.SilentLookups = DefaultSilentLookups
+	}
+	if cfg.SilentExchanges <= 0 {
+		cfg.SilentExchanges = SilentBeside(cfg.Concurrency)
 	}
 	if cfg.MaxWaiting <= 0 {
 		cfg.MaxWaiting = DefaultMaxWaiting
@@ -207,8 +204,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // start starts the stages.
 func (r *run) start() {
 	r.stage("feed", 1, r.feed)
-	r.stage("schedule", 1, r.schedule) // which starts the resolvers
-	r.stage("ask", r.cfg.Concurrency, r.ask)
+	r.stage("schedule", 1, r.schedule) // which starts the resolvers and the workers
 	r.stage("judge", judges(), r.judge)
 	r.stage("keep", 1, r.keep)
 	r.stage("watch", 1, r.watchStalls)
@@ -267,7 +263,7 @@ type run struct {
 
 func (p *Pipeline) newRun(ctx context.Context) *run {
 	ctx, cancel := context.WithCancelCause(ctx)
-	n := p.cfg.Concurrency
+	n := p.cfg.Concurrency + p.cfg.SilentExchanges
 	r := &run{
 		cfg: &p.cfg, source: p.source, fetcher: p.fetcher, auditor: p.judge, sink: p.sink, progress: &p.progress, woken: p.woken,
 		group: new(errgroup.Group), ctx: ctx, cancel: cancel, begun: time.Now(),
@@ -407,6 +403,9 @@ func (r *run) list(pass func(Entry) bool) {
 	}
 }
 
+// startWorker starts a goroutine that performs exchanges.
+func (r *run) startWorker() { r.stage("ask", 1, r.ask) }
+
 // ask performs one exchange at a time.
 func (r *run) ask() error {
 	ctx := r.labelled("ask")
@@ -420,6 +419,7 @@ func (r *run) ask() error {
 		}
 		began, past, stalled := time.Now(), t.exchange.Past, r.stalled()
 		t.next = r.fetcher.Do(ctx, &t.exchange)
+		t.flight.ended.Store(true)
 		stalled = min(r.stalled()-stalled, time.Since(began)) // a stall that is noticed only now may have begun before
 		switch {
 		case stalled > 0:
@@ -432,7 +432,7 @@ func (r *run) ask() error {
 		case r.ctx.Err() != nil:
 			t.state = slotDropped // cut off: the failure is ours, not the origin's
 			r.returned <- t
-		case stalled > 0 && t.record.failed.Outcome == 0 && spoils(&t.response, t.next) && t.record.spoil():
+		case stalled > 0 && t.record.failed.Outcome == 0 && spoils(&t.response) && t.record.spoil():
 			t.repeat(past)
 			r.progress.Spoilt.Add(1)
 			r.returned <- t

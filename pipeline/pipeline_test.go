@@ -63,10 +63,9 @@ type web struct {
 	mu       sync.Mutex
 	asked    []asked
 	lookups  int
-	sought   map[string]int  // look-ups by name
-	seeking  int             // look-ups under way
-	broadest int             // most of them
-	whole    []time.Duration // when look-ups of silent names with all their time began
+	sought   map[string]int // look-ups by name
+	seeking  int            // look-ups under way
+	broadest int            // most of them
 	flying   int
 	most     int
 }
@@ -84,7 +83,7 @@ func (w *web) First(o origin.Origin, _ exchange.Past) exchange.Target {
 	return exchange.Target{Origin: o.As(origin.HTTPS)}
 }
 
-func (w *web) Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup {
+func (w *web) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	host := t.Origin.Host()
 	began := time.Now()
 	takes := w.resolving
@@ -98,15 +97,8 @@ func (w *web) Resolve(ctx context.Context, t exchange.Target, patience time.Dura
 	w.sought[host]++
 	w.seeking++
 	w.broadest = max(w.broadest, w.seeking)
-	if takes > resolveTotal && patience == 0 {
-		w.whole = append(w.whole, began.Sub(w.begun))
-	}
 	w.mu.Unlock()
 	whole := min(takes, resolveTotal)
-	putOff := patience > 0 && whole > patience
-	if putOff {
-		whole = patience
-	}
 	if whole > 0 {
 		select {
 		case <-time.After(whole):
@@ -117,10 +109,7 @@ func (w *web) Resolve(ctx context.Context, t exchange.Target, patience time.Dura
 	defer w.mu.Unlock()
 	w.seeking--
 	w.lookups++
-	switch {
-	case putOff:
-		return exchange.Lookup{Deferred: true}
-	case takes > resolveTotal:
+	if takes > resolveTotal {
 		return exchange.Lookup{Outcome: exchange.DNSTimeout, Cause: exchange.CauseDNSTimeout, Took: time.Since(began)}
 	}
 	if w.lookup != nil {
@@ -160,10 +149,6 @@ func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	if w.lasts != nil {
 		latency = w.lasts(host)
 	}
-	silent := x.Patience > 0 && latency > x.Patience
-	if silent {
-		latency = x.Patience
-	}
 	if latency > timeout && w.lasts != nil {
 		latency = timeout
 	}
@@ -174,10 +159,6 @@ func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flying--
-	if silent {
-		x.Response.Outcome = exchange.Timeout
-		return exchange.Next{Again: true, Deferred: true, Target: x.Target}
-	}
 	x.Past.Attempts++
 	if x.Lookup.Outcome != 0 {
 		x.Response.Outcome, x.Response.Attempts, x.Response.Timing.DNS = x.Lookup.Outcome, int(x.Past.Attempts), x.Lookup.Took
@@ -252,8 +233,8 @@ func scanSource(t *testing.T, cfg Config, w *web, l Source, s *shelf, during fun
 		err = p.Run(t.Context())
 		took = time.Since(w.begun)
 		aside.Wait()
-		if d, n, a := p.Progress().Deferred.Load(), p.Progress().DeferredNames.Load(), p.Progress().Asleep.Load(); err == nil && (d != 0 || n != 0 || a != 0) {
-			t.Errorf("nobody is left, and %d are deferred, %d for their names, %d asleep", d, n, a)
+		if o, a := p.Progress().Silent.Load(), p.Progress().Asleep.Load(); err == nil && (o != 0 || a != 0) {
+			t.Errorf("nobody is left, and %d are overdue, %d asleep", o, a)
 		}
 		seen := map[uint64]bool{}
 		for _, k := range s.sites {
@@ -262,8 +243,8 @@ func scanSource(t *testing.T, cfg Config, w *web, l Source, s *shelf, during fun
 			}
 			seen[k.seq] = true
 		}
-		if w.most > max(1, cfg.Concurrency) {
-			t.Errorf("%d exchanges in flight, more than %d", w.most, cfg.Concurrency)
+		if all := p.cfg.Concurrency + p.cfg.SilentExchanges; w.most > all {
+			t.Errorf("%d exchanges in flight, more than %d", w.most, all)
 		}
 	})
 	return took, err
@@ -612,7 +593,7 @@ type slowDNS struct {
 	begun *atomic.Int32 // look-ups
 }
 
-func (s slowDNS) Resolve(ctx context.Context, t exchange.Target, _ time.Duration) exchange.Lookup {
+func (s slowDNS) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	s.begun.Add(1)
 	select {
 	case <-time.After(time.Minute):
@@ -691,7 +672,6 @@ func TestSpilledRecordsComeBackWhole(t *testing.T) {
 		seq: 1 << 40, origin: o, input: "bücher.example:8443\t\"x\"", label: "größe", rank: 7, spent: time.Second,
 		trail:  &exchange.Trail{Target: exchange.Target{Origin: to, Path: "/a?b=<c>"}, Hops: []exchange.Hop{{Status: 301, URL: "https://a/"}, {Status: 308, URL: "https://b/"}}},
 		scheme: origin.HTTP, waited: 17, attempts: 3, later: 2, skip: 2, unmet: exchange.ConnectRefused, spoilt: 5,
-		flags: hostDeferred | hostWasDeferred | nameDeferred,
 		https: exchange.Failure{Outcome: exchange.Timeout, Cause: exchange.CauseBodyTimeout}, http: exchange.Failure{Outcome: exchange.Reset},
 	}
 	s := newSpill(t.TempDir())

@@ -18,19 +18,14 @@ type Progress struct {
 	Waiting atomic.Int64 // origins that wait in memory: for a turn, an address, a retry
 	Spilled atomic.Int64 // origins that wait in the spill file
 
-	// Of both: origins that were deferred or ran out of time, until the next exchange, or look-up, has ended.
-	Deferred      atomic.Int64
-	DeferredNames atomic.Int64 // of Deferred, those whose names no server has answered
-	Asleep        atomic.Int64 // origins in memory that wait for the time of a retry
+	Silent atomic.Int64 // exchanges and look-ups that take longer than others
+	Asleep atomic.Int64 // origins in memory that wait for the time of a retry
 
 	Lookups atomic.Int64 // look-ups under way
 
-	Redirects         atomic.Uint64 // exchanges that led to another hop
-	Retries           atomic.Uint64 // exchanges that led to another attempt, or to another address of the host
-	Throttled         atomic.Uint64 // exchanges that an address answered with: too many requests
-	DeferredExchanges atomic.Uint64 // deferred exchanges, of silent or slow hosts; each is made again later
-
-	DeferredLookups atomic.Uint64 // deferred look-ups, of silent names; each is made again later
+	Redirects atomic.Uint64 // exchanges that led to another hop
+	Retries   atomic.Uint64 // exchanges that led to another attempt, or to another address of the host
+	Throttled atomic.Uint64 // exchanges that an address answered with: too many requests
 
 	Stalls atomic.Uint64 // of the process
 	Spoilt atomic.Uint64 // exchanges and look-ups that a stall may have spoilt; each is made again
@@ -54,8 +49,6 @@ func (p *Progress) Stalled() time.Duration { return time.Duration(p.stalled.Load
 // again counts an exchange after which its origin is asked again.
 func (p *Progress) again(x *exchange.Exchange, next exchange.Next) {
 	switch {
-	case next.Deferred:
-		p.DeferredExchanges.Add(1)
 	case x.Past.Trail != nil && next.Target.Unmet == 0:
 		p.Redirects.Add(1)
 	default:

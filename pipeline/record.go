@@ -44,13 +44,9 @@ type record struct {
 type flags uint8
 
 const (
-	resolving       flags = 1 << iota // it is being resolved again; the schedule counts on its return
-	moreAddresses                     // the host is known to have another address behind addr
-	hostDeferred                      // its last exchange ran out of time: it waits in the hosts' line (see deferral)
-	hostWasDeferred                   // its exchange was deferred once, and is not deferred again
-	nameDeferred                      // no name server has answered its last look-up: it waits in the names' line
-	refilled                          // it was read back from the spill file, and has its place in memory
-	nameWasDeferred                   // its look-up was deferred once: all that follow are in full (see lookups)
+	resolving     flags = 1 << iota // it is being resolved again; the schedule counts on its return
+	moreAddresses                   // the host is known to have another address behind addr
+	refilled                        // it was read back from the spill file, and has its place in memory
 )
 
 func (r *record) is(f flags) bool { return r.flags&f != 0 }
@@ -60,6 +56,15 @@ func (r *record) set(f flags, to bool) {
 	if to {
 		r.flags |= f
 	}
+}
+
+// knownSilent reports whether the host did not answer the last time: it is overdue from the start. The other scheme is tried at once.
+func (r *record) knownSilent() bool {
+	return r.trail == nil && (timedOut(r.https) || timedOut(r.http))
+}
+
+func timedOut(f exchange.Failure) bool {
+	return f.Outcome == exchange.Timeout || f.Outcome == exchange.ConnectTimeout
 }
 
 // ref names a record in the slab; 0 names none.
@@ -106,15 +111,10 @@ func (r *record) setNext(past exchange.Past, target exchange.Target) {
 	r.set(refilled, false)
 }
 
-// setLookup notes what a look-up has found. A deferred look-up has found nothing: an address that was to be renewed stays known.
+// setLookup notes what a look-up has found.
 func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
-	if l.Deferred {
-		r.set(nameDeferred|nameWasDeferred, true)
-		return
-	}
 	r.addr, r.until = [16]byte{}, 0
 	r.set(moreAddresses, l.More)
-	r.set(nameDeferred, silent(&l))
 	if l.Addr.IsValid() {
 		r.addr = l.Addr.As16()
 	}

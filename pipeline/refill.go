@@ -2,8 +2,8 @@ package pipeline
 
 import "time"
 
-// What the schedule spills, and when it comes back. MaxWaiting is shared out: each line of deferred records has a fourth,
-// as have the records that must not be asked before a time, and queues have the rest.
+// What the schedule spills, and when it comes back. Of MaxWaiting a fourth is for the records that must not be asked before a time, and
+// queues have the rest.
 //
 // A newcomer that finds its queue crowded is spilled with an estimate of its turn, which is after all of its key that
 // were spilled before. It comes back shortly before that, and then stays in memory, unless its key has become much slower
@@ -34,6 +34,7 @@ const (
 	queueShare   = 2  // with more records in queues, no bucket is read
 	againShare   = 4  // a queue so long, which takes againAfter at least, is that of a key which has become slower
 	againAfter   = time.Minute
+	sleepShare   = 4 // records that must not be asked before a time
 )
 
 // part is one in so many of MaxWaiting, at least one.
@@ -41,7 +42,7 @@ func (s *schedule) part(share int) int { return max(1, s.cfg.MaxWaiting/share) }
 
 // queued is how many records wait in queues, or are on their way there.
 func (s *schedule) queued() int {
-	return s.waiting() - s.deferral.hosts.length - s.deferral.names.length - s.deferral.asleep
+	return s.waiting() - s.asleep
 }
 
 // crowded reports whether a newcomer to a key's queue must be spilled. A queue may be as long as there are places left
@@ -51,8 +52,6 @@ func (s *schedule) queued() int {
 func (s *schedule) crowded(l int, at token, rec *record) bool {
 	length := int(s.levels[l].queues[at.key].length)
 	switch {
-	case rec.is(hostDeferred):
-		return false // there are few
 	case rec.is(refilled):
 		return length >= s.part(againShare) && time.Duration(length)*s.levels[l].intervalOf(at, s.now) >= againAfter
 	}
@@ -125,7 +124,7 @@ func (s *schedule) mayRefill() bool {
 		return false
 	}
 	return len(s.later.stale) > 0 || s.later.splitting != nil || s.sleepers.splitting != nil ||
-		s.mayReadTurns() || s.mayReadSleepers() || s.mayReadLine(&s.deferral.hosts) || s.mayReadLine(&s.deferral.names)
+		s.mayReadTurns() || s.mayReadSleepers()
 }
 
 // refill brings spilled records back where there is room for them.
@@ -144,8 +143,6 @@ func (s *schedule) refill() {
 	s.setAnew()
 	s.readTurns()
 	s.readSleepers()
-	s.readLine(&s.deferral.hosts)
-	s.readLine(&s.deferral.names)
 	s.look()
 }
 
@@ -171,7 +168,7 @@ func (s *schedule) mayReadSleepers() bool {
 }
 
 func (s *schedule) readSleepers() {
-	s.read(&s.sleepers, s.mayReadSleepers, func(rec record) { s.resume(rec) })
+	s.read(&s.sleepers, s.mayReadSleepers, func(rec record) { s.resolveAgain(s.records.put(rec)) })
 }
 
 // read takes records out of the first buckets of a calendar as long as may says so, or splits a bucket that is too large.
@@ -191,21 +188,6 @@ func (s *schedule) read(c *calendar, may func() bool, take func(record)) {
 		if ok {
 			take(rec)
 		}
-	}
-}
-
-func (s *schedule) mayReadLine(l *line) bool {
-	return l.spilled.count > 0 && !s.full(l) && s.waiting() < s.cfg.MaxWaiting
-}
-
-// readLine brings the next records of a line back.
-func (s *schedule) readLine(l *line) {
-	for n := 0; n < refillAtOnce && s.mayReadLine(l); n++ {
-		_, rec, err := l.spilled.get(s.spill)
-		if s.check(err); err != nil {
-			return
-		}
-		s.push(l, rec)
 	}
 }
 

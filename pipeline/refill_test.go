@@ -34,7 +34,7 @@ func randomSpill(t *testing.T, seed uint64) {
 			hs[i] = fmt.Sprintf("h%d.example.com:%d", rnd.IntN(numHosts), 1000+i)
 		}
 		cfg := Config{
-			Concurrency: pick(1, 3, 50), Resolvers: pick(0, 1), MaxWaiting: maxWaiting, Patience: time.Duration(pick(0, 1)) * DefaultPatience,
+			Concurrency: pick(1, 3, 50), Resolvers: pick(0, 1), MaxWaiting: maxWaiting,
 			HostRate: float64(pick(0, 2, 20)), IPRate: float64(pick(1, 5, 50)), Rate: float64(pick(0, 0, 40)),
 		}
 		var mu sync.Mutex

@@ -17,7 +17,7 @@ type schedule struct {
 	out outgoing
 	end ending
 
-	slots   *slots
+	slots   slots
 	limiter *limiter
 	levels  [numLevels]*level // nil where there is no limit
 	rates   Rates             // nil: no host or address has its own
@@ -26,12 +26,11 @@ type schedule struct {
 
 	lookups   lookups
 	renewals  fifo            // records to be resolved again
-	renewing  int             // how many
-	inFull    fifo            // records to be resolved again in full
-	resolving int             // records of both that are being resolved
+	resolving int             // those that are being resolved
 	turns     map[uint64]turn // by seq: the turns of records whose address is renewed
 
-	deferral deferral
+	nextWatch time.Duration // when to look for what is overdue again
+	asleep    int           // records that wait in memory for a time
 
 	spill     *spill
 	later     calendar // spilled records that wait for their turn, by its estimate
@@ -76,16 +75,13 @@ func (r *run) newSchedule() *schedule {
 		in:      incoming{r.fresh, r.fed, r.answers, r.returned, r.rates, r.stop, r.ctx.Done()},
 		out:     outgoing{r.asking},
 		end:     ending{r.endLookups, r.cancel, r.fail},
-		slots:   newSlots(r.cfg.Concurrency),
+		slots:   newSlots(r.cfg, r.startWorker),
 		limiter: r.limiter,
 		rates:   r.cfg.Rates,
 		records: newSlab(), turns: make(map[uint64]turn), spill: newSpill(r.cfg.SpillDir),
-		lookups: lookups{requests: r.requests, newOne: r.startResolver, next: watchEvery},
+		lookups: newLookups(r),
 	}
 	s.later.share, s.sleepers.share = laterShare, sleepersShare
-	if r.cfg.SilentLookups < r.cfg.Resolvers {
-		s.lookups.patience = r.cfg.Patience // or the first look-ups could use all credit before watchLookups runs
-	}
 	for l, limit := range r.limiter.limits {
 		s.levels[l] = newLevel(limit)
 	}
@@ -107,11 +103,10 @@ func (s *schedule) loop() {
 	defer timer.Stop()
 	for !s.finished() {
 		s.look()
-		s.watchLookups()
+		s.watch()
 		s.serve()
 		s.refill()
-		s.recall()
-		s.startLookups()
+		s.startRenewals()
 		s.publish()
 		if s.admit() {
 			continue
@@ -128,7 +123,7 @@ func (s *schedule) loop() {
 		select {
 		case rec := <-fresh:
 			s.look()
-			s.lookups.start(rec, lookupAsking, s.now)
+			s.lookups.start(rec, s.now)
 		case a := <-answers:
 			s.look()
 			s.lookedUp(a)
@@ -141,7 +136,6 @@ func (s *schedule) loop() {
 			s.setRates(rates)
 		case s.fedCount = <-s.in.fed:
 			s.fedAll = true
-			s.lookups.next = 0
 		case <-s.in.stop:
 			s.in.stop, s.stopping = nil, true
 			s.end.lookups()
@@ -193,7 +187,7 @@ func (s *schedule) untilNext() time.Duration {
 	if len(s.events) > 0 {
 		next = max(0, s.events[0].at-s.now)
 	}
-	return min(next, s.untilLull(), s.untilRefill(), s.untilWatch())
+	return min(next, s.untilRefill(), s.untilWatch())
 }
 
 // goOn takes a record that has been resolved.
@@ -223,63 +217,43 @@ func (s *schedule) serve() {
 
 // wakeUp takes a record whose time has come.
 func (s *schedule) wakeUp(i ref) {
-	s.deferral.asleep--
-	s.resume(s.records.take(i))
-}
-
-// resume takes a record whose time has come to its line, if it has one, or else to the look-ups.
-func (s *schedule) resume(rec record) {
-	if l := s.lineOf(rec.flags); l != nil {
-		s.enqueue(l, rec)
-		return
-	}
-	s.resolveAgain(s.records.put(rec))
+	s.asleep--
+	s.resolveAgain(i)
 }
 
 // sleep lets a record wait in memory until due.
 func (s *schedule) sleep(rec record, due time.Duration) {
-	s.deferral.asleep++
+	s.asleep++
 	s.events.push(event{at: due, what: uint64(s.records.put(rec)), level: wake})
 }
 
-// takeBack takes a slot from the workers or the judges. Slots are always received; deferred records hold none.
+// takeBack takes a slot from the workers or the judges. Slots are always received.
 func (s *schedule) takeBack(t *slot) {
 	rec, state, next, past := t.record, t.state, t.next, t.exchange.Past
-	outOfTime := ranOut(t.response.Outcome) && (next.Deferred || next.Target.Unmet == 0) // else another address is next
-	s.deferral.pace.keep(t.answered)
+	s.slots.pace.keep(t.answered)
 	if next.Throttled {
 		s.progress.Throttled.Add(1)
 		s.levels[byAddress].throttled(s.token(byAddress, &rec), t.sent, s.now)
 	}
 	s.slots.put(t)
-	if rec.is(hostDeferred) {
-		s.deferral.hosts.out--
-	}
 	if state != slotAgain || s.stopping {
 		s.over++
 		return
 	}
 	rec.setNext(past, next.Target)
-	rec.set(hostDeferred, outOfTime)
-	rec.set(hostWasDeferred, rec.is(hostWasDeferred) || next.Deferred)
 	switch {
-	case next.After > 0 && (s.waiting() >= s.cfg.MaxWaiting || s.deferral.asleep >= s.part(lineShare)):
+	case next.After > 0 && (s.waiting() >= s.cfg.MaxWaiting || s.asleep >= s.part(sleepShare)):
 		s.check(s.sleepers.put(s.spill, s.now+next.After, s.now, rec))
 	case next.After > 0:
 		s.sleep(rec, s.now+next.After)
 	default:
-		s.resume(rec)
+		s.resolveAgain(s.records.put(rec))
 	}
 }
 
 // resolveAgain queues a record for a look-up.
 func (s *schedule) resolveAgain(i ref) {
-	if s.records.at(i).is(nameWasDeferred) {
-		s.inFull.push(i, s.records)
-		return
-	}
 	s.renewals.push(i, s.records)
-	s.renewing++
 }
 
 // waiting is how many records wait in memory.
@@ -287,12 +261,10 @@ func (s *schedule) waiting() int { return s.records.used + s.resolving }
 
 // publish shows how many wait.
 func (s *schedule) publish() {
-	names := &s.deferral.names
-	s.progress.Waiting.Store(int64(s.waiting() + names.out))
-	s.progress.Spilled.Store(int64(s.later.held + s.sleepers.held + s.deferral.hosts.spilled.count + names.spilled.count))
+	s.progress.Waiting.Store(int64(s.waiting()))
+	s.progress.Spilled.Store(int64(s.later.held + s.sleepers.held))
 	s.progress.spillWritten.Store(s.spill.written)
-	s.progress.Deferred.Store(int64(s.deferral.hosts.all() + names.all()))
-	s.progress.DeferredNames.Store(int64(names.all()))
-	s.progress.Asleep.Store(int64(s.deferral.asleep))
-	s.progress.Lookups.Store(int64(s.lookups.underWay()))
+	s.progress.Silent.Store(int64(s.slots.overdue() + s.lookups.overdue()))
+	s.progress.Asleep.Store(int64(s.asleep))
+	s.progress.Lookups.Store(int64(len(s.lookups.running)))
 }

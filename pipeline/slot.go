@@ -15,7 +15,7 @@ type slot struct {
 	record   record
 	next     exchange.Next
 	state    slotState
-	patience time.Duration    // see exchange.Exchange
+	flight   flight
 	answered time.Duration    // how long an exchange with an answer took
 	sent     time.Duration    // when the schedule sent it to be asked, since the run began
 	tokens   [numLevels]token // spent for it, for the limiter
@@ -42,7 +42,6 @@ func (t *slot) begin(begun time.Time) {
 		Lookup:   t.record.lookup(begun),
 		Past:     t.record.past(),
 		Response: &t.response,
-		Patience: t.patience,
 	}
 	t.domain, t.icann, t.tld = t.record.origin.RegistrableDomain(), t.record.origin.ICANNDomain(), t.record.origin.TLD()
 }
@@ -62,15 +61,20 @@ func (t *slot) handOver(site *audit.Site) {
 	site.Origin, site.Domain, site.ICANN, site.TLD = rec.origin, t.domain, t.icann, t.tld
 }
 
-// slots is the free list: memory budget, back-pressure and leak detector in one. It is a stack, so that a run which needs few
-// slots touches few. Only the schedule uses it.
+// slots is the free list, and what the schedule knows about exchanges in flight: memory budget, back-pressure and leak detector in one.
+// It is a stack, so that a run which needs few slots touches few. Only the schedule uses it.
 type slots struct {
+	flights
 	free []*slot
-	all  int
+
+	newOne  func() // starts a worker
+	workers int    // started
 }
 
-func newSlots(n int) *slots {
-	ts := &slots{free: make([]*slot, n), all: n}
+func newSlots(c *Config, newOne func()) slots {
+	n := c.Concurrency + c.SilentExchanges
+	ts := slots{free: make([]*slot, n), newOne: newOne}
+	ts.flights = flights{bound: c.Concurrency, places: c.SilentExchanges}
 	block := make([]slot, n)
 	for i := range ts.free {
 		ts.free[i] = &block[i]
@@ -78,9 +82,14 @@ func newSlots(n int) *slots {
 	return ts
 }
 
-func (ts *slots) take() *slot {
+func (ts *slots) take(now time.Duration) *slot {
 	t := ts.free[len(ts.free)-1]
 	ts.free = ts.free[:len(ts.free)-1]
+	ts.start(&t.flight, now)
+	if len(ts.running) > ts.workers {
+		ts.workers++
+		ts.newOne()
+	}
 	return t
 }
 
@@ -88,11 +97,12 @@ func (ts *slots) take() *slot {
 func (ts *slots) put(t *slot) {
 	t.response.Reset()
 	t.record, t.exchange, t.next = record{}, exchange.Exchange{}, exchange.Next{}
-	t.patience, t.answered = 0, 0
+	t.answered = 0
 	t.domain, t.icann, t.tld = "", "", ""
+	ts.end(&t.flight)
 	ts.free = append(ts.free, t)
 }
 
-func (ts *slots) left() int     { return len(ts.free) }
-func (ts *slots) empty() bool   { return len(ts.free) == 0 }
-func (ts *slots) allFree() bool { return len(ts.free) == ts.all }
+// empty reports whether no further exchange may begin.
+func (ts *slots) empty() bool   { return ts.counted >= ts.bound }
+func (ts *slots) allFree() bool { return len(ts.running) == 0 }

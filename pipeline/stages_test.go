@@ -22,7 +22,7 @@ type watched struct {
 	during        func(context.Context)
 }
 
-func (w *watched) Resolve(ctx context.Context, t exchange.Target, patience time.Duration) exchange.Lookup {
+func (w *watched) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	w.mu.Lock()
 	w.lookups++
 	w.most = max(w.most, w.lookups)
@@ -32,7 +32,7 @@ func (w *watched) Resolve(ctx context.Context, t exchange.Target, patience time.
 		defer w.mu.Unlock()
 		w.lookups--
 	}()
-	return w.web.Resolve(ctx, t, patience)
+	return w.web.Resolve(ctx, t)
 }
 
 func (w *watched) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
@@ -73,10 +73,10 @@ func TestResolversAreBounded(t *testing.T) {
 	f(Config{Concurrency: 400, Resolvers: 7}, quick, 7)
 	f(Config{Concurrency: 5, Resolvers: 30}, quick, 30)
 	f(Config{Concurrency: 10, Resolvers: 1, IPRate: 1, MaxWaiting: 20}, quick, 1)
-	f(Config{Concurrency: 400, SilentLookups: 100}, slow, DefaultResolvers+99) // one place is for the line of the silent names
-	f(Config{Concurrency: 40, SilentLookups: 1, Patience: time.Second}, slow, 41)
-	f(Config{Concurrency: 400, Resolvers: 7, SilentLookups: 20}, slow, 26)
-	f(Config{Concurrency: 10, Resolvers: 1, SilentLookups: 3, IPRate: 1, MaxWaiting: 20, Patience: time.Second}, slow, 4)
+	f(Config{Concurrency: 400, SilentLookups: 100}, slow, DefaultResolvers+100)
+	f(Config{Concurrency: 40, SilentLookups: 1}, slow, 41)
+	f(Config{Concurrency: 400, Resolvers: 7, SilentLookups: 20}, slow, 27)
+	f(Config{Concurrency: 10, Resolvers: 1, SilentLookups: 3, IPRate: 1, MaxWaiting: 20}, slow, 4)
 }
 
 // A profile tells the stages apart, and the fetcher can set the label of its stage again.

@@ -80,9 +80,9 @@ func (s *stalls) missed(now time.Duration) time.Duration {
 
 // spoils reports whether a stall may be why an exchange ended as it did: we did not read until the time was up, or the server gave up
 // on us, which it may say in many ways.
-func spoils(r *exchange.Response, next exchange.Next) bool {
+func spoils(r *exchange.Response) bool {
 	switch {
-	case next.Deferred, r.Outcome.Transient():
+	case r.Outcome.Transient():
 		return true
 	case r.Outcome == exchange.TLSFailed, r.Outcome == exchange.ConnectFailed:
 		return true
@@ -103,15 +103,15 @@ func forgive(t *exchange.Timing, stalled time.Duration) {
 }
 
 // lookUp calls Fetcher.Resolve, and again where the process stalled meanwhile and no answer came.
-func (r *run) lookUp(t exchange.Target, patience time.Duration) exchange.Lookup {
+func (r *run) lookUp(t exchange.Target) exchange.Lookup {
 	for tries := 0; ; tries++ {
 		before := r.stalled()
-		lookup := r.fetcher.Resolve(r.lookups, t, patience)
+		lookup := r.fetcher.Resolve(r.lookups, t)
 		if r.stalled() == before {
 			return lookup
 		}
 		lookup.Took = 0 // unknown
-		if !lookup.Deferred && !lookup.Outcome.Transient() || tries == maxSpoilt || r.lookups.Err() != nil {
+		if !lookup.Outcome.Transient() || tries == maxSpoilt || r.lookups.Err() != nil {
 			return lookup
 		}
 		r.progress.Spoilt.Add(1)

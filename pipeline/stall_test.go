@@ -103,16 +103,12 @@ func TestStall(t *testing.T) {
 	f("or its gateway was", 1, answered(504), done, none, result{exchange.Answered, 200, 2, 2, 1, 1})
 	f("what ails a server it says itself", 1, answered(503), done, none, result{exchange.Answered, 503, 1, 1, 1, 0})
 	f("a later try is none", 1, failed(exchange.Timeout), exchange.Next{Again: true, After: time.Hour}, none, result{exchange.Answered, 200, 2, 2, 1, 1})
-	f("who was put off was not", 1, failed(exchange.Timeout), exchange.Next{Again: true, Deferred: true}, none, result{exchange.Answered, 200, 2, 2, 1, 1})
 	f("as often as it may", maxSpoilt, failed(exchange.Timeout), done, none, result{exchange.Answered, 200, maxSpoilt + 1, maxSpoilt + 1, 1, maxSpoilt})
 	f("and no more", maxSpoilt+3, failed(exchange.Timeout), done, none, result{exchange.Timeout, 0, maxSpoilt + 1, maxSpoilt + 1, 1, maxSpoilt})
-
-	f("who was put off for anything was not", 1, failed(exchange.BadResponse), exchange.Next{Again: true, Deferred: true}, none, result{exchange.Answered, 200, 2, 2, 1, 1})
 
 	silent := exchange.Lookup{Outcome: exchange.DNSTimeout, Cause: exchange.CauseDNSTimeout, Took: timeoutOf}
 	f("a silent name server", 1, answered(200), done, silent, result{exchange.Answered, 200, 1, 2, 1, 1})
 	f("a failing one", 1, answered(200), done, exchange.Lookup{Outcome: exchange.DNSFailed, Cause: exchange.CauseServFail}, result{exchange.Answered, 200, 1, 2, 1, 1})
-	f("a name put off", 1, answered(200), done, exchange.Lookup{Deferred: true}, result{exchange.Answered, 200, 1, 2, 1, 1})
 	f("a name that does not exist", 1, answered(200), done, exchange.Lookup{Outcome: exchange.DNSNotFound, Cause: exchange.CauseNoSuchName}, result{exchange.DNSNotFound, 0, 0, 1, 1, 0})
 	f("names have an end too", maxSpoilt+3, answered(200), done, silent, result{exchange.DNSTimeout, 0, 0, maxSpoilt + 1, 1, maxSpoilt})
 }

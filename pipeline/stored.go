@@ -29,13 +29,9 @@ type stored struct {
 	Skip      uint8            `json:"skip,omitempty"`
 	Unmet     exchange.Outcome `json:"unmet,omitempty"`
 	Spoilt    uint8            `json:"spoilt,omitempty"`
-	Flags     flags            `json:"flags,omitempty"`
 	Trail     *storedTrail     `json:"trail,omitempty"`
 	Addr      netip.Addr       `json:"addr,omitzero"`
 }
-
-// storedFlags are those that say something beyond the address, which is resolved again.
-const storedFlags = hostDeferred | hostWasDeferred | nameDeferred | nameWasDeferred
 
 type storedTrail struct {
 	Scheme origin.Scheme  `json:"scheme"`
@@ -49,7 +45,7 @@ func (r *record) store() stored {
 	s := stored{
 		Seq: r.seq, Host: r.origin.Host(), Port: r.origin.Port(), Requested: r.origin.Scheme(),
 		Input: r.input, Label: r.label, Rank: r.rank, Spent: r.spent, Scheme: r.scheme, Waited: r.waited,
-		Attempts: r.attempts, Later: r.later, HTTPS: r.https, HTTP: r.http, Skip: r.skip, Unmet: r.unmet, Spoilt: r.spoilt, Flags: r.flags & storedFlags,
+		Attempts: r.attempts, Later: r.later, HTTPS: r.https, HTTP: r.http, Skip: r.skip, Unmet: r.unmet, Spoilt: r.spoilt,
 	}
 	if r.addr != ([16]byte{}) {
 		s.Addr = netip.AddrFrom16(r.addr)
@@ -72,7 +68,7 @@ func restore(line []byte) (record, error) {
 	}
 	r := record{
 		seq: s.Seq, origin: o, input: s.Input, label: s.Label, rank: s.Rank, spent: s.Spent, scheme: s.Scheme, waited: s.Waited,
-		attempts: s.Attempts, later: s.Later, https: s.HTTPS, http: s.HTTP, skip: s.Skip, unmet: s.Unmet, spoilt: s.Spoilt, flags: s.Flags & storedFlags,
+		attempts: s.Attempts, later: s.Later, https: s.HTTPS, http: s.HTTP, skip: s.Skip, unmet: s.Unmet, spoilt: s.Spoilt,
 	}
 	if s.Addr.IsValid() {
 		r.addr = s.Addr.As16()

@@ -51,7 +51,7 @@ func (s *schedule) token(level int, rec *record) token {
 }
 
 // backlogged reports whether the queue for the rate in all is so long that the addresses of more records would expire in it. Then
-// the list is read no further, and no deferred record is recalled.
+// the list is read no further.
 func (s *schedule) backlogged() bool {
 	return s.levels[inAll] != nil && int(s.levels[inAll].queues[0].length) >= min(maxBacklog, 1+s.cfg.MaxWaiting/2)
 }
@@ -129,9 +129,11 @@ func (s *schedule) arm(l int, at key) {
 // dispatch gives a record a slot and sends it to be asked. That spends a token at every level. A record whose look-up failed
 // makes no request and spends none.
 func (s *schedule) dispatch(rec record) {
-	t := s.slots.take()
+	t := s.slots.take(s.now)
+	if rec.knownSilent() {
+		s.slots.setOverdue(&t.flight)
+	}
 	t.record = rec
-	t.patience = s.patience(&rec)
 	if rec.failed.Outcome == 0 {
 		t.sent = s.now
 		for l, level := range s.levels {
@@ -250,22 +252,6 @@ func (s *schedule) loseTurn(t turn, from int) {
 			s.release(l, t.keys[l])
 		}
 	}
-}
-
-// regainTurn takes a record that lost its turn because its name was silent, and whose address is the same. It goes before the others
-// at that address, as soon as its host is free. The answer counts for this turn, however soon it expires.
-func (s *schedule) regainTurn(rec record) {
-	host, address := s.levels[byHost], s.levels[byAddress]
-	if address == nil || host != nil && !host.free(s.token(byHost, &rec), s.now) || s.waiting() >= s.cfg.MaxWaiting {
-		s.pass(rec, 0)
-		return
-	}
-	if host != nil {
-		host.claim(s.token(byHost, &rec))
-	}
-	at := s.token(byAddress, &rec).key
-	address.pushFirst(at, s.records.put(rec), s.records)
-	s.arm(byAddress, at)
 }
 
 // setRates takes other rates. With them a host's key may change, so all records that wait for a turn wait anew, at the first level and

@@ -80,7 +80,7 @@ func TestEveryFlagChanged(t *testing.T) {
 			"MyBot | | ai | training | Me | yes | | https://example.org | 2026-01-01\n"), "the token registry was "},
 	}
 	accepted := map[string]string{
-		"concurrency": "7", "host-rate": "9", "ip-rate": "9", "rate": "9", "dns-rate": "9", "patience": "3s",
+		"concurrency": "7", "host-rate": "9", "ip-rate": "9", "rate": "9", "dns-rate": "9",
 		"timeout": "9s", "connect-timeout": "2s", "tls-timeout": "3s", "header-timeout": "4s", "retries": "1", "retry-after": "1s", "max-retry-after": "2s",
 		"resolver": "127.0.0.1:1", "connect-to": "::192.0.2.1:9", "ca-file": file("other.pem", string(web.CAPEM())),
 		"opt-out": file("opt-out.txt", "nobody.example\n"), "rates": file("rates.txt", "192.0.2.0/24 5\n"), "date": "2020-01-01", "part-rows": "9", "part-age": "9s", "progress": "log", "log-format": "json",

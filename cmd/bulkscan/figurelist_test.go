@@ -76,8 +76,6 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "at most {}; `--dns-rate`; {} s of asking", code("pipeline.DefaultResolvers"), in("fetcher/resolve/resolve.go", `opts.Total = (\d+) \* time.Second`))
 	f(page, "counted apart | {} |", grouped("pipeline.DefaultSilentLookups"))
 	f(page, "| {} records in memory", grouped("pipeline.DefaultMaxWaiting"))
-	f(page, "one slot in {} is reserved", code("pipeline.deferredShare"))
-	f(page, "a silent one {} s while", seconds("pipeline.DefaultPatience"))
 	f(page, "exchanges in flight have {} s,", seconds("pipeline.DefaultDrain"))
 	f(page, "{} seconds later the store is given up", sentence(numberWords[c("internal/job.abortTime")/1e9]))
 

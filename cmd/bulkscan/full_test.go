@@ -52,7 +52,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	w := newKillWorld(t, 400)
 	folder := filepath.Dir(w.list)
-	flags := []string{"--part-rows", "40", "--concurrency", "20", "--patience", "0s", "--retries", "0"}
+	flags := []string{"--part-rows", "40", "--concurrency", "20", "--retries", "0"}
 	calm := filepath.Join(folder, "calm")
 	w.scan(t, calm, flags...).exits(t, 0)
 	want := snapshot(t, calm)
@@ -121,7 +121,7 @@ func TestSpoolFull(t *testing.T) {
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
 	w := newKillWorld(t, 200)
 	folder := filepath.Dir(w.list)
-	flags := []string{"--part-rows", "10", "--concurrency", "4", "--patience", "0s", "--retries", "0"}
+	flags := []string{"--part-rows", "10", "--concurrency", "4", "--retries", "0"}
 	calm := filepath.Join(folder, "calm")
 	w.scan(t, calm, flags...).exits(t, 0)
 	want := snapshot(t, calm)

@@ -30,7 +30,7 @@ var flagGroups = []flagGroup{
 	{"Output", []string{"out", "tables", "part-rows", "part-age", "no-compact", "no-publish", "collect", "warc-out"}},
 	{"Politeness", []string{"contact", "user-agent", "host-rate", "ip-rate", "rate", "dns-rate", "rates", "opt-out", "retries", "retry-after", "max-retry-after"}},
 	{"Network", []string{
-		"concurrency", "timeout", "connect-timeout", "tls-timeout", "header-timeout", "patience", "max-redirects", "max-body", "scheme", "no-fallback",
+		"concurrency", "timeout", "connect-timeout", "tls-timeout", "header-timeout", "max-redirects", "max-body", "scheme", "no-fallback",
 		"resolver", "connect-to", "ipv4", "ipv6", "source-ip", "allow-private", "tls-min", "strict-tls", "ca-file",
 	}},
 	{"Resume", []string{"scan-id", "date", "restart", "repair"}},

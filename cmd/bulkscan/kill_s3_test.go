@@ -23,7 +23,7 @@ func TestKilledOnS3(t *testing.T) {
 	const kills, each = 6, 60 // and so many requests between two of them, on average
 	w := newKillWorld(t, kills*each*3/2)
 	folder := filepath.Dir(w.list)
-	flags := []string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0"}
+	flags := []string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--retries", "0"}
 	calm := filepath.Join(folder, "calm")
 	w.scan(t, calm, flags...).exits(t, 0)
 	want := snapshot(t, calm)

@@ -117,7 +117,7 @@ func (f *planFlags) lookUp(ctx context.Context, over network, planner *shares.Pl
 	for range 256 {
 		asking.Go(func() {
 			for host := range hosts {
-				if answer := resolver.Lookup(ctx, host, 0); len(answer.Addrs) > 0 {
+				if answer := resolver.Lookup(ctx, host); len(answer.Addrs) > 0 {
 					found <- answer.Addrs[0]
 				}
 			}

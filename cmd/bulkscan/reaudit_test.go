@@ -27,7 +27,7 @@ func TestReauditKilledAtManyMoments(t *testing.T) {
 	w := newKillWorld(t, 40*killPart)
 	folder := filepath.Dir(w.list)
 	out, calm, again := filepath.Join(folder, "out"), filepath.Join(folder, "calm"), filepath.Join(folder, "again")
-	w.scan(t, out, "--part-rows", fmt.Sprint(killPart), "--no-compact", "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0").exits(t, 0)
+	w.scan(t, out, "--part-rows", fmt.Sprint(killPart), "--no-compact", "--concurrency", fmt.Sprint(killConcurrency), "--retries", "0").exits(t, 0)
 	want := snapshot(t, out)
 	requests := w.web.Stats().Requests
 	began := time.Now()

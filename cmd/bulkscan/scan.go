@@ -49,7 +49,6 @@ type scanFlags struct {
 	concurrency         int
 	hostRate, ipRate    float64
 	rate                float64
-	patience            time.Duration
 	tables              []string
 	partRows            int
 	partAge             time.Duration
@@ -86,12 +85,11 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.restart, "restart", false, "delete what this scan has written, and begin anew")
 	flags.BoolVar(&f.repair, "repair", false, "ask again what a complete scan has lost: sites whose commit records or files are missing or damaged (docs/resuming.md)")
 	flags.StringVar(&f.date, "date", "", "partition scan_date, YYYY-MM-DD (default: today in UTC)")
-	flags.IntVar(&f.concurrency, "concurrency", 1000, "exchanges in flight; fewer where the limit of open files (ulimit -n) has no room for them")
+	flags.IntVar(&f.concurrency, "concurrency", 1000, "exchanges in flight; beside them at most four times as many, and 4096, go on with hosts that are silent for longer than others; fewer where the limit of open files (ulimit -n) has no room for them")
 	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")
 	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one IPv4 address, or IPv6 network of /64 (0: no limit)")
 	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
 	f.ratesFlag.add(flags)
-	flags.DurationVar(&f.patience, "patience", pipeline.DefaultPatience, "hosts and names that stay silent for so long, or hosts that send less than 1 KiB a second after it, are deferred while others wait, and get all their time later (0s: none is)")
 	flags.StringSliceVar(&f.tables, "tables", schema.AllTables, "tables to write")
 	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	flags.DurationVar(&f.partAge, "part-age", sink.DefaultPartAge, "or at this age")
@@ -315,7 +313,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 		Lists: paths, MaxBody: f.maxBody, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Begun: time.Now(),
 		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate, Stdin: a.stdin},
 		Pipeline: pipeline.Config{
-			Concurrency: f.files.Concurrency, HostRate: f.hostRate, IPRate: f.ipRate, Rate: f.rate, Patience: f.patience,
+			Concurrency: f.files.Concurrency, HostRate: f.hostRate, IPRate: f.ipRate, Rate: f.rate, SilentExchanges: f.files.Silent,
 		},
 		Sink: sink.Options{
 			ScanID: f.scanID, Date: f.date, Tables: f.tables, PartRows: f.partRows, PartAge: f.partAge,
@@ -364,8 +362,6 @@ func (f *scanFlags) check() error {
 		return usagef("-q, -v: give one of them")
 	case f.concurrency < 1:
 		return usagef("--concurrency %d: at least 1", f.concurrency)
-	case f.patience < 0:
-		return usagef("--patience %v: at least 0s", f.patience)
 	case !(f.sample >= 0 && f.sample <= 1): // not a number is none of them
 		return usagef("--sample %v: a share from 0 to 1", f.sample)
 	case f.partRows < 1:
@@ -455,12 +451,13 @@ func (f *scanFlags) archive(ctx context.Context) (*archive.Archive, error) {
 // shareFiles bounds the scan by the files that the process may hold.
 func (f *scanFlags) shareFiles(log *slog.Logger) (err error) {
 	limit, held, each := limits.RaiseFiles(), limits.HeldFiles()+uint64(f.furtherSockets()), max(1, f.filesEach)
-	if f.files, err = limits.ShareFiles(limit, held, f.concurrency, each); err != nil {
+	silent := pipeline.SilentBeside(f.concurrency)
+	if f.files, err = limits.ShareFiles(limit, held, f.concurrency, silent, each); err != nil {
 		return usagef("--concurrency %d: %w", f.concurrency, err)
 	}
 	if f.files.Concurrency < f.concurrency {
 		log.Warn("concurrency lowered to what the limit of open files allows", "asked", f.concurrency, "now", f.files.Concurrency,
-			"limit", limit, "remedy", fmt.Sprintf("ulimit -n %d", limits.FilesWanted(held, f.concurrency, each)))
+			"limit", limit, "remedy", fmt.Sprintf("ulimit -n %d", limits.FilesWanted(held, f.concurrency, silent, each)))
 	}
 	return nil
 }

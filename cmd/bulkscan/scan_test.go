@@ -79,7 +79,7 @@ func TestFamilyOfSource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l := fetch.Resolve(t.Context(), exchange.Target{Origin: o}, 0); l.Addr.String() != want || l.Outcome != 0 {
+		if l := fetch.Resolve(t.Context(), exchange.Target{Origin: o}); l.Addr.String() != want || l.Outcome != 0 {
 			t.Errorf("%v: got %v, %v (%v), want %s", args, l.Addr, l.Outcome, l.Cause, want)
 		}
 	}

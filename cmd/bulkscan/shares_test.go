@@ -57,7 +57,7 @@ func shareList(t *testing.T, w *world, n int) {
 // sharesOf returns the flags of each of n shares, of a scan that is killed often.
 func sharesOf(n int, flags ...string) func(i int) []string {
 	return func(i int) []string {
-		return append([]string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--patience", "0s", "--retries", "0",
+		return append([]string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--retries", "0",
 			"--shard", fmt.Sprintf("%d/%d", i, n), "--workers", "1"}, flags...)
 	}
 }
@@ -79,7 +79,7 @@ func TestSharesAreOneScan(t *testing.T) {
 	w := newShareWorld(t, hosts)
 	folder := filepath.Dir(w.list)
 	calm := filepath.Join(folder, "calm")
-	w.scan(t, calm, "--patience", "0s", "--retries", "0").exits(t, 0)
+	w.scan(t, calm, "--retries", "0").exits(t, 0)
 	out := filepath.Join(folder, "out")
 	w.inShares(t, out, out, 3, kills, killMoment{most: hosts / 8})
 	same(t, unordered(snapshot(t, out)), unordered(snapshot(t, calm)), "collected")
@@ -96,7 +96,7 @@ func sharesOnS3(t *testing.T, n int, name string) (w *world, calm map[string][]s
 	t.Setenv("BULKSCAN_S3_LEASE", "1s")
 	w = newShareWorld(t, n)
 	out := filepath.Join(filepath.Dir(w.list), "calm")
-	w.scan(t, out, "--patience", "0s", "--retries", "0").exits(t, 0)
+	w.scan(t, out, "--retries", "0").exits(t, 0)
 	return w, unordered(snapshot(t, out)), "s3://" + storetest.Bucket + "/" + name, filepath.Join(g.Folder, storetest.Bucket, name)
 }
 

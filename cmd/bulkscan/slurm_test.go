@@ -182,11 +182,11 @@ func TestSlurm(t *testing.T) {
 	if err := os.Mkdir(logs, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w.scan(t, calm, "--patience", "0s", "--retries", "0").exits(t, 0)
+	w.scan(t, calm, "--retries", "0").exits(t, 0)
 	for name, value := range map[string]string{
 		"LIST": w.list, "OUT": out, "WORKERS": "2", "BULKSCAN_SCAN_ID": "s", "BULKSCAN_RESOLVER": w.web.DNSAddr().String(), "BULKSCAN_CONNECT_TO": strings.Join(w.web.ConnectTo(), " "),
 		"BULKSCAN_CA_FILE": filepath.Join(filepath.Dir(w.list), "ca.pem"),
-		"FLAGS":            "--allow-private --patience 0s --retries 0 --host-rate 0 --ip-rate 0 --dns-rate 0 --retry-after 0s --timeout 3s --part-rows 20 --rate 60",
+		"FLAGS":            "--allow-private --retries 0 --host-rate 0 --ip-rate 0 --dns-rate 0 --retry-after 0s --timeout 3s --part-rows 20 --rate 60",
 	} {
 		t.Setenv(name, value)
 	}

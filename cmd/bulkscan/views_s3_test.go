@@ -18,7 +18,7 @@ func TestViewsOnS3(t *testing.T) {
 	g := startGateway(t)
 	w := newKillWorld(t, 60)
 	const place = "s3://" + storetest.Bucket + "/with views/it's one"
-	w.scan(t, place, "--part-rows", "8", "--no-compact", "--patience", "0s", "--retries", "0").exits(t, 0)
+	w.scan(t, place, "--part-rows", "8", "--no-compact", "--retries", "0").exits(t, 0)
 	folder := filepath.Join(g.Folder, storetest.Bucket, "with views/it's one")
 	look := func(when, script string, args ...string) {
 		t.Helper()

@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/exchange"
@@ -28,7 +27,6 @@ type shard struct {
 // flight is one look-up in flight. answer and good may be read once done is closed.
 type flight struct {
 	name   string
-	asked  atomic.Int64  // when its first question was sent, in nanoseconds since 1970; 0: not yet
 	done   chan struct{} // made for the first follower; until then guarded by shard.mu
 	answer Answer
 	good   bool // the answer is valid for followers
@@ -71,33 +69,13 @@ func (c *cache) begin(host string, now time.Time) (Answer, *flight, bool) {
 	return Answer{}, f, true
 }
 
-// wait waits for the flight's answer. patience (0: unlimited) begins when the first question is sent. gaveUp reports
-// that the wait ended without the flight's answer: patience ran out, or ctx ended.
-func (f *flight) wait(ctx context.Context, patience time.Duration) (answer Answer, gaveUp bool) {
-	var timer *time.Timer
-	var ran <-chan time.Time
-	if patience > 0 {
-		timer = time.NewTimer(patience)
-		defer timer.Stop()
-		ran = timer.C
-	}
-	began := time.Now()
-	for {
-		select {
-		case <-f.done:
-			return f.answer, false
-		case <-ran:
-			left := patience
-			if asked := f.asked.Load(); asked != 0 {
-				left -= min(time.Since(time.Unix(0, asked)), time.Since(began))
-			}
-			if left <= 0 {
-				return Answer{Deferred: true}, true
-			}
-			timer.Reset(left)
-		case <-ctx.Done():
-			return failed(exchange.DNSTimeout, exchange.CauseDNSTimeout), true
-		}
+// wait waits for the flight's answer. gaveUp reports that ctx ended first.
+func (f *flight) wait(ctx context.Context) (answer Answer, gaveUp bool) {
+	select {
+	case <-f.done:
+		return f.answer, false
+	case <-ctx.Done():
+		return failed(exchange.DNSTimeout, exchange.CauseDNSTimeout), true
 	}
 }
 

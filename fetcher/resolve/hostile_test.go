@@ -36,7 +36,7 @@ func TestUnexpectedPackets(t *testing.T) {
 		t.Helper()
 		play := func(how, want string, script script) {
 			t.Helper()
-			run(t, name+"/"+how, func(w *world) { w.want(w.lookUp(w.asks(script), 0), want) })
+			run(t, name+"/"+how, func(w *world) { w.want(w.lookUp(w.asks(script)), want) })
 		}
 		right := says("a.com. 60 A " + good)
 		play("alone", silence, unexpected)
@@ -72,7 +72,7 @@ func TestUnexpectedPackets(t *testing.T) {
 func TestHostileAnswers(t *testing.T) {
 	f := func(name, want string, script script) {
 		t.Helper()
-		run(t, name, func(w *world) { w.want(w.lookUp(w.asks(script), 0), want) })
+		run(t, name, func(w *world) { w.want(w.lookUp(w.asks(script)), want) })
 	}
 	const (
 		has    = " [" + good + "]"
@@ -318,9 +318,9 @@ func TestCutAnswer(t *testing.T) {
 		if n < len(packed(q.reply())) { // it answers no question
 			want = "0s, 400ms plain; 410ms" + has
 		}
-		run(t, fmt.Sprint("UDP/", n), func(w *world) { w.want(w.lookUp(w.asks(cut), 0), want) })
+		run(t, fmt.Sprint("UDP/", n), func(w *world) { w.want(w.lookUp(w.asks(cut)), want) })
 		run(t, fmt.Sprint("TCP/", n), func(w *world) {
-			w.want(w.lookUp(w.asks(over(truncated, cut)), 0), "0s, 10ms TCP, 130ms plain, 140ms TCP; 160ms"+has)
+			w.want(w.lookUp(w.asks(over(truncated, cut))), "0s, 10ms TCP, 130ms plain, 140ms TCP; 160ms"+has)
 		})
 	}
 }
@@ -332,7 +332,7 @@ func TestTCPRefused(t *testing.T) {
 		either(t, func(w *world) string {
 			r := w.asks(append([]script{nil}, others...)...)
 			_ = w.serve(1, truncated).listener.Close()
-			return w.lookUp(r, 0)
+			return w.lookUp(r)
 		}, want...)
 	}
 	f(nil, "0s, 10ms TCP, 120ms plain, 130ms TCP; 190ms "+malformed)
@@ -389,7 +389,7 @@ func TestOneOfTwoServers(t *testing.T) {
 						if q.nth > lost {
 							anything(q)
 						}
-					}), 0)
+					}))
 				}, want[0]+" ["+good+"]", want[1]+" ["+good+"]")
 			})
 		}
@@ -410,7 +410,7 @@ func TestOneOfTwoServers(t *testing.T) {
 
 // TestAllSilent has two silent servers, which are asked in turn. The look-up ends when its time is up.
 func TestAllSilent(t *testing.T) {
-	either(t, func(w *world) string { return w.lookUp(w.asks(quiet, quiet), 0) },
+	either(t, func(w *world) string { return w.lookUp(w.asks(quiet, quiet)) },
 		"0s to 1, 400ms to 2, 1s to 1 plain, 1.9s to 2 plain; 3s "+timedOut,
 		"0s to 2, 400ms to 1, 1s to 2 plain, 1.9s to 1 plain; 3s "+timedOut)
 }
@@ -430,7 +430,7 @@ func TestManyAddresses(t *testing.T) {
 		})
 		var first []netip.Addr
 		for i := range 5 {
-			got := w.asks(script).Lookup(w.Context(), "a.com", 0)
+			got := w.asks(script).Lookup(w.Context(), "a.com")
 			if got.Outcome != 0 || len(got.Addrs) != maxAddrs {
 				w.Fatalf("got %d addresses, %s", len(got.Addrs), tell(got))
 			}
@@ -447,7 +447,7 @@ func TestManyAddresses(t *testing.T) {
 		}
 		// A server that repeats one address does not hide the others.
 		script = over(truncated, says(append(slices.Repeat([]string{"a.com. 60 A " + good}, 500), "a.com. 60 A 192.0.2.2")...))
-		w.want(tell(w.asks(script).Lookup(w.Context(), "a.com", 0)), "["+good+" 192.0.2.2]")
+		w.want(tell(w.asks(script).Lookup(w.Context(), "a.com")), "["+good+" 192.0.2.2]")
 	})
 }
 
@@ -457,7 +457,7 @@ func TestTimesToLive(t *testing.T) {
 	f := func(name string, want time.Duration, script script) {
 		t.Helper()
 		run(t, name, func(w *world) {
-			got := w.asks(script).Lookup(w.Context(), "a.com", 0)
+			got := w.asks(script).Lookup(w.Context(), "a.com")
 			if got.Outcome != 0 && got.Outcome != exchange.DNSNotFound {
 				w.Fatalf("got %s", tell(got))
 			}
@@ -533,7 +533,7 @@ func TestHostNames(t *testing.T) {
 			if asked != "" {
 				want = "[" + good + "]"
 			}
-			if got := tell(r.Lookup(w.Context(), host, 0)); names != asked || got != want {
+			if got := tell(r.Lookup(w.Context(), host)); names != asked || got != want {
 				w.Errorf("%.80q: asked for %q, got %s", host, names, got)
 			}
 		})
@@ -558,12 +558,12 @@ func TestLocalhost(t *testing.T) {
 	in(t, func(w *world) {
 		r := w.asks(anything)
 		for _, host := range []string{"localhost", "a.localhost", "a.b.localhost"} {
-			w.want(tell(r.Lookup(w.Context(), host, 0)), "[127.0.0.1 ::1]")
-			w.want(tell(r.LookupIPv6(w.Context(), host, 0)), noAddress)
+			w.want(tell(r.Lookup(w.Context(), host)), "[127.0.0.1 ::1]")
+			w.want(tell(r.LookupIPv6(w.Context(), host)), noAddress)
 		}
 		w.want(w.questions(), "")
 		for _, host := range []string{"notlocalhost", "localhost.com", "xlocalhost"} { // no local names
-			w.want(tell(r.Lookup(w.Context(), host, 0)), "["+good+"]")
+			w.want(tell(r.Lookup(w.Context(), host)), "["+good+"]")
 		}
 	})
 }
@@ -587,7 +587,7 @@ func TestFlood(t *testing.T) {
 		})
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		w.want(w.lookUp(r, 0), "0s; 10ms ["+good+"]")
+		w.want(w.lookUp(r), "0s; 10ms ["+good+"]")
 		runtime.ReadMemStats(&after)
 		if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 16<<20 {
 			w.Errorf("%d bytes more are in use", grown)
@@ -609,7 +609,7 @@ func TestManySilent(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range lookups {
 			all.Go(func() {
-				w.want(tell(r.Lookup(w.Context(), fmt.Sprintf("a%d.com", i), 0)), timedOut)
+				w.want(tell(r.Lookup(w.Context(), fmt.Sprintf("a%d.com", i))), timedOut)
 				w.want(w.since().String(), "10s")
 			})
 		}
@@ -629,38 +629,6 @@ func TestManySilent(t *testing.T) {
 	})
 }
 
-// TestHostilePatience checks that a look-up waits no longer than patience for a server that sends no usable answer.
-// It is deferred then, without a result. A refusal is an answer.
-func TestHostilePatience(t *testing.T) {
-	f := func(name, want string, script script) {
-		t.Helper()
-		run(t, name, func(w *world) { w.want(w.lookUp(w.asks(script), 2*time.Second), want) })
-	}
-	f("silence", "0s, 400ms plain, 1s plain, 1.9s plain; 2s deferred", quiet)
-	f("unexpected packets", "0s, 400ms plain, 1s plain, 1.9s plain; 2s deferred", misdirected(nextID, "a.com. 60 A "+evil))
-	f("truncated, and silence by TCP", "0s, 10ms TCP; 2s deferred", over(truncated, stall))
-	f("an alias without an answer", "0s, 10ms b.com., 410ms b.com. plain, 1.01s b.com. plain, 1.91s b.com. plain; 2s deferred", byName(map[string]script{"a.com.": says("a.com. 60 CNAME b.com.")}))
-	f("silence about IPv6", "0s, 10ms AAAA, 410ms AAAA plain, 1.01s AAAA plain, 1.91s AAAA plain; 2s deferred", func(q *query) {
-		if q.Question[0].Qtype == dns.TypeA {
-			says()(q)
-		}
-	})
-	f("an answer in time", "0s; 10ms ["+good+"]", says("a.com. 60 A "+good))
-	f("SERVFAIL", "0s, 10ms plain, 120ms plain; 180ms "+servFail, refuses(dns.RcodeServerFailure))
-	f("malformed", "0s, 110ms plain; 170ms "+malformed, raw(1, "\xff"))
-	f("no such name", "0s; 10ms "+noSuchName, refuses(dns.RcodeNameError))
-
-	// A deferred look-up has asked. The next one, with all its time, gets the late answer.
-	in(t, func(w *world) {
-		r := w.asks(turns(quiet, quiet, quiet, quiet, anything))
-		w.want(w.lookUp(r, 10*time.Millisecond), "0s; 10ms deferred")
-		w.want(w.lookUp(r, 0), "0s, 10ms, 410ms plain, 1.01s plain, 1.91s plain; 1.92s ["+good+"]")
-		if n := r.Stats().Deferred; n != 1 {
-			w.Errorf("%d look-ups are counted as deferred", n)
-		}
-	})
-}
-
 // TestCloseWhileAsking closes a resolver while look-ups are in flight. They end in their time, and ask again through new sockets.
 // Later ones work.
 func TestCloseWhileAsking(t *testing.T) {
@@ -673,10 +641,10 @@ func TestCloseWhileAsking(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 50 {
 			all.Go(func() {
-				w.want(fmt.Sprint(tell(r.Lookup(w.Context(), fmt.Sprintf("silent%d.com", i), 0)), w.since()), timedOut+"3s")
+				w.want(fmt.Sprint(tell(r.Lookup(w.Context(), fmt.Sprintf("silent%d.com", i))), w.since()), timedOut+"3s")
 			})
 			all.Go(func() {
-				w.want(fmt.Sprint(tell(r.Lookup(w.Context(), fmt.Sprintf("a%d.com", i), 0)), w.since()), "["+good+"]410ms")
+				w.want(fmt.Sprint(tell(r.Lookup(w.Context(), fmt.Sprintf("a%d.com", i))), w.since()), "["+good+"]410ms")
 			})
 		}
 		time.Sleep(oneWay)
@@ -687,7 +655,7 @@ func TestCloseWhileAsking(t *testing.T) {
 		}
 		w.want(w.since().String(), oneWay.String())
 		all.Wait()
-		w.want(tell(r.Lookup(w.Context(), "later.com", 0))+w.since().String(), "["+good+"]3.01s")
+		w.want(tell(r.Lookup(w.Context(), "later.com"))+w.since().String(), "["+good+"]3.01s")
 	})
 }
 
@@ -707,7 +675,7 @@ func TestUnpredictable(t *testing.T) {
 			anything(q)
 		})
 		for i := range lookups {
-			if got := r.Lookup(w.Context(), fmt.Sprintf("a%d.com", i), 0); got.Outcome != 0 {
+			if got := r.Lookup(w.Context(), fmt.Sprintf("a%d.com", i)); got.Outcome != 0 {
 				w.Fatalf("got %s", tell(got))
 			}
 		}
@@ -744,14 +712,14 @@ func TestAnswersToEndedQuestions(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		var all sync.WaitGroup
 		for i := range lookups {
-			all.Go(func() { w.want(tell(r.Lookup(ctx, fmt.Sprintf("a%d.com", i), 0)), timedOut) })
+			all.Go(func() { w.want(tell(r.Lookup(ctx, fmt.Sprintf("a%d.com", i))), timedOut) })
 		}
 		time.Sleep(2 * oneWay)
 		cancel()
 		all.Wait()
 		w.want(w.since().String(), "10ms")
 		for i := range lookups {
-			w.want(tell(r.Lookup(w.Context(), fmt.Sprintf("b%d.com", i), 0)), "["+good+"]")
+			w.want(tell(r.Lookup(w.Context(), fmt.Sprintf("b%d.com", i))), "["+good+"]")
 		}
 		w.want(w.since().String(), "310ms")
 		synctest.Wait()

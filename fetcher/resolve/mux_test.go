@@ -48,7 +48,7 @@ func TestSocketsAreBounded(t *testing.T) {
 			all.Go(func() {
 				kind := "uftsuuuu"[i%8 : i%8+1]
 				want := map[string]string{"u": "[" + good + "]", "t": "[" + good + "]", "f": servFail, "s": timedOut}[kind]
-				w.want(tell(r.Lookup(w.Context(), fmt.Sprint(kind, i, ".example"), 0)), want)
+				w.want(tell(r.Lookup(w.Context(), fmt.Sprint(kind, i, ".example"))), want)
 			})
 		}
 		all.Wait()
@@ -80,7 +80,7 @@ func TestPortsChange(t *testing.T) {
 		})
 		r.mux.each = 5
 		for i := range 100 {
-			w.want(tell(r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i), 0)), "["+good+"]")
+			w.want(tell(r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i))), "["+good+"]")
 		}
 		synctest.Wait()
 		full := 0
@@ -108,7 +108,7 @@ func TestSocketLife(t *testing.T) {
 			for i, start := range starts {
 				all.Go(func() {
 					time.Sleep(start)
-					r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i), 0)
+					r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i))
 				})
 			}
 			all.Wait()
@@ -131,7 +131,7 @@ func TestSocketLife(t *testing.T) {
 func TestTotal(t *testing.T) {
 	f := func(name string, total time.Duration, scripts []script, want ...string) {
 		t.Run(name, func(t *testing.T) {
-			either(t, func(w *world) string { return w.lookUp(w.resolver(Options{Total: total}, scripts...), 0) }, want...)
+			either(t, func(w *world) string { return w.lookUp(w.resolver(Options{Total: total}, scripts...)) }, want...)
 		})
 	}
 	f("by default", 0, []script{quiet}, "0s, 400ms plain, 1s plain, 1.9s plain, 3.25s plain, 5.275s plain, 5.275s probe, 5.675s probe plain, "+
@@ -149,11 +149,11 @@ func TestTotal(t *testing.T) {
 func TestOwnWaitsDoNotCount(t *testing.T) {
 	in(t, func(w *world) {
 		r := w.resolver(Options{Rate: 0.5, Total: time.Second}, anything)
-		w.want(w.lookUp(r, 0), "0s; 10ms ["+good+"]")
+		w.want(w.lookUp(r), "0s; 10ms ["+good+"]")
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
-				got := r.Lookup(w.Context(), "b.com", 0) // asks after twice its total
+				got := r.Lookup(w.Context(), "b.com") // asks after twice its total
 				w.want(fmt.Sprint(w.since(), " ", tell(got), " ", got.Took), "2.01s ["+good+"] 10ms")
 			})
 		}
@@ -161,30 +161,10 @@ func TestOwnWaitsDoNotCount(t *testing.T) {
 	})
 }
 
-// With little patience a look-up is soon deferred. A look-up of the same name with all its time, at the same time,
-// gets the answer.
-func TestPatience(t *testing.T) {
-	in(t, func(w *world) {
-		// The first question is the impatient leader's.
-		r := w.asks(turns(quiet, late(300*time.Millisecond, anything)))
-		w.want(w.lookUp(r, 100*time.Millisecond), "0s; 100ms deferred")
-		var all sync.WaitGroup
-		all.Go(func() {
-			w.want(fmt.Sprint(tell(r.Lookup(w.Context(), "a.com", 0)), " ", w.since()), "["+good+"] 410ms")
-		})
-		time.Sleep(50 * time.Millisecond)
-		w.want(w.lookUp(r, 100*time.Millisecond), "0s, 100ms; 250ms deferred") // of a follower
-		all.Wait()
-		if s := r.Stats(); s.Deferred != 2 || s.Lookups != 3 {
-			w.Errorf("%+v", s)
-		}
-	})
-}
-
 // An answer that comes after its question was repeated is valid, whichever question it answers.
 func TestLateAnswer(t *testing.T) {
 	in(t, func(w *world) {
 		r := w.asks(turns(late(1200*time.Millisecond, anything), quiet))
-		w.want(w.lookUp(r, 0), "0s, 400ms plain, 1s plain; 1.21s ["+good+"]")
+		w.want(w.lookUp(r), "0s, 400ms plain, 1s plain; 1.21s ["+good+"]")
 	})
 }

@@ -39,7 +39,7 @@ const patient = 5 * time.Minute
 func TestSockets(t *testing.T) {
 	r := newResolver(t, Options{Total: patient}, onLoopback(t, byName(map[string]script{"a.com.": anything, "b.com.": over(truncated, anything)})).addr)
 	for _, host := range []string{"a.com", "b.com"} {
-		if got := tell(r.Lookup(t.Context(), host, 0)); got != "["+good+"]" {
+		if got := tell(r.Lookup(t.Context(), host)); got != "["+good+"]" {
 			t.Errorf("%s: got %s", host, got)
 		}
 	}
@@ -80,7 +80,7 @@ func TestSpoofedSource(t *testing.T) {
 			}
 			anything(q)
 		}).addr)
-		if got := tell(r.Lookup(t.Context(), "a.com", 0)); got != "["+good+"]" {
+		if got := tell(r.Lookup(t.Context(), "a.com")); got != "["+good+"]" {
 			t.Errorf("got %s", got)
 		}
 	}
@@ -138,7 +138,7 @@ func BenchmarkLookup(b *testing.B) {
 	r := newResolver(b, Options{}, onLoopback(b, anything).addr)
 	b.ReportAllocs()
 	for b.Loop() {
-		if a := r.ask(b.Context(), new(flight), "a.com", 0, r.families); a.Outcome != 0 {
+		if a := r.ask(b.Context(), "a.com", r.families); a.Outcome != 0 {
 			b.Fatal(tell(a))
 		}
 	}

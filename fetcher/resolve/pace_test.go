@@ -37,7 +37,7 @@ func lookUpMany(ctx context.Context, r *Resolver, names int) map[string]int {
 	for range 256 {
 		all.Go(func() {
 			for i := int(next.Add(1)); i <= names; i = int(next.Add(1)) {
-				end := tell(r.Lookup(ctx, fmt.Sprintf("a%d.example", i), 0))
+				end := tell(r.Lookup(ctx, fmt.Sprintf("a%d.example", i)))
 				mu.Lock()
 				ends[end]++
 				mu.Unlock()
@@ -145,7 +145,7 @@ func TestCancelAfterRefusal(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		var all sync.WaitGroup
 		for i := range 100 {
-			all.Go(func() { r.Lookup(ctx, fmt.Sprintf("a%d.example", i), 0) })
+			all.Go(func() { r.Lookup(ctx, fmt.Sprintf("a%d.example", i)) })
 		}
 		time.Sleep(time.Second)
 		if n := r.Stats().Servers[0].Failures; n != 100 {
@@ -249,10 +249,10 @@ func TestServerWithoutEDNS(t *testing.T) {
 				w.Errorf("%v", ends)
 			}
 			for i := 0; r.servers[0].edns.Load() != ednsFails; i++ { // with another server, by a probe
-				r.Lookup(w.Context(), fmt.Sprintf("b%d.example", i), 0)
+				r.Lookup(w.Context(), fmt.Sprintf("b%d.example", i))
 			}
 			for i := range names {
-				r.Lookup(w.Context(), fmt.Sprintf("c%d.example", i), 0)
+				r.Lookup(w.Context(), fmt.Sprintf("c%d.example", i))
 			}
 			if n := strings.Count(log.String(), "asked without"); n != 1 || later.Load() > 0 || had.Load() > 256+ednsTries-1 { // those in flight, and those of the first answers
 				w.Errorf("logged %d times, %d questions had EDNS, of them %d later\n%s", n, had.Load(), later.Load(), log.String())
@@ -282,7 +282,7 @@ func TestEDNSIsKept(t *testing.T) {
 				anything(q)
 			}
 		})
-		r.Lookup(w.Context(), "b.example", 0)
+		r.Lookup(w.Context(), "b.example")
 		if ends := lookUpMany(w.Context(), r, 300); ends["["+good+"]"] != 300 {
 			w.Errorf("%v", ends)
 		}

@@ -132,7 +132,7 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 				plain.add(at)
 			}
 			err = s.send(c)
-			l.asked()
+			l.asked = true
 		}
 		again := sent.Add(wait)
 		for waiting := true; waiting; {
@@ -212,9 +212,9 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 		}
 	}
 	switch {
-	case l.patient && refused.by != nil && (allRefused || !silent):
+	case refused.by != nil && (allRefused || !silent):
 		return nil, refused.by, refused.cause
-	case silent || !l.patient:
+	case silent:
 		return nil, nil, exchange.CauseDNSTimeout
 	}
 	return nil, nil, exchange.CauseDNSNetwork

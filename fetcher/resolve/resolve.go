@@ -53,9 +53,8 @@ type Answer struct {
 	Took    time.Duration // without waits for Rate; 0 from the cache and for local names
 	Until   time.Time     // when the answer expires; zero: never
 
-	Deferred bool           // deferred: no server answered within the caller's patience; nothing else is set
-	Server   netip.AddrPort // that answered or refused last; invalid if none did, and for local names
-	Alias    string         // the name at the end of the chain of aliases; "" without aliases
+	Server netip.AddrPort // that answered or refused last; invalid if none did, and for local names
+	Alias  string         // the name at the end of the chain of aliases; "" without aliases
 }
 
 // Resolver looks names up. It is safe for use by many goroutines. It has a goroutine for each open socket. They end
@@ -180,38 +179,38 @@ func (r *Resolver) Close() error {
 }
 
 // Lookup finds the addresses of a host name, given in lower-case ASCII without a final dot. A name has one look-up in
-// flight; concurrent callers share its answer. If no server answers within patience (0: Options.Total), the look-up
-// is deferred, see Answer. If ctx ends first, the outcome is dns_timeout.
-func (r *Resolver) Lookup(ctx context.Context, host string, patience time.Duration) Answer {
+// flight; concurrent callers share its answer. If no server answers within Options.Total, or if ctx ends
+// first, the outcome is dns_timeout.
+func (r *Resolver) Lookup(ctx context.Context, host string) Answer {
 	if addrs, ok := r.local(host); ok {
 		if len(addrs) == 0 {
 			return failed(exchange.DNSNotFound, exchange.CauseNoAddress)
 		}
 		return Answer{Addrs: addrs}
 	}
-	return r.find(ctx, host, host, patience, r.families)
+	return r.find(ctx, host, host, r.families)
 }
 
 // LookupIPv6 finds the IPv6 addresses of a host name for which Lookup returned IPv4 addresses.
-func (r *Resolver) LookupIPv6(ctx context.Context, host string, patience time.Duration) Answer {
+func (r *Resolver) LookupIPv6(ctx context.Context, host string) Answer {
 	if _, ok := r.local(host); ok || r.opts.IPv4 {
 		return failed(exchange.DNSNotFound, exchange.CauseNoAddress) // Lookup has returned all
 	}
-	return r.find(ctx, host+"/6", host, patience, func(ctx context.Context, l *lookup, host string) Answer {
+	return r.find(ctx, host+"/6", host, func(ctx context.Context, l *lookup, host string) Answer {
 		return r.records(ctx, l, host, dns.TypeAAAA)
 	})
 }
 
 // find returns the cached answer under a key, which is unique to the kind of look-up, or the answer to questions
 // about a host.
-func (r *Resolver) find(ctx context.Context, key, host string, patience time.Duration, questions func(context.Context, *lookup, string) Answer) Answer {
+func (r *Resolver) find(ctx context.Context, key, host string, questions func(context.Context, *lookup, string) Answer) Answer {
 	r.counters.lookups.Add(1)
 	began := time.Now()
 	answer, f, lead := r.cache.begin(key, began)
 	for f != nil && !lead {
-		shared, gaveUp := f.wait(ctx, patience)
+		shared, gaveUp := f.wait(ctx)
 		if gaveUp {
-			return r.countDeferred(shared)
+			return shared
 		}
 		if f.good {
 			r.counters.shared.Add(1)
@@ -224,36 +223,22 @@ func (r *Resolver) find(ctx context.Context, key, host string, patience time.Dur
 		r.counters.cacheHits.Add(1)
 		return answer
 	}
-	answer = r.ask(ctx, f, host, patience, questions)
-	// An answer that this caller's ctx or patience cut off is not valid for followers.
-	r.cache.finish(f, answer, ctx.Err() == nil && !answer.Deferred)
-	return r.countDeferred(answer)
-}
-
-// countDeferred counts an answer if it is deferred, and returns it.
-func (r *Resolver) countDeferred(answer Answer) Answer {
-	if answer.Deferred {
-		r.counters.deferred.Add(1)
-	}
+	answer = r.ask(ctx, host, questions)
+	// An answer that this caller's ctx cut off is not valid for followers.
+	r.cache.finish(f, answer, ctx.Err() == nil)
 	return answer
 }
 
 func failed(o exchange.Outcome, c exchange.Cause) Answer { return Answer{Outcome: o, Cause: c} }
 
 // ask asks the questions of one look-up.
-func (r *Resolver) ask(ctx context.Context, f *flight, host string, patience time.Duration, questions func(context.Context, *lookup, string) Answer) Answer {
+func (r *Resolver) ask(ctx context.Context, host string, questions func(context.Context, *lookup, string) Answer) Answer {
 	now := time.Now()
-	l := lookup{began: now, deadline: now.Add(r.opts.Total), patient: true, flight: f}
-	if patience > 0 && patience < r.opts.Total {
-		l.deadline, l.patient = now.Add(patience), false
-	}
+	l := lookup{began: now, deadline: now.Add(r.opts.Total)}
 	answer := questions(ctx, &l, host)
 	took := time.Since(l.began) - l.waited
-	if f.asked.Load() != 0 {
+	if l.asked {
 		r.counters.count(took)
-	}
-	if answer.Outcome == exchange.DNSTimeout && !l.patient && ctx.Err() == nil {
-		return Answer{Deferred: true}
 	}
 	answer.Took = took
 	return answer
@@ -264,8 +249,7 @@ type lookup struct {
 	began    time.Time
 	waited   time.Duration // own waits without a question in flight
 	deadline time.Time     // extended by each own wait
-	patient  bool          // it has all of Options.Total
-	flight   *flight
+	asked    bool          // a question has been sent
 }
 
 // delay extends the deadline by an own wait. inFlight says that a question was in flight meanwhile.
@@ -274,13 +258,6 @@ func (l *lookup) delay(waited time.Duration, inFlight bool) {
 		l.waited += waited
 	}
 	l.deadline = l.deadline.Add(waited)
-}
-
-// asked is called when a question has been sent. With the first, the patience of followers begins.
-func (l *lookup) asked() {
-	if l.flight.asked.Load() == 0 {
-		l.flight.asked.Store(time.Now().UnixNano())
-	}
 }
 
 // over reports whether the time is up.

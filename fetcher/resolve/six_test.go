@@ -13,12 +13,12 @@ func TestLookupIPv6(t *testing.T) {
 		f := func(host, want string, questions int) {
 			w.Helper()
 			before := len(w.sent)
-			w.want(tell(r.LookupIPv6(w.Context(), host, 0)), want)
+			w.want(tell(r.LookupIPv6(w.Context(), host)), want)
 			if n := len(w.sent) - before; n != questions {
 				w.Errorf("%s: %d questions, want %d", host, n, questions)
 			}
 		}
-		w.want(w.lookUp(r, 0), "0s; 10ms [192.0.2.1]")
+		w.want(w.lookUp(r), "0s; 10ms [192.0.2.1]")
 		f("a.com", "[2001:db8::1]", 1)
 		f("a.com", "[2001:db8::1]", 0)
 		f("alias.com", "[2001:db8::1]", 1)
@@ -26,7 +26,7 @@ func TestLookupIPv6(t *testing.T) {
 		f("four.com", noAddress, 0)
 		f("none.com", noSuchName, 1)
 		f("localhost", noAddress, 0)
-		w.want(tell(r.Lookup(w.Context(), "a.com", 0)), "[192.0.2.1]")
+		w.want(tell(r.Lookup(w.Context(), "a.com")), "[192.0.2.1]")
 		r.hosts = map[string][]netip.Addr{"here.com": {netip.MustParseAddr("192.0.2.9")}}
 		f("here.com", noAddress, 0)
 		r = w.resolver(Options{IPv4: true}, script)

@@ -11,7 +11,6 @@ type Stats struct {
 	Lookups   uint64 // without those of local names
 	CacheHits uint64 // look-ups answered from the cache
 	Shared    uint64 // look-ups answered by another look-up of the same name in flight
-	Deferred  uint64 // look-ups deferred because no server answered within the caller's patience
 	Strangers uint64 // packets that answered no question in flight: late, forged or invalid
 	Servers   []ServerStats
 
@@ -42,7 +41,7 @@ type ServerStats struct {
 
 // counters are the source of Stats.
 type counters struct {
-	lookups, cacheHits, shared, deferred, unexpected atomic.Uint64
+	lookups, cacheHits, shared, unexpected atomic.Uint64
 
 	took    [len(TookBounds) + 1]atomic.Uint64
 	tookSum atomic.Int64
@@ -62,7 +61,7 @@ func (c *counters) count(took time.Duration) {
 func (r *Resolver) Stats() Stats {
 	c := &r.counters
 	s := Stats{
-		Lookups: c.lookups.Load(), CacheHits: c.cacheHits.Load(), Shared: c.shared.Load(), Deferred: c.deferred.Load(),
+		Lookups: c.lookups.Load(), CacheHits: c.cacheHits.Load(), Shared: c.shared.Load(),
 		Strangers: c.unexpected.Load(), TookSum: time.Duration(c.tookSum.Load()),
 	}
 	for i := range c.took {

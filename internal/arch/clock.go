@@ -34,7 +34,6 @@ var wallClock = map[string]map[string]string{
 		"TestDirectFailsAsDialer": kernel,
 		"TestDirectWaits":         kernel,
 		"leaks":                   kernel,
-		"TestPatience":            unseen,
 		"later":                   unseen,
 		"slow.Write":              unseen,
 	},

@@ -62,7 +62,7 @@ type Past struct {
 	Trail    *Trail        // redirects of the current attempt; nil before the first
 	Spent    time.Duration // in exchanges so far, without waiting
 	Scheme   origin.Scheme // of the current attempt; 0 before the first
-	Attempts uint8         // so far; redirect hops, a host's further addresses and deferred exchanges do not count
+	Attempts uint8         // so far; redirect hops and a host's further addresses do not count
 	Later    uint8         // retries so far, out of --retries
 	HTTPS    Failure       // of the last attempt by https, or the last status by it
 	HTTP     Failure       // the same by http
@@ -105,10 +105,6 @@ type Lookup struct {
 	Cause   Cause         // the detail of Outcome
 	Took    time.Duration // 0 from a cache
 	Until   time.Time     // when the answer expires; zero: never (an address literal)
-
-	// Deferred says that the look-up is deferred: no name server answered within the patience. It must be made again,
-	// with all its time. Nothing else is set.
-	Deferred bool
 }
 
 // Exchange is one request: what to ask, the origin's state, and where the answer goes.
@@ -118,12 +114,6 @@ type Exchange struct {
 	Lookup   Lookup        // of Target's host
 	Past     Past          // updated by the exchange
 	Response *Response     // overwritten by the exchange; has the same owner as the Exchange
-
-	// Patience bounds the host's silence: before it takes the connection, then before the first byte of TLS, and then
-	// between the request and the response's first byte. After a first byte the host has as long once more, and a second
-	// for each KiB that it sends. A host that is silent or slow for longer, or until a time-out, is deferred (see Next).
-	// 0: only the time-outs count.
-	Patience time.Duration
 }
 
 // Response is the result of an origin's last exchange, and how the origin got there. All byte slices are views of
@@ -135,7 +125,7 @@ type Response struct {
 	Answered  origin.Origin  // the origin that answered, or was tried first; never Auto
 	Final     Target         // of the last exchange
 	Hops      []Hop          // redirects of the last attempt; aliases a Trail
-	Attempts  int            // redirect hops, a host's further addresses and deferred exchanges do not count
+	Attempts  int            // redirect hops and a host's further addresses do not count
 	Remote    netip.AddrPort // dialled in the last exchange; invalid if none was
 	FetchedAt time.Time      // of the last exchange; zero if the origin was never asked
 	Timing    Timing

@@ -6,9 +6,6 @@ import "time"
 type Next struct {
 	// Again is false when the origin is done: its Response is final.
 	Again bool
-	// Deferred says that the exchange is deferred, because the host was silent beyond the Exchange's Patience. It does
-	// not count: Past is unchanged, and Target must be asked again, without patience. Again is true.
-	Deferred bool
 	// Throttled says that the address that answered is asked too often: it answered 429, or 503 with a Retry-After.
 	// Its rate must be lowered, even if the origin is done.
 	Throttled bool

@@ -11,47 +11,52 @@ import (
 // cannot write its tables. So what takes files without end is bounded from the start.
 type Files struct {
 	Concurrency int // exchanges, a connection each
+	Silent      int // exchanges beside them, of hosts that are silent
 	Sockets     int // through which names are asked for, however many at a time
 	Transfers   int // FTP transfers, the second connection of their exchange
 }
 
 const (
 	// otherFiles are for the list, the parts of each table being written and being closed, the rejects, the lock, the
-	// deferred origins, certificates and whatever the system opens on the way: 20 at most were seen. Ten more are for
+	// spilled origins, certificates and whatever the system opens on the way: 20 at most were seen. Ten more are for
 	// readers of the metrics.
 	otherFiles = 48
 	// Below so many exchanges at once a scan of any list takes for ever.
 	leastConcurrency = 16
-	mostTransfers    = 64
-	mostSockets      = 64
+	// Where there are too few files for all, one exchange in so many is one of those beside the others.
+	silentPart    = 5
+	mostTransfers = 64
+	mostSockets   = 64
 )
 
 // SocketsEach is how many sockets one name server takes: one asks, one waits for its last answer, one is for TCP.
 const SocketsEach = 3
 
 // ShareFiles shares out what is left of the limit by the files held already: asked exchanges at once, with their look-ups
-// and transfers, as far as it goes. An exchange takes each files, two where its server is in this process too. A limit of
+// and transfers, as far as it goes, and silent ones beside them. An exchange takes each files, two where its server is in this process too. A limit of
 // 0 is none. The error says how high the limit would have to be.
-func ShareFiles(limit, held uint64, asked, each int) (Files, error) {
-	b := Files{Concurrency: asked, Sockets: min(4*asked, mostSockets), Transfers: min(asked, mostTransfers)}
-	wanted := FilesWanted(held, asked, each)
+func ShareFiles(limit, held uint64, asked, silent, each int) (Files, error) {
+	b := Files{Concurrency: asked, Silent: silent, Sockets: min(4*asked, mostSockets), Transfers: min(asked, mostTransfers)}
+	wanted := FilesWanted(held, asked, silent, each)
 	if limit == 0 || limit >= wanted {
 		return b, nil
 	}
 	free := int(limit - min(limit, held+otherFiles)) // less than wanted, so that it fits
 	b.Sockets = min(b.Sockets, max(SocketsEach, free/8))
 	b.Transfers = min(b.Transfers, max(1, free/16))
-	b.Concurrency = min(asked, (free-b.Sockets-b.Transfers)/each)
+	exchanges := max(0, (free-b.Sockets-b.Transfers)/each)
+	b.Silent = min(silent, max(exchanges-asked, (exchanges+silentPart-1)/silentPart))
+	b.Concurrency = min(asked, exchanges-b.Silent)
 	if b.Concurrency < min(asked, leastConcurrency) {
 		return Files{}, fmt.Errorf("the limit of %d open files has room for %d exchanges at once, which is too few to scan; raise it by `ulimit -n %d`",
-			limit, max(0, b.Concurrency), FilesWanted(held, asked, each))
+			limit, b.Concurrency, wanted)
 	}
 	return b, nil
 }
 
 // FilesWanted is the limit that has room for all that is asked for.
-func FilesWanted(held uint64, asked, each int) uint64 {
-	return held + otherFiles + uint64(asked)*uint64(each) + uint64(min(4*asked, mostSockets)+min(asked, mostTransfers))
+func FilesWanted(held uint64, asked, silent, each int) uint64 {
+	return held + otherFiles + uint64(asked+silent)*uint64(each) + uint64(min(4*asked, mostSockets)+min(asked, mostTransfers))
 }
 
 // HeldFiles counts the files that the process holds now, those that it was started with among them.

@@ -22,7 +22,7 @@ import (
 // example returns a scan in which every metric has a value.
 func example() *Scan {
 	names := resolve.Stats{
-		Lookups: 100, CacheHits: 40, Shared: 3, Deferred: 2, Strangers: 1,
+		Lookups: 100, CacheHits: 40, Shared: 3, Strangers: 1,
 		Servers: []resolve.ServerStats{
 			{Addr: netip.MustParseAddrPort("192.0.2.53:53"), Questions: 60, Answers: 50, Failures: 4, Unheard: 10, TCP: 5, Rate: 250},
 			{Addr: netip.MustParseAddrPort("[2001:db8::53]:53"), Questions: 6, Unheard: 6, Down: true, Rate: math.Inf(1)},
@@ -111,7 +111,6 @@ func TestValues(t *testing.T) {
 	f(`bulkscan_dns_lookups_total 100`)
 	f(`bulkscan_dns_cache_hits_total 40`)
 	f(`bulkscan_dns_shared_lookups_total 3`)
-	f(`bulkscan_dns_put_off_total 2`)
 	f(`bulkscan_dns_stray_packets_total 1`)
 	f(`bulkscan_dns_questions_total{server="192.0.2.53:53"} 60`)
 	f(`bulkscan_dns_answers_total{server="192.0.2.53:53"} 50`)

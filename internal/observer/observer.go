@@ -37,15 +37,15 @@ type Resolver struct {
 }
 
 // Lookup asks the resolver.
-func (r *Resolver) Lookup(ctx context.Context, host string, patience time.Duration) resolve.Answer {
-	answer := r.Resolver.Lookup(ctx, host, patience)
+func (r *Resolver) Lookup(ctx context.Context, host string) resolve.Answer {
+	answer := r.Resolver.Lookup(ctx, host)
 	r.Observer.Answered(host, answer, false)
 	return answer
 }
 
 // LookupIPv6 asks the resolver.
-func (r *Resolver) LookupIPv6(ctx context.Context, host string, patience time.Duration) resolve.Answer {
-	answer := r.Resolver.LookupIPv6(ctx, host, patience)
+func (r *Resolver) LookupIPv6(ctx context.Context, host string) resolve.Answer {
+	answer := r.Resolver.LookupIPv6(ctx, host)
 	r.Observer.Answered(host, answer, true)
 	return answer
 }
@@ -53,9 +53,6 @@ func (r *Resolver) LookupIPv6(ctx context.Context, host string, patience time.Du
 // Answered notes an answer; six tells that it is to the question for IPv6 addresses. Of several about one host, as each hop
 // and retry brings one, the last counts that did not come from the cache.
 func (o *Observer) Answered(host string, answer resolve.Answer, six bool) {
-	if answer.Deferred {
-		return
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	h := o.of(host)

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
@@ -24,7 +23,7 @@ import (
 
 type noNames struct{}
 
-func (noNames) Lookup(context.Context, string, time.Duration) resolve.Answer {
+func (noNames) Lookup(context.Context, string) resolve.Answer {
 	panic("an archive needs no name server")
 }
 

@@ -435,8 +435,7 @@ func truth(seq int, input string, o origin.Origin, e Expect, attempts bool) Trut
 		BodyBytes: e.BodyBytes, Truncated: e.Truncated, BodyHash: int64(e.BodyHash), Access: e.Access, Finding: e.Finding,
 		Hops: e.Hops, FinalScheme: e.FinalScheme.String(),
 	}
-	// At a host that counts requests, an exchange of a deferred host that was broken off counts too, but is no attempt.
-	if attempts && !behaviourNamed(e.Behaviour).counts {
+	if attempts {
 		t.Attempts = &e.Attempts
 	}
 	for _, outcome := range e.Outcomes {

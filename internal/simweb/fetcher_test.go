@@ -17,31 +17,23 @@ import (
 )
 
 // TestFetcherFindsTheTruth runs bulkscan's fetcher without the pipeline's waits on a host of each behaviour and on 200
-// made-up hosts, and compares with the truth. Deferring silent hosts, as the pipeline does, must not change the result.
+// made-up hosts, and compares with the truth.
 func TestFetcherFindsTheTruth(t *testing.T) {
-	f := func(p Policy, deferAfter time.Duration) {
-		t.Run(fmt.Sprintf("%+v, patience %v", p, deferAfter), func(t *testing.T) {
+	f := func(p Policy) {
+		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := testWeb(t, zooWeb())
 				client := newFetcher(t, w, p)
-				var mu sync.Mutex
 				var all sync.WaitGroup
-				deferred := 0
 				one := func(entry string) {
 					o := mustOrigin(t, entry)
 					want := w.Expect(o, p)
-					if deferAfter > 0 && behaviourNamed(want.Behaviour).counts {
-						return // a deferred exchange counts at a host that counts requests
-					}
 					if p.MaxBody < 1000 && want.Behaviour == "zstd-bomb" {
 						return // the bound is also on coded bytes, and 300 of them decode to nothing
 					}
 					all.Go(func() {
-						got, n := fetch(t, client, o, deferAfter)
-						mu.Lock()
-						deferred += n
-						mu.Unlock()
+						got := fetch(t, client, o)
 						got.mustBe(t, fmt.Sprintf("%s %+v", entry, p), want)
 					})
 				}
@@ -53,20 +45,16 @@ func TestFetcherFindsTheTruth(t *testing.T) {
 					one(host)
 				}
 				all.Wait()
-				if deferAfter > 0 && deferred < 10 || deferAfter == 0 && deferred > 0 {
-					t.Errorf("patience %v: %d look-ups and exchanges were deferred", deferAfter, deferred)
-				}
 			})
 		})
 	}
-	f(Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 1}, 0)
-	f(Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 1}, 20*time.Millisecond)
+	f(Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 1})
 	if testing.Short() {
 		return
 	}
-	f(Policy{MaxRedirects: 3, MaxBody: 300, HTTPFirst: true}, 0)
-	f(Policy{MaxRedirects: 5, MaxBody: 512_000, TrustCA: true, StrictTLS: true, NoFallback: true}, 0)
-	f(Policy{MaxRedirects: 5, MaxBody: 512_000, Guarded: true}, 0)
+	f(Policy{MaxRedirects: 3, MaxBody: 300, HTTPFirst: true})
+	f(Policy{MaxRedirects: 5, MaxBody: 512_000, TrustCA: true, StrictTLS: true, NoFallback: true})
+	f(Policy{MaxRedirects: 5, MaxBody: 512_000, Guarded: true})
 }
 
 // newFetcher makes a fetcher with the default time-outs for a web in memory, or one for a web on sockets. All that it asks of the latter
@@ -118,28 +106,19 @@ type names struct{ memnet.Host }
 
 func (n names) Packets(server netip.AddrPort) (resolve.Packets, error) { return n.DialPackets(server) }
 
-// fetch asks until the fetcher is done. The patience with name servers and hosts ends with the first deferral.
-func fetch(t *testing.T, f *fetcher.Fetcher, o origin.Origin, patience time.Duration) (got zooRow, deferred int) {
+// fetch asks until the fetcher is done.
+func fetch(t *testing.T, f *fetcher.Fetcher, o origin.Origin) zooRow {
 	var r exchange.Response
 	x := exchange.Exchange{Origin: o, Target: f.First(o, exchange.Past{}), Response: &r}
 	for {
-		if x.Lookup = f.Resolve(t.Context(), x.Target, patience); x.Lookup.Deferred {
-			patience = 0
-			deferred++
-			continue
-		}
-		x.Patience = patience
+		x.Lookup = f.Resolve(t.Context(), x.Target)
 		next := f.Do(t.Context(), &x)
-		if next.Deferred {
-			patience = 0
-			deferred++
-		}
 		if !next.Again {
 			break
 		}
 		x.Target = next.Target
 	}
-	got = newRow(audit.AccessOf(r.Outcome, r.Status).String(), &r)
+	got := newRow(audit.AccessOf(r.Outcome, r.Status).String(), &r)
 	r.Reset()
-	return got, deferred
+	return got
 }

@@ -49,7 +49,7 @@ func TestZoo(t *testing.T) {
 			}
 			client := newFetcher(t, w, p)
 			// Until the name server has answered a question with EDNS, a failure is doubted and takes longer.
-			client.Resolve(t.Context(), client.First(mustOrigin(t, "first"+landingSuffix), exchange.Past{}), 0)
+			client.Resolve(t.Context(), client.First(mustOrigin(t, "first"+landingSuffix), exchange.Past{}))
 			rows = scanList(t, client, entries...)
 			for i, row := range rows {
 				row.mustBe(t, entries[i], w.Expect(mustOrigin(t, entries[i]), p))
@@ -99,7 +99,7 @@ func TestWholeScan(t *testing.T) {
 			for _, host := range Names(12, 600) {
 				entries = append(entries, host)
 			}
-			cfg := pipeline.Config{Concurrency: 50, HostRate: 1, IPRate: 10, Rate: 100, Patience: pipeline.DefaultPatience, MaxWaiting: 200}
+			cfg := pipeline.Config{Concurrency: 50, HostRate: 1, IPRate: 10, Rate: 100, MaxWaiting: 200}
 			rows, _ := scanListBy(t, cfg, newFetcher(t, w, p), entries...)
 			for i, row := range rows {
 				if want := w.Expect(mustOrigin(t, entries[i]), p); !want.same(row.found) {

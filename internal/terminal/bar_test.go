@@ -78,7 +78,7 @@ func TestBarOfScan(t *testing.T) {
 	p.Outcomes[exchange.Answered].Store(300)
 	p.Statuses[2].Store(200)
 	p.Waiting.Store(300)
-	p.Deferred.Store(30)
+	p.Silent.Store(30)
 	p.Asleep.Store(10)
 	facts := []string{"200 failed", "300 waiting", "40 slow or told to retry", "200 with status 2xx"}
 	// 400 of all will wait, four for each slot.

@@ -98,7 +98,6 @@ func TestObserver(t *testing.T) {
 	first := resolve.Answer{Addrs: addrs("192.0.2.1", "192.0.2.2"), Until: now.Add(time.Hour), Took: 20 * time.Millisecond, Server: server}
 	cached := first
 	cached.Took = 0
-	o.Answered("a.test", resolve.Answer{Deferred: true}, false)
 	o.Answered("a.test", first, false)
 	o.Dialled("a.test", first.Addrs[1])
 	o.Answered("b.test", resolve.Answer{Addrs: addrs("192.0.2.9")}, false)

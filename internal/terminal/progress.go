@@ -117,7 +117,7 @@ func (d *Display) bar() barState {
 		s.total, s.about = int64(sites), !exact
 	}
 	s.facts = append(s.facts, number(int64(kept-min(kept, answered)))+" failed")
-	waiting, slow := p.Waiting.Load()+p.Spilled.Load(), p.Deferred.Load()+p.Asleep.Load()
+	waiting, slow := p.Waiting.Load()+p.Spilled.Load(), p.Silent.Load()+p.Asleep.Load()
 	fact := func(n, above int64, text string) { // above is how many are more than the pace counts
 		switch text = number(n) + text; {
 		case n == 0:
@@ -164,7 +164,7 @@ func (d *Display) log(ctx context.Context, log *slog.Logger) {
 			log.Info("progress",
 				"kept", kept, "of", of, "per_second", int(float64(kept-last)/now.Sub(at).Seconds()),
 				"ok", p.Statuses[2].Load(), "answered", p.Outcomes[exchange.Answered].Load(),
-				"waiting", p.Waiting.Load(), "spilled", p.Spilled.Load(), "deferred", p.Deferred.Load(), "asleep", p.Asleep.Load(),
+				"waiting", p.Waiting.Load(), "spilled", p.Spilled.Load(), "silent", p.Silent.Load(), "asleep", p.Asleep.Load(),
 				"redirects", p.Redirects.Load(), "retries", p.Retries.Load(), "throttled", p.Throttled.Load(), DNSGroup(&names))
 			LogServers(log, &names)
 			last, at = kept, now
@@ -173,7 +173,7 @@ func (d *Display) log(ctx context.Context, log *slog.Logger) {
 }
 
 // DNSGroup is how the look-ups go on, in a few words: of names, how many the cache spared and how long the others took on
-// average; and only where there are any, those that were deferred, and the servers that something is wrong with.
+// average; and only where there are any, the servers that something is wrong with.
 func DNSGroup(s *resolve.Stats) slog.Attr {
 	if s.Lookups == 0 {
 		return slog.Attr{} // which a log leaves out
@@ -185,9 +185,6 @@ func DNSGroup(s *resolve.Stats) slog.Attr {
 	}
 	if asked > 0 {
 		attrs = append(attrs, "mean_ms", math.Round(10*s.TookSum.Seconds()*1000/float64(asked))/10)
-	}
-	if s.Deferred > 0 {
-		attrs = append(attrs, "put_off", s.Deferred)
 	}
 	if t := troubles(s.Servers); t != "" {
 		attrs = append(attrs, "servers", t)

@@ -43,7 +43,6 @@ func TestDNSInLog(t *testing.T) {
 	timed := resolve.Stats{Lookups: 7, CacheHits: 3, Shared: 1, Strangers: 2, TookSum: 50 * time.Millisecond, Servers: []resolve.ServerStats{good}}
 	timed.Took[2], timed.Took[len(timed.Took)-1] = 2, 1
 	f(timed, "dns.lookups=7 dns.cache_hits=3 dns.mean_ms=16.7")
-	f(resolve.Stats{Lookups: 7, Deferred: 2}, "dns.lookups=7 dns.cache_hits=0 dns.put_off=2")
 	f(resolve.Stats{Lookups: 7, Servers: []resolve.ServerStats{good, bad}}, `dns.lookups=7 dns.cache_hits=0 dns.servers="192.0.2.2:53 failed 3"`)
 	f(resolve.Stats{Lookups: 7, Servers: []resolve.ServerStats{bad, good, down, bad, worse}},
 		`dns.lookups=7 dns.cache_hits=0 dns.servers="192.0.2.3:53 failed 2 unheard 70, [2001:db8::4]:53 unheard 5 down, 192.0.2.2:53 failed 3, 1 more"`)

@@ -74,7 +74,7 @@ type SiteRow struct {
 	FinalURL        string   `parquet:"final_url,optional,plain" about:"where the file was, unless at origin + /robots.txt" example:"https://www.example.co.uk/static/robots.txt"`
 	Redirects       []HopRow `parquet:"redirects,list" about:"redirects in order, at most the first 20" example:"[{\"status\": 301, \"url\": \"https://www.example.co.uk/static/robots.txt\"}]"`
 	RedirectScope   string   `parquet:"redirect_scope,dict" about:"how far the redirects led: none, same_host, www (only a leading www. differs), same_domain (registrable_domain), other_domain" example:"same_host"`
-	Attempts        int32    `parquet:"attempts" about:"exchanges and failed look-ups, without redirect hops, further addresses, deferred tries" example:"1"`
+	Attempts        int32    `parquet:"attempts" about:"exchanges and failed look-ups, without redirect hops and further addresses" example:"1"`
 	RemoteIP        string   `parquet:"remote_ip,optional,plain" about:"address dialled last" example:"192.0.2.7"`
 	HTTPVersion     string   `parquet:"http_version,optional,dict" about:"HTTP/1.1 or HTTP/1.0" example:"HTTP/1.1"`
 	Server          string   `parquet:"server,optional,dict" about:"response field Server" example:"nginx"`

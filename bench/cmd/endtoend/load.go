@@ -97,7 +97,7 @@ func (l *lab) inflight(ctx context.Context) error {
 		}
 		o, err := l.try(ctx, trial{
 			list: list, web: []string{"--slow", answer.String(), "--hold", "5m"},
-			scan: []string{"--concurrency", strconv.Itoa(n), "--patience", "0s", "--timeout", "64s", "--connect-timeout", "1m"},
+			scan: []string{"--concurrency", strconv.Itoa(n), "--timeout", "64s", "--connect-timeout", "1m"},
 		})
 		if err != nil {
 			return err

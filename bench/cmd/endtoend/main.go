@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	f.IntVar(&l.runs, "runs", 3, "runs of each scan; the median counts")
 	f.Float64Var(&l.scale, "scale", 1, "multiplies how many origins there are, to try something out")
 	f.DurationVar(&l.duration, "duration", 15*time.Minute, "of soak")
-	f.Func("scan", "further `FLAGS` of every scan, as in \"--patience 1s\"", func(s string) error {
+	f.Func("scan", "further `FLAGS` of every scan, as in \"--retries 0\"", func(s string) error {
 		l.flags = strings.Fields(s)
 		return nil
 	})
