@@ -43,7 +43,7 @@ func TestPrintConfigRoundTrip(t *testing.T) {
 	f("rate = 1e+21", "--rate", "1e21")
 	f("sample = 0.125", "--sample", "0.125")
 	f("limit = 9223372036854775807", "--limit", "9223372036854775807")
-	f("patience = '0s'")
+	f("retry-after = '0s'", "--retry-after", "0s")
 	f("part-age = '1h30m0s'", "--part-age", "90m")
 	f("no-compact = true", "--no-compact")
 	f("tables = ['sites', 'bodies']", "--tables", "sites,bodies")

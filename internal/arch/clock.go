@@ -57,12 +57,14 @@ var wallClock = map[string]map[string]string{
 		"TestNewcomersDoNotPileUp":                  unseen,
 		"TestSilentNamesDoNotHoldUpHops":            unseen,
 		"closedAfter.Next":                          unseen,
-		"hopping":                                   unseen,
 		"lags.upTo":                                 unseen,
+		"pause":                                     unseen,
 		"throttling":                                unseen,
-		"trickle.Next":                              unseen,
 		"web.Do":                                    unseen,
 		"web.Resolve":                               unseen,
+		"world.Add":                                 unseen,
+		"world.Resolve":                             unseen,
+		"world.throttles":                           unseen,
 	},
 }
 
