@@ -6,35 +6,26 @@ import "time"
 // queues have the rest.
 //
 // A newcomer that finds its queue crowded is spilled with an estimate of its turn, which is after all of its key that
-// were spilled before. It comes back shortly before that, and then stays in memory, unless its key has become much slower
+// were spilled before. It comes back then, and stays in memory, unless its key has become much slower
 // since: such a key must not take the places of others. Where memory is nearly empty, records come back earlier, since an
 // estimate may be too late: others of the key may need no exchange.
 
 const (
-	// Spilled records are read so long before their turn, so that they are resolved by then.
-	refillLead = 2 * time.Second
-	// The loop reads or moves so many records before it serves others.
+	// The loop reads so many records before it serves others.
 	refillAtOnce = 256
 
-	// A bucket is as wide as one in so many parts of the time until it begins. Buckets of sleepers are read after their end, so
-	// they are narrower.
-	laterShare    = 4
-	sleepersShare = 16
 	// Estimates are no later than 36 years, so that no sum overflows.
 	farthest = time.Duration(1 << 60)
 	// Estimates of turns that have passed are forgotten so often, where there are many.
 	sweepEvery = time.Second
 
 	// Of MaxWaiting, as one in so many:
-	splitShare   = 16 // a bucket with more records is split
-	partShare    = 32 // what a part of it holds
-	emptyShare   = 16 // with fewer records in queues, buckets are read before their time
-	filledShare  = 8  // until there are so many
-	reserveShare = 4  // while spilled records are due, newcomers that have to queue leave them the places beyond
-	queueShare   = 2  // with more records in queues, no bucket is read
-	againShare   = 4  // a queue so long, which takes againAfter at least, is that of a key which has become slower
-	againAfter   = time.Minute
-	sleepShare   = 4 // records that must not be asked before a time
+	emptyShare  = 16 // with fewer records in queues, buckets are read before their time
+	filledShare = 8  // until there are so many
+	queueShare  = 2  // with more records in queues, no bucket is read
+	againShare  = 4  // a queue so long, which takes againAfter at least, is that of a key which has become slower
+	againAfter  = time.Minute
+	sleepShare  = 4 // records that must not be asked before a time
 )
 
 // part is one in so many of MaxWaiting, at least one.
@@ -48,19 +39,17 @@ func (s *schedule) queued() int {
 // crowded reports whether a newcomer to a key's queue must be spilled. A queue may be as long as there are places left
 // in memory: then one busy address takes half of them, two take a third each, and a queue that is short, because it
 // moves, finds a place at any time (the dynamic threshold of shared-memory switches, Choudhury and Hahne 1998). Newcomers
-// do not go before records of their key that are spilled, nor do they take the places of spilled records that are due.
+// do not go before records of their key that are spilled.
 func (s *schedule) crowded(l int, at token, rec *record) bool {
 	length := int(s.levels[l].queues[at.key].length)
 	switch {
 	case rec.is(refilled):
 		return length >= s.part(againShare) && time.Duration(length)*s.levels[l].intervalOf(at, s.now) >= againAfter
 	}
-	return length >= s.cfg.MaxWaiting-s.waiting() ||
-		s.later.held > 0 && s.levels[l].tails[at.key] > s.now+refillLead ||
-		s.overdue && s.queued() >= s.part(reserveShare)
+	return length >= s.cfg.MaxWaiting-s.waiting() || s.later.held > 0 && s.levels[l].tails[at.key] > s.now
 }
 
-// spillTurn spills a record that would wait at a level, until shortly before its turn there.
+// spillTurn spills a record that would wait at a level, until its turn there.
 func (s *schedule) spillTurn(rec record, l int) {
 	if s.later.held == 0 {
 		for _, level := range s.levels {
@@ -123,14 +112,11 @@ func (s *schedule) mayRefill() bool {
 	if s.stopping || s.slots.empty() || s.backlogged() {
 		return false
 	}
-	return len(s.later.stale) > 0 || s.later.splitting != nil || s.sleepers.splitting != nil ||
-		s.mayReadTurns() || s.mayReadSleepers()
+	return len(s.later.stale) > 0 || s.mayReadTurns() || s.mayReadSleepers()
 }
 
 // refill brings spilled records back where there is room for them.
 func (s *schedule) refill() {
-	first := s.later.first()
-	s.overdue = first != nil && first.from <= s.now+refillLead
 	switch queued := s.queued(); {
 	case queued < s.part(emptyShare):
 		s.refilling = true
@@ -150,7 +136,7 @@ func (s *schedule) refill() {
 // empty. Newcomers leave places for them, and those that are asked soon make room.
 func (s *schedule) mayReadTurns() bool {
 	first := s.later.first()
-	return first != nil && (s.refilling || first.from <= s.now+refillLead) && s.queued() < s.part(queueShare) && s.waiting() < s.cfg.MaxWaiting
+	return first != nil && (s.refilling || first.from <= s.now) && s.queued() < s.part(queueShare) && s.waiting() < s.cfg.MaxWaiting
 }
 
 func (s *schedule) readTurns() {
@@ -171,16 +157,9 @@ func (s *schedule) readSleepers() {
 	s.read(&s.sleepers, s.mayReadSleepers, func(rec record) { s.resolveAgain(s.records.put(rec)) })
 }
 
-// read takes records out of the first buckets of a calendar as long as may says so, or splits a bucket that is too large.
+// read takes records out of the first buckets of a calendar as long as may says so.
 func (s *schedule) read(c *calendar, may func() bool, take func(record)) {
-	if c.splitting != nil {
-		s.check(c.move(refillAtOnce, s.spill, s.now))
-		return
-	}
 	for n := 0; n < refillAtOnce && may(); n++ {
-		if c.first().count > s.part(splitShare) && c.split(s.part(partShare)) {
-			return
-		}
 		rec, ok, err := c.get(s.spill)
 		if s.check(err); err != nil {
 			return
@@ -201,8 +180,8 @@ func (s *schedule) check(err error) {
 // untilRefill is how long no bucket is due.
 func (s *schedule) untilRefill() time.Duration {
 	next := time.Hour
-	if first := s.later.first(); first != nil && first.from > s.now+refillLead {
-		next = min(next, first.from-refillLead-s.now)
+	if first := s.later.first(); first != nil && first.from > s.now {
+		next = min(next, first.from-s.now)
 	}
 	if first := s.sleepers.first(); first != nil && first.to > s.now {
 		next = min(next, first.to-s.now)

@@ -122,8 +122,9 @@ func TestASlowedAddressHoldsUpNoSpilledRecords(t *testing.T) {
 		}
 	}
 	t.Logf("the other address was done after %v, all after %v", fine, took)
-	if want := w.resolving + (n-1)*paceOf(10).interval; fine != want {
-		t.Errorf("the other address was done after %v; want %v", fine, want)
+	// What is spilled is resolved at its turn, which may cost the last one a turn or two.
+	if want := w.resolving + (n+1)*paceOf(10).interval; fine > want {
+		t.Errorf("the other address was done after %v; want at most %v", fine, want)
 	}
 	if most := n * 1600 * time.Millisecond * 11 / 10; took > most {
 		t.Errorf("took %v; want at most %v", took, most)
@@ -132,7 +133,7 @@ func TestASlowedAddressHoldsUpNoSpilledRecords(t *testing.T) {
 
 // The slowest rate makes no estimate overflow, nor a bucket that a calendar cannot keep.
 func TestEstimatesAreBounded(t *testing.T) {
-	level, c, file := newLevel(newLimiter(&Config{IPRate: 1e-12}).limits[byAddress]), &calendar{share: laterShare}, newSpill(t.TempDir())
+	level, c, file := newLevel(newLimiter(&Config{IPRate: 1e-12}).limits[byAddress]), &calendar{}, newSpill(t.TempDir())
 	level.queues[1] = queue{length: 1 << 18}
 	var last time.Duration
 	for range 1000 {

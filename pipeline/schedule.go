@@ -35,7 +35,6 @@ type schedule struct {
 	spill     *spill
 	later     calendar // spilled records that wait for their turn, by its estimate
 	sleepers  calendar // spilled records that must not be asked before a time
-	overdue   bool     // some of later are due
 	refilling bool     // some of later come back before they are due, since memory is nearly empty
 
 	fedAll   bool
@@ -81,7 +80,6 @@ func (r *run) newSchedule() *schedule {
 		records: newSlab(), turns: make(map[uint64]turn), spill: newSpill(r.cfg.SpillDir),
 		lookups: newLookups(r),
 	}
-	s.later.share, s.sleepers.share = laterShare, sleepersShare
 	for l, limit := range r.limiter.limits {
 		s.levels[l] = newLevel(limit)
 	}
