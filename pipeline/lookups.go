@@ -118,7 +118,7 @@ func (s *schedule) lookedUp(a answer) {
 	l := &s.lookups
 	l.end(a.flight)
 	l.free = append(l.free, a.flight)
-	l.pace.keep(a.took)
+	l.took(a.took)
 	if a.rec.is(resolving) {
 		l.returning.push(a.rec)
 		return

@@ -15,7 +15,7 @@ const (
 	watchEvery = 100 * time.Millisecond
 	// One is overdue when it has lasted so many times as long as others do, and so long at least; the second while too few have ended to
 	// say how long others last, since the quick end first.
-	overduePaces = 2
+	overduePaces = 3
 	leastOverdue = 200 * time.Millisecond
 	firstOverdue = 500 * time.Millisecond
 	// The weight of a tempo: exchanges, or look-ups.
@@ -65,14 +65,28 @@ func (f *flights) findOverdue(now time.Duration) {
 	if !f.scarce() {
 		return
 	}
-	after := max(leastOverdue, overduePaces*f.pace.mean)
-	if f.pace.seen < paceWeight {
-		after = max(after, firstOverdue)
-	}
+	after := f.after()
 	for _, x := range f.running {
 		if now-x.began >= after && !x.ended.Load() {
 			f.setOverdue(x)
 		}
+	}
+}
+
+// after is how long one must last to be overdue.
+func (f *flights) after() time.Duration {
+	after := max(leastOverdue, overduePaces*f.pace.mean)
+	if f.pace.seen < paceWeight {
+		after = max(after, firstOverdue)
+	}
+	return after
+}
+
+// took notes how long one with an answer lasted; 0: none came. Of an overdue one only the time until then counts, since others need
+// not wait for the rest.
+func (f *flights) took(d time.Duration) {
+	if d > 0 {
+		f.pace.keep(min(d, f.after()))
 	}
 }
 
@@ -90,11 +104,7 @@ type tempo struct {
 	seen int
 }
 
-// keep adds a duration; 0 says that no answer came, and is not counted.
 func (p *tempo) keep(took time.Duration) {
-	if took <= 0 {
-		return
-	}
 	p.seen = min(p.seen+1, paceWeight)
 	p.mean += (took - p.mean) / time.Duration(p.seen)
 }

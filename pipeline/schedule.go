@@ -228,7 +228,7 @@ func (s *schedule) sleep(rec record, due time.Duration) {
 // takeBack takes a slot from the workers or the judges. Slots are always received.
 func (s *schedule) takeBack(t *slot) {
 	rec, state, next, past := t.record, t.state, t.next, t.exchange.Past
-	s.slots.pace.keep(t.answered)
+	s.slots.took(t.answered)
 	if next.Throttled {
 		s.progress.Throttled.Add(1)
 		s.levels[byAddress].throttled(s.token(byAddress, &rec), t.sent, s.now)
