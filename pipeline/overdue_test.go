@@ -163,7 +163,9 @@ func TestWhatIsAnsweredIsNotOverdue(t *testing.T) {
 		sink := slowSink{s, func() {
 			if len(s.sites) == 1 {
 				time.Sleep(time.Minute)
-				asked = len(w.asked)
+				w.mu.Lock()
+			asked = len(w.asked)
+			w.mu.Unlock()
 			}
 		}}
 		p := New(Config{Concurrency: concurrency, SpillDir: t.TempDir()}, &list{hosts: hosts(n, "h%d.example.com")}, w, judge, sink)
