@@ -164,8 +164,8 @@ func TestWhatIsAnsweredIsNotOverdue(t *testing.T) {
 			if len(s.sites) == 1 {
 				time.Sleep(time.Minute)
 				w.mu.Lock()
-			asked = len(w.asked)
-			w.mu.Unlock()
+				asked = len(w.asked)
+				w.mu.Unlock()
 			}
 		}}
 		p := New(Config{Concurrency: concurrency, SpillDir: t.TempDir()}, &list{hosts: hosts(n, "h%d.example.com")}, w, judge, sink)
