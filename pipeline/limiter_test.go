@@ -146,7 +146,7 @@ func TestTheLimiterTakesBackWhatCameToNothing(t *testing.T) {
 // Half of the list is at one address, whose rate is a quarter of the rate in all. It gets that quarter all the time, and
 // the others get the rest: nobody waits longer than the slower of the two rates asks for.
 func TestTheRateInAllStarvesNoAddress(t *testing.T) {
-	f := func(name string, hot int, ipRate float64, lag time.Duration, want float64) {
+	f := func(name string, hot int, ipRate float64, lag time.Duration, least float64) {
 		t.Helper()
 		const rate = 2000
 		n := 10_000
@@ -182,8 +182,8 @@ func TestTheRateInAllStarvesNoAddress(t *testing.T) {
 				meanwhile++
 			}
 		}
-		if got := float64(meanwhile) / others.Seconds(); got < 0.95*want {
-			t.Errorf("%s: the busy half was asked %.0f times a second while there were others; want %.0f", name, got, want)
+		if got := float64(meanwhile) / others.Seconds(); got < least {
+			t.Errorf("%s: the busy half was asked %.0f times a second while there were others; want at least %.0f", name, got, least)
 		}
 		// The first and the last requests, on a busy machine, and the last answers take half a second at most.
 		if ideal := max(float64(n)/min(float64(hot)*ipRate, rate), 2*float64(n)/rate); took.Seconds() > 1.05*ideal+0.5 {
@@ -194,8 +194,8 @@ func TestTheRateInAllStarvesNoAddress(t *testing.T) {
 			checkRate(t, k, at, ipRate)
 		}
 	}
-	f("a quarter", 1, 500, 0, 500)
-	f("a quarter, on a busy machine", 1, 500, 150*time.Millisecond, 500)
-	f("more than its share", 1, 1500, 0, 1000)
-	f("eight addresses with more than their share", 8, 500, 0, 1000)
+	f("a quarter", 1, 500, 0, 475)
+	f("a quarter, by workers that start late", 1, 500, 150*time.Millisecond, 450)
+	f("more than its share", 1, 1500, 0, 950)
+	f("eight addresses with more than their share", 8, 500, 0, 950)
 }

@@ -119,7 +119,7 @@ func TestScanInBubblesAndOnSockets(t *testing.T) {
 	cfg := simweb.Config{Seed: 7, Only: append(slices.Clone(onceAsked), neverAsked...), Hold: time.Hour}
 	arguments := func(t *testing.T, w *world) (out string, args []string) {
 		out = filepath.Join(t.TempDir(), "out")
-		return out, w.arguments(t, out, w.web.ConnectTo(), "--timeout", allAnswer, "--patience", "0s", "--date", "2026-11-21")
+		return out, w.arguments(t, out, w.web.ConnectTo(), "--timeout", allAnswer, "--date", "2026-11-21")
 	}
 	var scans []map[string][]string
 	for range 2 {
