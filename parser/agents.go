@@ -114,7 +114,7 @@ func LenientNames(value []byte) (names [3][]byte) {
 // white space and other text.
 func nameLen[T []byte | string](value T, d Dialect) int {
 	if len(value) > 0 && value[0] == '*' {
-		if len(value) == 1 || d == Google && isSpace(value[1]) {
+		if len(value) == 1 || d != RFC && isSpace(value[1]) {
 			return 1
 		}
 		return 0

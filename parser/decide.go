@@ -272,7 +272,7 @@ func (f *File) matchIndex(r *record, value, path []byte) int {
 // indexFolder returns the folder of an allow rule whose last segment begins with `index.htm`, nil for other rules.
 // Google's code tries the folder where the rule itself does not match: `/a/index.html` also matches as `/a/$`.
 func (f *File) indexFolder(r *record, value []byte) []byte {
-	if r.kind != KeyAllow || f.dialect != Google {
+	if r.kind != KeyAllow || f.dialect == RFC {
 		return nil
 	}
 	slash := bytes.LastIndexByte(value, '/')

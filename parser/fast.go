@@ -81,7 +81,7 @@ func (f *File) readFast() bool {
 		if key == KeyNone && (start == end || src[start] == '#') {
 			continue
 		}
-		if end-start > maxLine && dialect == Google {
+		if end-start > maxLine && dialect != RFC {
 			end = start + maxLine
 		}
 		if hash < start {

@@ -149,7 +149,7 @@ func FuzzTokens(f *testing.F) {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+		for _, d := range dialects {
 			if got, want := strings.ToLower(string(parser.AgentName([]byte(value), d))), slowName(value, d); got != want {
 				t.Errorf("%v: %q names %q, want %q", d, value, got, want)
 			}
@@ -173,7 +173,7 @@ func TestParseCorpus(t *testing.T) {
 	var used parser.File
 	for i, body := range bodiesOf(t, "mix12k") {
 		if i%every == 0 && len(body) < 1<<15 {
-			for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+			for _, d := range dialects {
 				checkScan(t, body, d)
 				checkParse(t, &used, body, d)
 			}
@@ -209,7 +209,7 @@ func FuzzDecide(f *testing.F) {
 			return
 		}
 		path = "/" + path
-		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+		for _, d := range dialects {
 			var file parser.File
 			file.ParseDialect([]byte(body), d)
 			// One question must not change the answer to the next.
@@ -301,7 +301,7 @@ func FuzzSurvey(f *testing.F) {
 		if len(body) > 4096 {
 			return
 		}
-		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+		for _, d := range dialects {
 			var file parser.File
 			file.ParseDialect(body, d)
 			checkSurveys(t, &file)
@@ -343,7 +343,7 @@ func TestSurveyCorpus(t *testing.T) {
 	notUnderRace(t)
 	var file parser.File
 	for i, body := range bodiesOf(t, "modern-ai") {
-		file.ParseDialect(body, []parser.Dialect{parser.Google, parser.RFC}[i%2])
+		file.ParseDialect(body, dialects[i%len(dialects)])
 		if file.Count(parser.KeyAllow)+file.Count(parser.KeyDisallow) > 200 {
 			continue
 		}
@@ -358,7 +358,7 @@ func TestDecideCorpus(t *testing.T) {
 		if i%16 != 0 || len(body) > 1<<13 {
 			continue
 		}
-		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+		for _, d := range dialects {
 			file.ParseDialect(body, d)
 			for _, agent := range []string{"GPTBot", "nobody"} {
 				for _, path := range []string{"/", "/index.html", "/wp-admin/%61dmin-ajax.php?a=*", "/search/"} {

@@ -5,19 +5,20 @@ type Dialect uint8
 
 // The dialects. The zero value is Google.
 const (
-	Google Dialect = iota // as Google's open-source matcher, typos and quirks included
-	RFC                   // RFC 9309, as its authors' tests read it
+	Google      Dialect = iota // as Google's open-source matcher, typos and quirks included, but for usage records (Key.IsUsage)
+	RFC                        // RFC 9309, as its authors' tests read it
+	GoogleExact                // as Google, usage records included: they are rules by their first letters
 )
 
 // known returns the dialect, or Google for an invalid value.
 func (d Dialect) known() Dialect {
-	if d == RFC {
-		return RFC
+	if d == RFC || d == GoogleExact {
+		return d
 	}
 	return Google
 }
 
-// String returns the name that command lines use: google, rfc.
+// String returns the name that command lines use: google for both readings of Google, and rfc.
 func (d Dialect) String() string {
 	if d == RFC {
 		return "rfc"
@@ -46,6 +47,9 @@ const (
 	KeyLicense                  // Really Simple Licensing
 	KeyRevisitAfter             // days until the next visit
 	KeyDomain                   // the preferred domain
+	KeySchemamap                // an index of structured data (NLWeb)
+	KeyAllowAITraining          // draft-canel-robots-ai-control; not in GoogleExact
+	KeyDisallowAITraining       // as KeyAllowAITraining
 	KeyNoindex                  // never standard; Google dropped it in 2019
 	KeyNofollow                 // as noindex
 	KeyNoarchive                // as noindex
@@ -58,6 +62,7 @@ var keyNames = [NumKeys]string{
 	KeyCrawlDelay: "crawl-delay", KeyRequestRate: "request-rate", KeyVisitTime: "visit-time", KeyHost: "host",
 	KeyCleanParam: "clean-param", KeyContentSignal: "content-signal", KeyIndexNowKey: "indexnow-key",
 	KeyContentUsage: "content-usage", KeyLicense: "license", KeyRevisitAfter: "revisit-after", KeyDomain: "domain",
+	KeySchemamap: "schemamap", KeyAllowAITraining: "allowaitraining", KeyDisallowAITraining: "disallowaitraining",
 	KeyNoindex: "noindex", KeyNofollow: "nofollow", KeyNoarchive: "noarchive",
 	KeyNone: "none", KeyUnknown: "unknown",
 }
@@ -97,13 +102,17 @@ func (k Key) Class() Class {
 		return ClassInvalid
 	case k <= KeyDisallow:
 		return ClassCore
-	case k <= KeyDomain:
+	case k <= KeyDisallowAITraining:
 		return ClassExtension
 	case k <= KeyNoarchive:
 		return ClassLegacy
 	}
 	return ClassUnknown
 }
+
+// IsUsage reports whether a draft defines the key for a preference on the use of content, and it begins like that of a
+// rule. Google's code knows no drafts and reads a rule.
+func (k Key) IsUsage() bool { return k == KeyAllowAITraining || k == KeyDisallowAITraining }
 
 // Flags are further facts about a record.
 type Flags uint8
@@ -142,19 +151,38 @@ func keyOf(key []byte, d Dialect) (Key, Flags) {
 	}
 	first := lower(key[0])
 	for k := KeyUserAgent; k < KeyUnknown; k++ {
-		if keyNames[k][0] == first && equalFold(key, keyNames[k]) {
+		if keyNames[k][0] == first && equalFold(key, keyNames[k]) && (d != GoogleExact || !k.IsUsage()) {
 			return k, 0
 		}
 	}
-	if d == Google {
-		for i := range tolerated {
-			t := &tolerated[i]
-			if t.prefix[0] == first && len(key) >= len(t.prefix) && equalFold(key[:len(t.prefix)], t.prefix) {
-				return t.key, FlagTypo
-			}
+	if d != RFC {
+		if i := toleratedAs(key); i >= 0 {
+			return tolerated[i].key, FlagTypo
 		}
 	}
 	return KeyUnknown, 0
+}
+
+// toleratedAs returns the index of the spelling with which a key begins, -1 for none.
+func toleratedAs(key []byte) int {
+	first := lower(key[0])
+	for i := range tolerated {
+		t := &tolerated[i]
+		if t.prefix[0] == first && len(key) >= len(t.prefix) && equalFold(key[:len(t.prefix)], t.prefix) {
+			return i
+		}
+	}
+	return -1
+}
+
+// IsPrefixed reports whether Google's code reads the record only because its key begins with another one, as `allowed`
+// does with `allow`.
+func (r *Record) IsPrefixed() bool {
+	if r.Flags&FlagTypo == 0 || r.Flags&FlagNoColon != 0 {
+		return false
+	}
+	i := toleratedAs(r.KeyText)
+	return i >= 0 && len(r.KeyText) > len(tolerated[i].prefix)
 }
 
 // equalFold reports whether a equals b, ignoring the case of ASCII letters. strings.EqualFold would also fold Unicode:

@@ -56,6 +56,14 @@ func TestRecords(t *testing.T) {
 		`1 -1 request-rate "Request-rate" "1/5"`, `2 -1 visit-time "Visit-time" "1"`, `3 -1 host "Host" "h"`, `4 -1 clean-param "Clean-param" "p"`,
 		`5 -1 content-signal "Content-Signal" "s"`, `6 -1 indexnow-key "IndexNow-Key" "k"`, `7 -1 content-usage "Content-Usage" "u"`,
 		`8 -1 license "License" "l"`, `9 -1 revisit-after "Revisit-After" "r"`, `10 -1 domain "Domain" "d"`)
+	f(parser.Google, "Schemamap: s\nschemamaps: s", `1 -1 schemamap "Schemamap" "s"`, `2 -1 unknown "schemamaps" "s"`)
+	const usage = "user-agent: a\nDisallowAITraining: /\nallowaitraining /b\nuser-agent: b\nDisallowAITrainings: /c\nAllowAI: /d"
+	f(parser.Google, usage, `1 0 user-agent "user-agent" "a"`, `2 0 disallowaitraining "DisallowAITraining" "/"`, `3 0 allowaitraining "allowaitraining" "/b" T`,
+		`4 0 user-agent "user-agent" "b"`, `5 0 disallow "DisallowAITrainings" "/c" T`, `6 0 allow "AllowAI" "/d" T`)
+	f(parser.GoogleExact, usage, `1 0 user-agent "user-agent" "a"`, `2 0 disallow "DisallowAITraining" "/" T`, `3 0 allow "allowaitraining" "/b" T`,
+		`4 1 user-agent "user-agent" "b"`, `5 1 disallow "DisallowAITrainings" "/c" T`, `6 1 allow "AllowAI" "/d" T`)
+	f(parser.RFC, usage, `1 0 user-agent "user-agent" "a"`, `2 0 disallowaitraining "DisallowAITraining" "/"`, `3 0 allowaitraining "allowaitraining" "/b" T`,
+		`4 0 user-agent "user-agent" "b"`, `5 0 unknown "DisallowAITrainings" "/c"`, `6 0 unknown "AllowAI" "/d"`)
 }
 
 // TestLineKinds checks the Scanner's kinds of lines, and the number of lines.
@@ -144,7 +152,7 @@ func TestSurvey(t *testing.T) {
 	f := func(rules string, want parser.SiteVerdict, rootAllowed bool, nAllow, nDisallow int) {
 		t.Helper()
 		var file parser.File
-		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+		for _, d := range dialects {
 			file.ParseDialect([]byte("user-agent: a\n"+strings.ReplaceAll(rules, " ", "\n")), d)
 			s := file.Survey(file.AgentGroups(0))
 			if s.Verdict != want || s.RootAllowed != rootAllowed || s.NAllow != nAllow || s.NDisallow != nDisallow || s.Limited {
@@ -384,7 +392,7 @@ func TestResetGivesBack(t *testing.T) {
 	f := func(name, body string) {
 		t.Helper()
 		var file parser.File
-		for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+		for _, d := range dialects {
 			file.ParseDialect([]byte(body), d)
 			for i := range file.Agents() {
 				file.AgentSurvey(i)
@@ -498,6 +506,31 @@ func TestSurveyAfterPanic(t *testing.T) {
 	}
 }
 
+// TestPrefixedKeys shows which keys are read only because another one is their beginning.
+func TestPrefixedKeys(t *testing.T) {
+	f := func(body string, want bool) {
+		t.Helper()
+		var file parser.File
+		file.ParseDialect([]byte(body), parser.GoogleExact)
+		if record := file.Record(0); record.IsPrefixed() != want {
+			t.Errorf("%q: %v", body, !want)
+		}
+	}
+	f("allowed: /", true)
+	f("Disallow-AI: /", true)
+	f("DisallowAITraining: /", true)
+	f("user-agents: a", true)
+	f("dissallows: /", true)
+	f("Sitemap https://x", true)
+	f("Disallow /a: b", true)
+	f("allow: /", false)
+	f("dissallow: /", false)
+	f("user agent: a", false)
+	f("allow /", false)
+	f("crawl-delays: 1", false)
+	f("foo", false)
+}
+
 // TestUnknownDialect: an unknown dialect is read as Google's.
 func TestUnknownDialect(t *testing.T) {
 	var file parser.File
@@ -535,7 +568,7 @@ func TestNoAllocations(t *testing.T) {
 	bodies = append(bodies, bytes.Repeat([]byte("<p class=\"x\">\n"), 5000), []byte(strings.Repeat("user-agent: "+strings.Repeat("x", 300)+"\nallow: /é\n", 300)))
 	var file parser.File
 	path, tokens := make([]byte, 0, 256), []string{"Googlebot", "GPTBot", "a", "nobody"}
-	for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+	for _, d := range dialects {
 		pass := func() {
 			for _, body := range bodies {
 				file.Reset()

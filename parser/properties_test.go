@@ -38,7 +38,7 @@ func eachBody(t *testing.T, check func(t *testing.T, body []byte, d parser.Diale
 
 func checkAll(t *testing.T, bodies [][]byte, check func(t *testing.T, body []byte, d parser.Dialect)) {
 	t.Helper()
-	for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+	for _, d := range dialects {
 		for _, body := range bodies {
 			body = bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n"))
 			body = bytes.ReplaceAll(body, []byte("\r"), []byte("\n"))

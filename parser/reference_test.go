@@ -10,6 +10,9 @@ import (
 // The reference computes the same answers by the plainest means, octet by octet and with strings, sharing no code with
 // the package. In the Google dialect it follows Google's code: one pass for one agent and one path.
 
+// dialects are all dialects.
+var dialects = []parser.Dialect{parser.Google, parser.RFC, parser.GoogleExact}
+
 // slowMatch matches by recursion: a `*` matches nothing, or one octet more. It remembers results for each rest of
 // pattern and path, since it would take exponential time otherwise.
 func slowMatch(pattern, path string) bool {
@@ -48,7 +51,7 @@ func slowLines(body string, d parser.Dialect) (lines []string) {
 	body = strings.ReplaceAll(body, "\r\n", "\n")
 	body = strings.ReplaceAll(body, "\r", "\n")
 	for line := range strings.SplitSeq(body, "\n") {
-		if d == parser.Google && len(line) > 16663 {
+		if d != parser.RFC && len(line) > 16663 {
 			line = line[:16663]
 		}
 		line, _, _ = strings.Cut(line, "\x00")
@@ -76,6 +79,9 @@ func slowSplit(line string, d parser.Dialect) (key, value string) {
 	key = slowLower(key)
 	if d == parser.RFC {
 		return key, value
+	}
+	if d == parser.Google && (key == "allowaitraining" || key == "disallowaitraining") {
+		return "", "" // a preference, whatever its first letters are
 	}
 	for _, known := range [][]string{
 		{"user-agent", "useragent", "user agent"}, {"allow"},
@@ -149,7 +155,7 @@ func slowName(value string, d parser.Dialect) string {
 	run := value[:len(value)-len(strings.TrimLeft(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"))]
 	rest := strings.TrimPrefix(value, "*")
 	switch {
-	case value == "*", d == parser.Google && rest != value && strings.Trim(rest[:1], " \t\n\v\f\r") == "":
+	case value == "*", d != parser.RFC && rest != value && strings.Trim(rest[:1], " \t\n\v\f\r") == "":
 		return "*"
 	}
 	return slowLower(run)
@@ -205,7 +211,7 @@ func slowDecide(body, agent, path string, d parser.Dialect) (allow bool, line in
 				}
 				pattern := slowNormal(value, d, false)
 				matches := slowMatch(pattern, path)
-				if slash := strings.LastIndex(pattern, "/"); !matches && key == "allow" && d == parser.Google &&
+				if slash := strings.LastIndex(pattern, "/"); !matches && key == "allow" && d != parser.RFC &&
 					slash >= 0 && strings.HasPrefix(pattern[slash:], "/index.htm") {
 					pattern = pattern[:slash+1] + "$"
 					matches = slowMatch(pattern, path)

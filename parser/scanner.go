@@ -151,7 +151,7 @@ type parts struct {
 // splitLine splits the line src[start:end]: it cuts at a NUL and at a comment, trims, and splits at the separator.
 // This is the exact reading; readFast has shortcuts for the most common lines.
 func splitLine(src []byte, start, end int, d Dialect) (p parts) {
-	if d == Google && end-start > maxLine {
+	if d != RFC && end-start > maxLine {
 		end = start + maxLine
 	}
 	if i := bytes.IndexByte(src[start:end], 0); i >= 0 {

@@ -96,6 +96,7 @@ func TestConformance(t *testing.T) {
 			}
 		}
 		check(parser.Google)
+		check(parser.GoogleExact)
 		switch reason := rfcExempt[c.ID]; {
 		case c.GoogleSpecific:
 		case reason == "":
@@ -149,7 +150,13 @@ func notUnderRace(t *testing.T) {
 	}
 }
 
-// TestGoogleDecisions compares decisions on real bodies with those of Google's open-source matcher.
+// hasUsage reports whether a file has a usage record, which Google's code takes for a rule.
+func hasUsage(f *parser.File) bool {
+	return f.Count(parser.KeyAllowAITraining)+f.Count(parser.KeyDisallowAITraining) > 0
+}
+
+// TestGoogleDecisions compares decisions on real bodies with those of Google's open-source matcher: all of GoogleExact, and
+// those of Google on files without usage records.
 func TestGoogleDecisions(t *testing.T) {
 	notUnderRace(t)
 	for _, pack := range []string{"modern-ai", "typical12k"} {
@@ -161,7 +168,7 @@ func TestGoogleDecisions(t *testing.T) {
 			}
 			var head line
 			var file parser.File
-			body, differences := 0, 0
+			body, differences, usages := 0, 0, 0
 			eachLine(t, func(l line) {
 				if l.SHA1 == "" {
 					head = l
@@ -173,13 +180,19 @@ func TestGoogleDecisions(t *testing.T) {
 					t.Fatalf("body %d is not the one that was judged", body)
 				}
 				before := bytes.Clone(src)
-				file.Parse(src)
-				for i, agent := range head.Agents {
-					for k, path := range head.Paths {
-						got := file.Decide(agent, []byte(path)).Allow
-						if got != (l.Bits[i*len(head.Paths)+k] == '1') {
-							if differences++; differences < 10 {
-								t.Errorf("%s: %s on %s: allow = %v", l.SHA1, agent, path, got)
+				for _, d := range []parser.Dialect{parser.Google, parser.GoogleExact} {
+					file.ParseDialect(src, d)
+					if d == parser.Google && hasUsage(&file) {
+						usages++ // documented: a usage record is no rule
+						continue
+					}
+					for i, agent := range head.Agents {
+						for k, path := range head.Paths {
+							got := file.Decide(agent, []byte(path)).Allow
+							if got != (l.Bits[i*len(head.Paths)+k] == '1') {
+								if differences++; differences < 10 {
+									t.Errorf("%s, %d: %s on %s: allow = %v", l.SHA1, d, agent, path, got)
+								}
 							}
 						}
 					}
@@ -191,6 +204,7 @@ func TestGoogleDecisions(t *testing.T) {
 			if body != len(bodies) || differences > 0 {
 				t.Errorf("%d of %d bodies compared, %d differences", body, len(bodies), differences)
 			}
+			t.Logf("%d bodies, of which %d have usage records", body, usages)
 		})
 	}
 }

@@ -242,7 +242,7 @@ func (f *File) tallyGroup(t *tally, g uint32) {
 		}
 		value := f.src[r.value:r.end]
 		told := odd
-		if len(value) >= 2 && value[0] == '/' && r.flags == 0 && f.dialect == Google {
+		if len(value) >= 2 && value[0] == '/' && r.flags == 0 && f.dialect != RFC {
 			if told = int(octets.second[r.kind-KeyAllow][value[1]]); told > odd && len(value) > 2 {
 				told = int(octets.third[told][value[2]])
 			}

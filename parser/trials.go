@@ -277,7 +277,7 @@ func longest(list []trial, path, patterns []byte, least uint32) (length uint32) 
 // rulePath returns the path that a rule names, as it is compared, or nil. It is valid until the next call. In the RFC
 // dialect no rule names `/robots.txt`, since it is always allowed.
 func (f *File) rulePath(r *record) []byte {
-	if value := f.src[r.value:r.end]; f.dialect == Google && isLiteral(value) {
+	if value := f.src[r.value:r.end]; f.dialect != RFC && isLiteral(value) {
 		return value // most values are paths already
 	}
 	path, ok := appendRulePath(f.path[:0], f.src[r.value:r.end], f.dialect)

@@ -59,7 +59,7 @@ func readVectors(tb testing.TB) (all []vector) {
 // read fills the vector from a block.
 func (v *vector) read(head, body string) (err error) {
 	repeat, now := "", question{line: -1}
-	v.dialects = []parser.Dialect{parser.Google, parser.RFC}
+	v.dialects = dialects
 	for line := range strings.Lines(head) {
 		field, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		switch {
@@ -72,7 +72,7 @@ func (v *vector) read(head, body string) (err error) {
 		case "cite":
 			v.cite = value
 		case "dialect":
-			v.dialects = map[string][]parser.Dialect{"google": {parser.Google}, "rfc": {parser.RFC}, "both": v.dialects}[value]
+			v.dialects = map[string][]parser.Dialect{"google": {parser.Google, parser.GoogleExact}, "usage": {parser.Google}, "exact": {parser.GoogleExact}, "rfc": {parser.RFC}, "both": v.dialects}[value]
 		case "repeat":
 			count, text, _ := strings.Cut(value, " ")
 			times, err := strconv.Atoi(count)
