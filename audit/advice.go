@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"iter"
 	"math/bits"
+	"slices"
+	"unicode/utf8"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/parser"
 )
 
@@ -22,6 +25,12 @@ const (
 	AdviceUTF16
 	AdviceEmptyRule
 	AdviceOperator
+	AdviceJoined
+	AdviceOverruled
+	AdviceNear
+	AdviceInvisible
+	AdvicePrefix
+	AdviceNoise
 	AdviceXRobotsTag
 	NumAdvice
 )
@@ -73,9 +82,47 @@ var advices = [NumAdvice]struct{ id, text, when, why string }{
 	},
 	AdviceOperator: {
 		"operator_partly_blocked",
-		"A crawler is blocked by name, and another of the same operator is not. Name each one that you mean.",
-		"an AI crawler is `blocked` by a group of its own, and another AI crawler of its operator, whose name is a product token, is not",
-		"operators have a crawler for each purpose, and a group speaks to those that it names",
+		"A crawler is blocked by name, and another of the same operator and purpose is not. Name each one that you mean.",
+		"an AI crawler for training or for data to sell is `blocked` by a group of its own outside Cloudflare's block, and another one of its " +
+			"operator and purpose, whose name is a product token and not only in lists of others, is not",
+		"an operator may have several crawlers for one purpose, and a group speaks to those that it names",
+	},
+	AdviceJoined: {
+		"groups_joined",
+		"Two groups are read as one: only a rule ends a list of agents, and a delay or a sitemap is none. Put a rule between.",
+		"another record stands between two user-agent lines of a group that denies something",
+		"RFC 9309 §2.2.1: a group is user-agent lines and the rules after them, and §2.2.4: other records do not interfere",
+	},
+	AdviceOverruled: {
+		"managed_block_overruled",
+		"Cloudflare's block denies a crawler all, and a group of your own allows it some: groups add up, and an equal Allow wins.",
+		"the groups of an agent in Cloudflare's block are `blocked`, and with its groups outside the block it is not",
+		"RFC 9309 §2.2.1: groups that name the same agent are one, and §2.2.2: of equally long rules allow is used",
+	},
+	AdviceNear: {
+		"token_near_miss",
+		"No known crawler has this name, but one is spelled nearly so. A crawler looks for its own spelling.",
+		"a user-agent value differs from the name or an alias of a product token only in case, spaces and signs; nothing else in the file names the crawler",
+		"RFC 9309 §2.2.1: crawlers find their group by comparing names",
+	},
+	AdviceInvisible: {
+		"invisible_characters",
+		"An invisible character stands at a key, a name or a path, and crawlers read it as a part of that. Type the line anew.",
+		"a user-agent, allow or disallow has a no-break space, a soft hyphen, a zero-width or a direction character, or a second byte order mark " +
+			"at an end of its key or value, or in its name",
+		"RFC 9309 §2.2: only ASCII white space stands round keys and values",
+	},
+	AdvicePrefix: {
+		"key_read_by_prefix",
+		"Google reads this key as the shorter one that it begins with; other crawlers ignore the line. Spell the key exactly.",
+		"a key begins with `allow`, `disallow`, `user-agent`, `sitemap` or a misspelling that Google's code knows, and is none of these; the line has a colon",
+		"Google's code compares only the beginning of a key; no document has this",
+	},
+	AdviceNoise: {
+		"markup_before_rules",
+		"The file begins with HTML that a server or a plugin has put there. Crawlers skip it, but it should be no part of the file.",
+		"a body begins as HTML does, without `<!doctype html`, `<html`, `<head` or `<body`, and a record follows within 4 KiB",
+		"RFC 9309 §2.3: the file is plain text",
 	},
 	AdviceXRobotsTag: {
 		"x_robots_tag_of_robots",
@@ -135,9 +182,23 @@ type adviceNotes struct {
 	lines [NumAdvice]int32 // line of a noted advice; stale where the advice is not noted
 
 	plainBytes    bool   // the body is ASCII, so that no plain rule has a curly quote
+	noise         bool   // the body begins as HTML does, and is no page
 	emptyFrom     uint32 // the first group with an empty rule, as index + 1; 0 for none
+	joinedFrom    uint32 // the first group with another record between user-agent lines, as index + 1; 0 for none
+	joined        int    // the line after it, of AdviceJoined
+	overruled     int    // the line outside the block, of AdviceOverruled
 	blocked, open uint16 // registry tokens, an example of AdviceOperator
+	near          []nearMiss
 }
+
+// nearMiss is a user-agent line that nearly names a token.
+type nearMiss struct {
+	line int32
+	id   uint16
+}
+
+// maxNear bounds the near misses of a file that are looked at.
+const maxNear = 16
 
 // note notes an advice and the first line that shows it.
 func (n *adviceNotes) note(a Advice, line int) {
@@ -159,8 +220,24 @@ func (a *Auditor) advise(s *Site) {
 		if n.emptyFrom > 0 {
 			n.note(AdviceEmptyRule, emptyRule(s, n.emptyFrom-1))
 		}
-		n.note(AdviceOperator, a.operatorPartlyBlocked(s))
+		first, last := 0, 0
+		if r.ManagedBlock {
+			first, last = managedLines(s.Fetch.Body, s.Robots.Dialect())
+			n.note(AdviceOverruled, overruled(s, first, last))
+		}
+		n.note(AdviceOperator, a.operatorPartlyBlocked(s, first, last))
+		if n.joinedFrom > 0 {
+			n.note(AdviceJoined, joinedGroups(s, n.joinedFrom-1))
+		}
+		n.note(AdviceNear, nearToken(s))
+		if n.noise {
+			n.note(AdviceNoise, 1)
+		}
 		r.Advice = n.set
+	}
+	if r.Finding == FindingRules || r.Finding == FindingNoRules { // a character may hide every key
+		n.note(AdviceInvisible, invisible(s))
+		r.Advice |= n.set & (1 << AdviceInvisible)
 	}
 	r.Advice = r.Advice.
 		with(AdviceRefusal, refuses(s)).
@@ -284,19 +361,23 @@ func denies(s *Site, group uint32) bool {
 	return s.Robots.Survey(c.groups).Verdict != parser.SiteAllowed
 }
 
-// operatorPartlyBlocked returns the line that names an AI crawler that its own group blocks while another one of its
-// operator is not blocked, 0 for none. It notes the two as an example. A crawler that only the second reading finds is no
-// example: it may be blocked by that reading.
-func (a *Auditor) operatorPartlyBlocked(s *Site) (line int) {
+// operatorPartlyBlocked returns the line that names an AI crawler that its own group blocks while another one of its operator and
+// purpose is not blocked, 0 for none. It notes the two as an example. Groups of Cloudflare's block, from its first to its last line,
+// are not the site's. The crawler that is not blocked is none that only lists of others name, since its operator may have given it
+// up; nor one that only the second reading finds, since it may be blocked by that reading.
+func (a *Auditor) operatorPartlyBlocked(s *Site, first, last int) (line int) {
 	r, c := &s.Report, s.Report.scratch
 	for _, id := range r.Named {
-		if len(a.sameOperator[id]) == 0 || !a.blocks(s, id) {
+		if len(a.sameWork[id]) < 2 || !a.blocks(s, id) {
 			continue
 		}
-		for _, other := range a.sameOperator[id] {
-			if c.byToken[other] == 0 && !a.blocks(s, other) {
+		if line = s.Robots.AgentLine(int(c.own[id]) - 1); first <= line && line <= last {
+			continue
+		}
+		for _, other := range a.sameWork[id] {
+			if c.byToken[other] == 0 && a.reg.Tokens[other].SourceKind != tokens.SourceThirdParty && !a.blocks(s, other) {
 				c.advice.blocked, c.advice.open = id, other
-				return s.Robots.AgentLine(int(c.own[id]) - 1)
+				return line
 			}
 		}
 	}
@@ -307,4 +388,142 @@ func (a *Auditor) operatorPartlyBlocked(s *Site) (line int) {
 func (a *Auditor) blocks(s *Site, id uint16) bool {
 	agent, _, _ := a.follows(s, int(id), false)
 	return agent >= 0 && s.Robots.AgentSurvey(agent).Verdict == parser.SiteBlocked
+}
+
+// joinedGroups returns the line of a record between two user-agent lines of a group that denies something, 0 for none. It notes
+// the next user-agent line. It looks at the groups from the given one on.
+func joinedGroups(s *Site, from uint32) int {
+	f := &s.Robots
+	for g := from; g < uint32(f.Groups()); g++ {
+		between := 0
+		for i, end := f.GroupRecords(g); i < end; i++ {
+			key, _ := f.Kind(i)
+			line, _ := f.Place(i)
+			switch {
+			case isRule(key):
+				i = end
+			case key != parser.KeyUserAgent:
+				between = line
+			case between > 0 && denies(s, g):
+				s.Report.scratch.advice.joined = line
+				return between
+			}
+		}
+	}
+	return 0
+}
+
+// overruled returns the line in Cloudflare's block, from its first to its last line, that names an agent whose groups there block
+// it while all its groups do not; 0 for none. It notes a line outside the block that names it.
+func overruled(s *Site, first, last int) (line int) {
+	f, c := &s.Robots, s.Report.scratch
+	for agent := range f.Agents() {
+		groups := f.AgentGroups(agent)
+		if len(groups) < 2 || f.AgentSurvey(agent).Verdict == parser.SiteBlocked {
+			continue
+		}
+		inside, outside := 0, 0
+		c.groups = c.groups[:0]
+		for _, g := range groups {
+			record, _ := f.GroupRecords(g)
+			switch at, _ := f.Place(record); {
+			case first <= at && at <= last:
+				c.groups = append(c.groups, g)
+				inside = at
+			default:
+				outside = at
+			}
+		}
+		if len(c.groups) > 0 && outside > 0 && f.Survey(c.groups).Verdict == parser.SiteBlocked {
+			c.advice.overruled = outside
+			return inside
+		}
+	}
+	return 0
+}
+
+// nearMisses yields the lines with a near miss of a token that no line names.
+func (c *scratch) nearMisses() iter.Seq[nearMiss] {
+	return func(yield func(nearMiss) bool) {
+		for _, miss := range c.advice.near {
+			if c.own[miss.id] == 0 && c.byToken[miss.id] == 0 && !yield(miss) {
+				return
+			}
+		}
+	}
+}
+
+// nearToken returns the first line of nearMisses, 0 for none.
+func nearToken(s *Site) int {
+	for miss := range s.Report.scratch.nearMisses() {
+		return int(miss.line)
+	}
+	return 0
+}
+
+// invisibles are the beginnings of invisible characters in UTF-8.
+var invisibles = [...]string{"\xC2\xA0", "\xC2\xAD", "\xE2\x80", "\xE2\x81", "\xEF\xBB\xBF"}
+
+// invisibleLen returns the length of the invisible character at the start of a text, 0 if there is none: U+00A0, U+00AD, U+200B to
+// U+200F, U+202A to U+202F, U+2060 to U+2064 and U+FEFF.
+func invisibleLen(text []byte) int {
+	switch {
+	case len(text) >= 2 && text[0] == 0xC2 && (text[1] == 0xA0 || text[1] == 0xAD):
+		return 2
+	case len(text) < 3:
+		return 0
+	case text[0] == 0xE2 && text[1] == 0x80 && (0x8B <= text[2] && text[2] <= 0x8F || 0xAA <= text[2] && text[2] <= 0xAF),
+		text[0] == 0xE2 && text[1] == 0x81 && 0xA0 <= text[2] && text[2] <= 0xA4,
+		text[0] == 0xEF && text[1] == 0xBB && text[2] == 0xBF:
+		return 3
+	}
+	return 0
+}
+
+// trimInvisible drops invisible characters and white space at the ends of a text, and reports whether it dropped any of the former.
+// At the end they count only behind ASCII: text that was encoded twice may end with one, as `à` does.
+func trimInvisible(text []byte) (rest []byte, had bool) {
+	const blank = " \t\v\f" // bytes.TrimSpace would drop U+00A0
+	for rest = bytes.Trim(text, blank); ; rest = bytes.Trim(rest, blank) {
+		n, end := invisibleLen(rest), 0
+		for size := 2; size <= 3 && size <= len(rest) && n == 0 && end == 0; size++ {
+			if before := len(rest) - size; invisibleLen(rest[before:]) == size && before > 0 && rest[before-1] < utf8.RuneSelf {
+				end = size
+			}
+		}
+		if n+end == 0 {
+			return rest, had
+		}
+		rest, had = rest[n:len(rest)-end], true
+	}
+}
+
+// invisible returns the line of the first core record with an invisible character at an end of its key or value, or in an agent's
+// name; 0 for none. Such a character hides a key, so that unknown records and lines without a key are looked at, too.
+func invisible(s *Site) (line int) {
+	if s.Report.scratch.advice.plainBytes || !slices.ContainsFunc(invisibles[:], func(c string) bool { return bytes.Contains(s.Fetch.Body, []byte(c)) }) {
+		return 0
+	}
+	for i := range s.Robots.Records() {
+		rec := s.Robots.Record(i)
+		if hasInvisible(&rec) {
+			return rec.Line
+		}
+	}
+	return 0
+}
+
+func hasInvisible(rec *parser.Record) bool {
+	key, inKey := trimInvisible(rec.KeyText)
+	if rec.Key == parser.KeyUnknown || rec.Key == parser.KeyNone {
+		return inKey && (equalFold(key, "user-agent") || equalFold(key, "disallow") || equalFold(key, "allow"))
+	}
+	_, inValue := trimInvisible(rec.Value)
+	if rec.Key == parser.KeyUserAgent {
+		for i := range rec.Value {
+			inValue = inValue || invisibleLen(rec.Value[i:]) > 0
+		}
+		return inKey || inValue
+	}
+	return isRule(rec.Key) && (inKey || inValue)
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // The files of this package, in the order in which a site is judged: audit.go has the stages and access; body.go the
-// body as a whole; records.go its lines with counts, evidence and the values for each agent; signals.go and usage.go
-// the values of extension records; check.go the scored check; verdicts.go the verdict of each token; advice.go what a site
+// body as a whole; records.go its lines with counts, evidence and the values for each agent; signals.go, contentsignal.go
+// and usage.go the values of extension records; check.go the scored check; verdicts.go the verdict of each token; advice.go what a site
 // might change; crawlers.go the verdicts of given crawlers. explain.go renders all of it as texts.
 
 // Auditor judges sites by a registry of tokens. It is safe for concurrent use: everything that changes is in the Site.
@@ -23,17 +23,18 @@ type Auditor struct {
 	heeding   []uint16   // tokens that follow `*` when no group names them, ascending
 	followers [][]uint16 // by token: itself and the tokens that fall back to it
 
-	sameOperator [][]uint16 // by token: the AI tokens of its operator that are product tokens, itself included; nil for others
+	sameWork [][]uint16 // by token that gathers: the AI tokens of its operator and purpose that are product tokens, itself included; nil for others
 }
 
 // New returns an Auditor for a registry.
 func New(reg *tokens.Registry) *Auditor {
 	a := &Auditor{reg: reg, names: make([][]byte, len(reg.Tokens)), followers: make([][]uint16, len(reg.Tokens))}
-	a.sameOperator = make([][]uint16, len(reg.Tokens))
-	ai := map[string][]uint16{}
+	a.sameWork = make([][]uint16, len(reg.Tokens))
+	ai := map[[2]string][]uint16{}
 	for i, t := range reg.Tokens {
-		if t.Category == "ai" && t.Operator != "unknown" && t.ProductToken {
-			ai[t.Operator] = append(ai[t.Operator], uint16(i))
+		if t.Category == "ai" && t.Operator != "unknown" && t.ProductToken && gathers(&t) {
+			work := [2]string{t.Operator, t.Purpose}
+			ai[work] = append(ai[work], uint16(i))
 		}
 		a.names[i] = []byte(t.Name)
 		if t.HeedsStar {
@@ -45,11 +46,15 @@ func New(reg *tokens.Registry) *Auditor {
 	}
 	for _, list := range ai {
 		for _, id := range list {
-			a.sameOperator[id] = list
+			a.sameWork[id] = list
 		}
 	}
 	return a
 }
+
+// gathers reports whether a crawler takes content for its operator to keep. Other crawlers of an operator, such as those that
+// search or that fetch what a person asked for, serve different products although their purpose is the same.
+func gathers(t *tokens.Token) bool { return t.Purpose == "training" || t.Purpose == "data-provider" }
 
 // Registry returns the Auditor's registry.
 func (a *Auditor) Registry() *tokens.Registry { return a.reg }
@@ -117,7 +122,8 @@ func AccessOf(outcome exchange.Outcome, status int) parser.Access {
 // describe sets the properties of the whole body.
 func (r *Report) describe(body []byte, f *parser.File) {
 	r.HasBOM = f.HasBOM()
-	r.IsHTML = isHTML(body)
+	r.IsHTML = isHTML(body, f.Dialect())
+	r.scratch.advice.noise = !r.IsHTML && beginsAsHTML(body)
 	plain := isASCII(body)
 	r.scratch.advice.plainBytes = plain
 	switch {

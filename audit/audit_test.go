@@ -580,7 +580,7 @@ func TestReportValues(t *testing.T) {
 	}
 	f("ua: *", "", "", "", "")
 	f("Content-Signal: search=no | ua: * | Content-Signal: search=yes", "search=no", "", "", "")
-	f("Content-Signal: search=perhaps | Content-Signal: SEARCH = Yes", "SEARCH = Yes", "", "", "")
+	f("Content-Signal: search=perhaps | Content-Signal: SEARCH = Yes", "search=yes", "", "", "")
 	f("Content-Usage: train-ai=n | Content-Usage: train-ai=y", "", "train-ai=n", "", "")
 	f("Content-Usage: =n | Content-Usage: /a train-ai=y", "", "/a train-ai=y", "", "")
 	f("License: /l.xml | License: https://a/l.xml | License: https://b/", "", "", "https://a/l.xml", "")

@@ -22,6 +22,14 @@ const (
 	CheckWeight      = 1.0
 )
 
+// Reading is the version of what this package makes of a body, beside the registry's: it moves whenever a stored body would get
+// other rows of the same registry. The history tells such a change from one of the file. The check, its steps and weights are those
+// of CheckVersion.
+//
+// 2: Content-Signal adds up and may have a path; usage records of drafts are no rules; output of a server before the first record
+// makes no page.
+const Reading = 2
+
 // The steps of the check in the order in which they run, indices into Report.Steps.
 const (
 	StepFetch = iota

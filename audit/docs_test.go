@@ -119,7 +119,7 @@ func checksDocument() string {
 	line("## Advice")
 	line("")
 	line("`check` and `sites.advice` say in which way an answer probably does not do what its author wanted. Advice changes neither the score nor")
-	line("a verdict. A bot challenge gets none. Advice on lines is given to answers whose finding is `%v`.", FindingRules)
+	line("a verdict. A bot challenge gets none. Advice on lines is given to answers whose finding is `%v`; `%v` also to `%v`.", FindingRules, AdviceInvisible, FindingNoRules)
 	line("")
 	line("| advice | given if | text | why |")
 	line("|---|---|---|---|")

@@ -64,6 +64,7 @@ type Result struct {
 	UnknownAgents []AgentResult    `json:"unknown_agents"`
 	Sitemaps      []string         `json:"sitemaps"`
 	Signals       []SignalResult   `json:"content_signals"`
+	ContentSignal string           `json:"content_signal,omitempty"` // of the table `sites`: what holds for `/`
 	Usages        []UsageResult    `json:"content_usages"`
 	Licenses      []string         `json:"licenses"`
 
@@ -134,8 +135,9 @@ type AgentResult struct {
 // SignalResult is a valid Content-Signal record. Keys and values are in lower case.
 type SignalResult struct {
 	Line  int               `json:"line"`
-	Scope string            `json:"scope"` // group, or file: before any group
-	Pairs map[string]string `json:"pairs"`
+	Path  string            `json:"path,omitempty"` // pattern of the paths that it is for; absent for all
+	Scope string            `json:"scope"`          // group, or file: before any group
+	Pairs map[string]string `json:"pairs"`          // of a contradiction, the narrower value; both with a space between if neither is
 
 	Agents []string `json:"agents,omitempty"` // agents to which it applies, with scope group; at most MaxEvidenceRows
 }
@@ -256,7 +258,7 @@ func (out *Result) explainSteps(s *Site) {
 	}
 }
 
-// listAdvice sets the advice. It names the two crawlers of AdviceOperator.
+// listAdvice sets the advice. It names the crawlers and the lines of some.
 func (out *Result) listAdvice(s *Site) {
 	reg, notes := s.Report.scratch.by.reg, &s.Report.scratch.advice
 	for a := range s.Report.Advice.All() {
@@ -264,9 +266,21 @@ func (out *Result) listAdvice(s *Site) {
 		if notes.set.Has(a) {
 			result.Line = int(notes.lines[a])
 		}
-		if a == AdviceOperator {
+		switch a {
+		case AdviceOperator:
 			blocked, open := &reg.Tokens[notes.blocked], &reg.Tokens[notes.open]
 			result.Text += fmt.Sprintf(" Here, of %s: %s is blocked, %s is not.", blocked.Operator, blocked.Name, open.Name)
+		case AdviceJoined:
+			result.Text += fmt.Sprintf(" Here, line %d joins the user-agent line %d to those before it.", result.Line, notes.joined)
+		case AdviceOverruled:
+			result.Text += fmt.Sprintf(" Here, line %d overrules line %d.", notes.overruled, result.Line)
+		case AdviceNear:
+			separator := " Here: write "
+			for miss := range s.Report.scratch.nearMisses() {
+				result.Text += fmt.Sprintf("%s%s (line %d)", separator, reg.Tokens[miss.id].Name, miss.line)
+				separator = ", "
+			}
+			result.Text += "."
 		}
 		out.Advice = append(out.Advice, result)
 	}
@@ -298,12 +312,13 @@ func (out *Result) listLines(s *Site) {
 // listSignals sets usage preferences, at most MaxEvidenceRows of each kind.
 func (out *Result) listSignals(s *Site) {
 	out.Signals, out.Usages, out.Licenses = []SignalResult{}, []UsageResult{}, []string{}
+	out.ContentSignal = string(s.Report.ContentSignal)
 	for i := range s.Robots.Records() {
 		rec := s.Robots.Record(i)
 		switch rec.Key {
 		case parser.KeyContentSignal:
-			if isSignal(rec.Value) && len(out.Signals) < MaxEvidenceRows {
-				out.Signals = append(out.Signals, signalResult(s, i))
+			if path, pairs, valid := SignalValue(rec.Value); valid && len(out.Signals) < MaxEvidenceRows {
+				out.Signals = append(out.Signals, signalResult(s, i, path, pairs))
 			}
 		case parser.KeyContentUsage:
 			if u, ok := ParseUsage(rec.Value); ok && len(out.Usages) < MaxEvidenceRows {
@@ -317,12 +332,22 @@ func (out *Result) listSignals(s *Site) {
 	}
 }
 
-func signalResult(s *Site, i int) SignalResult {
-	rec := s.Robots.Record(i)
-	signal := SignalResult{Line: rec.Line, Pairs: map[string]string{}}
+func signalResult(s *Site, i int, path, pairs []byte) SignalResult {
+	signal := SignalResult{Line: s.Robots.Record(i).Line, Path: clean(path), Pairs: map[string]string{}}
 	signal.Scope, signal.Agents = scope(s, i)
-	for key, value := range SignalPairs(rec.Value) {
-		signal.Pairs[strings.ToLower(string(key))] = strings.ToLower(string(value))
+	var said signalFacts // by this record, as if for all paths
+	all := signalSet(0)
+	for key, value := range SignalPairs(pairs) {
+		if i := said.fact(nil, key, value); i >= 0 {
+			all |= 1 << i
+		}
+	}
+	for key, value := range SignalPairs(said.atRoot(all)) {
+		key, value := string(key), string(value)
+		if before := signal.Pairs[key]; before != "" {
+			value = before + " " + value
+		}
+		signal.Pairs[key] = value
 	}
 	return signal
 }
@@ -358,7 +383,7 @@ func (out *Result) listVerdicts(s *Site) {
 			Token: clean(v.Token), Known: v.ID >= 0, Verdict: v.Decision.String(), Via: v.Via.String(),
 			RootAllowed: v.RootAllowed, NAllow: v.NAllow, NDisallow: v.NDisallow, HasDisallowRoot: v.HasDisallowRoot,
 			DPI: v.DPI.String(), RequestRate: v.RequestRate,
-			ContentSignal: string(AppendSignal(nil, v.ContentSignal)), ContentUsage: v.ContentUsage.String(), Line: v.Line, Lenient: v.Lenient, Limited: v.Limited,
+			ContentSignal: string(v.ContentSignal), ContentUsage: v.ContentUsage.String(), Line: v.Line, Lenient: v.Lenient, Limited: v.Limited,
 		}
 		if v.HasCrawlDelay {
 			delay := v.CrawlDelay

@@ -75,6 +75,30 @@ func TestFinding(t *testing.T) {
 	body("<!DOCTYPE html><title>x</title>", FindingHTML)
 	body("<!DOCTYPE html>\nUser-agent: *\nDisallow: /\n", FindingHTML)
 
+	// Output of a server before the first record is no page, unless a page's mark stands there or the record is far.
+	const rules = "User-agent: *\nDisallow: /\n"
+	for _, noise := range []string{
+		"<br />\n<b>Warning</b>:  Undefined variable $x in <b>/home/x/a.php</b> on line <b>12</b><br />\n", "<!-- cached -->\n", "<!-- cached -->",
+		"\xEF\xBB\xBF\r\n  <br>\n", "<?xml version=\"1.0\"?>\n<p>\n", "<script>var body = 1</script>\n", "<style>body { color: red }</style>", "<a>\nx: y\nNoindex: /\n",
+		"<pre>\n<b>\n", "<header>\n", "<br />" + strings.Repeat(" ", 4000) + "\n",
+	} {
+		body(noise+rules, FindingRules)
+		if strings.HasSuffix(noise, "\n") { // else it hides the first key
+			body(noise+"Crawl-delay: 5\n", FindingRules)
+		}
+		body(noise+rules+"</body></html>", FindingRules)
+		if strings.HasPrefix(noise, "<pre") || strings.HasPrefix(noise, "<header") {
+			continue // not what browsers recognize as HTML
+		}
+		body(noise, FindingHTML)
+		body(noise+"foo: bar\nNoindex: /\n", FindingHTML)
+		body(noise+strings.Repeat(" ", 4096)+"\n"+rules, FindingHTML)
+		for _, mark := range []string{"<!DOCTYPE html>", "<html lang=en>", "<HEAD>", "<body\n>"} {
+			body(noise+mark+"\n"+rules, FindingHTML)
+			body(mark+noise+rules, FindingHTML)
+		}
+	}
+
 	file := &Site{IsFile: true, Fetch: exchange.Response{Body: []byte("User-agent: *\n")}}
 	f(file, FindingRules)
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -12,13 +13,13 @@ type agentFacts struct {
 	belongings
 	id      int32 // index into the registry, -1 if unknown
 	alias   int32 // index of the token of which the name is an alias, -1 for none
-	literal bool  // named by a line that the second reading assigns to no registry token
+	literal bool  // named by a line that the second reading assigns to no registry token, and a crawler's name
 }
 
 // belongings are the values of extension records for an agent. Records count that follow the agent's line in a group
-// that names it. The first valid record of each kind counts; Content-Usage combines all.
+// that names it. The first valid record of each kind counts; Content-Signal and Content-Usage combine all.
 type belongings struct {
-	signal   []byte
+	signals  signalSet
 	delay    float64
 	rate     float64 // 0 for none
 	usage    rootUsage
@@ -49,11 +50,13 @@ type recordReader struct {
 
 	group     int
 	groupLine int // first line of the group
+	between   int // line of a record after the group's last user-agent line; 0 for none
 
 	// By kind: how many of listed have met a valid record. Later records of the kind do not concern them.
-	delayed, rated, visited, signalled int
+	delayed, rated, visited int
 
 	invalidSitemaps, invalidExtensions int
+	usageAgents                        int // distinct names of isUsageAgent
 }
 
 // readRecords derives counts, evidence and facts of the agents from the file's lines.
@@ -85,7 +88,7 @@ func isRuleValue(value []byte) bool { return len(value) == 0 || value[0] == '/' 
 // count sets the totals that the parser keeps. read counts those that depend on values.
 func (r *recordReader) count() {
 	f, n := &r.Robots, &r.Report.Counts
-	n.Lines, n.Groups, n.Agents = f.Lines(), f.Groups(), f.Agents()
+	n.Lines, n.Groups, n.Agents = f.Lines(), f.Groups(), f.Agents()-r.usageAgents
 	n.Allow, n.Disallow = f.Count(parser.KeyAllow), f.Count(parser.KeyDisallow)
 	n.Unknown = f.Count(parser.KeyUnknown)
 	sitemaps := f.Count(parser.KeySitemap)
@@ -119,10 +122,16 @@ func keysOf(class parser.Class, but parser.Key) (keys []parser.Key) {
 // read processes one record: its counts, its evidence and the agents that it concerns.
 func (r *recordReader) read(i int, rec *parser.Record) {
 	r.enter(rec.Line, rec.Group)
+	if rec.Key.Class() != parser.ClassCore {
+		r.between = rec.Line
+	}
 	if rec.Flags&parser.FlagTypo != 0 {
 		r.Report.Counts.Typo++
 		r.show(KindTypo, rec)
 		r.adviseQuotes(rec)
+		if rec.IsPrefixed() && !isQuoted(rec) && !hasInvisible(rec) {
+			r.advice.note(AdvicePrefix, rec.Line)
+		}
 	}
 	switch rec.Key {
 	case parser.KeyUserAgent:
@@ -140,12 +149,22 @@ func (r *recordReader) read(i int, rec *parser.Record) {
 	case parser.KeyVisitTime:
 		r.extension(KindExtension, rec, r.visitTime(rec))
 	case parser.KeyContentSignal:
-		r.extension(KindSignal, rec, r.contentSignal(rec))
+		valid, contradicts := r.contentSignal(rec)
+		r.extension(KindSignal, rec, valid)
+		if contradicts {
+			r.show(KindConflict, rec)
+		}
 	case parser.KeyContentUsage:
 		r.extension(KindUsage, rec, r.contentUsage(rec))
+	case parser.KeyAllowAITraining, parser.KeyDisallowAITraining:
+		r.extension(KindUsage, rec, isRuleValue(rec.Value))
 	case parser.KeyNone:
 		r.show(KindInvalid, rec)
 	case parser.KeyUnknown:
+		if equalFold(rec.KeyText, "content-signals") {
+			r.Report.Counts.Typo++
+			r.show(KindTypo, rec)
+		}
 		r.show(KindUnknown, rec)
 		r.adviseQuotes(rec)
 	case parser.KeyNoindex:
@@ -262,7 +281,7 @@ func (r *recordReader) adviseQuotes(rec *parser.Record) {
 func (r *recordReader) enter(line, group int) {
 	if group != r.group {
 		r.endGroup()
-		r.group, r.groupLine = group, line
+		r.group, r.groupLine, r.between = group, line, 0
 	}
 }
 
@@ -270,18 +289,29 @@ func (r *recordReader) enter(line, group int) {
 func (r *recordReader) userAgent(i int) {
 	line, group := r.Robots.Place(i)
 	r.enter(line, group)
+	if r.between > 0 && len(r.listed) > 0 && r.advice.joinedFrom == 0 {
+		r.advice.joinedFrom = uint32(group + 1)
+	}
+	r.between = 0
 	value := r.Robots.Value(i)
 	agent, name := r.agentOf(value, line)
+	if isUsageAgent(name) {
+		rec := r.Robots.Record(i)
+		r.show(KindUsage, &rec)
+		return
+	}
 	whole := len(name) == len(value) && len(name) > 0
 	known, isAlias := -1, false // for the whole value; agentOf looks up product tokens
 	if !whole {
 		known, isAlias = r.reg.Find(value)
 	}
+	quoted := false
 	if !whole && (known < 0 || isAlias) {
 		r.Report.Counts.Invalid++
 		rec := r.Robots.Record(i)
 		r.show(KindInvalid, &rec)
 		r.adviseQuotes(&rec)
+		quoted = isQuoted(&rec)
 	} else if _, flags := r.Robots.Kind(i); flags&parser.FlagTypo == 0 && r.validAgent == 0 {
 		r.validAgent = line
 	}
@@ -296,6 +326,9 @@ func (r *recordReader) userAgent(i int) {
 	default:
 		lenient = r.secondReading(value)
 	}
+	if lenient < 0 && !quoted && !(whole && r.agents[agent].id >= 0) {
+		r.adviseNear(value, agent, line)
+	}
 	if agent >= 0 {
 		r.listed = append(r.listed, int32(agent))
 		r.agents[agent].literal = r.agents[agent].literal || lenient < 0
@@ -308,6 +341,23 @@ func (r *recordReader) userAgent(i int) {
 		r.mentions = append(r.mentions, mention{group: uint32(group), before: r.lenient[k].last})
 		r.lenient[k].last = int32(len(r.mentions))
 		r.listed = append(r.listed, ^k)
+	}
+}
+
+// isUsageAgent reports whether the name in a user-agent line is a preference on the use of content
+// (draft-kelley-aipref-training-preference-signal), and no crawler's.
+func isUsageAgent(name []byte) bool { return hasPrefixFold(name, "__usage_") }
+
+// adviseNear notes a user-agent value that differs from the name of a token only in what is neither letter nor digit, and is
+// not read as that token. A version after the name does not count.
+func (r *recordReader) adviseNear(value []byte, agent, line int) {
+	name := value
+	if end := bytes.IndexAny(value, "/;("); end >= 0 {
+		name = value[:end]
+	}
+	id := r.reg.Near(name)
+	if id >= 0 && (agent < 0 || int(r.agents[agent].id) != id) && len(r.advice.near) < maxNear {
+		r.advice.near = append(r.advice.near, nearMiss{line: int32(line), id: uint16(id)})
 	}
 }
 
@@ -329,6 +379,9 @@ func (r *recordReader) agentOf(value []byte, line int) (agent int, name []byte) 
 		} else if id >= 0 {
 			facts.id, r.own[id] = int32(id), int32(agent)+1
 			return agent, name
+		}
+		if isUsageAgent(name) {
+			r.usageAgents++
 		}
 		r.unknownOctets += min(len(name), MaxToken)
 	}
@@ -359,7 +412,7 @@ func (r *recordReader) lenientToken(id int32, line int) int32 {
 	return r.byToken[id] - 1
 }
 
-// The four methods below assign a valid value to the agents of the record's group so far that have no value of the kind
+// The three methods below assign a valid value to the agents of the record's group so far that have no value of the kind
 // yet. A record before any group belongs to no agent. They report whether the value is valid.
 
 func (r *recordReader) crawlDelay(rec *parser.Record) bool {
@@ -396,21 +449,6 @@ func (r *recordReader) visitTime(rec *parser.Record) bool {
 	for _, who := range r.since(&r.visited) {
 		if b := r.belongings(who); !b.hasVisit {
 			b.visit, b.hasVisit = hours, true
-		}
-	}
-	return true
-}
-
-func (r *recordReader) contentSignal(rec *parser.Record) bool {
-	if !isSignal(rec.Value) {
-		return false
-	}
-	if r.Report.ContentSignal == nil {
-		r.Report.ContentSignal = rec.Value
-	}
-	for _, who := range r.since(&r.signalled) {
-		if b := r.belongings(who); b.signal == nil {
-			b.signal = rec.Value
 		}
 	}
 	return true
@@ -456,7 +494,10 @@ func (r *recordReader) endGroup() {
 		r.belongings(r.listed[i]).usage.join(all)
 	}
 	r.usages, r.listed = r.usages[:0], r.listed[:0]
-	r.delayed, r.rated, r.visited, r.signalled = 0, 0, 0, 0
+	r.delayed, r.rated, r.visited = 0, 0, 0
+	for i := range r.signals.list {
+		r.signals.list[i].met = 0
+	}
 }
 
 func (r *recordReader) belongings(who int32) *belongings {

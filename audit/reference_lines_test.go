@@ -72,7 +72,10 @@ var plainExtensions = []string{"crawl-delay", "request-rate", "visit-time", "con
 // plainKey returns the meaning of a key, or "" if it does not concern agents.
 func plainKey(text string) string {
 	const longest = len("content-signal")
-	text = plainLower(text[:min(len(text), longest+1)])
+	if text = plainLower(text); text == "allowaitraining" || text == "disallowaitraining" {
+		return "" // preferences, whatever their first letters are
+	}
+	text = text[:min(len(text), longest+1)]
 	if slices.Contains(plainExtensions, text) {
 		return text
 	}

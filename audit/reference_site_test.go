@@ -3,6 +3,7 @@ package audit
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -98,6 +99,9 @@ func (p *plainFile) readAgent(group int, r plainRecord) {
 			p.meant[id] = newPlainAgent(r.line)
 		}
 		p.meant[id].namedIn(group, r.line)
+	}
+	if strings.HasPrefix(name, "__usage_") {
+		return // a preference
 	}
 	if name != "" {
 		if p.named[name] == nil {

@@ -362,7 +362,7 @@ func TestDefinitionsOnInventions(t *testing.T) {
 	one := func(of ...string) string { return of[chance.IntN(len(of))] }
 	agent := func() string {
 		return one("*", "* x", "*x", "", "GPTBot", "gptbot/1.2", "Googlebot", "Googlebot-News", "msnbot", "bingbot", "AdsBot-Google",
-			"MJ12bot", "MJ12bot/1", "mj12bot v1", "MJ", "Yahoo! Slurp", "slurp", "Terra Cotta", "TerraCotta x", "FooBot", "foobot 2", "2bot", "Linguee",
+			"__usage_train", "MJ12bot", "MJ12bot/1", "mj12bot v1", "MJ", "Yahoo! Slurp", "slurp", "Terra Cotta", "TerraCotta x", "FooBot", "foobot 2", "2bot", "Linguee",
 			"Linguee Bot")
 	}
 	value := func() (text string) {
@@ -383,7 +383,9 @@ func TestDefinitionsOnInventions(t *testing.T) {
 		return one("", " # Disallow: /", "Sitemap: https://example.com/", "x:y", "x", "Disallow: /\x00a", "Crawl-delay: 1",
 			"crawl-delay:x", "Crawl-delay:", "Crawl-delay 2", "Request-rate: 1/5", "Request-rate: 2 / 1m",
 			"Visit-time:0600-0845", "Visit-time: 2300-2400", "Content-Signal: ai-train=no", "Content-Signal: search=yes, x",
-			"Content-Signal: search=maybe", "Content-Usage: train-ai=n", "Content-Usage: train-ai=y,search=n", "Content-Usage: / search=y",
+			"Content-Signal: search=maybe", "Content-Signal: ai-train=yes,search=no", "Content-Signal: / ai-train=yes, colour=red", "Content-Signal: /a search=no",
+			"Content-Signal: /* use=full, use=immediate", "Content-Signal: use=reference,,", "Content-Signal: /$ search=yes, Colour=blue", "content-signal: \"search=yes\"",
+			"DisallowAITraining: /", "allowaitraining /", "Content-Usage: train-ai=n", "Content-Usage: train-ai=y,search=n", "Content-Usage: / search=y",
 			"Content-Usage: /* search=n, train-ai=y", "Content-Usage: /a train-ai=n", "content-usage:/$ a=b", "Content-Usage: train-ai=",
 			"Content-Usage: train-ai=y, train-ai=maybe", "Content-Usage:") + one("", " # x")
 	}

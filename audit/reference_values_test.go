@@ -2,12 +2,14 @@ package audit
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // This file has the reference's reading of the extension records that belong to agents. Each belongs to the agents that
-// its group has named so far. The first valid record of an agent counts; of Content-Usage all that concern `/` count.
+// its group has named so far. The first valid record of an agent counts; of Content-Signal and Content-Usage all that concern
+// `/` count.
 
 // plainValues are the values of such records for an agent; zero for none.
 type plainValues struct {
@@ -25,6 +27,7 @@ func (p *plainFile) values(a *plainAgent) (v plainValues) {
 		return v
 	}
 	var usages []plainUsage
+	var signals []plainSignal
 	for _, g := range a.groups {
 		for _, r := range p.groups[g].said {
 			named := false
@@ -34,12 +37,16 @@ func (p *plainFile) values(a *plainAgent) (v plainValues) {
 			if named {
 				v.take(r)
 			}
+			if named && r.key == "content-signal" {
+				signals = append(signals, readPlainSignal(r.value)...)
+			}
 			if usage, ok := readPlainUsage(r.value); ok && named && r.key == "content-usage" && plainMatch(usage.path, "/") {
 				usages = append(usages, usage)
 			}
 		}
 	}
 	v.usage = strongest(usages)
+	v.signal = strongestSignals(signals)
 	return v
 }
 
@@ -108,10 +115,6 @@ func (v *plainValues) take(r plainRecord) {
 		if from, until, ok := plainVisit(r.value); ok && !v.hasVisit {
 			v.visitFrom, v.visitUntil, v.hasVisit = from, until, true
 		}
-	case "content-signal":
-		if v.signal == "" && plainSignal(r.value) {
-			v.signal = r.value
-		}
 	}
 }
 
@@ -119,7 +122,7 @@ var (
 	delayShape  = regexp.MustCompile(`^(\d{1,9}\.?\d*|\.\d+)$`)
 	rateShape   = regexp.MustCompile(`^(\d{1,9})[ \t]*/[ \t]*(\d{1,9})([smhSMH]?)(?:[ \t]+(.+))?$`)
 	visitShape  = regexp.MustCompile(`^(\d\d)(\d\d)[ \t]*-[ \t]*(\d\d)(\d\d)$`)
-	signalShape = regexp.MustCompile(`^([!-:<>-~]+)[ \t]*=[ \t]*([!-:<>-~]+)$`) // visible ASCII except ; and =
+	signalShape = regexp.MustCompile(`^([!#-&(-:<>-~]+)[ \t]*=[ \t]*([!#-&(-:<>-~]+)$`) // visible ASCII except quotation marks, ; and =
 )
 
 // plainDelay reads a decimal number of seconds without sign.
@@ -162,19 +165,82 @@ func plainVisit(value string) (from, until int, ok bool) {
 	return from % 1440, until, n[2] < 60 && n[4] < 60 && from <= 1440 && until <= 1440
 }
 
-// plainSignal reports whether at least one pair is valid. Known keys have fixed values, other keys any.
-func plainSignal(value string) bool {
+// plainSignal is a pair of a Content-Signal record for a path that matches `/`.
+type plainSignal struct {
+	path, key, value string // path is "" for all paths
+}
+
+// readPlainSignal returns the pairs of a value whose path matches `/`, none if any part of it is no valid pair. Known keys have
+// fixed values, other keys any.
+func readPlainSignal(value string) (pairs []plainSignal) {
+	path := ""
+	if strings.HasPrefix(value, "/") || strings.HasPrefix(value, "*") {
+		end := strings.IndexAny(value, " \t")
+		if end < 0 {
+			return nil
+		}
+		path, value = value[:end], value[end:]
+	}
 	for pair := range strings.SplitSeq(plainLower(value), ",") {
-		m := signalShape.FindStringSubmatch(strings.TrimSpace(pair))
-		if m == nil {
+		if pair = strings.TrimSpace(pair); pair == "" {
 			continue
+		}
+		m := signalShape.FindStringSubmatch(pair)
+		if m == nil {
+			return nil
 		}
 		values, known := map[string]string{
 			"search": " yes no ", "ai-input": " yes no ", "ai-train": " yes no ", "use": " immediate reference full ",
 		}[m[1]]
-		if !known || strings.Contains(values, " "+m[2]+" ") {
-			return true
+		if known && !strings.Contains(values, " "+m[2]+" ") {
+			return nil
+		}
+		pairs = append(pairs, plainSignal{path, m[1], m[2]})
+	}
+	if path != "" && !plainMatch(path, "/") {
+		return nil
+	}
+	return pairs
+}
+
+// strongestSignals combines pairs of a few keys: for each key those with the longest path count, `/` being no longer than none, and
+// the narrowest of these wins.
+func strongestSignals(pairs []plainSignal) string {
+	weight := func(p plainSignal) int {
+		if p.path == "/" {
+			return 0
+		}
+		return len(p.path)
+	}
+	keys := []string{"search", "ai-input", "ai-train", "use"}
+	for _, p := range pairs {
+		if !slices.Contains(keys, p.key) {
+			keys = append(keys, p.key)
 		}
 	}
-	return false
+	var known, others []string
+	for _, key := range keys {
+		longest, values := 0, []string{}
+		for _, p := range pairs {
+			if p.key == key {
+				longest = max(longest, weight(p))
+			}
+		}
+		for _, p := range pairs {
+			if p.key == key && weight(p) == longest && !slices.Contains(values, p.value) {
+				values = append(values, p.value)
+			}
+		}
+		isKnown := slices.Contains(keys[:4], key)
+		for _, value := range values {
+			wider := value == "yes" && slices.Contains(values, "no") || value == "full" && slices.Contains(values, "reference")
+			switch pair := key + "=" + value; {
+			case isKnown && !wider:
+				known = append(known, pair)
+			case !isKnown:
+				others = append(others, pair)
+			}
+		}
+	}
+	return strings.Join(append(known, others...), ", ")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// Report is Judge's result for a site. All byte slices are views of the site's body, valid until the Site is Reset.
+// Report is Judge's result for a site. All byte slices are views of the site's body or of the Report, valid until the Site is Reset.
 // They are raw bytes from the network.
 type Report struct {
 	Access  parser.Access
@@ -30,7 +30,8 @@ type Report struct {
 	CrawlDelay    float64 // seconds, for `*`
 	HasCrawlDelay bool
 
-	ContentSignal, ContentUsage, License []byte // the first valid value of each; nil for none
+	ContentSignal         []byte // canonical: what holds for `/` and agents that no group names, records before any group included; nil for nothing
+	ContentUsage, License []byte // the first valid value of each; nil for none
 
 	Sitemaps [][]byte // the first MaxSitemaps valid ones
 	BodyHash uint64   // xxh64 of the body; 0 = no body
@@ -52,7 +53,7 @@ type Counts struct {
 	Lines           int
 	Records         int // lines with any key
 	Groups          int
-	Agents          int // distinct names, including `*`
+	Agents          int // distinct names, including `*`, without preferences of drafts (`__usage_…`)
 	Allow, Disallow int // lines, including empty and orphaned ones
 
 	// Lines by kind of evidence. Each line is counted once, except that Typo is counted in addition. An extension
@@ -155,7 +156,7 @@ type Verdict struct {
 	Line            int     // 1-based, of the first user-agent line that names it
 	CrawlDelay      float64 // seconds
 	RequestRate     float64 // requests per second; 0 for none
-	ContentSignal   []byte  // nil for none
+	ContentSignal   []byte  // canonical: what its groups state of `/`; nil for nothing
 	Visit           Hours
 	HasVisit        bool
 	ContentUsage    Preferences // for `/`
@@ -176,13 +177,14 @@ const (
 	KindOrphan
 	KindInvalid
 	KindTypo
+	KindConflict
 	NumKinds
 )
 
 // String returns the stable text of the dataset's column `kind`.
 func (k Kind) String() string {
 	if k < NumKinds {
-		return [NumKinds]string{"sitemap", "extension", "signal", "usage", "license", "legacy", "unknown", "orphan", "invalid", "typo"}[k]
+		return [NumKinds]string{"sitemap", "extension", "signal", "usage", "license", "legacy", "unknown", "orphan", "invalid", "typo", "conflict"}[k]
 	}
 	return "?"
 }
@@ -198,18 +200,20 @@ func (k Kind) Meaning() string {
 var kindMeanings = [NumKinds]string{
 	KindSitemap:   "a `sitemap` record with an absolute URL",
 	KindExtension: "a known extension record that is none of the other kinds",
-	KindSignal:    "a `content-signal` record; before any group it applies to the whole file",
-	KindUsage:     "a `content-usage` record",
+	KindSignal:    "a `content-signal` record, with or without a path; before any group it applies to the whole file",
+	KindUsage:     "a `content-usage` record; a record or a user-agent value that a draft defines for preferences: `disallowaitraining`, `allowaitraining`, `__usage_…`",
 	KindLicense:   "a `license` record",
 	KindLegacy:    "a record that was never standard and is no longer supported",
 	KindUnknown:   "a record with an unknown key",
 	KindOrphan:    "a rule before any user-agent line, which is ignored",
 	KindInvalid: "a line without a key; a user-agent value that is neither `*` nor a product token nor a known name; a rule " +
-		"value that begins with neither `/` nor `*`; a `sitemap` or `license` that is not an absolute URL; a `crawl-delay` that is " +
+		"or usage value that begins with neither `/` nor `*`; a `sitemap` or `license` that is not an absolute URL; a `crawl-delay` that is " +
 		"not a decimal number (at most nine digits before the point); a `request-rate` that is not like `1/5` or `10/1m 0600-0845`; " +
-		"a `visit-time` that is not like `0600-0845`; a `content-signal` without a valid pair; a `content-usage` that is empty or not a dictionary",
-	KindTypo: "a record that is read only because Google's code tolerates the spelling of its key; counts in addition to " +
-		"the record's own kind",
+		"a `visit-time` that is not like `0600-0845`; a `content-signal` with a part that is no valid pair; a `content-usage` that is empty or not a dictionary",
+	KindTypo: "a record that is read only because Google's code tolerates the spelling of its key, or `content-signals`, which " +
+		"nothing reads; counts in addition to the record's own kind",
+	KindConflict: "a `content-signal` that contradicts an earlier one of the same agent, key and path, or itself; stands beside the row " +
+		"of its own kind",
 }
 
 // Evidence is one row of the table `evidence`: a noteworthy line.

@@ -2,12 +2,11 @@ package audit
 
 import (
 	"bytes"
-	"iter"
 	"unsafe"
 )
 
-// This file reads the values of extension records: Request-rate, Visit-time, URLs, Content-Signal.
-// usage.go reads Content-Usage. None of them changes which paths a crawler may fetch.
+// This file reads the values of extension records: Request-rate, Visit-time, URLs. contentsignal.go reads Content-Signal,
+// usage.go Content-Usage. None of them changes which paths a crawler may fetch.
 
 // view returns b as a string without a copy. b must not change while the string is used.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
@@ -134,105 +133,3 @@ var neverInURL = func() (is [256]uint8) {
 	}
 	return is
 }()
-
-// SignalPairs yields the pairs of a Content-Signal value (contentsignals.org) in order, trimmed, otherwise unchanged.
-// Keys and values are case-insensitive, and the last of equal keys counts. Text that is not a pair is left out, and so
-// is a known key with an invalid value. Unknown keys are yielded.
-func SignalPairs(value []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) {
-		for rest, more := value, true; more; {
-			var pair []byte
-			pair, rest, more = bytes.Cut(rest, []byte(","))
-			key, val, ok := bytes.Cut(pair, []byte("="))
-			key, val = bytes.TrimSpace(key), bytes.TrimSpace(val)
-			if ok && validSignal(key, val) && !yield(key, val) {
-				return
-			}
-		}
-	}
-}
-
-// signalKeys are the keys that contentsignals.org defines, in the order in which AppendSignal writes them.
-var signalKeys = [...]string{"search", "ai-input", "ai-train", "use"}
-
-// AppendSignal appends a Content-Signal value in canonical form, such as `search=yes, ai-train=no`: in lower case, with
-// the last valid value of each known key in a fixed order, then all pairs with other keys in their order. It appends
-// nothing for a value without pairs, and at most twice the value's length.
-func AppendSignal(dst, value []byte) []byte {
-	var said [len(signalKeys)][]byte
-	others := false
-	for key, val := range SignalPairs(value) {
-		if i := signalKey(key); i >= 0 {
-			said[i] = val
-		} else {
-			others = true
-		}
-	}
-	from := len(dst)
-	add := func(key string, val []byte) {
-		if len(dst) > from {
-			dst = append(dst, ", "...)
-		}
-		dst = append(dst, key...)
-		dst = append(dst, '=')
-		dst = append(dst, val...)
-	}
-	for i, val := range said {
-		if val != nil {
-			add(signalKeys[i], val)
-		}
-	}
-	if others {
-		for key, val := range SignalPairs(value) {
-			if signalKey(key) < 0 {
-				add(view(key), val)
-			}
-		}
-	}
-	for i, c := range dst[from:] {
-		if 'A' <= c && c <= 'Z' {
-			dst[from+i] = c + ('a' - 'A')
-		}
-	}
-	return dst
-}
-
-// signalKey returns the index of a known key, -1 for any other.
-func signalKey(key []byte) int {
-	for i, known := range signalKeys {
-		if equalFold(key, known) {
-			return i
-		}
-	}
-	return -1
-}
-
-func validSignal(key, value []byte) bool {
-	switch {
-	case !isWord(key) || !isWord(value):
-		return false
-	case equalFold(key, "search"), equalFold(key, "ai-input"), equalFold(key, "ai-train"):
-		return equalFold(value, "yes") || equalFold(value, "no")
-	case equalFold(key, "use"):
-		return equalFold(value, "immediate") || equalFold(value, "reference") || equalFold(value, "full")
-	}
-	return true
-}
-
-// isWord reports whether b is visible ASCII without the separators `=`, `;` and `,`.
-func isWord(b []byte) bool {
-	for _, c := range b {
-		if c <= ' ' || c >= 0x7F || c == '=' || c == ';' || c == ',' {
-			return false
-		}
-	}
-	return len(b) > 0
-}
-
-// isSignal reports whether a Content-Signal value has a pair.
-func isSignal(value []byte) bool {
-	for range SignalPairs(value) {
-		return true
-	}
-	return false
-}

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -106,57 +105,6 @@ func TestAbsoluteURLs(t *testing.T) {
 	f("https://a/<b>", false)
 	f("https://a/\x00", false)
 	f("javascript://a/", false)
-}
-
-func TestContentSignalValues(t *testing.T) {
-	f := func(value, want string) {
-		t.Helper()
-		var got []string
-		for key, val := range SignalPairs([]byte(value)) {
-			got = append(got, fmt.Sprintf("%s=%s", key, val))
-		}
-		if joined := strings.Join(got, " "); joined != want || isSignal([]byte(value)) != (want != "") {
-			t.Errorf("%q: %q, want %q", value, joined, want)
-		}
-	}
-	f("ai-train=no, search=yes, ai-input=no", "ai-train=no search=yes ai-input=no")
-	f("ai-train=no,search=yes", "ai-train=no search=yes")
-	f(" AI-Train = NO ", "AI-Train=NO")
-	f("search=yes, search=no", "search=yes search=no") // the last counts
-	f("use=reference", "use=reference")
-	f("use=immediate, use=full", "use=immediate use=full")
-	f("use=maybe", "")
-	f("search=1", "")
-	f("search=1, ai-train=no", "ai-train=no")
-	f("colour=red", "colour=red") // unknown keys are kept
-	f("search", "")
-	f("search=", "")
-	f("=yes", "")
-	f(",,search=yes,", "search=yes")
-	f("search=yes no", "")
-	f("a=b=c", "")
-	f("", "")
-}
-
-// TestAppendSignal shows that values with equal meanings have one form.
-func TestAppendSignal(t *testing.T) {
-	f := func(value, want string) {
-		t.Helper()
-		got := AppendSignal([]byte("x"), []byte(value))
-		if string(got) != "x"+want || len(want) > 2*len(value) {
-			t.Errorf("%q: %q, want %q", value, got[1:], want)
-		}
-	}
-	f("search=yes,ai-train=no", "search=yes, ai-train=no")
-	f("ai-train = NO , Search=Yes", "search=yes, ai-train=no")
-	f("ai-train=no, use=full, ai-input=yes, search=no", "search=no, ai-input=yes, ai-train=no, use=full")
-	f("search=no, search=yes", "search=yes")    // the last counts
-	f("search=yes, search=maybe", "search=yes") // the last valid one
-	f("Colour=Red, search=yes, a=b,colour=blue", "search=yes, colour=red, a=b, colour=blue")
-	f("a=b,c=d", "a=b, c=d")
-	f("search=maybe", "")
-	f("", "")
-	f(strings.Repeat("a=b,", 200)+"ai-train=no", "ai-train=no"+strings.Repeat(", a=b", 200))
 }
 
 func TestContentUsageValues(t *testing.T) {

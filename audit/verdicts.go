@@ -23,10 +23,11 @@ type scratch struct {
 	byToken       []int32      // by registry index: index into lenient + 1
 	lenient       []lenientToken
 	mentions      []mention
-	listed        []int32             // agents of the current group so far; ^k for lenient token k
-	groups        []uint32            // groups of a lenient token
-	unknownOctets int                 // octets of all unknown agents' names
-	text          []byte              // these names in lower case
+	listed        []int32  // agents of the current group so far; ^k for lenient token k
+	groups        []uint32 // groups of a lenient token
+	unknownOctets int      // octets of all unknown agents' names
+	text          []byte   // these names in lower case
+	signals       signalFacts
 	long          map[string]struct{} // those with MaxToken octets, which may have been cut
 }
 
@@ -43,10 +44,11 @@ func (c *scratch) reset() {
 	clear(c.agents) // they contain views
 	clear(c.lenient)
 	c.by, c.validAgent, c.unknownOctets, c.shown, c.long = nil, 0, 0, [NumKinds]int{}, nil
-	c.advice.set, c.advice.emptyFrom = 0, 0
+	c.advice = adviceNotes{near: c.advice.near[:0], lines: c.advice.lines}
 	c.agents, c.usages, c.mentions = trimmed(c.agents), trimmed(c.usages), trimmed(c.mentions)
 	c.listed, c.groups, c.text = trimmed(c.listed), trimmed(c.groups), trimmed(c.text)
 	c.touched, c.lenient = c.touched[:0], c.lenient[:0]
+	c.signals.reset()
 }
 
 // judgeByStatus sets the single verdict of a site whose status decides. If access is unknown, there is none.
@@ -83,8 +85,14 @@ func (a *Auditor) starRow(s *Site) {
 	v := s.Report.another()
 	s.fill(v, agent)
 	v.Token, v.ID, v.Via = star, -1, via
-	s.Report.Star = v.Decision
-	s.Report.CrawlDelay, s.Report.HasCrawlDelay = v.CrawlDelay, v.HasCrawlDelay
+	r := &s.Report
+	r.Star = v.Decision
+	r.CrawlDelay, r.HasCrawlDelay = v.CrawlDelay, v.HasCrawlDelay
+	told := r.scratch.signals.file
+	if agent >= 0 {
+		told |= r.scratch.agents[agent].signals
+	}
+	r.ContentSignal = r.scratch.signals.atRoot(told)
 }
 
 // registryTokens makes the lists of registry tokens and adds the rows of fallbacks. It visits only tokens that the file
@@ -228,10 +236,12 @@ func (a *Auditor) lenientRows(s *Site) {
 		t := &c.lenient[k]
 		if own := c.own[t.id]; own > 0 {
 			t.usage.join(c.agents[own-1].usage)
+			t.signals |= c.agents[own-1].signals
 		}
 		survey := s.Robots.Survey(s.lenientGroups(k))
 		v := r.another()
 		v.fill(&survey, &t.belongings)
+		v.ContentSignal = c.signals.atRoot(t.signals)
 		v.Token, v.ID, v.Via, v.Line, v.Lenient = a.names[t.id], int(t.id), ViaOwn, t.line, true
 	}
 }
@@ -278,7 +288,9 @@ func (s *Site) fill(v *Verdict, agent int) {
 		return
 	}
 	survey := s.Robots.AgentSurvey(agent)
-	v.fill(survey, &s.Report.scratch.agents[agent].belongings)
+	c := s.Report.scratch
+	v.fill(survey, &c.agents[agent].belongings)
+	v.ContentSignal = c.signals.atRoot(c.agents[agent].signals)
 	v.Line = s.Robots.AgentLine(agent)
 }
 
@@ -287,7 +299,7 @@ func (v *Verdict) fill(p *parser.Survey, b *belongings) {
 	v.NAllow, v.NDisallow, v.HasDisallowRoot, v.DPI = p.NAllow, p.NDisallow, p.HasDisallowRoot, dpiOf(p)
 	v.CrawlDelay, v.HasCrawlDelay, v.RequestRate = b.delay, b.hasDelay, b.rate
 	v.Visit, v.HasVisit = b.visit, b.hasVisit
-	v.ContentSignal, v.ContentUsage = b.signal, b.usage.Preferences
+	v.ContentUsage = b.usage.Preferences
 }
 
 // dpiOf classifies rules like the Data Provenance Initiative. Its parser drops values with a `?`. Then a single

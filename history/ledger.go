@@ -28,14 +28,14 @@ type Options struct {
 
 // Rejudge is a judge at hand.
 type Rejudge struct {
-	Judge  string                   // as Source.Judge: versions of registry and check, with a space between
+	Judge  string                   // as Source.Judge: versions of registry and rules (commit.Check.Rules), with a space between
 	Policy func(body []byte) Policy // valid until the next call
 }
 
 // RejudgeBy returns the judge of this program with a registry.
 func RejudgeBy(registry *tokens.Registry) *Rejudge {
 	auditor, row := audit.New(registry), sink.Judged(registry)
-	return &Rejudge{Judge: judgeOf(registry.Version, audit.CheckVersion), Policy: func(body []byte) Policy {
+	return &Rejudge{Judge: judgeOf(registry.Version, sink.Check()), Policy: func(body []byte) Policy {
 		return PolicyOf(row(&judged(auditor, body).Report))
 	}}
 }
@@ -48,8 +48,8 @@ func judged(auditor *audit.Auditor, body []byte) *audit.Site {
 	return site
 }
 
-func judgeOf(registryVersion, checkVersion string) string {
-	return registryVersion + " " + checkVersion
+func judgeOf(registryVersion string, check commit.Check) string {
+	return registryVersion + " " + check.Rules()
 }
 
 // ErrNoScan says that a dataset has no complete scan.

@@ -556,7 +556,7 @@ func TestRejudge(t *testing.T) {
 	same := "first rules 01-02"
 	f(Options{}, map[string]string{"same": same, "comment": "first rules 01-01, unknown_judge rules 02-02", "other": "first rules 01-01, unknown_judge rules 02-02", "gone": "first rules 01-01, unknown_judge none 02-02"})
 	var judged []string
-	at := &Rejudge{Judge: "newer " + audit.CheckVersion, Policy: func(body []byte) Policy {
+	at := &Rejudge{Judge: "newer " + sink.Check().Rules(), Policy: func(body []byte) Policy {
 		judged = append(judged, string(body))
 		return Policy{Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot"}}
 	}}
@@ -565,6 +565,36 @@ func TestRejudge(t *testing.T) {
 		t.Errorf("judged again: %q", judged)
 	}
 	f(Options{Rejudge: RejudgeBy(&newer)}, map[string]string{"same": same, "comment": "first rules 01-02", "other": "first rules 01-01, policy rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
+}
+
+// TestReading changes how files are read, and with it a body: the history tells the change of the judge from that of the file,
+// although registry and check are the same.
+func TestReading(t *testing.T) {
+	dir := newDir(t)
+	scanned(t, dir, "n1", "2026-11-01", nil, "same.example=a", "comment.example=a", "other.example=a")
+	scanned(t, dir, "n2", "2026-11-02", nil, "same.example=a", "comment.example=c", "other.example=b")
+	f := func(o Options, want string) {
+		t.Helper()
+		mustRebuild(t, dir, o)
+		got := ""
+		for _, host := range []string{"same", "comment", "other"} {
+			got += story(t, dir, host+".example") + "; "
+		}
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	f(Options{}, "first rules 01-02; first rules 01-02; first rules 01-01, policy rules 02-02; ")
+	m, err := commit.ReadManifest(t.Context(), dir, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Check.Reading = 0
+	if err := m.Write(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	f(Options{}, "first rules 01-02; first rules 01-01, unknown_judge rules 02-02; first rules 01-01, unknown_judge rules 02-02; ")
+	f(Options{Rejudge: RejudgeBy(tokens.Default())}, "first rules 01-02; first rules 01-02; first rules 01-01, policy rules 02-02; ")
 }
 
 // TestLedgerJSON shows the record that readers open.

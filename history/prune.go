@@ -339,7 +339,7 @@ func judgedTwice(base *Ledger, nights []*commit.Manifest) bool {
 		judges[judge] = true
 	}
 	for _, m := range nights {
-		judges[judgeOf(m.RegistryVersion, m.Check.Version)] = true
+		judges[judgeOf(m.RegistryVersion, m.Check)] = true
 		if m.Rejudged != nil { // some sites keep an earlier judgement
 			return true
 		}

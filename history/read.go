@@ -119,7 +119,7 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 			}
 			from := sources[row.RegistryVersion]
 			if from == nil {
-				from = &Source{Observer: observer, Judge: judgeOf(row.RegistryVersion, s.Manifest.Check.Version)}
+				from = &Source{Observer: observer, Judge: judgeOf(row.RegistryVersion, s.Manifest.Check)}
 				sources[word(row.RegistryVersion)], n.judges[from.Judge] = from, true
 			}
 			o := Observation{Host: strings.Clone(row.Host), Port: row.Port, Requested: word(row.Requested), Finding: word(row.Finding), Body: row.BodyHash, From: from, FetchedAt: row.FetchedAt, Seq: row.Seq}

@@ -31,29 +31,29 @@ type Key uint8
 
 // The keys. The zero value is KeyNone.
 const (
-	KeyNone          Key = iota // a line without a separator, or with nothing before it
-	KeyUserAgent                // RFC 9309 §2.2.1
-	KeyAllow                    // RFC 9309 §2.2.2
-	KeyDisallow                 // RFC 9309 §2.2.2
-	KeySitemap                  // sitemaps.org; also named by RFC 9309 §2.2.4
-	KeyCrawlDelay               // seconds between two requests
-	KeyRequestRate              // documents per time
-	KeyVisitTime                // hours in which crawlers may visit
-	KeyHost                     // the preferred mirror (Yandex)
-	KeyCleanParam               // query parameters to ignore (Yandex)
-	KeyContentSignal            // contentsignals.org
-	KeyIndexNowKey              // indexnow.org
-	KeyContentUsage             // IETF AIPREF
-	KeyLicense                  // Really Simple Licensing
-	KeyRevisitAfter             // days until the next visit
-	KeyDomain                   // the preferred domain
-	KeySchemamap                // an index of structured data (NLWeb)
-	KeyAllowAITraining          // draft-canel-robots-ai-control; not in GoogleExact
-	KeyDisallowAITraining       // as KeyAllowAITraining
-	KeyNoindex                  // never standard; Google dropped it in 2019
-	KeyNofollow                 // as noindex
-	KeyNoarchive                // as noindex
-	KeyUnknown                  // anything else before a colon
+	KeyNone               Key = iota // a line without a separator, or with nothing before it
+	KeyUserAgent                     // RFC 9309 §2.2.1
+	KeyAllow                         // RFC 9309 §2.2.2
+	KeyDisallow                      // RFC 9309 §2.2.2
+	KeySitemap                       // sitemaps.org; also named by RFC 9309 §2.2.4
+	KeyCrawlDelay                    // seconds between two requests
+	KeyRequestRate                   // documents per time
+	KeyVisitTime                     // hours in which crawlers may visit
+	KeyHost                          // the preferred mirror (Yandex)
+	KeyCleanParam                    // query parameters to ignore (Yandex)
+	KeyContentSignal                 // contentsignals.org
+	KeyIndexNowKey                   // indexnow.org
+	KeyContentUsage                  // IETF AIPREF
+	KeyLicense                       // Really Simple Licensing
+	KeyRevisitAfter                  // days until the next visit
+	KeyDomain                        // the preferred domain
+	KeySchemamap                     // an index of structured data (NLWeb)
+	KeyAllowAITraining               // draft-canel-robots-ai-control; not in GoogleExact
+	KeyDisallowAITraining            // as KeyAllowAITraining
+	KeyNoindex                       // never standard; Google dropped it in 2019
+	KeyNofollow                      // as noindex
+	KeyNoarchive                     // as noindex
+	KeyUnknown                       // anything else before a colon
 	NumKeys
 )
 

@@ -259,7 +259,7 @@ func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	row.HasBOM, row.IsHTML, row.ValidUTF8, row.ManagedBlock = r.HasBOM, r.IsHTML, truth(r.ValidUTF8), r.ManagedBlock
 	row.ManagedBy, row.HTMLTitle = r.ManagedBy, c.text(r.HTMLTitle, schema.MaxTitle)
 	row.CrawlDelay = c.float(r.CrawlDelay, r.HasCrawlDelay)
-	row.ContentSignal = c.signal(r.ContentSignal)
+	row.ContentSignal = c.text(r.ContentSignal, schema.MaxField)
 	row.ContentUsage = c.text(r.ContentUsage, schema.MaxField)
 	row.License = c.text(r.License, schema.MaxURL)
 	row.Sitemaps = c.texts(r.Sitemaps[:min(len(r.Sitemaps), audit.MaxSitemaps)], schema.MaxURL)
@@ -308,7 +308,7 @@ func (c *copier) verdict(row *schema.VerdictRow, k key, v *audit.Verdict) {
 		RequestRate:     finite(v.RequestRate),
 		VisitFrom:       c.integer(int(v.Visit.From), v.HasVisit),
 		VisitTo:         c.integer(int(v.Visit.To), v.HasVisit),
-		ContentSignal:   c.signal(v.ContentSignal),
+		ContentSignal:   c.text(v.ContentSignal, schema.MaxField),
 		ContentUsage:    v.ContentUsage.String(),
 		Line:            clamp(v.Line),
 		Lenient:         v.Lenient,
@@ -319,18 +319,6 @@ func (c *copier) verdict(row *schema.VerdictRow, k key, v *audit.Verdict) {
 	} else {
 		row.Token = c.text(v.Token, schema.MaxToken)
 	}
-}
-
-// signal writes a Content-Signal in its canonical form, which is ASCII.
-func (c *copier) signal(raw []byte) string {
-	room := 2 * len(raw)
-	if room == 0 {
-		return ""
-	}
-	kept := c.bytes.take(room)
-	n := min(len(audit.AppendSignal(kept[:0], raw)), schema.MaxField)
-	c.bytes.giveBack(room - n)
-	return unsafe.String(unsafe.SliceData(kept), n)
 }
 
 // evidence fills a row of the table evidence.

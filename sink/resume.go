@@ -15,12 +15,17 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
+// Check returns the check of this program.
+func Check() commit.Check {
+	return commit.Check{ID: audit.CheckID, Version: audit.CheckVersion, Suite: audit.CheckSuite, Reading: audit.Reading}
+}
+
 // newManifest returns the manifest of a new scan.
 func newManifest(o *Options, now time.Time) *commit.Manifest {
 	m := &commit.Manifest{
 		SchemaVersion: schema.Version, ScanID: o.ScanID, State: commit.Running, ScanDate: o.Date, StartedAt: now,
 		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version,
-		Check:    commit.Check{ID: audit.CheckID, Version: audit.CheckVersion, Suite: audit.CheckSuite},
+		Check:    Check(),
 		Observer: o.Observer, ListID: o.ListID,
 		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Shares: o.Shares, Rejudged: o.Source,
 	}

@@ -108,7 +108,7 @@ func extremeSite(t *testing.T, seq uint64) *audit.Site {
 	}
 	s.Report.BodyHash = math.MaxUint64
 	s.Report.Named = append(s.Report.Named, math.MaxUint16) // no such token
-	s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{Token: bad, ID: math.MaxInt32, ContentSignal: []byte(strings.Repeat("A=b,", 200) + "search=no"), CrawlDelay: math.NaN(), HasCrawlDelay: true})
+	s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{Token: bad, ID: math.MaxInt32, ContentSignal: []byte("search=no" + strings.Repeat(", a=b", 200)), CrawlDelay: math.NaN(), HasCrawlDelay: true})
 	s.Report.Evidence = append(s.Report.Evidence, audit.Evidence{Line: math.MaxInt, GroupLine: math.MaxInt, Kind: audit.KindInvalid, Key: long, Value: bad})
 	return s
 }

@@ -54,6 +54,7 @@ type Registry struct {
 	Tokens  []Token
 
 	index index
+	near  index // by letters and digits alone
 }
 
 // Bounds of a registry file.
@@ -142,6 +143,28 @@ func (r *Registry) LookupBytes(name []byte) int {
 // if there is none. It allocates nothing and costs little more than a comparison.
 func (r *Registry) Find(name []byte) (i int, alias bool) { return find(&r.index, name) }
 
+// Near returns the index of the token whose name or alias differs from this one only in case and in octets other than letters
+// and digits (`GPT-Bot`, `Claude Bot`), or -1. Only product tokens are returned. It allocates nothing.
+//
+// Names that differ in one letter are no mistakes as a rule: of 450 in 25,101 real files, most are other crawlers (LexiBot and
+// BLEXBot, MSRBOT and msnbot).
+func (r *Registry) Near(name []byte) int {
+	var kept [maxName]byte
+	i, _ := find(&r.near, kept[:lettersOf(kept[:], name)])
+	return i
+}
+
+// lettersOf writes the ASCII letters and digits of a name in lower case to kept, as many as fit, and returns their number.
+func lettersOf[T string | []byte](kept []byte, name T) (n int) {
+	for i := range len(name) {
+		if c := lower(name[i]); ('a' <= c && c <= 'z' || '0' <= c && c <= '9') && n < len(kept) {
+			kept[n] = c
+			n++
+		}
+	}
+	return n
+}
+
 // Field is a property for choosing tokens.
 type Field func(*Token) string
 
@@ -216,7 +239,7 @@ func build(version string, rows []Token) (*Registry, error) {
 	for _, t := range rows {
 		keys += len(t.Aliases)
 	}
-	reg := &Registry{Version: version, Tokens: rows, index: newIndex(keys)}
+	reg := &Registry{Version: version, Tokens: rows, index: newIndex(keys), near: newIndex(keys)}
 	for i, t := range rows {
 		if !reg.index.add(t.Name, i, false) {
 			return nil, fmt.Errorf("%q: the name is there twice", t.Name)
@@ -243,7 +266,27 @@ func build(version string, rows []Token) (*Registry, error) {
 			t.Chain = append(t.Chain, next)
 		}
 	}
+	reg.indexNear()
 	return reg, reg.acyclic()
+}
+
+// indexNear fills the index of Near. Of several tokens with the same letters and digits the first has them, and names go before
+// aliases.
+func (r *Registry) indexNear() {
+	add := func(name string, token int) {
+		var kept [maxName]byte
+		if n := lettersOf(kept[:], name); n > 0 && r.Tokens[token].ProductToken {
+			r.near.add(string(kept[:n]), token, false)
+		}
+	}
+	for i, t := range r.Tokens {
+		add(t.Name, i)
+	}
+	for i, t := range r.Tokens {
+		for _, alias := range t.Aliases {
+			add(alias, i)
+		}
+	}
 }
 
 // acyclic returns an error for the first token that is its own fallback, over any number of steps.

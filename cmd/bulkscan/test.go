@@ -72,6 +72,9 @@ MJ12bot, Screaming Frog SEO Spider and others of the registry are no product tok
 them. They are found by the whole value of a user-agent line, or what stands before a / or ; or white space in it; such a
 group is marked as lenient, since no crawler is known to read names so.
 
+The dialect google is that of Google's code, usage records of drafts included: it reads DisallowAITraining as Disallow. check
+and scan take such records for preferences, and a warning says so.
+
 With --json each decision is an object in a line of its own: url, path, agent (as given), token (as asked),
 allowed, reason (rule, no_rule, no_group, always_allowed, no_file, unavailable), line, rule, key, value, via (own, fallback,
 star, none, http), group, lenient, groups, group_lines, group_agents, dialect, access, origin, outcome, status, truncated.
@@ -125,6 +128,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 	if robots.hasNoAgent() {
 		a.note("the robots.txt has no user-agent line, so that it disallows nothing; bulkscan check explains it")
 	}
+	a.noteUsage(&robots.site.Robots)
 
 	out := bufio.NewWriterSize(a.stdout, 64<<10)
 	rows := terminal.NewRows(out, auditor.Tester(robots.site, crawlers), given, f.asJSON, f.color.Colored(a.stdout))
@@ -186,7 +190,7 @@ func (f *testFlags) check(urls []string) (parser.Dialect, error) {
 			return 0, usagef("%q %w", clipped(url), err)
 		}
 	}
-	for _, d := range []parser.Dialect{parser.Google, parser.RFC} {
+	for _, d := range []parser.Dialect{parser.GoogleExact, parser.RFC} {
 		if f.dialect == d.String() {
 			return d, nil
 		}
@@ -247,6 +251,20 @@ func (a *app) noteReadings(given []string, crawlers []audit.Crawler) {
 	for i, c := range crawlers {
 		if !strings.EqualFold(given[i], c.Token) {
 			a.note("--agent %q is asked for as %s", clipped(given[i]), c.Token)
+		}
+	}
+}
+
+// noteUsage tells of the first record that Google's code takes for a rule, and a draft for a preference on the use of content, as
+// surveys do.
+func (a *app) noteUsage(f *parser.File) {
+	for i := range f.Records() {
+		rec := f.Record(i)
+		for k := range parser.NumKeys {
+			if k.IsUsage() && rec.Key.Class() == parser.ClassCore && strings.EqualFold(string(rec.KeyText), k.String()) {
+				a.note("the robots.txt, line %d: %s is read as %s, as Google's code reads it; by its draft it is no rule, and check and scan take it for none", rec.Line, rec.KeyText, rec.Key)
+				return
+			}
 		}
 	}
 }

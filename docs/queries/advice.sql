@@ -1,7 +1,7 @@
 -- What might sites change: how many get each advice, and which is one of them?
 -- Definition: none; see docs/CHECKS.md.
 -- Over: all sites that answered with an HTTP status.
--- Caveat: a site may get several. operator_partly_blocked may be meant: a crawler for training refused, one for search admitted.
+-- Caveat: a site may get several.
 SELECT id AS advice, count(*) AS sites,
   sites / (SELECT count(*) FROM sites WHERE scan_date = latest() AND status IS NOT NULL) AS share,
   arg_min(origin, (seq, origin)) AS example

@@ -1,5 +1,5 @@
 -- Which Content-Signals do sites give to the whole file, `*`, or agents by name?
--- Definition: none; the first valid record of a group counts, and all before any group.
+-- Definition: none; lines of a group add up, `no` over `yes`, for what they say of `/`. Before any group all lines without a path count.
 -- Over: counts of sites; a site may be in several scopes.
 -- Caveat: schema version 1 does not tell a line's group; there the scope file includes those of groups.
 SELECT scope, signal, count(DISTINCT (scan_id, seq)) AS sites
@@ -7,7 +7,7 @@ FROM (SELECT scan_id, seq, CASE token WHEN '*' THEN '*' ELSE 'named' END AS scop
   FROM verdicts WHERE scan_date = latest() AND via IN ('own', 'star') AND NOT lenient AND content_signal IS NOT NULL
   UNION ALL
   SELECT scan_id, seq, 'file', unnest(string_split(lower(regexp_replace(value, '[ \t]', '', 'g')), ','))
-  FROM evidence WHERE scan_date = latest() AND kind = 'signal' AND group_line IS NULL)
+  FROM evidence WHERE scan_date = latest() AND kind = 'signal' AND group_line IS NULL AND NOT regexp_matches(value, '^[/*]'))
 WHERE signal <> ''
 GROUP BY ALL
 ORDER BY scope, sites DESC, signal;

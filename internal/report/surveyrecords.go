@@ -183,7 +183,7 @@ func (t *recordTables) readEvidence(ctx context.Context, scan *commit.Scan) erro
 	fields := []table.Field{{Name: "seq", Into: &seq}, {Name: "group_line", Into: &group}, {Name: "kind", Into: &kind}, {Name: "value", Into: &value}}
 	blanks := strings.NewReplacer(" ", "", "\t", "")
 	return eachOfTable(ctx, scan, schema.Evidence, fields, func() {
-		if kind == "signal" && group == 0 {
+		if kind == "signal" && group == 0 && !strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "*") { // else it is for some paths
 			for signal := range strings.SplitSeq(strings.ToLower(blanks.Replace(value)), ",") {
 				t.signal("file", signal, seq)
 			}

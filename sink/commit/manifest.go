@@ -66,11 +66,20 @@ func AddChanges(list []FileChange, changes ...FileChange) []FileChange {
 	return list[max(0, len(list)-maxChanges):]
 }
 
-// Check identifies the check that scores the sites.
+// Check identifies the check that scores the sites, and how their files were read.
 type Check struct {
 	ID      string `json:"id"`
 	Version string `json:"version"`
 	Suite   string `json:"suite"`
+	Reading int    `json:"reading,omitempty"` // version of what is made of a body; absent for the first
+}
+
+// Rules returns the versions of the check and of the reading, `1.0.0` or `1.0.0+2`.
+func (c Check) Rules() string {
+	if c.Reading == 0 {
+		return c.Version
+	}
+	return fmt.Sprintf("%s+%d", c.Version, c.Reading)
 }
 
 // RejudgedScan describes a scan whose stored bodies are re-evaluated.

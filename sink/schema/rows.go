@@ -123,7 +123,7 @@ type SiteRow struct {
 	ManagedBlock    bool     `parquet:"managed_block" judged:"y" about:"a block that a CDN manages" example:"false"`
 	ManagedBy       string   `parquet:"managed_by,optional,dict" judged:"y" about:"who wrote the file or a block of it, by an exact comment, docs/CHECKS.md" example:"cloudflare"`
 	CrawlDelay      *float64 `parquet:"crawl_delay,optional" judged:"y" about:"seconds, of group *" example:"10"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" judged:"y" about:"first valid Content-Signal, normalised: search, ai-input, ai-train, use, other keys" example:"search=yes, ai-train=no"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" judged:"y" about:"what Content-Signal lines say of / and agents that no group names, added up: no over yes, search, ai-input, ai-train, use, other keys" example:"search=yes, ai-train=no"`
 	ContentUsage    string   `parquet:"content_usage,optional,dict" judged:"y" about:"first valid Content-Usage" example:"train-ai=n"`
 	License         string   `parquet:"license,optional,plain" judged:"y" about:"first License with an absolute URL" example:"https://example.co.uk/license.xml"`
 	Sitemaps        []string `parquet:"sitemaps,list" judged:"y" parquet-element:",plain" about:"first 100 sitemaps with an absolute URL" example:"[\"https://www.example.co.uk/sitemap.xml\"]"`
@@ -163,7 +163,7 @@ type VerdictRow struct {
 	RequestRate     float64  `parquet:"request_rate,optional" about:"requests a second" example:"0.2"`
 	VisitFrom       *int32   `parquet:"visit_from,optional" about:"start of Visit-time, minutes after midnight UTC" example:"0"`
 	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of Visit-time, at most 1440; less than visit_from across midnight" example:"525"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"first valid Content-Signal, as in sites" example:"ai-train=no"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"what the agent's groups say of / by Content-Signal, as in sites; without lines before any group" example:"ai-train=no"`
 	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what Content-Usage says about /, even if / is disallowed" example:"train-ai=n, search=y"`
 	Line            int32    `parquet:"line,optional,delta" about:"1-based line of the group" example:"12"`
 	Lenient         bool     `parquet:"lenient" about:"named only by the lenient reading; in no definition of blocking" example:"false"`
@@ -176,7 +176,7 @@ type EvidenceRow struct {
 	Seq       int64  `parquet:"seq,delta" stats:"y" about:"as in sites" example:"41"`
 	Line      int32  `parquet:"line,delta" about:"1-based line of the file" example:"7"`
 	GroupLine int32  `parquet:"group_line,optional,delta" about:"where its group begins; null before any group" example:"5"`
-	Kind      string `parquet:"kind,dict" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo" example:"unknown"`
+	Kind      string `parquet:"kind,dict" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo, conflict" example:"unknown"`
 	Key       string `parquet:"key,dict" about:"at most 100 bytes" example:"users-agent"`
 	Value     string `parquet:"value,delta" about:"at most 500 bytes" example:"GPTBot"`
 }
