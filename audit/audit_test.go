@@ -607,6 +607,37 @@ func TestReportValues(t *testing.T) {
 	}
 }
 
+// TestUsageAgents shows that preferences in user-agent lines (draft-kelley-aipref-training-preference-signal) are evidence, and no
+// agents; that those in records of their own are no rules; and that other names and keys are what they were.
+func TestUsageAgents(t *testing.T) {
+	f := func(text, rows string, agents, extensions int, kinds string) {
+		t.Helper()
+		r := &answered(lines(text)).Report
+		var got, evidence []string
+		for _, v := range r.Verdicts[1:] {
+			got = append(got, fmt.Sprintf("%s %v", v.Token, v.Decision))
+		}
+		for _, e := range r.Evidence {
+			evidence = append(evidence, fmt.Sprintf("%d %v", e.Line, e.Kind))
+		}
+		if strings.Join(got, ", ") != rows || r.Counts.Agents != agents || r.Counts.Extensions != extensions || strings.Join(evidence, ", ") != kinds {
+			t.Errorf("%q: %v, %d agents, %d extensions, %v", text, got, r.Counts.Agents, r.Counts.Extensions, evidence)
+		}
+	}
+	f("ua: __usage_training__ | d: /", "", 0, 1, "1 usage")
+	f("ua: __USAGE_x/1.0 | ua: __usage_x | ua: GPTBot | d: /", "GPTBot blocked", 1, 2, "1 usage, 2 usage")
+	f("ua: GPTBot | ua: __usage_x y | a: /", "GPTBot allowed", 1, 1, "2 usage")
+	f("ua: _usage_x | ua: __usage | d: /", "_usage_x blocked, __usage blocked", 2, 0, "")
+	f("ua: GPTBot | DisallowAITraining: / | AllowAITraining: /x | disallowaitraining:", "GPTBot allowed", 1, 3, "2 usage, 3 usage, 4 usage")
+	f("ua: GPTBot | DisallowAITraining: x", "GPTBot allowed", 1, 0, "2 invalid")
+	f("DisallowAITraining: / | ua: GPTBot | d: /x", "GPTBot partial", 1, 1, "1 usage")
+	f("ua: GPTBot | DisallowAITraining / | ua: CCBot | d: /", "GPTBot blocked, CCBot blocked", 2, 1, "2 typo, 2 usage")
+	f("ua: GPTBot | DisallowAI: / | ua: CCBot | d:", "GPTBot blocked, CCBot allowed", 2, 0, "2 typo")
+	f("ua: GPTBot | Disallow-AI-Training: /", "GPTBot blocked", 1, 0, "2 typo")
+	f("ua: GPTBot | Content-Signals: ai-train=no | Schemamap: https://a/s.xml | Schemamaps: https://a/s.xml", "GPTBot allowed", 1, 1,
+		"2 typo, 2 unknown, 3 extension, 4 unknown")
+}
+
 // TestOwnRegistry shows that a user's own tokens are judged like any other.
 func TestOwnRegistry(t *testing.T) {
 	reg, err := tokens.Load(strings.NewReader("name|fallback|*\nHouse-Bot|GPTBot|yes\nHermit||no\nHouse 9||yes"))

@@ -56,7 +56,7 @@ type recordReader struct {
 	delayed, rated, visited int
 
 	invalidSitemaps, invalidExtensions int
-	usageAgents                        int // distinct names of isUsageAgent
+	usageAgents, usageLines            int // distinct names of isUsageAgent, and their lines
 }
 
 // readRecords derives counts, evidence and facts of the agents from the file's lines.
@@ -101,7 +101,7 @@ func (r *recordReader) count() {
 		n.Legacy += f.Count(k)
 	}
 	n.Records = f.Count(parser.KeyUserAgent) + n.Allow + n.Disallow + sitemaps + n.Extensions + n.Legacy + n.Unknown
-	n.Extensions -= r.invalidExtensions
+	n.Extensions += r.usageLines - r.invalidExtensions
 }
 
 // Keys by class. Sitemaps are counted separately.
@@ -298,6 +298,7 @@ func (r *recordReader) userAgent(i int) {
 	if isUsageAgent(name) {
 		rec := r.Robots.Record(i)
 		r.show(KindUsage, &rec)
+		r.usageLines++
 		return
 	}
 	whole := len(name) == len(value) && len(name) > 0

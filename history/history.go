@@ -69,7 +69,7 @@ type Episode struct {
 	LastBody     int64  `json:"last_body,string" parquet:"last_body" about:"hash of the last body, as body_hash in sites; 0 without one" example:"-4265267296055464877"`
 	Cause        Cause  `json:"cause" parquet:"cause,dict" about:"why it began: first, policy, managed, presence, refusal, observer, unknown_judge" example:"policy"`
 	Observer     string `json:"observer" parquet:"observer,dict" about:"who made the observations" example:"live bulkscan any https+http HTTP/1.1"`
-	Judge        string `json:"judge" parquet:"judge,dict" about:"versions of the registry and of the rules that policy_id is by" example:"7 1.0.0"`
+	Judge        string `json:"judge" parquet:"judge,dict" about:"versions of the registry, of the check and of how files are read, by which policy_id is" example:"7 1.0.0+2"`
 	Remapped     Date   `json:"remapped,omitzero" parquet:"remapped,optional,date" about:"last night on which another judge gave the same body another policy_id; no transition" example:"2026-12-01"`
 }
 

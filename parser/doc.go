@@ -30,8 +30,9 @@
 //
 // # Dialects
 //
-// [Google], the default, decides every case as Google's open-source matcher does, misspellings and quirks included.
-// [RFC] is RFC 9309 without them.
+// [Google], the default, decides every case as Google's open-source matcher does, misspellings and quirks included, but for
+// usage records of drafts ([Key.IsUsage]), which are no rules; [GoogleExact] decides these, too. [RFC] is RFC 9309 without all of
+// that.
 //
 // # Guarantees
 //

@@ -174,6 +174,7 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/divergences.md"
 	f(page, "Octets of a line past {} are", grouped("parser.maxLine"))
+	f(page, "A file's first {} different statements count, of which at most {} for", code("audit.maxSignalFacts"), code("audit.maxSignalElsewhere"))
 	f(page, "{} are followed, across hosts", sentence(numberWords[c("fetcher.DefaultMaxRedirects")]))
 	f(page, "Statuses below 200 or above")
 	f(page, "good for {} hours, which", rounded(num(in("sink/views/analyses.sql", `least\((\d+),`))/3600, 2))

@@ -271,8 +271,14 @@ func (x *explanation) declared() {
 	}
 	x.lines("Sitemaps and usage preferences", []string{"sitemap", "signal", "usage", "license"},
 		func(e *audit.EvidenceResult) []piece {
-			scope := cmp.Or(scopes[e.Line], "whole file")
-			return []piece{text(e.Kind), styled(dim, "%s", scope), text(e.Value)}
+			scope, value := scopes[e.Line], e.Value
+			if scope == "" && e.Kind == "usage" { // of a draft: its key says what it is
+				value = e.Key + ": " + value
+				if e.GroupLine > 0 {
+					scope = fmt.Sprintf("group of line %d", e.GroupLine)
+				}
+			}
+			return []piece{text(e.Kind), styled(dim, "%s", cmp.Or(scope, "whole file")), text(value)}
 		})
 }
 
@@ -291,14 +297,14 @@ func scopeWords(scope string, agents []string) string {
 
 // evidence shows the other noteworthy lines.
 func (x *explanation) evidence() {
-	x.lines("Evidence", []string{"extension", "legacy", "unknown", "orphan", "invalid", "typo"},
+	x.lines("Evidence", []string{"extension", "legacy", "unknown", "orphan", "invalid", "typo", "conflict"},
 		func(e *audit.EvidenceResult) []piece {
 			return []piece{styled(kindStyles[e.Kind], "%s", e.Kind), text(e.Key), text(e.Value)}
 		})
 }
 
 // kindStyles point out what does not do what its author may have meant.
-var kindStyles = map[string]style{"legacy": yellow, "orphan": yellow, "invalid": yellow, "typo": yellow}
+var kindStyles = map[string]style{"legacy": yellow, "orphan": yellow, "invalid": yellow, "typo": yellow, "conflict": yellow}
 
 // lines shows the evidence of some kinds, in the order of lines, and says how much more of it there is.
 func (x *explanation) lines(title string, kinds []string, cells func(*audit.EvidenceResult) []piece) {

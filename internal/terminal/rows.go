@@ -121,7 +121,7 @@ func span(file *parser.File, group uint32) (first, last int) {
 		rec := file.Record(end - 1)
 		switch rec.Key {
 		case parser.KeyUserAgent, parser.KeyAllow, parser.KeyDisallow, parser.KeyCrawlDelay, parser.KeyRequestRate,
-			parser.KeyVisitTime, parser.KeyContentSignal, parser.KeyContentUsage:
+			parser.KeyVisitTime, parser.KeyContentSignal, parser.KeyContentUsage, parser.KeyAllowAITraining, parser.KeyDisallowAITraining:
 			return first, rec.Line
 		}
 	}
