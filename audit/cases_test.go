@@ -64,7 +64,7 @@ func TestCases(t *testing.T) {
 	f("r31", "rules", "allowed", "", "usage@2 usage@3 *=allowed", "")
 	f("r32", "rules", "partial", "", "usage@3 usage@6 usage@7 GPTBot=blocked", "")
 	// Managed blocks, deliberate splits.
-	f("c01", "rules", "partial", "search=yes, ai-train=no, use=reference", "GPTBot=allowed ClaudeBot=partial", "managed_block_overruled@7")
+	f("c01", "rules", "partial", "search=yes, ai-train=no, use=reference", "GPTBot=allowed ClaudeBot=partial CloudflareBrowserRenderingCrawler=blocked", "managed_block_overruled@7")
 	f("c05", "rules", "allowed", "search=yes, ai-train=no", "GPTBot=blocked", "")
 	f("c06", "rules", "allowed", "", "GPTBot=blocked ClaudeBot=blocked ChatGPT-User=allowed", "")
 	// What an author did not want.

@@ -23,7 +23,7 @@ import (
 type Token struct {
 	Name     string   // as its operator spells it
 	Aliases  []string // other spellings, which only the lenient reading finds
-	Category string   // search, ai, seo, social; "custom" for a user's row without one
+	Category string   // search, ai, seo, social, archive; "custom" for a user's row without one
 	Operator string   // the crawler's operator; "unknown" if no page says
 	Purpose  string   // training, search, user-fetch, agent, data-provider, ads, preview, platform, seo, other
 

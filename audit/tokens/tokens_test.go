@@ -76,7 +76,7 @@ func faults(text string) (found []string) {
 		if row.Checked != "" && row.SourceKind == SourceUnverified {
 			fault("%s: checked on %s, but unverified", row.Name, row.Checked)
 		}
-		if !known("search ai seo social", row.Category) {
+		if !known("search ai seo social archive", row.Category) {
 			fault("%s: category %q", row.Name, row.Category)
 		}
 		if !known("training search user-fetch agent data-provider ads preview platform seo other", row.Purpose) {

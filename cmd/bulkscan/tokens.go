@@ -79,8 +79,8 @@ found that names the token. "checked" is the date of the copy that was read, if 
 
 A crawler is a line, | separates its columns, and # begins a comment line. The first line names the columns; only name is
 needed, the token as it stands in files. aliases are other spellings, and fallback the tokens whose group it follows where
-none names it; both with commas between them. category is ai, search, seo, social or a word of yours (default custom), purpose one of
-those that the list shows (other), operator who runs it (unknown), * whether it follows the group of * (yes or no; yes),
+none names it; both with commas between them. category is ai, search, seo, social, archive or a word of yours (default custom),
+purpose one of those that the list shows (other), operator who runs it (unknown), * whether it follows the group of * (yes or no; yes),
 source the page that documents it, kind whose page that is, checked the date of the copy that was read.`,
 		Example: `  bulkscan tokens --category ai --purpose training
   bulkscan tokens --operator OpenAI --long

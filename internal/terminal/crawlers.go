@@ -258,7 +258,7 @@ func categoryTitle(category string) string {
 	switch category {
 	case "ai", "seo":
 		return strings.ToUpper(category)
-	case "search", "social":
+	case "search", "social", "archive":
 		return strings.ToUpper(category[:1]) + category[1:]
 	}
 	return category
