@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"iter"
 	"math/bits"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -501,7 +500,7 @@ func trimInvisible(text []byte) (rest []byte, had bool) {
 // invisible returns the line of the first core record with an invisible character at an end of its key or value, or in an agent's
 // name; 0 for none. Such a character hides a key, so that unknown records and lines without a key are looked at, too.
 func invisible(s *Site) (line int) {
-	if s.Report.scratch.advice.plainBytes || !slices.ContainsFunc(invisibles[:], func(c string) bool { return bytes.Contains(s.Fetch.Body, []byte(c)) }) {
+	if s.Report.scratch.advice.plainBytes || !containsInvisible(bytes.TrimPrefix(s.Fetch.Body, []byte("\xEF\xBB\xBF"))) {
 		return 0
 	}
 	for i := range s.Robots.Records() {
@@ -511,6 +510,25 @@ func invisible(s *Site) (line int) {
 		}
 	}
 	return 0
+}
+
+// containsInvisible reports whether a text has an invisible character before the comment of a line. Most files that are not ASCII
+// have none.
+func containsInvisible(text []byte) bool {
+	for _, begins := range invisibles {
+		for at := 0; ; at += len(begins) {
+			i := bytes.Index(text[at:], []byte(begins))
+			if i < 0 {
+				break
+			}
+			at += i
+			line := text[bytes.LastIndexByte(text[:at], '\n')+1 : at]
+			if invisibleLen(text[at:]) > 0 && bytes.IndexByte(line, '#') < 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func hasInvisible(rec *parser.Record) bool {

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -347,16 +346,14 @@ func (r *recordReader) userAgent(i int) {
 
 // isUsageAgent reports whether the name in a user-agent line is a preference on the use of content
 // (draft-kelley-aipref-training-preference-signal), and no crawler's.
-func isUsageAgent(name []byte) bool { return hasPrefixFold(name, "__usage_") }
+func isUsageAgent(name []byte) bool {
+	return len(name) > 0 && name[0] == '_' && hasPrefixFold(name, "__usage_")
+}
 
 // adviseNear notes a user-agent value that differs from the name of a token only in what is neither letter nor digit, and is
 // not read as that token. A version after the name does not count.
 func (r *recordReader) adviseNear(value []byte, agent, line int) {
-	name := value
-	if end := bytes.IndexAny(value, "/;("); end >= 0 {
-		name = value[:end]
-	}
-	id := r.reg.Near(name)
+	id := r.reg.Near(value)
 	if id >= 0 && (agent < 0 || int(r.agents[agent].id) != id) && len(r.advice.near) < maxNear {
 		r.advice.near = append(r.advice.near, nearMiss{line: int32(line), id: uint16(id)})
 	}
