@@ -28,6 +28,7 @@ type flights struct {
 	counted int // of running, those that are not overdue
 	bound   int // of counted
 	places  int // of overdue ones
+	silent  int // of running, overdue or not: those that had lasted longer than others when findOverdue looked
 	pace    tempo
 }
 
@@ -50,6 +51,7 @@ func (f *flights) end(x *flight) {
 	last := f.running[len(f.running)-1]
 	f.running[x.at], last.at = last, x.at
 	f.running = f.running[:len(f.running)-1]
+	f.silent = min(f.silent, len(f.running))
 	if !x.overdue {
 		f.counted--
 	}
@@ -60,15 +62,16 @@ func (f *flights) overdue() int { return len(f.running) - f.counted }
 // scarce reports whether it is worth looking for overdue ones: there are places for them, and others take most of the bound.
 func (f *flights) scarce() bool { return f.counted > f.bound/2 && f.overdue() < f.places }
 
-// findOverdue finds those that are overdue, if it is worth it.
+// findOverdue counts those that have lasted longer than others. They are overdue if that is worth it.
 func (f *flights) findOverdue(now time.Duration) {
-	if !f.scarce() {
-		return
-	}
-	after := f.after()
+	f.silent = 0
+	after, scarce := f.after(), f.scarce()
 	for _, x := range f.running {
 		if now-x.began >= after && !x.ended.Load() {
-			f.setOverdue(x)
+			f.silent++
+			if scarce {
+				f.setOverdue(x)
+			}
 		}
 	}
 }

@@ -262,7 +262,7 @@ func (s *schedule) publish() {
 	s.progress.Waiting.Store(int64(s.waiting()))
 	s.progress.Spilled.Store(int64(s.later.held + s.sleepers.held))
 	s.progress.spillWritten.Store(s.spill.written)
-	s.progress.Silent.Store(int64(s.slots.overdue() + s.lookups.overdue()))
+	s.progress.Silent.Store(int64(s.slots.silent + s.lookups.silent))
 	s.progress.Asleep.Store(int64(s.asleep))
 	s.progress.Lookups.Store(int64(len(s.lookups.running)))
 }

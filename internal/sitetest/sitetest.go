@@ -114,9 +114,9 @@ var bodies = []string{
 	"User-agent: GPTBot\nDisallow: /\nCrawl-delay: 2.5\nVisit-time: 0100-0200\n\nUser-agent: *\nAllow: /\nCrawl-delay: 3\nVisit-time: 0300-0400\nRequest-rate: 1/5\nnoindex: /x\n",
 	"User-agent: mybot\nDisallow: /\n\nUser-agent: Googlebot\nDisallow: /g\n",
 	"", // an answer without a body
-	"<!DOCTYPE html><html><body>User-agent: *\nDisallow: /\n</body></html>",                                                               // not stored
-	"<!-- ours -->\nUser-agent: *\nDisallow: /\nCrawl-delay: 7\nSitemap: https://example.com/a.xml\nSitemap: https://example.com/b.xml\n", // HTML too, and has rules
-	"<!-- theirs -->\nUser-agent: *\nCrawl-delay: 8\nSitemap: https://example.com/c.xml\n",
+	"<!DOCTYPE html><html><body>User-agent: *\nDisallow: /\n</body></html>",                                                                 // not stored
+	"<!DOCTYPE html>\nUser-agent: *\nDisallow: /\nCrawl-delay: 7\nSitemap: https://example.com/a.xml\nSitemap: https://example.com/b.xml\n", // HTML too, and has rules
+	"<!doctype html>\nUser-agent: *\nCrawl-delay: 8\nSitemap: https://example.com/c.xml\n",
 	"# nothing but a comment\n", // not stored
 	"no record at all\n",        // not stored
 	"Sitemap: /relative\n",      // stored, and all it has is invalid

@@ -14,10 +14,11 @@ import (
 
 const (
 	barInterval = 200 * time.Millisecond
-	paceSpan    = 30 * time.Second // of the pace by which the rest is estimated
+	paceSpan    = 30 * time.Second // of the pace by which the rest is estimated, at least
+	paceShare   = 3                // or so large a part of the run: a longer pace varies less
+	paceSteps   = 30               // of a span, at most
 	paceStart   = 10 * time.Second // no shorter pace tells the rest
-	paceStep    = time.Second
-	minProgress = 10 // columns of the bar itself, brackets included
+	minProgress = 10               // columns of the bar itself, brackets included
 )
 
 // The second form is for a number without an end.
@@ -108,8 +109,11 @@ func leftText(seconds float64) string {
 	return spanText(time.Duration(min(max(1, seconds), 1e9)*float64(time.Second)).Round(fine)) + " left"
 }
 
-// pace is how fast a number grows: on average over the last paceSpan.
-type pace struct{ past []paceSample }
+// pace is how fast a number grows: on average over the last paceSpan, or the last third of the run.
+type pace struct {
+	begun time.Time
+	past  []paceSample
+}
 
 type paceSample struct {
 	at   time.Time
@@ -118,10 +122,14 @@ type paceSample struct {
 
 // at notes the number at a moment, and returns its growth a second, 0 at the beginning; and whether it has grown steadily.
 func (p *pace) at(now time.Time, done int64) (perSecond float64, steady bool) {
-	if n := len(p.past); n == 0 || now.Sub(p.past[n-1].at) >= paceStep {
+	if len(p.past) == 0 {
+		p.begun = now
+	}
+	span := max(paceSpan, now.Sub(p.begun)/paceShare)
+	if n := len(p.past); n == 0 || now.Sub(p.past[n-1].at) >= span/paceSteps {
 		p.past = append(p.past, paceSample{now, done})
 	}
-	for len(p.past) > 1 && now.Sub(p.past[1].at) >= paceSpan {
+	for len(p.past) > 1 && now.Sub(p.past[1].at) >= span {
 		p.past = p.past[1:]
 	}
 	first, middle, last := p.past[0], p.past[len(p.past)/2], paceSample{now, done}

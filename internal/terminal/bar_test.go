@@ -52,10 +52,10 @@ func TestPace(t *testing.T) {
 	f(62, 900, 0, false)
 	f(72, 1200, 7.5, false)
 	f(82, 1500, 12, false)
-	f(92, 1800, 30, true)
-	f(102, 2070, 29, true)
-	f(112, 2325, 27.5, true)
-	f(122, 2580, 26, true)
+	f(92, 1800, 15, false)
+	f(102, 2070, 29.25, true)
+	f(112, 2325, 28.125, true)
+	f(122, 2580, 27.6, true)
 }
 
 // TestBarOfScan has what the bar shows of a scan: sites that wait longer than others leave no estimate if they are many, and an
