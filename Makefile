@@ -83,11 +83,11 @@ long: ## run all tests, and what other steps leave to it (ALL=1): CONTRIBUTING.m
 	go test -timeout 20m $(TESTFLAGS) ./...
 	$(MAKE) --no-print-directory race lint integration packages ALL=1
 
-# At idle priority a test gets nothing while the loops hold every processor, which they do for a second of every two.
+# At idle priority a test gets nothing while the loops hold every processor, which they do for a second of every three.
 .PHONY: starved
 starved: ## run the tests of `make test` 20 times on a machine that stops them for a second again and again (RUNS=n, PACKAGES=./...)
 	@for processor in $$(seq $$(getconf _NPROCESSORS_ONLN)); do \
-		while :; do timeout 1 sh -c 'while :; do :; done' || sleep 1; done & \
+		while :; do timeout 1 sh -c 'while :; do :; done' || sleep 2; done & \
 	done; trap 'kill $$(jobs -p)' EXIT; \
 	go test -short -count $(or $(RUNS),20) -timeout 4h -exec 'chrt -i 0' $(TESTFLAGS) $(or $(PACKAGES),./...)
 
