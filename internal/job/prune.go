@@ -216,6 +216,27 @@ func (p *pruning) without(ctx context.Context, scanID, table string) (err error)
 	return m.Write(ctx, p.store)
 }
 
+// settle makes durable that an earlier run has marked these scans as ones without a table, before its files are deleted: that run may
+// have been killed before its own sync.
+func (p *pruning) settle(ctx context.Context, table string, left []store.Entry) error {
+	for _, m := range p.all {
+		if slices.Contains(p.tables[table], m) || !slices.ContainsFunc(left, func(e store.Entry) bool {
+			id, _, _, _ := commit.SplitPart(path.Base(e.Name))
+			return id == m.ScanID
+		}) {
+			continue
+		}
+		lock, _, err := commit.LockScan(ctx, p.store, m.ScanID, commit.DoingPrune)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(commit.SweepFiles(ctx, p.store, commit.ManifestName(m.ScanID)), lock.Unlock()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // remove deletes the files of pruned scans and tables, also what an earlier run has left. Readers of the index are told
 // before.
 func (p *pruning) remove(ctx context.Context, record *commit.Pruned, o Publishing) error {
@@ -282,6 +303,9 @@ func (p *pruning) removeTables(ctx context.Context) error {
 			if ours(entry.Name) {
 				left = append(left, entry)
 			}
+		}
+		if err := p.settle(ctx, table, left); err != nil {
+			return err
 		}
 		folders := make([]string, len(left))
 		for i, entry := range left {

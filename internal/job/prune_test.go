@@ -418,3 +418,43 @@ func TestPruneDamaged(t *testing.T) {
 		}
 	}
 }
+
+// TestPruneGoesOnAfterAKill kills a pruning when a manifest has got its name and before that is synced. The next pruning has deleted
+// nothing that a loss of power brings back into the manifest.
+func TestPruneGoesOnAfterAKill(t *testing.T) {
+	made := storetest.NewDisk()
+	on := func(disk *storetest.Disk) *store.Dir {
+		dir, err := store.NewDirOn(disk, "/data/out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	prunable(t, on(made))
+	calm := made.Restart(storetest.Nothing)
+	if _, err := Prune(t.Context(), on(calm), keeps, publishing); err != nil {
+		t.Fatal(err)
+	}
+	changes := 0
+	for _, call := range calm.Calls() {
+		if !call.Changes() {
+			continue
+		}
+		changes++
+		if call.Op != "rename" || path.Base(call.Path) != "manifest.json" {
+			continue
+		}
+		disk := made.Restart(storetest.Nothing)
+		disk.CutAt(changes, true)
+		if _, err := Prune(t.Context(), on(disk), keeps, publishing); err == nil {
+			t.Fatal("it was not killed")
+		}
+		disk = disk.Restart(storetest.Nothing)
+		if _, err := Prune(t.Context(), on(disk), keeps, publishing); err != nil {
+			t.Fatal(err)
+		}
+		if found := findings(t, on(disk.Restart(storetest.Unsynced)), verify.Damaged); len(found) > 0 {
+			t.Errorf("killed at %s: %q", call.Path, found)
+		}
+	}
+}
