@@ -214,7 +214,7 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 		return nil, fmt.Errorf("scan %s is not continued, repaired or begun anew: its %s were pruned, and the history has its night; give another --scan-id", o.ScanID, strings.Join(m.Pruned, " and "))
 	case err == nil && !o.Restart && m.State != commit.Complete && m.Publication == commit.PublicationDiscarded:
 		return nil, fmt.Errorf("scan %s was discarded, and is not continued; give another --scan-id, or begin it anew with --restart", o.ScanID)
-	case err == nil && (o.Restart || m.State != commit.Complete):
+	case err == nil && (o.Restart || m.State != commit.Complete || m.Publication == commit.PublicationPending && !o.NoPublish):
 		date := m.ScanDate
 		if m.Restarting || o.Restart {
 			date = o.Date
