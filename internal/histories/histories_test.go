@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -36,7 +37,15 @@ type history struct {
 	lines []string // what has happened
 
 	scans   map[string]*scan
-	through string // the date up to which nights were pruned
+	through string          // the date up to which nights were pruned
+	foreign map[string]bool // names of files of others, which say mine
+	asked   map[site]bool   // by the last command
+}
+
+// site is one of a scan.
+type site struct {
+	scan string
+	seq  int64
 }
 
 // command is what a process does to the dataset.
@@ -52,32 +61,33 @@ type command struct {
 
 // action is what can happen to a dataset: how often, and the command that it makes of two bytes; nil for none.
 type action struct {
+	what    string
 	often   int
 	command func(h *history, a, b byte) *command
 }
 
 // actions are all that happens. What is new gets a line here, and tells the oracle in begun and done what it may change.
 var actions = []action{
-	{5, func(h *history, a, b byte) *command { // a scan of another day
+	{"scan", 5, func(h *history, a, b byte) *command { // a scan of another day
 		time.Sleep(24 * time.Hour)
 		return h.scanning(h.known("s-"+today(), today()), a, b)
 	}},
-	{5, on(func(s *scan) bool { return s.id[0] == 's' }, (*history).scanning)}, // the same command again
-	{3, func(h *history, a, b byte) *command {
+	{"again", 5, on(func(s *scan) bool { return s.id[0] == 's' }, (*history).scanning)}, // the same command again
+	{"night", 3, func(h *history, a, b byte) *command {
 		time.Sleep(24 * time.Hour)
 		return h.night(a)
 	}},
-	{1, func(h *history, a, _ byte) *command { return h.night(a) }}, // again, or after a scan of that day
-	{3, on(func(s *scan) bool { return s.there }, (*history).compacting)},
-	{3, on(func(s *scan) bool { return s.there }, (*history).releasing)},
-	{2, on(func(s *scan) bool { return s.publication == "pending" || s.publication == "held" }, (*history).withholding)},
-	{4, func(h *history, a, b byte) *command {
-		return h.pruning(nightly.Keep{Nights: int(a % 8), Bodies: int(b % 8), Evidence: int(b / 8 % 8)})
+	{"night again", 1, func(h *history, a, _ byte) *command { return h.night(a) }}, // again, or after a scan of that day
+	{"compact", 4, on(func(s *scan) bool { return s.there }, (*history).compacting)},
+	{"release", 3, on(func(s *scan) bool { return s.there }, (*history).releasing)},
+	{"withhold", 2, on(func(s *scan) bool { return s.publication == "pending" || s.publication == "held" }, (*history).withholding)},
+	{"prune", 4, func(h *history, a, b byte) *command {
+		return h.pruning(nightly.Keep{Nights: int(a % 5), Bodies: int(b % 5), Evidence: int(b / 8 % 5)})
 	}},
-	{6, on(func(s *scan) bool { return s.there && s.complete && s.damaged == "" && !s.pruned && s.untouched() }, (*history).damaging)},
-	{4, on(func(s *scan) bool { return s.damaged != "" }, (*history).repairing)},
-	{3, on(func(s *scan) bool { return s.there && s.id[0] == 's' }, (*history).restarting)},
-	{1, func(h *history, _, _ byte) *command {
+	{"damage", 6, on(func(s *scan) bool { return s.there && s.complete && s.damaged == "" && !s.pruned && s.untouched() }, (*history).damaging)},
+	{"repair", 4, on(func(s *scan) bool { return s.damaged != "" }, (*history).repairing)},
+	{"restart", 3, on(func(s *scan) bool { return s.there && s.id[0] == 's' }, (*history).restarting)},
+	{"rebuild", 1, func(h *history, _, _ byte) *command {
 		none := func() bool {
 			return !h.any(func(s *scan) bool { return s.there && s.publication == "published" && s.complete })
 		}
@@ -85,7 +95,7 @@ var actions = []action{
 			return led.Rebuild(ctx, st, led.Options{})
 		}}
 	}},
-	{1, on(func(s *scan) bool { return s.there && s.complete }, (*history).counting)},
+	{"stats", 1, on(func(s *scan) bool { return s.there && s.complete }, (*history).counting)},
 }
 
 // on makes a command for one of these scans.
@@ -135,7 +145,7 @@ func (h *history) pruning(keep nightly.Keep) *command {
 
 // repairing is the command that repairs a scan.
 func (h *history) repairing(s *scan, _, _ byte) *command {
-	return &command{name: "repair", of: s, publishes: true, run: func(ctx context.Context, st store.Store) error {
+	return &command{name: "repair", of: s, publishes: true, begun: func() { s.open = true }, run: func(ctx context.Context, st store.Store) error {
 		err := h.scan(ctx, st, scanning{id: s.id, date: s.date, repair: true})
 		if _, intact := errors.AsType[*sink.IntactError](err); intact {
 			return nil
@@ -144,9 +154,13 @@ func (h *history) repairing(s *scan, _, _ byte) *command {
 	}}
 }
 
-func (h *history) restarting(s *scan, _, _ byte) *command {
-	return &command{name: "restart", of: s, publishes: true, refuses: func() bool { return s.pruned || !s.untouched() || s.publication == "discarded" }, begun: func() { s.begunAnew, s.remade = true, true }, run: func(ctx context.Context, st store.Store) error {
-		return h.scan(ctx, st, scanning{id: s.id, date: s.date, restart: true})
+func (h *history) restarting(s *scan, _, b byte) *command {
+	if b&1 > 0 {
+		time.Sleep(24 * time.Hour)
+	}
+	date := today()
+	return &command{name: "restart", of: s, publishes: true, refuses: func() bool { return s.pruned || !s.untouched() || s.publication == "discarded" || date <= h.through }, begun: func() { s.begunAnew, s.remade = true, true }, run: func(ctx context.Context, st store.Store) error {
+		return h.scan(ctx, st, scanning{id: s.id, date: date, restart: true})
 	}}
 }
 
@@ -283,7 +297,7 @@ func (h *history) damaging(s *scan, a, b byte) *command {
 		return nil
 	}
 	h.lines = append(h.lines, "damage "+file.Name)
-	s.damaged, s.remade = file.Name, true
+	s.damaged, s.remade, s.hurt = file.Name, true, true
 	if s.rows, err = s.read(h.files()); err != nil { // without that part
 		panic(err)
 	}
@@ -307,11 +321,27 @@ func dirOn(disk *storetest.Disk) *store.Dir {
 	return dir
 }
 
-// foreign are files of others between those of the dataset.
-var foreign = map[string]string{
-	"notes.txt": "mine", "_scans/notes.json": "mine", "history/closed-mine.txt": "mine", "_nights/notes.txt": "mine",
-	"_scans/s-2000-01-02/notes.txt": "mine", "_scans/night-2000-01-02/commits/notes.json": "mine", "sites/scan_date=2000-01-02/notes.txt": "mine",
-	"bodies/scan_date=2000-01-02/part-s-2000-01-02-mine.txt": "mine", "evidence/scan_date=2000-01-02/part-night-2000-01-02-0-0.txt": "mine",
+// plant puts a file of somebody else into each folder of the dataset that has none, and one that is called like a part of a scan
+// beside its parts.
+func (h *history) plant() {
+	if h.foreign == nil {
+		h.foreign = map[string]bool{"mine.txt": true, "_scans/mine.json": true, "history/closed-mine.txt": true, "_nights/mine.txt": true}
+	}
+	for name := range h.files() {
+		folder, base := path.Split(name)
+		h.foreign[folder+"mine.json"] = true
+		if part, is := strings.CutSuffix(base, ".parquet"); is && strings.HasPrefix(part, "part-") {
+			h.foreign[folder+part+"-mine.txt"] = true
+		}
+	}
+	there := h.files()
+	for name := range h.foreign {
+		if there[name] == "" {
+			if err := h.store().Put(context.Background(), name, []byte("mine")); err != nil {
+				panic(err)
+			}
+		}
+	}
 }
 
 // The ways in which a process ends.
@@ -322,62 +352,185 @@ const (
 	failing  // a call fails
 	full     // the disk is
 	together // it lives, and at one of its steps another command runs from its beginning to its end, or the same command
+
+	everywhere // killed, and before that, from the same beginning, at moments from the first to the last, each time followed by another command or death, and by the same command
 )
 
 // fates is how often each happens.
-var fates = []int{lives, lives, killed, killed, power, power, failing, full, together, together}
+var fates = [...]int{lives, lives, killed, killed, power, power, failing, full, together, together}
 
-// perform runs a command as a process with a fate, and then asks the oracle.
-func (h *history) perform(c *command, fate int, a, b byte, beside *command) error {
+// fateOf returns the fate of a byte.
+func fateOf(at byte) int {
+	if at == 255 {
+		return everywhere
+	}
+	return fates[int(at)%len(fates)]
+}
+
+// moments is how often a command is killed that is killed everywhere.
+const moments = 4
+
+// perform runs a command as a process with a fate, and then asks the oracle. Of the calls that the command makes where it lives, at
+// says which one its fate hits.
+func (h *history) perform(c *command, fate int, at uint16, beside *command) error {
+	h.plant()
+	var r rehearsal
+	if fate != lives {
+		r = h.rehearse(c)
+	}
+	if fate == everywhere {
+		for i := range uint16(moments) {
+			back, at := h.mark(), at/moments+i*(1<<16/moments)
+			if err := h.attempt(c, []int{killed, power, failing}[(int(i)+int(at))%3], at, r, nil); err != nil {
+				return err
+			}
+			next, fate := c, killed // a second death, somewhere
+			if i%2 > 0 {            // or the next scan, which makes up for what was not handed to readers
+				time.Sleep(24 * time.Hour)
+				next, fate = h.scanning(h.known("s-"+today(), today()), 0, 1), lives
+			}
+			err := h.attempt(next, fate, at*40503, r, nil)
+			if err == nil {
+				err = h.attempt(c, lives, 0, r, nil)
+			}
+			if err != nil {
+				return fmt.Errorf("after a death: %w", err)
+			}
+			back()
+		}
+		fate = killed
+	}
+	return h.attempt(c, fate, at, r, beside)
+}
+
+// mark returns a function that makes the history again what it is now.
+func (h *history) mark() (back func()) {
+	disk, scans, is := h.disk.Restart(storetest.Nothing), map[string]scan{}, *h
+	h.disk = disk.Restart(storetest.Nothing)
+	for id, s := range h.scans {
+		was := *s
+		was.without = maps.Clone(s.without)
+		scans[id] = was
+	}
+	return func() {
+		known := h.scans
+		*h = is
+		h.disk, h.scans = disk, map[string]*scan{}
+		for id := range scans {
+			*known[id] = scans[id] // which commands have
+			h.scans[id] = known[id]
+		}
+	}
+}
+
+// rehearsal is a command that lives: its calls of the disk, its steps in the store, and the files that it leaves.
+type rehearsal struct {
+	calls   []int // the numbers of those that change something
+	changes []int // the numbers of changes, of consecutive writes of a file that of the first
+	names   []int // of those that give or take a name, which a sync is to follow
+	steps   []int
+	left    map[string]string
+}
+
+func (h *history) rehearse(c *command) (r rehearsal) {
+	disk := h.disk.Restart(storetest.Nothing)
+	h.disk = h.disk.Restart(storetest.Nothing)
+	h.asked = map[site]bool{}
+	var steps atomic.Int64
+	_ = c.run(context.Background(), &storetest.Faults{Store: dirOn(disk), Fail: func(storetest.Step) error {
+		steps.Add(1)
+		return nil
+	}})
+	changes, last := 0, storetest.Call{}
+	for i, call := range disk.Calls() {
+		if !call.Changes() {
+			continue
+		}
+		r.calls = append(r.calls, i+1)
+		if changes++; call != last {
+			r.changes = append(r.changes, changes)
+		}
+		if slices.Contains([]string{"link", "rename", "remove"}, call.Op) {
+			r.names = append(r.names, changes)
+		}
+		last = call
+	}
+	for n := range steps.Load() {
+		r.steps = append(r.steps, int(n)+1)
+	}
+	r.left = filesOn(disk)
+	return r
+}
+
+// attempt is one run of a command.
+func (h *history) attempt(c *command, fate int, at uint16, r rehearsal, beside *command) error {
 	time.Sleep(time.Minute) // no two rows of a site are fetched at one time
 	ctx := context.Background()
 	line := c.name
 	if c.of != nil {
 		line += " of " + c.of.id
 	}
+	moment := func(of []int) int { return append(of, 1)[int(at)*len(of)>>16] }
+	h.asked = map[site]bool{}
 	// The history is not derived from less than it has: a damaged scan, or one whose command did not end, may refuse others.
-	refused := c.refuses != nil && c.refuses() || h.damaged() || h.any(func(s *scan) bool { return !s.complete && (s.open || s.begunAnew) })
+	refused := c.refuses != nil && c.refuses() || h.damaged() || h.any(func(s *scan) bool { return s != c.of && !s.complete && (s.open || s.begunAnew) })
 	if c.begun != nil {
 		c.begun()
 	}
-	n := 1 + int(uint16(a)<<8|uint16(b))%300
+	before := h.committed()
 	loss := storetest.Nothing
+	var failed storetest.Call
 	var st store.Store = dirOn(h.disk)
 	switch {
 	case fate == killed:
-		h.disk.CutAt(n, a%2 == 0)
-		line += fmt.Sprintf("; killed at change %d, effect %v", n, a%2 == 0)
+		n, effect := moment(r.changes), at%4 > 1
+		if at%4 == 3 {
+			n = moment(r.names)
+		}
+		h.disk.CutAt(n, effect)
+		line += fmt.Sprintf("; killed at change %d, effect %v", n, effect)
 	case fate == power:
-		loss = storetest.Unsynced + storetest.Loss(b%6)
-		h.disk.CutAt(n, true)
-		line += fmt.Sprintf("; power lost at change %d, %v", n, loss)
+		loss = storetest.Unsynced + storetest.Loss(at%6)
+		h.disk.CutAt(moment(r.changes), true)
+		line += fmt.Sprintf("; power lost at change %d, %v", moment(r.changes), loss)
 	case fate == failing:
 		refused = true
-		h.disk.Fail = func(i int, _ storetest.Call) error {
-			if i == n*2 {
+		n := moment(r.calls) + int(at%3) // which may be one that reads
+		h.disk.Fail = func(i int, c storetest.Call) error {
+			if i == n {
+				failed = c
 				return syscall.EIO
 			}
 			return nil
 		}
-		line += fmt.Sprintf("; call %d fails", n*2)
+		line += fmt.Sprintf("; call %d fails", n)
 	case fate == full:
 		refused = true
-		h.disk.Room = h.size() + n*200
-		line += fmt.Sprintf("; room for %d bytes", n*200)
+		h.disk.Room = h.size() + int(at)
+		line += fmt.Sprintf("; room for %d bytes", at)
 	case fate == together && beside != nil:
 		refused = refused || beside.of == c.of
-		line += fmt.Sprintf("; at step %d: %s", n, beside.name)
-		st = h.beside(beside, n, a&3 == 0, &line)
+		line += fmt.Sprintf("; at step %d of %d: %s", moment(r.steps), len(r.steps), beside.name)
+		st = h.beside(beside, moment(r.steps), at, &line)
 	}
 	h.lines = append(h.lines, line)
 	err := c.run(ctx, st)
 	died := h.disk.Off()
 	h.disk = h.disk.Restart(loss)
 	h.disk.Room = 0
+	if failed.Op != "" {
+		h.lines[len(h.lines)-1] += fmt.Sprintf(": %s of %s", failed.Op, failed.Path)
+	}
 	if err != nil {
 		h.lines[len(h.lines)-1] += fmt.Sprintf("  [%.200v]", err)
 	}
 	if err := h.look(fate != lives || died); err != nil {
+		return err
+	}
+	if beside != nil && beside.name == "restart" {
+		clear(before)
+	}
+	if err := h.askedOnce(before, died, fate == lives && errors.Is(err, errInterrupted)); err != nil {
 		return err
 	}
 	if _, held := errors.AsType[*commit.HeldError](err); held || died {
@@ -394,6 +547,11 @@ func (h *history) perform(c *command, fate int, a, b byte, beside *command) erro
 			return err
 		}
 	}
+	if failed.Op != "" {
+		if err := h.kept(r.left); err != nil {
+			return fmt.Errorf("it has succeeded, where %s of %s failed: %w", failed.Op, failed.Path, err)
+		}
+	}
 	if c.publishes && !h.damaged() {
 		return h.handed()
 	}
@@ -401,19 +559,19 @@ func (h *history) perform(c *command, fate int, a, b byte, beside *command) erro
 }
 
 // beside returns a store at whose n-th step another command runs, which may be killed.
-func (h *history) beside(c *command, n int, dies bool, line *string) store.Store {
+func (h *history) beside(c *command, n int, at uint16, line *string) store.Store {
 	var steps atomic.Int64
 	disk := h.disk
 	return &storetest.Faults{Store: dirOn(disk), Fail: func(storetest.Step) error {
-		if steps.Add(1) != int64(n/3) {
+		if steps.Add(1) != int64(n) {
 			return nil
 		}
 		if c.begun != nil {
 			c.begun()
 		}
 		other := &storetest.Faults{Store: dirOn(disk)}
-		if dies {
-			other.CrashAt(1+n/2, n%2 == 0)
+		if at&3 == 0 {
+			other.CrashAt(1+int(at/4)%50, at&4 > 0)
 		}
 		err := c.run(context.Background(), other)
 		*line += fmt.Sprintf(" [%.100v]", err)
@@ -459,23 +617,18 @@ func play(t *testing.T, list string, chunks [][]byte) (h *history, err error) {
 	bubble.Test(t, func(*testing.T) {
 		h = &history{list: list, disk: storetest.NewDisk(), scans: map[string]*scan{}}
 		h.disk.NoLinks = len(chunks) > 0 && chunks[0][5]&1 > 0
-		for name, text := range foreign {
-			if err = h.store().Put(context.Background(), name, []byte(text)); err != nil {
-				return
-			}
-		}
 		for i := 0; err == nil && i < len(chunks); i++ {
 			at := chunks[i]
 			c := h.command(at)
 			if c == nil {
 				continue
 			}
-			fate, beside := fates[int(at[3])%len(fates)], c
+			fate, beside := fateOf(at[3]), c
 			if fate == together && at[5]&1 > 0 && i+1 < len(chunks) {
 				i++
 				beside = h.command(chunks[i])
 			}
-			err = h.perform(c, fate, at[4], at[5], beside)
+			err = h.perform(c, fate, uint16(at[4])<<8|uint16(at[5]), beside)
 		}
 		if err == nil {
 			err = h.end()
@@ -502,7 +655,7 @@ func (h *history) end() error {
 	} {
 		for _, id := range slices.Sorted(maps.Keys(h.scans)) {
 			if s := h.scans[id]; then.of(s) {
-				if err := h.perform(then.command(s, 0, 1), lives, 0, 0, nil); err != nil {
+				if err := h.perform(then.command(s, 0, 1), lives, 0, nil); err != nil {
 					return err
 				}
 			}
@@ -513,7 +666,7 @@ func (h *history) end() error {
 	}
 	time.Sleep(24 * time.Hour)
 	for _, c := range []*command{h.pruning(nightly.Keep{}), h.night(0)} {
-		if err := h.perform(c, lives, 0, 0, nil); err != nil {
+		if err := h.perform(c, lives, 0, nil); err != nil {
 			return err
 		}
 	}
@@ -526,17 +679,46 @@ func (h *history) end() error {
 	return errors.Join(led.Rebuild(context.Background(), h.store(), led.Options{}), h.told())
 }
 
+// targets are killed everywhere, each in the histories of every so many seeds, after what they need.
+var targets = [][]string{
+	{"scan", "compact"}, {"scan", "scan", "prune"}, {"scan", "restart"}, {"scan", "damage", "repair"}, {"scan", "release"}, {"night"}, {"scan", "again"},
+}
+
 // chunksOf returns the actions of a seed.
 func chunksOf(seed uint64) (chunks [][]byte) {
 	dice := rand.New(rand.NewPCG(seed, 0))
-	for range 4 + dice.IntN(8) {
-		chunk := make([]byte, chunk)
-		for i := range chunk {
-			chunk[i] = byte(dice.Uint32())
+	some := func(n int) {
+		for range n {
+			chunk := make([]byte, chunk)
+			for i := range chunk {
+				chunk[i] = byte(dice.Uint32())
+			}
+			chunks = append(chunks, chunk)
 		}
-		chunks = append(chunks, chunk)
 	}
+	some(dice.IntN(2))
+	target := targets[seed%uint64(len(targets))]
+	for i, what := range target {
+		some(1)
+		at := chunks[len(chunks)-1]
+		at[0], at[2], at[3] = first(what), at[2]|1, 0
+		if i == len(target)-1 {
+			at[1], at[3] = at[1]&^3|1, 255
+		}
+	}
+	some(1 + dice.IntN(3))
 	return chunks
+}
+
+// first returns the byte of a chunk that stands for an action.
+func first(what string) (at byte) {
+	for _, a := range actions {
+		if a.what == what {
+			return at
+		}
+		at += byte(a.often)
+	}
+	panic(what)
 }
 
 var (
@@ -551,7 +733,7 @@ func TestHistories(t *testing.T) {
 	switch {
 	case n > 0:
 	case testing.Short():
-		n = 30
+		n = 21
 	default:
 		n = 300
 	}

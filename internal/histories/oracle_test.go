@@ -23,6 +23,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/sink/views"
 )
 
 // This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library. Of the product
@@ -36,10 +37,11 @@ type scan struct {
 	publication string
 	tables      []string
 	rows        map[string]string            // what was committed: rows as JSON, by table and seq, or hash of a body
-	damaged     string                       // the file that somebody has damaged, until no record counts that names it
+	damaged     string                       // the file that somebody has damaged, until the scan is not complete or has its sites again
 	open        bool                         // a command continues it, even where it is complete
 	begunAnew   bool                         // a restart has begun, until the scan is complete
 	remade      bool                         // readers may have what was before a damage or a restart, until the scan is handed to them again
+	hurt        bool                         // remade after a damage
 	pruned      bool                         // a pruning could delete it
 	without     map[string]bool              // tables that a pruning could delete
 	parts       map[string]map[string]string // rows of the parts that were read before
@@ -132,8 +134,8 @@ func (h *history) look(accident bool) error {
 
 // lookAt compares files, and returns what they say of each scan.
 func (h *history) lookAt(files map[string]string) (map[string]*scan, error) {
-	for name, text := range foreign {
-		if files[name] != text {
+	for name := range h.foreign {
+		if files[name] != "mine" {
 			return nil, fmt.Errorf("the foreign file %s has changed, or is gone", name)
 		}
 	}
@@ -171,6 +173,9 @@ func (s *scan) next(files map[string]string) (*scan, error) {
 		if was.there && !s.pruned && !s.begunAnew {
 			return nil, errors.New("its manifest is gone")
 		}
+		if parts, err := live(s.id, files); err != nil || len(parts) > 0 && !s.pruned {
+			return nil, fmt.Errorf("it has %d parts and no manifest, %w", len(parts), err)
+		}
 		return s, nil
 	}
 	var m manifest
@@ -189,6 +194,7 @@ func (s *scan) next(files map[string]string) (*scan, error) {
 	}
 	switch {
 	case s.begunAnew:
+		s.date = m.ScanDate
 	case m.ScanDate != s.date:
 		return nil, fmt.Errorf("its date is %s, and was %s", m.ScanDate, s.date)
 	case was.complete && !s.complete && was.damaged == "" && !s.open:
@@ -209,6 +215,9 @@ func (s *scan) next(files map[string]string) (*scan, error) {
 		}
 	}
 	s.rows = rows
+	if was.damaged != "" && s.complete && s.sites() < len(hosts) {
+		s.damaged = was.damaged // a repair has taken it out, and was killed before it said so in the manifest
+	}
 	if s.complete && s.damaged == "" {
 		if s.sites() != len(hosts) || m.Counts == nil || m.Counts.Rows != len(hosts) {
 			return nil, fmt.Errorf("it is complete with %d sites of %d, and counts %+v", s.sites(), len(hosts), m.Counts)
@@ -235,7 +244,7 @@ var legal = map[string]bool{"held published": true, "held discarded": true, "dis
 func live(id string, files map[string]string) (all []record, err error) {
 	replaced, from := map[string]bool{}, map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if !strings.HasPrefix(name, schema.ScansFolder+id+"/commits/") || path.Base(name)[0] == '.' || files[name] == "" || foreign[name] != "" { // a draft, or claimed and not written
+		if !strings.HasPrefix(name, schema.ScansFolder+id+"/commits/") || path.Base(name)[0] == '.' || files[name] == "" || files[name] == "mine" { // a draft, claimed and not written, or not the dataset's
 			continue
 		}
 		var r record
@@ -408,14 +417,17 @@ func lookAtIndex(scans map[string]*scan, files map[string]string) error {
 	for i := range all {
 		row := &all[i]
 		s := scans[row.ScanID]
-		if s == nil || s.remade || row.Table == "" || !slices.Contains(s.tables, row.Table) {
+		if s == nil || s.hurt || row.Table == "" || !slices.Contains(s.tables, row.Table) {
+			continue
+		}
+		if _, there := files[row.Name]; !there {
+			return fmt.Errorf("the index names %s, which is not there", row.Name)
+		}
+		if s.remade {
 			continue
 		}
 		if s.publication != "published" || !s.complete && !s.open {
 			return fmt.Errorf("the index names files of scan %s, which is %s", s.id, s.publication)
-		}
-		if _, there := files[row.Name]; !there {
-			return fmt.Errorf("the index names %s, which is not there", row.Name)
 		}
 		if row.Table != schema.Sites {
 			continue
@@ -442,7 +454,7 @@ func (h *history) verified(kinds ...verify.FindingKind) error {
 	st := h.store()
 	var found []error
 	report := func(f verify.Finding) {
-		if slices.Contains(kinds, f.Kind) && foreign[f.File] == "" {
+		if slices.Contains(kinds, f.Kind) && !h.foreign[f.File] {
 			found = append(found, errors.New("verify: "+f.String()))
 		}
 	}
@@ -455,6 +467,9 @@ func (h *history) verified(kinds ...verify.FindingKind) error {
 func (h *history) handed() error {
 	st := h.store()
 	ledger, err := led.ReadLedger(context.Background(), st)
+	if errors.Is(err, store.ErrNotExist) {
+		ledger, err = &led.Ledger{}, nil
+	}
 	if err != nil {
 		return err
 	}
@@ -472,13 +487,13 @@ func (h *history) handed() error {
 	}
 	for _, s := range h.scans {
 		published, merged := s.there && s.complete && s.publication == "published", slices.Contains(names, s.id)
-		if published && !merged && s.date > h.through || s.there && !published && merged && !s.remade {
+		if published && !merged && s.date > h.through || s.there && !published && merged && !s.remade && !s.open {
 			return fmt.Errorf("scan %s is %s, and the ledger has %v", s.id, s.publication, names)
 		}
 		if !published {
 			continue
 		}
-		s.remade = false
+		s.remade, s.hurt = false, false
 		parts, err := live(s.id, h.files())
 		if err != nil {
 			return err
@@ -582,6 +597,61 @@ func (h *history) tidy() error {
 		}
 		if base := path.Base(name); base[0] == '.' || base == "lock" || data == "" {
 			return fmt.Errorf("left: %s, %d bytes", name, len(data))
+		}
+	}
+	return nil
+}
+
+// committed returns the sites that the scans have committed.
+func (h *history) committed() map[site]bool {
+	sites := map[site]bool{}
+	for id, s := range h.scans {
+		for seq := range hosts {
+			if s.begunAnew || s.damaged != "" {
+				continue
+			}
+			sites[site{id, seq}] = s.rows[fmt.Sprintf("%s/%d", schema.Sites, seq)] != ""
+		}
+	}
+	return sites
+}
+
+// mostLost is how many sites a scan loses at most that were asked: an open part, one that is being sealed, and the site between.
+const mostLost = 3
+
+// askedOnce holds that a scan has asked no site that it had committed before, and has lost few of those that it has asked where it
+// died, and none where it was told to end.
+func (h *history) askedOnce(before map[site]bool, died, told bool) error {
+	now, lost := h.committed(), map[string]int{}
+	for asked := range h.asked {
+		s := h.scans[asked.scan]
+		if before[asked] {
+			return fmt.Errorf("scan %s had %s, and has asked it again", s.id, hosts[asked.seq])
+		}
+		if !now[asked] && !s.begunAnew {
+			lost[s.id]++
+		}
+	}
+	for id, n := range lost {
+		if died && n > mostLost || told {
+			return fmt.Errorf("scan %s has asked %d sites, and lost them", id, n)
+		}
+	}
+	return nil
+}
+
+// kept holds that a command that has succeeded although a call failed has left what it leaves without that: what readers go by, and
+// what is written once. Parts and the history are compared anyway; the README is one that a later command writes.
+func (h *history) kept(left map[string]string) error {
+	files := h.files()
+	for name, data := range left {
+		folder, _, _ := strings.Cut(name, "/")
+		switch {
+		case path.Base(name)[0] == '.' || path.Base(name) == "lock":
+		case (folder == "_rejects" || name == views.Name) && files[name] != data:
+			return fmt.Errorf("%s has %d bytes of %d", name, len(files[name]), len(data))
+		case (schema.IsStatistics(folder) || folder == "_nights") && files[name] == "":
+			return fmt.Errorf("%s is not there", name)
 		}
 	}
 	return nil
