@@ -30,7 +30,7 @@ STEPS := build:10 lint:75 race:200 corpora:30 real:80 generated:10 integration:1
 # and processes that do one thing each.
 RACED         := ./pipeline ./fetcher ./fetcher/resolve ./sink ./sink/reaudit ./internal/store ./internal/store/s3 ./internal/job ./internal/nightly \
 	$(if $(ALL),./fetcher/... ./sink/... ./internal/store/...)
-SWEEPS        := Killed|EveryStep|EveryCall|PowerLoss|AllOrNothing|DiskFills|TestLost$$|LeftNight|TestBombs|MemoryInFlight|Allocat
+SWEEPS        := Killed|TestLost$$|LeftNight|TestBombs|MemoryInFlight|Allocat
 LONG_LISTS    := StarvesNoAddress|HoldUpTheOthers|DelaysNobodyElse
 RACED_COMMAND := ^Test(Scan|Interrupt|Share|SecondInterrupt|CompactInterrupted|Metrics|Rates|CPUProfile|HostileScan|HostileObjectStore|Throttled)
 

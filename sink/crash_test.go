@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,7 +16,6 @@ import (
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
@@ -216,93 +214,6 @@ func TestAbort(t *testing.T) {
 	commits, err := commit.Commits(t.Context(), dir, crashOptions.ScanID)
 	if err != nil || len(commits) != 2 || commits[1].N != 1 {
 		t.Errorf("%+v, %v", commits, err)
-	}
-}
-
-// TestRestartIsAllOrNothing kills a restart before and after each of its steps, on another day than the scan's. Readers
-// then find the whole scan or nothing of it, and no statistics without their sites. Verify finds no damage. The same
-// command, or the command without --restart, continues.
-func TestRestartIsAllOrNothing(t *testing.T) {
-	t.Parallel()
-	sites := typicalSites(t, crashSites)
-	stride := 1
-	if testing.Short() {
-		stride = 11
-	}
-	for _, compacted := range []bool{false, true} {
-		disk := storetest.NewDisk()
-		dirOn := func(disk *storetest.Disk) *store.Dir {
-			dir, err := store.NewDirOn(disk, "/data/out")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return dir
-		}
-		whole := dirOn(disk)
-		smallDatasetIn(t, whole)
-		if compacted { // all except a later part
-			mustCompact(t, whole, compact.Options{})
-			sites = typicalSites(t, crashSites+1)
-			scanWithStats(t, whole, crashOptions, sites...)
-		}
-		want := readScan(t, mustReadScan(t, whole, crashOptions.ScanID))
-		outcomes := map[string]int{}
-		for n, over := 1, false; !over; n += stride {
-			for _, effect := range []bool{false, true} {
-				dir := dirOn(disk.Restart(storetest.Nothing))
-				options := crashOptions
-				options.Restart, options.Date = true, "2026-11-22"
-				dying := &storetest.Faults{Store: dir}
-				dying.CrashAt(n, effect)
-				_, err := Open(t.Context(), dying, options)
-				over = err == nil
-				step := dying.Steps()[len(dying.Steps())-1]
-				if err := dying.Kill(); err != nil {
-					t.Fatal(err)
-				}
-				outcome := "nothing"
-				if _, err := commit.ReadManifest(t.Context(), dir, options.ScanID); err == nil {
-					switch got := readScan(t, mustReadScan(t, dir, options.ScanID)); {
-					case reflect.DeepEqual(got, want):
-						outcome = "whole"
-					case !reflect.DeepEqual(got, rowsOf{}):
-						t.Errorf("killed at %v: %d sites, %d verdicts, %d lines, %d bodies", step, len(got.Sites), len(got.Verdicts), len(got.Evidence), len(got.Bodies))
-					}
-				}
-				outcomes[outcome]++
-				for _, table := range []string{schema.TokenStats, schema.RecordStats} {
-					_, errRecord := commit.ReadFileRecord(t.Context(), dir, options.ScanID, table)
-					_, errFile := store.ReadAll(t.Context(), dir, commit.StatsName(table, crashOptions.Date, options.ScanID), 1<<20)
-					if errFile == nil && outcome == "nothing" || errRecord == nil && errFile != nil {
-						t.Errorf("killed at %v: %s: record %v, file %v, of the scan %s", step, table, errRecord, errFile, outcome)
-					}
-				}
-				if lines, v := findings(t, dir); v.Damaged > 0 {
-					t.Errorf("killed at %v: %q", step, lines)
-				}
-				options.Restart = n%2 == 0
-				w, err := Open(t.Context(), dir, options)
-				if err != nil {
-					t.Fatalf("killed at %v: %v", step, err)
-				}
-				if done := w.DoneCount(); done != 0 && (options.Restart || outcome != "whole" || done != uint64(len(sites))) {
-					t.Errorf("killed at %v, which left %s: %d done", step, outcome, done)
-				}
-				if err := finish(w, sites); err != nil {
-					t.Fatal(err)
-				}
-				if got := readScan(t, mustReadScan(t, dir, options.ScanID)); !reflect.DeepEqual(got, want) {
-					t.Errorf("killed at %v, and scanned again: %d sites", step, len(got.Sites))
-				}
-				if lines, v := findings(t, dir); v.Damaged+v.Leftovers > 0 {
-					t.Errorf("killed at %v, and scanned again: %q", step, lines)
-				}
-			}
-		}
-		t.Logf("compacted %v: %v", compacted, outcomes)
-		if outcomes["whole"] < 5/stride || outcomes["nothing"] < 20/stride {
-			t.Errorf("the test saw too little: %v", outcomes)
-		}
 	}
 }
 

@@ -51,7 +51,12 @@ type team struct {
 
 func newTeam(t *testing.T) *team {
 	t.Helper()
-	dir, err := store.NewDirOn(storetest.NewDisk(), "/data/out")
+	return teamOn(t, storetest.NewDisk())
+}
+
+func teamOn(t *testing.T, disk *storetest.Disk) *team {
+	t.Helper()
+	dir, err := store.NewDirOn(disk, "/data/out")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,10 +305,14 @@ func TestNights(t *testing.T) {
 
 // TestLeftNight shows which night a run continues.
 func TestLeftNight(t *testing.T) {
+	disk := storetest.NewDisk()
+	first := teamOn(t, disk)
+	first.night()
 	f := func(name, until, given string, fails error, later time.Duration, date string, was State) {
 		t.Helper()
-		m := newTeam(t)
-		m.night()
+		disk = disk.Restart(storetest.Nothing)
+		m := teamOn(t, disk.Restart(storetest.Nothing))
+		m.now = first.now
 		o := m.options()
 		if until != "" {
 			o.Until = func(begun time.Time) time.Time { return begun.Add(4 * time.Hour) }
@@ -312,7 +321,7 @@ func TestLeftNight(t *testing.T) {
 		if _, err := Run(t.Context(), o); (err != nil) != !errors.Is(fails, ErrDeadline) {
 			t.Fatal(err)
 		}
-		m.calm(200)
+		m.calm(m.sites)
 		m.now = m.now.Add(later)
 		want := Published
 		if date == "2026-11-02" {
@@ -329,7 +338,6 @@ func TestLeftNight(t *testing.T) {
 		if left, err := ReadNight(t.Context(), m.store, "2026-11-02"); err != nil || left.State != was {
 			t.Errorf("%s: the night is %+v, %v", name, left, err)
 		}
-		m.sound(name)
 	}
 	interrupted, full := fmt.Errorf("signal: %w", ErrInterrupted), errors.New("no space left")
 	f("soon after", "", "", interrupted, time.Hour, "2026-11-02", Published)

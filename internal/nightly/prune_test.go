@@ -54,7 +54,6 @@ func TestKeep(t *testing.T) {
 		if got := m.ledger(); got != ledger {
 			t.Errorf("the ledger has %s, want %s", got, ledger)
 		}
-		m.sound(scans)
 	}
 	for range 3 {
 		m.night()
