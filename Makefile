@@ -22,7 +22,7 @@ export GOFLAGS := $(strip $(GIVEN) $(SHARED))
 
 # What `make check` does, in order, each with the seconds that two processors have for it. .ci/run runs the README's two commands
 # first, in a bare clone, so that `test` is not among them. CONTRIBUTING.md says what `long` covers besides.
-STEPS := build:10 lint:75 race:200 corpora:30 real:80 generated:10 integration:150 browser:90 packages:100
+STEPS := build:10 lint:75 race:200 histories:40 corpora:30 real:80 generated:10 integration:150 browser:90 packages:100
 
 # Where goroutines share memory, and so where the race detector pays: these packages, and those tests of the command in which a scan
 # is at work. Under the detector a test takes ten times as long. So left out are sweeps over every kill, fault and night, one after
@@ -41,11 +41,11 @@ GENERATED := $(wildcard *.md docs/*.md) docs/queries/README.md docs/gallery/chec
 # sync thousands of small files, and simulate the loss of power themselves: no test needs a disk.
 in_memory = $(shell [[ -w /dev/shm && $$(df -Pk /dev/shm | awk 'END {print $$4}') -ge 2097152 ]] && \
 	! grep -q '^[^ ]* /dev/shm [^ ]* [^ ]*noexec' /proc/mounts && echo /dev/shm)
-test long starved race corpora: export TMPDIR ?= $(in_memory)
+test long starved race histories corpora: export TMPDIR ?= $(in_memory)
 
 # Much of the tests' time is waiting, so twice as many packages are tested at once as there are processors; and a test's heap is
 # small, so it is collected less often.
-test long starved race corpora: export GOGC := 400
+test long starved race histories corpora: export GOGC := 400
 TESTFLAGS = -p $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 .PHONY: help
@@ -95,6 +95,10 @@ starved: ## run the tests of `make test` 20 times on a machine that stops them f
 race: ## run the tests of what is concurrent under the race detector
 	CGO_ENABLED=1 go test -race -short -timeout 20m $(if $(ALL),,-skip '$(SWEEPS)|$(LONG_LISTS)') $(RACED)
 	CGO_ENABLED=1 go test -race -short -timeout 20m $(if $(ALL),,-run '$(RACED_COMMAND)') ./cmd/bulkscan
+
+.PHONY: histories
+histories: ## play histories of a dataset, with kills, losses of power and repairs, against one oracle (COUNT=28)
+	go test -count 1 -run '^TestHistories$$' ./internal/histories -histories $(or $(COUNT),28)
 
 .PHONY: corpora
 corpora: ## run the tests of real files and conformance cases in ../shared, which a bare clone does not have beside it

@@ -733,7 +733,7 @@ func TestHistories(t *testing.T) {
 	switch {
 	case n > 0:
 	case testing.Short():
-		n = 21
+		n = 7 // one of each kind of step
 	default:
 		n = 300
 	}
