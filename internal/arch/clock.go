@@ -44,6 +44,9 @@ var wallClock = map[string]map[string]string{
 	"sink": {
 		"far.Open": benchmark,
 	},
+	"internal/histories": {
+		"history.restarting": unseen,
+	},
 	"internal/store": {
 		"TestDirIrregular": kernel,
 	},
