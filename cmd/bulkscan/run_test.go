@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -113,8 +114,8 @@ func (w *world) start(t *testing.T, args ...string) *process {
 	}
 	p, c := &process{gone: make(chan struct{})}, w.client()
 	a := &app{stdin: strings.NewReader(""), stdout: &p.stdout, stderr: &p.stderr, network: network{c, c.listen}, notify: func(signals chan<- os.Signal) func() {
-		p.signals = signals
-		return func() { p.signals = nil }
+		p.signals.Store(&signals)
+		return func() { p.signals.Store(nil) }
 	}}
 	go func() {
 		defer close(p.gone)
@@ -160,7 +161,7 @@ type process struct {
 	stdout, stderr output
 
 	// Of one in a bubble.
-	signals chan<- os.Signal
+	signals atomic.Pointer[chan<- os.Signal]
 	gone    chan struct{}
 	code    int
 }
@@ -210,11 +211,11 @@ func (o *output) String() string {
 func (p *process) signal(t *testing.T, s os.Signal) {
 	t.Helper()
 	if p.cmd == nil {
-		select {
-		case p.signals <- s:
-		default:
+		signals := p.signals.Load()
+		if signals == nil {
 			t.Fatalf("it takes no signal\n%s", &p.stderr)
 		}
+		*signals <- s // there is room for those that tests send
 		return
 	}
 	if err := p.cmd.Process.Signal(s); err != nil {
