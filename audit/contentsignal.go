@@ -10,7 +10,7 @@ import (
 // This file reads Content-Signal values (contentsignals.org). A path before the pairs is no part of that specification; several
 // parsers read it, and at least one generator writes it.
 //
-// What the records of a file state becomes a short list of distinct facts. What an agent is told is a set of these, so that
+// What the records of a file state becomes a short list of distinct facts. What holds for an agent is a set of these, so that
 // groups that name an agent add up by union.
 
 // SignalValue takes a Content-Signal value apart: the pattern of the paths that it is for, empty for all, and its pairs. A value

@@ -125,7 +125,7 @@ func TestSignalsAddUp(t *testing.T) {
 	f("ua: * | Content-Signal: /a ai-train=no | a: / | ua: * | Content-Signal: /a ai-train=yes", "", 5)
 }
 
-// TestSignalsOfAgents shows what each agent is told.
+// TestSignalsOfAgents shows what holds for each agent.
 func TestSignalsOfAgents(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()

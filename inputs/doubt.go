@@ -55,7 +55,7 @@ func (d *Doubt) String() string {
 func Doubts(ctx context.Context, paths []string, opt Options) (doubts []*Doubt, err error) {
 	var tallies []tally // of each stream
 	err = eachLine(ctx, paths, opt, func(stream int, _ *Reader, _ []byte, e Entry, reason string) {
-		if stream == len(tallies) {
+		for stream >= len(tallies) { // one may have no line
 			tallies = append(tallies, tally{})
 		}
 		tallies[stream].add(e, reason)
@@ -94,44 +94,28 @@ func (d *Doubt) add(s Sample) {
 	}
 }
 
-// eachLine calls f with each line of lists that is an entry or a reject, also where it is a duplicate. Streams are counted from 0, without
-// those that have no such line.
+// eachLine calls f with each line of lists that is an entry or a reject, also where it is a duplicate. Streams are counted from 0.
 func eachLine(ctx context.Context, paths []string, opt Options, f func(stream int, r *Reader, line []byte, e Entry, reason string)) (err error) {
 	r, err := Open(ctx, paths, opt)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	stream, begun := -1, false
 	for {
-		if !r.open {
-			if err := r.nextStream(); err == io.EOF {
-				return nil
-			} else if err != nil {
-				return err
-			}
-			begun = false
-		}
-		line, reason, err := r.advance()
-		if err == io.EOF {
-			r.open = false
-			continue
-		}
-		if err != nil {
-			return damaged(r.name, r.line+1, err)
-		}
-		if r.line++; reason == skipLine {
+		line, reason, ok, err := r.read()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case !ok || reason == skipLine:
 			continue
 		}
 		var entry Entry
 		if reason == "" {
 			entry, reason = r.entry()
 		}
-		if !begun {
-			begun = true
-			stream++
-		}
-		f(stream, r, line, entry, reason)
+		f(len(r.stats.Files)-1, r, line, entry, reason)
 	}
 }
 

@@ -254,29 +254,11 @@ func (r *Reader) step() (Entry, bool, error) {
 	if r.opt.Limit > 0 && r.stats.Entries >= r.opt.Limit {
 		return Entry{}, false, io.EOF
 	}
-	if !r.open {
-		return Entry{}, false, r.nextStream()
+	line, reason, ok, err := r.read()
+	if err != nil || !ok {
+		return Entry{}, false, err
 	}
-	line, reason, err := r.advance()
-	if r.taken.Add(1); r.table == nil {
-		r.taken.Store(r.lines.taken())
-		if r.lines.text > 0 {
-			r.of.Store(r.lines.text)
-			r.bytes.Store(r.lines.packed)
-		}
-	}
-	if err == io.EOF {
-		r.open = false
-		return Entry{}, false, nil
-	}
-	if err != nil {
-		return Entry{}, false, damaged(r.name, r.line+1, err)
-	}
-	seq := r.stats.Lines
-	r.stats.Lines++
-	r.line++
-	r.stats.Files[len(r.stats.Files)-1].Lines++
-
+	seq := r.stats.Lines - 1
 	switch {
 	case reason == skipLine:
 		r.stats.Skipped++
@@ -307,6 +289,33 @@ func (r *Reader) step() (Entry, bool, error) {
 	entry.Seq = seq
 	r.stats.Entries++
 	return entry, true, nil
+}
+
+// read reads one line, or opens the next stream; ok reports whether it is a line. reason is why the line is no entry. The error is
+// io.EOF after the last stream.
+func (r *Reader) read() (line []byte, reason string, ok bool, err error) {
+	if !r.open {
+		return nil, "", false, r.nextStream()
+	}
+	line, reason, err = r.advance()
+	if r.taken.Add(1); r.table == nil {
+		r.taken.Store(r.lines.taken())
+		if r.lines.text > 0 {
+			r.of.Store(r.lines.text)
+			r.bytes.Store(r.lines.packed)
+		}
+	}
+	if err == io.EOF {
+		r.open = false
+		return nil, "", false, nil
+	}
+	if err != nil {
+		return nil, "", false, damaged(r.name, r.line+1, err)
+	}
+	r.stats.Lines++
+	r.line++
+	r.stats.Files[len(r.stats.Files)-1].Lines++
+	return line, reason, true, nil
 }
 
 // advance reads the next line or row, valid until the next call. It returns why the line is no entry, or io.EOF after

@@ -355,8 +355,8 @@ func TestSilentNamesDoNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-// Thousands of silent names, looked up with all their time and tried again later, hold up nobody who needs an address for the
-// next hop: he waits until one of the resolvers is through with a silent name, and is taken before what is new.
+// Thousands of silent names, looked up with all their time and tried again later, hold up no record that needs an address for the
+// next hop: it waits until one of the resolvers is through with a silent name, and is taken before what is new.
 func TestSilentNamesDoNotHoldUpHops(t *testing.T) {
 	const n = 5000
 	w, s := nameWeb(silentOf(80)), &shelf{}

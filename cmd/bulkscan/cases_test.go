@@ -9,21 +9,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// casesFolder has small inputs that were met in the wild. Where it is missing, the tests of them are skipped: each kind has a test with
-// an input of its own.
-const casesFolder = "../../../shared/cases"
-
-// eachCase runs f for the inputs of one kind. It names those that have no case.
+// eachCase runs f for small inputs of one kind that were met in the wild; each kind has a test with an input of its own, too. It names
+// those that have no case.
 func eachCase[C any](t *testing.T, kind string, cases map[string]C, f func(t *testing.T, path string, c C)) {
-	folder, err := filepath.Abs(filepath.Join(casesFolder, kind))
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := sharedtest.Path(t, "cases", kind)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		t.Skipf("SKIPPED: the inputs of %s are not there: %v", casesFolder, err)
+		t.Fatal(err)
 	}
 	for _, entry := range entries {
 		c, known := cases[entry.Name()]

@@ -51,7 +51,7 @@ func TestMetricsPage(t *testing.T) {
 			}
 		}
 
-		// A second scan at this address is told so before it asks anybody.
+		// A second scan at this address says so before it asks a site.
 		before := w.web.Stats().Requests
 		second := w.scan(t, filepath.Join(t.TempDir(), "out"), "--metrics-addr", address)
 		second.exits(t, exitUsage)

@@ -199,7 +199,7 @@ func (h *history) scanning(s *scan, a, b byte) *command {
 		name += fmt.Sprintf(", interrupted at request %d", o.interrupted)
 	}
 	return &command{
-		name: fmt.Sprintf("%s, merged %v, unpublished %v", name, o.merged, o.noPublish), of: s, publishes: !o.noPublish, // where nobody has withheld it
+		name: fmt.Sprintf("%s, merged %v, unpublished %v", name, o.merged, o.noPublish), of: s, publishes: !o.noPublish, // unless it was withheld
 		refuses: func() bool {
 			return o.interrupted > 0 || s.pruned || !s.untouched() || s.publication == "discarded" || s.date <= h.through
 		},
