@@ -28,7 +28,7 @@ type flights struct {
 	counted int // of running, those that are not overdue
 	bound   int // of counted
 	places  int // of overdue ones
-	silent  int // of running, overdue or not: those that had lasted longer than others when findOverdue looked
+	silent  int // of running, overdue or not: those that had lasted longer than others when countSilent looked
 	pace    tempo
 }
 
@@ -62,16 +62,26 @@ func (f *flights) overdue() int { return len(f.running) - f.counted }
 // scarce reports whether it is worth looking for overdue ones: there are places for them, and others take most of the bound.
 func (f *flights) scarce() bool { return f.counted > f.bound/2 && f.overdue() < f.places }
 
-// findOverdue counts those that have lasted longer than others. They are overdue if that is worth it.
+// findOverdue finds those that are overdue, if it is worth it.
 func (f *flights) findOverdue(now time.Duration) {
+	if !f.scarce() {
+		return
+	}
+	after := f.after()
+	for _, x := range f.running {
+		if now-x.began >= after && !x.ended.Load() {
+			f.setOverdue(x)
+		}
+	}
+}
+
+// countSilent counts those that have lasted longer than others, for Progress.
+func (f *flights) countSilent(now time.Duration) {
 	f.silent = 0
-	after, scarce := f.after(), f.scarce()
+	after := f.after()
 	for _, x := range f.running {
 		if now-x.began >= after && !x.ended.Load() {
 			f.silent++
-			if scarce {
-				f.setOverdue(x)
-			}
 		}
 	}
 }
@@ -112,8 +122,16 @@ func (p *tempo) keep(took time.Duration) {
 	p.mean += (took - p.mean) / time.Duration(p.seen)
 }
 
-// watch looks for overdue look-ups and exchanges when it is time to.
+// watch looks for silent and overdue look-ups and exchanges when it is time to.
 func (s *schedule) watch() {
+	if s.now >= s.nextCount {
+		s.nextCount = s.now + watchEvery
+		s.lookups.countSilent(s.now)
+		s.slots.countSilent(s.now)
+	}
+	if !s.lookups.scarce() && !s.slots.scarce() {
+		return
+	}
 	if s.now < s.nextWatch || s.stopping {
 		return
 	}
@@ -124,8 +142,12 @@ func (s *schedule) watch() {
 
 // untilWatch is how long until watch has something to do.
 func (s *schedule) untilWatch() time.Duration {
-	if !s.lookups.scarce() && !s.slots.scarce() {
-		return time.Hour
+	next := time.Hour
+	if len(s.lookups.running) > s.lookups.silent || len(s.slots.running) > s.slots.silent {
+		next = max(0, s.nextCount-s.now)
 	}
-	return max(0, s.nextWatch-s.now)
+	if s.lookups.scarce() || s.slots.scarce() {
+		next = min(next, max(0, s.nextWatch-s.now))
+	}
+	return next
 }

@@ -30,6 +30,7 @@ type schedule struct {
 	turns     map[uint64]turn // by seq: the turns of records whose address is renewed
 
 	nextWatch time.Duration // when to look for what is overdue again
+	nextCount time.Duration // when to count what is silent again
 	asleep    int           // records that wait in memory for a time
 
 	spill     *spill
