@@ -81,6 +81,7 @@ func TestScript(t *testing.T) {
 // TestScriptS3 runs the scripts of testdata/s3, which are about datasets in an object store. They share a real one, in
 // whose bucket `dataset` each has a prefix of its own; $OBJECTS is the folder that it keeps the bucket in.
 func TestScriptS3(t *testing.T) {
+	t.Parallel()
 	g := storetest.StartGateway(t)
 	testscript.Run(t, scripts("s3", func(env *testscript.Env) error {
 		for name, value := range g.Environment() {
