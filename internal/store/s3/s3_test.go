@@ -33,6 +33,9 @@ func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Confi
 		Bucket: storetest.Bucket, Prefix: prefix, Endpoint: g.URL, Region: "us-east-1", AccessKey: g.Access, SecretKey: g.Secret,
 		Spool: tb.TempDir(), Lease: 2 * time.Second, Stall: 5 * time.Second, Patience: 20 * time.Second, page: 3, dial: g.Dial,
 	}
+	if g.Dial == nil { // a busy machine may hold up a real server for any time
+		cfg.Stall, cfg.Patience, cfg.firstPatience = time.Hour, time.Hour, time.Hour
+	}
 	if change != nil {
 		change(&cfg)
 	}
@@ -177,7 +180,7 @@ func TestSpoolIsBounded(t *testing.T) {
 			onTheirWay.Add(-1)
 		}
 	}
-	s := open(t, g, "bounded", func(c *Config) { c.Endpoint, c.PartSize, c.Stall = p.URL, minPartSize, time.Minute })
+	s := open(t, g, "bounded", func(c *Config) { c.Endpoint, c.PartSize = p.URL, minPartSize })
 	draft, err := s.Create(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
