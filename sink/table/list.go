@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/deprecated"
@@ -42,6 +43,7 @@ type listColumn struct {
 	name     string
 	holds    string
 	unsigned bool
+	times    func(int64) time.Time // of HoldsTimes
 }
 
 // Contents of columns that can be read.
@@ -49,6 +51,7 @@ const (
 	HoldsText    = "text"
 	HoldsNumbers = "numbers"
 	HoldsTruths  = "truths" // booleans
+	HoldsTimes   = "times"  // dates, or times of UTC
 )
 
 const (
@@ -76,7 +79,11 @@ func OpenList(file io.ReaderAt, size int64) (_ *List, err error) {
 		path := paths[len(l.columns)]
 		name := strings.Join(path, ".")
 		c := listColumn{name: strings.Clone(name[:min(len(name), maxListName)])}
-		c.holds, c.unsigned = holds(&e)
+		if c.holds, c.unsigned = holds(&e); c.holds == otherTimes {
+			if c.times = timesOf(&e); c.times != nil {
+				c.holds = HoldsTimes
+			}
+		}
 		if leaf, ok := f.Schema().Lookup(path...); !ok || leaf.MaxRepetitionLevel > 0 {
 			c.holds = "lists"
 		}
@@ -93,6 +100,34 @@ type readerOnly struct {
 
 func (r readerOnly) Size() int64  { return r.size }
 func (r readerOnly) Close() error { return nil }
+
+// otherTimes describes times that are not read, such as those of a day.
+const otherTimes = "dates or times"
+
+// timesOf returns what a value of a column of dates or times stands for; nil if it is not read.
+func timesOf(e *format.SchemaElement) func(int64) time.Time {
+	stamp, _ := e.LogicalType.Value.(*format.TimestampType)
+	if stamp == nil && e.ConvertedType.Valid {
+		switch e.ConvertedType.V {
+		case deprecated.Date:
+			return func(days int64) time.Time { return time.Unix(days*24*60*60, 0) }
+		case deprecated.TimestampMillis:
+			return time.UnixMilli
+		case deprecated.TimestampMicros:
+			return time.UnixMicro
+		}
+	}
+	if stamp == nil || stamp.Unit.Value == nil {
+		return nil
+	}
+	switch stamp.Unit.Value.Duration() {
+	case time.Millisecond:
+		return time.UnixMilli
+	case time.Microsecond:
+		return time.UnixMicro
+	}
+	return func(nanos int64) time.Time { return time.Unix(0, nanos) }
+}
 
 // holds describes the contents of a column, in words if they cannot be read.
 func holds(e *format.SchemaElement) (what string, unsigned bool) {
@@ -113,13 +148,13 @@ func holds(e *format.SchemaElement) (what string, unsigned bool) {
 		switch {
 		case !annotated, kind >= deprecated.Int8 && kind <= deprecated.Int64:
 			if !annotated && e.LogicalType.Value != nil {
-				return "dates or times", false // INTEGER always has a converted type, too
+				return otherTimes, false // INTEGER always has a converted type, too
 			}
 			return HoldsNumbers, false
 		case kind >= deprecated.Uint8 && kind <= deprecated.Uint64:
 			return HoldsNumbers, true
 		}
-		return "dates or times", false
+		return otherTimes, false
 	case format.Float, format.Double:
 		return HoldsNumbers, false
 	case format.Boolean:
@@ -144,7 +179,7 @@ func (l *List) Select(columns ...int) error {
 	for _, i := range columns {
 		c := &l.columns[i]
 		switch c.holds {
-		case HoldsText, HoldsNumbers, HoldsTruths:
+		case HoldsText, HoldsNumbers, HoldsTruths, HoldsTimes:
 		default:
 			return fmt.Errorf("%w: column %q holds %s", ErrUnsupported, c.name, c.holds)
 		}
@@ -283,6 +318,14 @@ func errNotEOF(err error) error {
 // spell returns the text of a value: a number's digits.
 func (r *listReader) spell(v parquet.Value) []byte {
 	text := r.text[:0]
+	if r.column.times != nil && !v.IsNull() {
+		n := int64(v.Int32())
+		if v.Kind() == parquet.Int64 {
+			n = v.Int64()
+		}
+		r.text = r.column.times(n).UTC().AppendFormat(text, time.RFC3339Nano)
+		return r.text
+	}
 	switch v.Kind() {
 	case parquet.ByteArray, parquet.FixedLenByteArray:
 		return v.ByteArray()
