@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 )
 
 // Collection makes one scan of its shares. It holds the scan's lock, which excludes other collections, and compactions;
@@ -112,7 +113,10 @@ func (c *Collection) Complete(ctx context.Context, as commit.Publication) error 
 	for _, i := range slices.Sorted(maps.Keys(c.Shares)) {
 		c.Manifest.Changes = commit.AddChanges(c.Manifest.Changes, c.Shares[i].Changes...)
 	}
-	return complete(ctx, c.store, c.Manifest, as)
+	if err := complete(ctx, c.store, c.Manifest, as); err != nil {
+		return err
+	}
+	return index.Update(ctx, c.store)
 }
 
 // Clean deletes what a collected scan does not need any more.

@@ -76,8 +76,10 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	if err := w.announce(ctx, past); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(index.Update(ctx, st), views.Write(ctx, st, o.Registry)); err != nil {
-		return nil, err
+	if w.viewed = o.Unlisted; !o.Unlisted {
+		if err := errors.Join(index.Update(ctx, st), views.Write(ctx, st, o.Registry)); err != nil {
+			return nil, err
+		}
 	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	w.spare <- nil

@@ -39,6 +39,9 @@ type Options struct {
 	// that is held or discarded stays so, with and without it.
 	NoPublish bool
 
+	// Unlisted leaves index and views as they are, for a caller that writes many scans and brings them up to date at the end.
+	Unlisted bool
+
 	Source *commit.RejudgedScan // the stored scan whose sites are judged again (see Remade); nil if sites are fetched
 
 	groupBytes int // 0 is the constant; tests set smaller ones

@@ -252,7 +252,10 @@ func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 		w.finished = &now
 	}
 	w.manifest.FinishedAt = w.finished
-	return complete(ctx, w.store, w.manifest, as)
+	if err := complete(ctx, w.store, w.manifest, as); err != nil || w.options.Unlisted {
+		return err
+	}
+	return index.Update(ctx, w.store)
 }
 
 // complete marks a scan as complete. The scan's lock is held. A published scan stays published, since the history has its
@@ -282,10 +285,7 @@ func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit
 		m.Publication = as
 	}
 	m.Repairing = false
-	if err := m.Write(ctx, st); err != nil {
-		return err
-	}
-	return index.Update(ctx, st)
+	return m.Write(ctx, st)
 }
 
 // FileChanged records in the manifest that a file of the scan has changed. A share records it when its process leaves it, and the

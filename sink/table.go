@@ -20,6 +20,8 @@ type TableWriter[T any] struct {
 	table  *table.Writer[T]
 	store  store.Store
 	record commit.FileRecord
+
+	Unlisted bool // as in Options
 }
 
 // LockStats takes a scan's lock for computing statistics (see CreateTable). While it is held, no commit is added, so
@@ -55,7 +57,7 @@ func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, 
 		return nil, err
 	}
 	sites := commit.CountCommits(scan.Commits).Rows
-	return &TableWriter[T]{t, st, commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), SchemaVersion: schema.Version, Sites: &sites}}, nil
+	return &TableWriter[T]{table: t, store: st, record: commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), SchemaVersion: schema.Version, Sites: &sites}}, nil
 }
 
 // Add writes a row.
@@ -91,7 +93,7 @@ func (w *TableWriter[T]) Close(ctx context.Context) error {
 		w.record.File = w.table.Describe()
 		err = commit.PublishRecorded(ctx, w.store, w.record, w.table.Publish)
 	}
-	if err == nil {
+	if err == nil && !w.Unlisted {
 		err = errors.Join(index.Update(ctx, w.store), views.Write(ctx, w.store, nil))
 	}
 	return errors.Join(err, w.table.Discard())

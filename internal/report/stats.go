@@ -26,6 +26,7 @@ type Options struct {
 	Registry    *tokens.Registry // nil is tokens.Default()
 	Only        []string         // the tokens that count; nil is all
 	ToolVersion string
+	Unlisted    bool // as in sink.Options
 
 	// Log receives warnings that a reader of the result needs: the registry is not the scan's, or segments are
 	// missing. nil discards them.
@@ -112,6 +113,7 @@ func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o
 	if err != nil {
 		return err
 	}
+	w.Unlisted = o.Unlisted
 	if err := fill(w.Add); err != nil {
 		return errors.Join(err, w.Discard())
 	}

@@ -46,7 +46,7 @@ CREATE OR REPLACE MACRO registries_without(name) AS
 CREATE OR REPLACE MACRO state_by(judge, state, lacking) AS
   CASE WHEN state IN ('blocked', 'open') AND list_contains(lacking, split_part(judge, ' ', 1)) THEN 'unknown' ELSE state END;
 CREATE OR REPLACE MACRO token_history(token) AS TABLE
-SELECT h.*, p.class, state_by(h.judge, p.state, lacking) AS state
+SELECT h.*, p.class, p.named, state_by(h.judge, p.state, lacking) AS state
 FROM policy_states(token) AS p JOIN history AS h USING (policy_id), (SELECT registries_without(token) AS lacking);
 
 -- needs: sites
@@ -127,19 +127,24 @@ FROM nights, spells GROUP BY night ORDER BY night;
 
 -- needs: sites
 -- The share of sites that block a token on each night, of the sites whose rules were seen on that night. unknown is the number of further
--- such sites, whose judge did not know the token.
-CREATE OR REPLACE MACRO blocked_over_time(token) AS TABLE
-WITH episodes AS (SELECT site, valid_from, valid_to, state FROM token_history(token) WHERE class = 'rules'),
-inside AS (SELECT state, g.first, g.last, count(*) AS n FROM gaps AS g JOIN episodes AS e ON e.site = g.site AND e.valid_from < g.first AND e.valid_to > g.last GROUP BY ALL),
+-- such sites, whose judge did not know the token. named of the sites have a group of their own for it; by_star is how many block it, and
+-- have none for it nor for its fallbacks. With as_last_seen, sites count on the nights for which an archive carried their file forward, too.
+CREATE OR REPLACE MACRO blocked_over_time(token, as_last_seen := false) AS TABLE
+WITH episodes AS (SELECT site, valid_from, valid_to, class, {'state': state, 'own': named IS NOT DISTINCT FROM token, 'star': state = 'blocked' AND named IS NULL} AS kind FROM token_history(token)),
+inside AS (SELECT kind, g.first, g.last, count(*) AS n FROM gaps AS g JOIN episodes AS e ON e.site = g.site AND e.valid_from < g.first AND e.valid_to > g.last WHERE e.class = 'rules' GROUP BY ALL),
+carried AS (SELECT kind, g.first, g.last, count(*) AS n FROM (FROM gaps WHERE class = 'carried' AND as_last_seen) AS g ASOF JOIN episodes AS e ON e.site = g.site AND g.first >= e.valid_from WHERE e.class = 'rules' GROUP BY ALL),
 changes AS (
-  SELECT valid_from AS date, state, count(*) AS n FROM episodes GROUP BY ALL
-  UNION ALL SELECT valid_to + 1, state, -count(*) FROM episodes GROUP BY ALL
-  UNION ALL SELECT first, state, -n FROM inside
-  UNION ALL SELECT last + 1, state, n FROM inside
+  SELECT valid_from AS date, kind, count(*) AS n FROM episodes WHERE class = 'rules' GROUP BY ALL
+  UNION ALL SELECT valid_to + 1, kind, -count(*) FROM episodes WHERE class = 'rules' GROUP BY ALL
+  UNION ALL SELECT first, kind, -n FROM inside
+  UNION ALL SELECT last + 1, kind, n FROM inside
+  UNION ALL SELECT first, kind, n FROM carried
+  UNION ALL SELECT last + 1, kind, -n FROM carried
   UNION ALL SELECT night, NULL, 0 FROM nights)
-SELECT night, blocking, "of", blocking / nullif("of", 0) AS share, unknown
-FROM (SELECT DISTINCT date AS night, CAST(coalesce(sum(n) FILTER (state = 'blocked') OVER w, 0) AS BIGINT) AS blocking,
-    CAST(coalesce(sum(n) FILTER (state IN ('blocked', 'open')) OVER w, 0) AS BIGINT) AS "of", CAST(coalesce(sum(n) FILTER (state = 'unknown') OVER w, 0) AS BIGINT) AS unknown
+SELECT night, blocking, "of", blocking / nullif("of", 0) AS share, unknown, named, by_star
+FROM (SELECT DISTINCT date AS night, CAST(coalesce(sum(n) FILTER (kind.state = 'blocked') OVER w, 0) AS BIGINT) AS blocking,
+    CAST(coalesce(sum(n) FILTER (kind.state IN ('blocked', 'open')) OVER w, 0) AS BIGINT) AS "of", CAST(coalesce(sum(n) FILTER (kind.state = 'unknown') OVER w, 0) AS BIGINT) AS unknown,
+    CAST(coalesce(sum(n) FILTER (kind.own) OVER w, 0) AS BIGINT) AS named, CAST(coalesce(sum(n) FILTER (kind.star) OVER w, 0) AS BIGINT) AS by_star
   FROM changes WINDOW w AS (ORDER BY date)) SEMI JOIN nights USING (night)
 ORDER BY night;
 
