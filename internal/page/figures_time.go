@@ -48,8 +48,8 @@ func (c calendar) ticks() (list []tick) {
 
 func (b *builder) overTime() figure {
 	t := b.table("blocked-over-time")
-	return b.switched("time", "Shares over time", []string{"blocked-over-time"}, func(id string, d report.Definition, s *report.Summary) variant {
-		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Caveat: "Dates compare only as far as their lists do. Where a line breaks, a night is missing for eight days or more."}
+	return b.switched("time", "Shares over time, as observed each night", []string{"blocked-over-time"}, func(id string, d report.Definition, s *report.Summary) variant {
+		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Caveat: "Dates compare only as far as their lists do, and count the sites that were observed then: files that an archive carried forward are left out. Where a line breaks, a night is missing for eight days or more."}
 		if b.survey.Pruned != "" {
 			v.Caveat += fmt.Sprintf(" The nights up to %s were pruned, and are not shown here.", b.survey.Pruned)
 		}
