@@ -148,11 +148,11 @@ scanned:
 	dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50 --no-compact; \
 	node internal/integration/warcio/check.mjs "$$kept" 1500; \
-	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o "$$kept/again" --scan-id again --progress none; \
+	bin/bulkscan import "$$kept"/*.warc.gz --by crawl -o "$$kept/again" --scan-id again --progress none; \
 	bin/bulkscan verify "$$kept/again"; \
 	ln -s "$$dir" "$$kept/OUT"; \
 	if command -v python3 >/dev/null; then PYTHONPATH="$$PWD/.bin/python" python3 internal/integration/python/check.py "$$kept"; else echo "SKIPPED: the Python of the documents (python3 is not on the PATH)"; fi; \
-	bin/bulkscan scan --format warc "$$kept"/*.warc.gz -o - --scan-id again --progress none > "$$kept/lines.jsonl"; \
+	bin/bulkscan import "$$kept"/*.warc.gz --by crawl -o - --scan-id again --progress none > "$$kept/lines.jsonl"; \
 	bin/bulkscan schema --json > "$$kept/schema.json"; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/again" --lines "$$kept/lines.jsonl"; \
 	also node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir"; \
@@ -215,7 +215,15 @@ gallery: build internal/integration/browser/node_modules ## make the pictures of
 	[[ -n "$(DATASET)" ]] || bin/bulkscan demo -o "$$dir/demo" > "$$dir/log"; \
 	bin/bulkscan report "$(or $(DATASET),$$dir/demo)" -o "$$dir/report.html"; \
 	node internal/integration/browser/gallery.mjs "$$dir/report.html" docs/gallery
-	@$(MAKE) --no-print-directory docs/gallery/check.svg
+	@$(MAKE) --no-print-directory docs/gallery/check.svg docs/gallery/named.svg
+
+# README's picture of real files: the archive is not part of the project.
+.PHONY: docs/gallery/named.svg
+docs/gallery/named.svg: build internal/integration/duckdb/node_modules
+	@if [[ ! -e ../shared/corpus/panel.jsonl.zst ]]; then echo "SKIPPED: $@ (../shared is not here)"; exit 0; fi; \
+	dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	bin/bulkscan import ../shared/corpus/panel.jsonl.zst -o "$$dir/out" --progress none 2> "$$dir/log"; \
+	node internal/integration/duckdb/named.mjs "$$dir/out" "$$PWD/docs/gallery"
 
 .PHONY: docs/gallery/check.svg
 docs/gallery/check.svg: build

@@ -68,6 +68,7 @@ func TestAccess(t *testing.T) {
 	f(exchange.RedirectInvalid, 302, parser.AccessFullAllow)
 	f(exchange.OptedOut, 0, parser.AccessUnknown)
 	f(exchange.NotArchived, 0, parser.AccessUnknown)
+	f(exchange.Carried, 0, parser.AccessUnknown)
 	f(exchange.BlockedAddress, 0, parser.AccessUnknown)
 	f(0, 0, parser.AccessUnknown)
 	for _, outcome := range []exchange.Outcome{

@@ -25,7 +25,7 @@ const (
 )
 
 var findings = [NumFindings]struct{ name, meaning string }{
-	FindingNotAsked:    {"not_asked", "the site was not asked: `opted_out`, `blocked_address`, `not_archived`"},
+	FindingNotAsked:    {"not_asked", "the site was not asked: `opted_out`, `blocked_address`, `not_archived`, `carried`"},
 	FindingChallenged:  {"challenged", "the last response is a bot challenge by a documented header field, whatever its status; `challenge` says whose"},
 	FindingRateLimited: {"rate_limited", "429, to the last retry"},
 	FindingUnreachable: {"unreachable", "no usable answer: another outcome than `answered` and `redirect_…`, or a status outside 200 to 599"},

@@ -25,6 +25,7 @@ func TestFinding(t *testing.T) {
 	f(site(exchange.OptedOut, 0, ""), FindingNotAsked)
 	f(site(exchange.BlockedAddress, 0, ""), FindingNotAsked)
 	f(site(exchange.NotArchived, 301, ""), FindingNotAsked)
+	f(site(exchange.Carried, 0, ""), FindingNotAsked)
 	f(site(exchange.DNSNotFound, 0, ""), FindingUnreachable)
 	f(site(exchange.Timeout, 0, ""), FindingUnreachable)
 	f(site(exchange.ClosedEarly, 200, ""), FindingUnreachable)

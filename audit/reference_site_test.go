@@ -171,7 +171,7 @@ func newPlainSite(f *exchange.Response) plainSite {
 // that there is no file. All else is a failing server.
 func plainAccess(outcome exchange.Outcome, status int) parser.Access {
 	switch outcome {
-	case 0, exchange.OptedOut, exchange.BlockedAddress, exchange.NotArchived:
+	case 0, exchange.OptedOut, exchange.BlockedAddress, exchange.NotArchived, exchange.Carried:
 		return parser.AccessUnknown
 	case exchange.RedirectLimit, exchange.RedirectInvalid:
 		return parser.AccessFullAllow

@@ -44,9 +44,9 @@ type Observation struct {
 	Host      string
 	Port      int32
 	Requested string
-	Finding   string
-	Policy    int64 // id; of no meaning if the finding is a gap
-	Body      int64 // hash; 0 without a body
+	Finding   string // or Carried
+	Policy    int64  // id; of no meaning if the finding is a gap
+	Body      int64  // hash; 0 without a body
 	From      *Source
 	FetchedAt int64 // milliseconds since 1970
 	Seq       int64 // of two rows with equal FetchedAt, the higher counts
@@ -76,7 +76,7 @@ type Episode struct {
 // Gap is a row of the table gaps: successive nights on which nothing was learned about a site, for one reason.
 type Gap struct {
 	Site   int64  `json:"site,string" parquet:"site" stats:"y" about:"as in history" example:"-4265267296055464877"`
-	Class  string `json:"class" parquet:"class,dict" about:"unlisted, or a finding: not_asked, challenged, rate_limited, unreachable, server_error" example:"unreachable"`
+	Class  string `json:"class" parquet:"class,dict" about:"unlisted; carried, where an archive repeats an earlier file; or a finding: not_asked, challenged, rate_limited, unreachable, server_error" example:"unreachable"`
 	First  Date   `json:"first" parquet:"first,date" about:"first night" example:"2026-11-20"`
 	Last   Date   `json:"last" parquet:"last,date" about:"last night" example:"2026-11-20"`
 	Nights int32  `json:"nights" parquet:"nights" about:"nights of the ledger from first to last" example:"1"`

@@ -20,7 +20,7 @@ func Arrange(night []Observation) []Observation {
 func Fold(archive []Observation) (sites []Observation, disagree int) {
 	rank := func(o Observation) int {
 		switch {
-		case o.Finding == notAsked:
+		case o.Finding == notAsked, o.Finding == Carried:
 			return 0
 		case o.Requested == "http":
 			return 1

@@ -18,11 +18,14 @@ const (
 	ClassRefused = "refused"
 )
 
-// Unlisted is the class of gaps of sites that were not on the list. The other classes are findings.
+// The classes of gaps that are no findings: of sites that were not on the list, and of those whose earlier answer an archive has
+// repeated.
 const (
 	Unlisted = "unlisted"
-	notAsked = "not_asked"
+	Carried  = "carried"
 )
+
+const notAsked = "not_asked"
 
 // isGap reports whether a finding says nothing of the site's policy. An unknown word does not, either.
 func isGap(finding string) bool {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -49,11 +50,13 @@ func readNight(ctx context.Context, scans []*commit.Scan, host string) (*night, 
 	return n, nil
 }
 
+var carried = exchange.Carried.String()
+
 // columns are those of sites that the ledger needs for an observation without its policy.
 func columns(row *schema.SiteRow) []table.Field {
 	return []table.Field{
 		{Name: "host", Into: &row.Host}, {Name: "port", Into: &row.Port}, {Name: "requested", Into: &row.Requested},
-		{Name: "finding", Into: &row.Finding}, {Name: "registry_version", Into: &row.RegistryVersion},
+		{Name: "outcome", Into: &row.Outcome}, {Name: "finding", Into: &row.Finding}, {Name: "registry_version", Into: &row.RegistryVersion},
 		{Name: "seq", Into: &row.Seq}, {Name: "fetched_at", Into: &row.FetchedAt}, {Name: "body_hash", Into: &row.BodyHash},
 	}
 }
@@ -123,6 +126,9 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 				sources[word(row.RegistryVersion)], n.judges[from.Judge] = from, true
 			}
 			o := Observation{Host: strings.Clone(row.Host), Port: row.Port, Requested: word(row.Requested), Finding: word(row.Finding), Body: row.BodyHash, From: from, FetchedAt: row.FetchedAt, Seq: row.Seq}
+			if row.Outcome == carried {
+				o.Finding = Carried
+			}
 			if archive {
 				o.Port, o.Site = schema.FoldedKey(o.Host, o.Port, o.Requested)
 			} else {

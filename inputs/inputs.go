@@ -337,26 +337,18 @@ func (r *Reader) advance() (line []byte, reason string, err error) {
 
 // entry makes an Entry of the record, or returns why it is none.
 func (r *Reader) entry() (Entry, string) {
-	if addressRange(r.take.host) {
-		return Entry{}, "an address range is no origin"
-	}
 	// The only allocation of an entry: the origin's host is a part of this string.
 	text := string(unbracketed(r.take.host))
 	if r.layout.reversed {
 		text = forward(text)
 	}
-	o, spelling, err := origin.ParseSpelling(text)
-	if err != nil {
-		return Entry{}, err.Error()
-	}
-	if !r.opt.LocalNames && isLocal(o.Host()) {
-		return Entry{}, "a name without a top-level domain (--allow-private takes internal names)"
-	}
-	if misread(o, spelling) {
-		return Entry{}, fmt.Sprintf("write the address in full: this would be read as %s", o.Host())
+	o, reason := ParseSite(text, r.opt.LocalNames)
+	if reason != "" {
+		return Entry{}, reason
 	}
 	if len(text) > MaxInput {
 		// Do not keep a path of up to 64 KiB alive with the origin.
+		var err error
 		text = strings.Clone(clip(text, MaxInput))
 		if o, err = origin.New(o.Scheme(), strings.Clone(o.Host()), o.Port()); err != nil {
 			return Entry{}, err.Error()

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // This file reads JSON lines. One walk over a line checks all of it and finds the few values needed. Making a map of
@@ -32,29 +35,29 @@ func (p jsonPath) String() string { return strings.Join(p, ".") }
 type jsonWalk struct {
 	line  []byte
 	at    int
-	paths *[jsonWanted]jsonPath
-	found [jsonWanted][]byte // as written in the line
+	paths []jsonPath // at most 64
+	found [][]byte   // by path, as written in the line
 }
 
 // walkJSON finds the values at the paths of an object. It reports false if the line is no object by RFC 8259. The last
 // of equal keys counts.
-func walkJSON(line []byte, paths *[jsonWanted]jsonPath) (found [jsonWanted][]byte, ok bool) {
-	w := jsonWalk{line: line, paths: paths}
+func walkJSON(line []byte, paths []jsonPath, found [][]byte) bool {
+	w := jsonWalk{line: line, paths: paths, found: found}
 	w.space()
 	if w.peek() != '{' {
-		return found, false
+		return false
 	}
-	var all uint8
+	var all uint64
 	for i, path := range paths {
 		if len(path) > 0 {
 			all |= 1 << i
 		}
 	}
 	if !w.value(all, 0) {
-		return found, false
+		return false
 	}
 	w.space()
-	return w.found, w.at == len(line)
+	return w.at == len(line)
 }
 
 func (w *jsonWalk) peek() byte {
@@ -76,7 +79,7 @@ func (w *jsonWalk) space() {
 }
 
 // value skips a value at a depth. The first depth keys of the paths in on lead to it.
-func (w *jsonWalk) value(on uint8, depth int) bool {
+func (w *jsonWalk) value(on uint64, depth int) bool {
 	if depth > maxJSONDepth {
 		return false
 	}
@@ -94,7 +97,7 @@ func (w *jsonWalk) value(on uint8, depth int) bool {
 	default:
 		ok = w.word("true") || w.word("false") || w.word("null")
 	}
-	for i := 0; on != 0 && i < jsonWanted; i++ {
+	for i := 0; on != 0 && i < len(w.paths); i++ {
 		if on&(1<<i) != 0 && len(w.paths[i]) == depth {
 			w.found[i] = w.line[from:w.at]
 		}
@@ -102,7 +105,7 @@ func (w *jsonWalk) value(on uint8, depth int) bool {
 	return ok
 }
 
-func (w *jsonWalk) object(on uint8, depth int) bool {
+func (w *jsonWalk) object(on uint64, depth int) bool {
 	w.at++
 	w.space()
 	if w.peek() == '}' {
@@ -114,7 +117,7 @@ func (w *jsonWalk) object(on uint8, depth int) bool {
 		if !ok {
 			return false
 		}
-		var under uint8
+		var under uint64
 		if on != 0 {
 			under = w.under(key, on, depth)
 		}
@@ -142,7 +145,7 @@ func (w *jsonWalk) object(on uint8, depth int) bool {
 }
 
 // under returns which of the paths continue with a key. It drops the values of an earlier, equal key.
-func (w *jsonWalk) under(key []byte, on uint8, depth int) (under uint8) {
+func (w *jsonWalk) under(key []byte, on uint64, depth int) (under uint64) {
 	if bytes.IndexByte(key, '\\') >= 0 {
 		key = unescapeJSON(key)
 	} else {
@@ -276,10 +279,11 @@ func (c *record) readJSON(line []byte, l *layout) string {
 		c.host = host
 		return ""
 	}
-	found, ok := walkJSON(text, &l.paths)
-	if !ok {
+	var found [jsonWanted][]byte
+	if !walkJSON(text, l.paths[:], found[:]) {
 		return "not a JSON object"
 	}
+	var ok bool
 	if c.host, ok = jsonText(found[jsonHost]); !ok || len(c.host) == 0 {
 		c.host = nil
 		return "the object has no text under the key of the host"
@@ -316,11 +320,61 @@ func jsonText(raw []byte) ([]byte, bool) {
 	return trimSpace(unescapeJSON(raw)), true
 }
 
-// unescapeJSON returns the text of a valid string with escapes.
+// unescapeJSON returns the text of a valid string with escapes. Lone surrogates become U+FFFD.
 func unescapeJSON(raw []byte) []byte {
-	var s string
-	_ = json.Unmarshal(raw, &s) // lone surrogates become U+FFFD
-	return []byte(s)
+	return appendUnescaped(make([]byte, 0, len(raw)), raw[1:len(raw)-1])
+}
+
+// appendUnescaped appends the text of what stands between the quotes of a valid string.
+func appendUnescaped(dst, text []byte) []byte {
+	for {
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 {
+			return append(dst, text...)
+		}
+		dst = append(dst, text[:i]...)
+		c := text[i+1]
+		text = text[i+2:]
+		switch c {
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'n':
+			c = '\n'
+		case 'r':
+			c = '\r'
+		case 't':
+			c = '\t'
+		case 'u':
+			r := hexRune(text)
+			text = text[4:]
+			if utf16.IsSurrogate(r) {
+				pair := unicode.ReplacementChar
+				if len(text) >= 6 && text[0] == '\\' && text[1] == 'u' {
+					pair = utf16.DecodeRune(r, hexRune(text[2:]))
+				}
+				if r = pair; r != unicode.ReplacementChar {
+					text = text[6:]
+				}
+			}
+			dst = utf8.AppendRune(dst, r)
+			continue
+		}
+		dst = append(dst, c)
+	}
+}
+
+// hexRune reads four hexadecimal digits.
+func hexRune(text []byte) (r rune) {
+	for _, c := range text[:4] {
+		digit := c & 0x0f
+		if c > '9' {
+			digit += 9
+		}
+		r = r<<4 | rune(digit)
+	}
+	return r
 }
 
 // detectJSON chooses the keys from the sampled objects.

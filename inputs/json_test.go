@@ -134,7 +134,8 @@ func FuzzJSONWalk(f *testing.F) {
 		if !utf8.ValidString(line) || strings.Count(line, "[")+strings.Count(line, "{") > maxJSONDepth {
 			return // rejected earlier, or not by the rules of encoding/json
 		}
-		found, ok := walkJSON([]byte(line), &paths)
+		var found [jsonWanted][]byte
+		ok := walkJSON([]byte(line), paths[:], found[:])
 		object, isObject := plainObject([]byte(line))
 		if ok != isObject {
 			t.Fatalf("%q is an object: %v, want %v", line, ok, isObject)

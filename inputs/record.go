@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/netip"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -232,16 +233,16 @@ func spelledNumber(b []byte, digits int) int64 {
 
 // addressRange reports whether text is `192.0.2.0/24`, or the short form `192.0.2/24`, which would otherwise be read
 // as an address with a path.
-func addressRange(text []byte) bool {
-	i := bytes.IndexByte(text, '/')
+func addressRange(text string) bool {
+	i := strings.IndexByte(text, '/')
 	if i < 0 || len(text)-i > 4 || len(text)-i < 2 || i > len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255") {
 		return false
 	}
-	if len(bytes.Trim(text[:i], "0123456789.")) == 0 && i > 0 {
-		bits, err := strconv.ParseUint(string(text[i+1:]), 10, 8)
+	if strings.Trim(text[:i], "0123456789.") == "" && i > 0 {
+		bits, err := strconv.ParseUint(text[i+1:], 10, 8)
 		return err == nil && bits <= 32
 	}
-	_, err := netip.ParsePrefix(string(text))
+	_, err := netip.ParsePrefix(text)
 	return err == nil
 }
 

@@ -34,6 +34,8 @@ type stream struct {
 	io.Reader
 	table       io.ReaderAt // nil of text
 	size        int64       // of the table
+	archive     bool        // table is a WARC file, see source.archives
+	file        *os.File    // what Reader reads, unpacked; nil of members of an archive, and of standard input
 	name        string
 	compression string
 }
@@ -44,6 +46,8 @@ type source struct {
 	paths []string
 	stdin io.Reader
 	dir   string // of temporary files; "" is the system's
+
+	archives bool // WARC files are returned, and not refused
 
 	archive string // the zip whose members are being read
 	members []*zip.File
@@ -104,7 +108,7 @@ func (s *source) next() (stream, error) {
 		s.ended = s.read.Load() + info.Size()
 		return stream{table: readerAt{s.ctx, file, &s.read}, size: info.Size(), name: name}, nil
 	}
-	return s.decode(stream{Reader: s.watch(file), name: name})
+	return s.decode(stream{Reader: s.watch(file), name: name, file: file})
 }
 
 // Close closes what is open.
@@ -152,6 +156,9 @@ func (s *source) decode(in stream) (stream, error) {
 			return stream{}, damaged(in.name, 0, err)
 		}
 		in.Reader = buffered
+		if s.archives && bytes.HasPrefix(head, []byte(magicWARC)) {
+			return s.openWARC(in)
+		}
 		kind, problem := magic(head)
 		if problem != nil {
 			return stream{}, &Error{File: in.name, Err: problem, Remedy: problem.remedy}
@@ -379,6 +386,8 @@ func magic(head []byte) (kind string, _ *problem) {
 // kindTable is the kind of files that are not unpacked, but need random access.
 const kindTable = "parquet"
 
+const magicWARC = "WARC/"
+
 // magics are tried in order.
 var magics = []struct {
 	offset  int
@@ -388,6 +397,7 @@ var magics = []struct {
 }{
 	{0, "\x1f\x8b", "gzip", nil},
 	{0, "\x28\xb5\x2f\xfd", "zstd", nil},
+	{1, "\x2a\x4d\x18", "zstd", nil}, // a skippable frame comes first (RFC 8878 §3.1.2): the dictionary of a web archive
 	{0, "\xfd7zXZ\x00", "xz", nil},
 	{0, "BZh", "bzip2", nil},
 	{0, "\xff\xfe\x00\x00", "", &problem{"it is UTF-32 text", "convert it to UTF-8"}},
@@ -397,7 +407,7 @@ var magics = []struct {
 	{0, "PK\x03\x04", "", &problem{"it is a zip archive inside another or in a pipe", "save it as a file, or unpack it first"}},
 	{0, "PK\x05\x06", "", &problem{"it is an empty zip archive", ""}},
 	{0, "PARE\x15", "", &problem{"it is an encrypted Parquet file", "decrypt it first"}},
-	{0, "WARC/", "", &problem{"it is an archive (WARC) and no list", "--format warc judges its captures"}},
+	{0, magicWARC, "", &problem{"it is an archive (WARC) and no list", "bulkscan import judges its captures"}},
 	{0, "SQLite format 3\x00", "", &problem{"it is an SQLite database", "export the column of hosts as CSV"}},
 	{0, "\x04\x22\x4d\x18", "", &problem{"it is compressed by lz4", "unpack it, or compress it by zstd"}},
 	{0, "7z\xbc\xaf\x27\x1c", "", &problem{"it is a 7z archive", "unpack it first"}},

@@ -60,7 +60,7 @@ func judgedAlike(t *testing.T, out, kept string, least int) {
 		t.Fatal(err)
 	}
 	again := filepath.Join(t.TempDir(), "again")
-	replay := start(t, append([]string{"scan", "--format", "warc", "-o", again, "--scan-id", "s", "--progress", "none"}, archives...)...)
+	replay := start(t, append([]string{"import", "--by", "crawl", "-o", again, "--scan-id", "s", "--progress", "none"}, archives...)...)
 	replay.exits(t, 0)
 	live, replayed := answeredSites(t, out), answeredSites(t, again)
 	for origin, want := range live {
@@ -93,7 +93,7 @@ func TestKilledReplayResumes(t *testing.T) {
 			head = fmt.Sprintf("HTTP/1.1 301 Moved\r\nLocation: https://%d.example/robots.txt\r\n\r\n", (i*7+1)%n)
 		}
 		response := fmt.Appendf(nil, "%sUser-agent: *\nDisallow: /%d\nSitemap: https://x.example/s.xml\n", head, i%50)
-		err = w.Write(&warc.Exchange{URI: host + "/robots.txt", Date: time.Unix(int64(i), 0), Response: response, Payload: len(head)})
+		err = w.Write(&warc.Exchange{URI: host + "/robots.txt", Date: time.Unix(1_700_000_000+int64(i), 0), Response: response, Payload: len(head)})
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)

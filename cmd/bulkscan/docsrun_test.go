@@ -140,6 +140,7 @@ func givenFiles(t *testing.T, web *simweb.Web) (folder string) {
 		"nightly.toml": "[nightly]\nlist = \"hosts.txt\"\n[scan]\nout = \"nights\"\n",
 		"FILE":         "name\nMyBot\n",
 		"rates.txt":    "192.0.2.0/24 100\n",
+		"bodies.jsonl": `{"host": "a.example", "fetched_at": "2024-05-18", "body": "User-agent: *\nDisallow: /x\n"}` + "\n",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/job"
@@ -19,18 +20,8 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
 		return err
 	}
 	w := bufio.NewWriter(a.stdout)
-	for _, file := range s.Files {
-		fmt.Fprintf(w, "%s: %d lines, %s", terminal.Line(file.Name), file.Lines, terminal.Line(file.Layout))
-		if file.Compression != "" {
-			fmt.Fprintf(w, ", %s", file.Compression)
-		}
-		fmt.Fprintln(w)
-	}
-	if j.Inputs.Format == inputs.WARC {
-		fmt.Fprintf(w, "%d captures would be judged, and nobody asked\n", s.Named)
-	} else {
-		fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", s.Auto+s.Named, s.Named, s.Auto, f.scheme)
-	}
+	describeFiles(w, s.Files)
+	fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", s.Auto+s.Named, s.Named, s.Auto, f.scheme)
 	fmt.Fprintf(w, "%d lines would be rejected (%d of them duplicates), %d are blank, comment or header", s.Rejects, s.Duplicates, s.Skipped)
 	if s.LeftOut > 0 {
 		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
@@ -48,4 +39,15 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
 		return err
 	}
 	return &exitError{exitThreshold, errors.New("no usable site on the list; see --format and --column")}
+}
+
+// describeFiles says what the inputs are.
+func describeFiles(w io.Writer, files []inputs.FileStats) {
+	for _, file := range files {
+		fmt.Fprintf(w, "%s: %d lines, %s", terminal.Line(file.Name), file.Lines, terminal.Line(file.Layout))
+		if file.Compression != "" {
+			fmt.Fprintf(w, ", %s", file.Compression)
+		}
+		fmt.Fprintln(w)
+	}
 }

@@ -15,6 +15,10 @@ import (
 	"github.com/bulkscan/bulkscan/internal/simweb"
 )
 
+// namedCSV is what README's picture shows: by night and token, of how many sites with rules, as last seen to change, how many name the
+// token in a group of their own, and how many others block it by `*`.
+const namedCSV = "docs/gallery/named.csv"
+
 // figures are the figures of the documents. A sentence without a hole has numbers that are of others, are examples, or name what another
 // test runs.
 func figures(t *testing.T) (all []figure) {
@@ -52,6 +56,17 @@ func figures(t *testing.T) (all []figure) {
 	perSite := in(first, `100,000 real hosts' names .*?, (\d+) s of processor time`) // times 10 µs
 
 	page := "README.md"
+	named := func(night, token string, column int) string {
+		return in(namedCSV, `(?m)^`+night+","+token+strings.Repeat(`,\d+`, column-1)+`,(\d+)`)
+	}
+	const last = "2024-07-14"
+	f(page, "Of {} popular sites with rules, {} named GPTBot in a group of their own by 14 July 2024. None did before 13 August 2023, a week", named(last, "GPTBot", 3), named(last, "GPTBot", 1))
+	f(page, "announced it; {} did that day, {} two weeks later, {} on 29 October. {} named CCBot, {} Google-Extended, {} ClaudeBot. Another {} block GPTBot by `*` alone, as {} did before",
+		named("2023-08-13", "GPTBot", 1), named("2023-08-27", "GPTBot", 1), named("2023-10-29", "GPTBot", 1), named(last, "CCBot", 1), named(last, "Google-Extended", 1), named(last, "ClaudeBot", 1),
+		named(last, "GPTBot", 2), named("2023-07-30", "GPTBot", 2))
+	f(page, `<img width="100%" src="docs/gallery/named.svg" alt="Lines over two years: sites that name GPTBot rise from none to {} within a year, CCBot to {}, Google-Extended to {}, ClaudeBot to {}; a`,
+		named(last, "GPTBot", 1), named(last, "CCBot", 1), named(last, "Google-Extended", 1), named(last, "ClaudeBot", 1))
+	f(page, "git archive [bharath06/robotstxt](https://github.com/bharath06/robotstxt), on 127 days from 13 July 2022: 805 sites, the first thousand of Alexa's list of 2022 without")
 	f(page, "# needs Go {} ```", goVersion)
 	f(page, `width="52%"`)
 	f(page, "simulated web of {} origins", commas(int64(num(given("demo", "origins")))))
@@ -96,10 +111,16 @@ func figures(t *testing.T) (all []figure) {
 	f(page, `what "blocks" means: {} definitions`, definitions)
 
 	page = "docs/archives.md"
+	f(page, "ADR 15")
+	f(page, "A date before {}, or in the future", in("internal/replay/replay.go", `earliest = time.Date\((\d+),`))
+	f(page, "| `status` | `status`, `status_code`, `http_status` | of the answer; 0 or less")
+	f(page, "| RFC 3339, `2024-07-14 12:30:00`, `20240714`, `20240714123000`, or seconds, milliseconds, microseconds or nanoseconds since 1970;")
+	f(page, "and `hops` is 0")
+	f(page, "a body counts as 200.")
+	f(page, "rows of more than {} MiB", mib("internal/bodies.MaxRow"))
 	f(page, "WARC 1.0 and 1.1, plain")
 	f(page, "it exits with {}: those", code("cmd/bulkscan.exitDamaged"))
-	f(page, "head may have {} KiB. In a member of many records, redirects find only the first {}. Each capture takes at most {} bytes of memory, for at most {} a scan",
-		kib("internal/replay.maxHead"), plain(float64(c("internal/replay.maxIndex")+1)), code("internal/replay.captureBytes"), grouped("internal/replay.maxCaptures"))
+	f(page, "head may have {} KiB. Memory does not grow with captures: {} MiB are sorted", kib("internal/replay.maxHead"), mib("internal/replay.runBytes"))
 	f(page, "Files are WARC 1.1, a gzip")
 
 	page = "docs/bot.md"

@@ -170,7 +170,7 @@ and writes the answers as Parquet.
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(flagError(unknownFlag(c, err))) })
 	root.AddCommand(
-		a.scanCommand(), a.demoCommand(), a.nightlyCommand(), a.planCommand(), a.collectCommand(), a.statusCommand(),
+		a.scanCommand(), a.importCommand(), a.demoCommand(), a.nightlyCommand(), a.planCommand(), a.collectCommand(), a.statusCommand(),
 		a.checkCommand(), a.testCommand(), a.tokensCommand(),
 		a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.historyCommand(),
 		a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.reauditCommand(),

@@ -34,6 +34,7 @@ type scanFlags struct {
 	endBounds
 	shareFlags
 	ratesFlag
+	importFlags
 
 	out                 string
 	format              string
@@ -105,6 +106,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noCompact, "no-compact", false, "at the end, leave the parts as they are: bulkscan compact merges them")
 	flags.BoolVar(&f.noPublish, "no-publish", false, "at the end, leave the scan out of index, views and history: the same command without it publishes")
 	f.shareFlags.add(flags)
+	f.addBy(flags)
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor, by stage: go tool pprof -tags FILE")
 }
 
@@ -121,8 +123,8 @@ Parquet, also as .gz, .zst, .xz or .zip; no INPUT, or -, is standard input, and 
 pipe such as <(zcat hosts.gz) is read like it. The same command again resumes where it was interrupted,
 also after midnight.
 
-With --format warc the inputs are archives, such as Common Crawl's *-robotstxt-*.warc.gz: their captures are judged as if they
-came now, a row an origin. No network requests are made.`,
+With --format warc the inputs are archives, such as Common Crawl's *-robotstxt-*.warc.gz, and no network requests are made: it is
+another name of bulkscan import.`,
 		Example: `  bulkscan scan tranco.csv.zip -o out
   zcat hosts.gz | bulkscan scan - -o - --limit 100
   bulkscan scan --format warc *-robotstxt-*.warc.gz -o out
@@ -168,7 +170,7 @@ var ofThisRun = map[string]bool{
 // changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
 // What only bounds the pace is not among them.
 var changesAnswers = map[string]bool{
-	"format": true, "column": true, "label-column": true, "limit": true, "sample": true,
+	"format": true, "by": true, "columns": true, "column": true, "label-column": true, "limit": true, "sample": true,
 	"max-redirects": true, "max-body": true, "user-agent": true, "contact": true,
 	"scheme": true, "no-fallback": true, "strict-tls": true, "tls-min": true, "tokens": true,
 	"ipv4": true, "ipv6": true, "allow-private": true, "vantage": true, "list-id": true,
@@ -176,6 +178,9 @@ var changesAnswers = map[string]bool{
 
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
 func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, paths []string) (err error) {
+	if f.format == inputs.WARC.String() {
+		return a.importInputs(ctx, f, config, paths)
+	}
 	f.volume()
 	stderr := terminal.BesideBar(a.stderr, f.progress)
 	log, err := newLogger(stderr, f.logFormat, f.logLevel)
@@ -232,7 +237,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		var drawn sync.WaitGroup
 		drawn.Go(func() { d.Show(ctx, f.progress, a.stderr, log) })
 		drawn.Go(func() { d.Troubles(ctx, log) })
-		if f.contact == "" && f.userAgent == "" && !f.allowPrivate && f.format != inputs.WARC.String() {
+		if f.contact == "" && f.userAgent == "" && !f.allowPrivate {
 			drawn.Go(func() { remindOfContact(ctx, &p.Fed, log) })
 		}
 		drawn.Wait()

@@ -40,14 +40,23 @@ func (f *scanFlags) judgeRun(ctx context.Context, j *job.Job, p *pipeline.Progre
 			"per_second", int(float64(e.Kept)/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20, terminal.DNSGroup(&names))
 	}
 	terminal.LogServers(log, &names)
-	if u := j.Unsound(); u.Members > 0 {
-		return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", u.File, u.Offset, u.Members)}
+	if err := damagedArchive(j); err != nil {
+		return err
 	}
 	if empty != "" && !whole {
 		log.Warn(empty)
 		empty = ""
 	}
 	return f.judge(e, empty, a, log)
+}
+
+// damagedArchive is the error of archives that gave records before they proved to be damaged.
+func damagedArchive(j *job.Job) error {
+	u := j.Unsound()
+	if u.Members == 0 {
+		return nil
+	}
+	return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", u.File, u.Offset, u.Members)}
 }
 
 // endBounds are the flags that say which end of a scan is a failure.

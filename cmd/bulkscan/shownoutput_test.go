@@ -254,7 +254,8 @@ func printLoss(t *testing.T, block string) string {
 		t.Fatal(err)
 	}
 	_, stderr := said(t, exitFailed, scan...)
-	return regexp.MustCompile(`(; rows: \d+ of \d+; )[^)]*\)`).ReplaceAllString(strings.TrimPrefix(stderr, "bulkscan: "), "$1…)")
+	_, message, _ := strings.Cut(stderr, "bulkscan: ") // behind what was read
+	return regexp.MustCompile(`(; rows: \d+ of \d+; )[^)]*\)`).ReplaceAllString(message, "$1…)")
 }
 
 // captured writes an archive of captures: of news.example and of other sites. An empty body is an answer that did not come in time.

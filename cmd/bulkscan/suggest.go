@@ -16,6 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/internal/replay"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -107,6 +108,7 @@ func oneOf(what, given string, known []string) error {
 // choices are the flags whose values are known beforehand. They have the same ones in every command.
 var choices = map[string][]string{
 	"format":     inputs.FormatNames,
+	"by":         replay.Bys,
 	"progress":   terminal.ProgressForms,
 	"log-format": {"auto", "text", "json"},
 	"log-level":  {"debug", "info", "warn", "error"},

@@ -45,13 +45,14 @@ var arrows = map[string][]string{
 	"internal/shares":      {"sink/commit", "internal/store", "internal/origin"},
 	"internal/warc":        {},
 	"internal/archive":     {"sink", "sink/schema", "sink/table", "sink/commit", "fetcher", "internal/store", "internal/warc"},
-	"internal/replay":      {"inputs", "fetcher", "internal/warc", "internal/exchange"},
+	"internal/bodies":      {"inputs"},
+	"internal/replay":      {"inputs", "fetcher", "internal/bodies", "internal/warc", "internal/exchange", "internal/origin"},
 	"internal/origin":      {},
 	"internal/exchange":    {"internal/origin"},
 	"internal/store":       {},
 	"internal/printable":   {},
 	"internal/limits":      {},
-	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "internal/archive", "internal/replay", "internal/report", "internal/shares", "internal/store", "internal/origin", "internal/exchange"},
+	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "internal/archive", "internal/bodies", "internal/replay", "internal/report", "internal/shares", "internal/store", "internal/origin", "internal/exchange"},
 	"internal/nightly":     {"audit", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "internal/job", "internal/report", "internal/page", "internal/printable", "internal/store"},
 	"internal/report":      {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "audit", "audit/tokens", "parser", "internal/exchange", "internal/printable", "internal/store"},
 	"internal/page":        {"internal/report", "internal/printable", "docs/queries"},
@@ -111,7 +112,7 @@ var doors = map[string][]string{
 	"golang.org/x/net/publicsuffix":       {"internal/origin"},
 	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web spells names of its own
 	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest", "internal/simweb"},
-	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink/table", "internal/simweb", "internal/sharedtest", "internal/warc"},
+	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink/table", "internal/simweb", "internal/sharedtest", "internal/replay", "internal/warc"},
 	"github.com/cespare/xxhash/v2":        {"audit", "history", "inputs", "internal/report", "internal/shares", "internal/simweb", "sink/index", "sink/schema"},
 }
 

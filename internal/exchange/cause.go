@@ -61,6 +61,7 @@ const (
 	CauseOptOut
 	CauseOptOutAddress
 	CauseNotArchived
+	CauseCarried
 	CauseOther
 	numCauses
 )
@@ -112,7 +113,8 @@ var causeTexts = [numCauses]string{
 	CausePrivateAddress:   "private, loopback or otherwise special address (see --allow-private)",
 	CauseOptOut:           "the host is on the opt-out list",
 	CauseOptOutAddress:    "the host's address is on the opt-out list",
-	CauseNotArchived:      "no capture of what the redirect leads to is in the archives",
+	CauseNotArchived:      "no answer, or none of what the redirect leads to, is in the archives",
+	CauseCarried:          "the archive repeats an earlier answer",
 	CauseOther:            "other failure",
 }
 

@@ -67,6 +67,7 @@ func TestOutcomes(t *testing.T) {
 		BlockedAddress:  "-",
 		OptedOut:        "-",
 		NotArchived:     "-",
+		Carried:         "-",
 	}
 	for o := Outcome(0); o < numOutcomes; o++ {
 		got := ""

@@ -23,7 +23,8 @@ const (
 	HeaderTooLarge                     // the response head exceeds its bound
 	BlockedAddress                     // we refuse to dial this address (private, loopback …)
 	OptedOut                           // we do not contact this host
-	NotArchived                        // the replayed archive has no answer from a redirect's target
+	NotArchived                        // the replayed archive has no answer, or none from a redirect's target
+	Carried                            // the replayed archive repeats an earlier answer: nobody saw the origin then
 	numOutcomes
 )
 
@@ -47,6 +48,7 @@ var outcomeTexts = [numOutcomes]string{
 	BlockedAddress:  "blocked_address",
 	OptedOut:        "opted_out",
 	NotArchived:     "not_archived",
+	Carried:         "carried",
 }
 
 // String returns the outcome's stable text, the value of the dataset's column `outcome`.
@@ -69,10 +71,10 @@ func Outcomes() []Outcome {
 	return all
 }
 
-// Asked reports whether the origin was asked. Opted-out and blocked origins, and those without an archived answer,
-// were not. They are outside of every denominator.
+// Asked reports whether the origin was asked. Opted-out and blocked origins, and those without an archived answer of
+// their own, were not. They are outside of every denominator.
 func (o Outcome) Asked() bool {
-	return o != OptedOut && o != BlockedAddress && o != NotArchived && o != 0
+	return o != OptedOut && o != BlockedAddress && o != NotArchived && o != Carried && o != 0
 }
 
 // Transient reports whether a retry may have another outcome. Time-outs, resets, early closes and failing name

@@ -34,6 +34,7 @@ type Options struct {
 	Names   []string       // what records and messages call the lists; nil: as given
 	Inputs  inputs.Options // Job sets Reject and Parquet
 	MaxBody int            // of a capture
+	Replay  replay.Options // of Import, which sets MaxBody, Limit, Sample, Parquet, Now and Date
 	DryRun  bool           // Count instead of Run
 	// AcceptList scans lists that are in doubt, with a warning; else Run refuses them with a DoubtError.
 	AcceptList bool
@@ -74,7 +75,9 @@ type Job struct {
 	rejects  *commit.Rejects
 	lines    *sink.JSONLines // nil with Store
 	reader   listReader
-	archives *replay.Reader // which reader is where the lists are archives; else nil
+	archives *replay.Nights      // of Import; else nil
+	night    *replay.Night       // which reader is, of one night of Import; else nil
+	current  atomic.Pointer[Job] // of Import, the scan of the night that is being judged
 
 	stopReading context.CancelFunc                // makes the reader give up
 	asking      atomic.Pointer[pipeline.Pipeline] // nil before there is one
@@ -85,6 +88,9 @@ func New(o Options) *Job { return &Job{Options: o} }
 
 // Stop ends the scan in order once hosts are asked: the exchanges in flight may finish. It reports whether that is so.
 func (j *Job) Stop() bool {
+	if night := j.current.Load(); night != nil {
+		return night.Stop()
+	}
 	p := j.asking.Load()
 	if p == nil {
 		return false
@@ -104,6 +110,9 @@ func (j *Job) Close() {
 	}
 	if j.Archive != nil {
 		_ = j.Archive.Close()
+	}
+	if j.archives != nil && j.night == nil {
+		_ = j.archives.Close()
 	}
 	j.removeSpooled()
 }
@@ -227,8 +236,8 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 	}
 	auditor, list := audit.New(j.Sink.Registry), source{j.reader, j.unspooled}
 	p := pipeline.New(cfg, list, j.Fetch, auditor, keep)
-	if j.archives != nil {
-		p = pipeline.NewReplay(cfg, recalled{list, j.archives}, auditor, keep)
+	if j.night != nil {
+		p = pipeline.NewReplay(cfg, recalled{list, j.night}, auditor, keep)
 	}
 	j.asking.Store(p)
 	// Writing ends a while after the second signal, also where it is what the pipeline waits for.
@@ -314,7 +323,7 @@ func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	if j.OptOut != nil {
 		showing.Go(func() { j.followOptOut(shown) })
 	}
-	if j.Rates != nil && j.archives == nil { // nothing is sent for archives
+	if j.Rates != nil && j.night == nil { // nothing is sent for archives
 		showing.Go(func() { j.followRates(shown, p) })
 	}
 	err := p.Run(ctx)
@@ -417,7 +426,7 @@ func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
 // complete makes the scan one whose list was read to its end, with its statistics. A scan that writes too few tables for any
 // statistics has none.
 func (j *Job) complete(ctx context.Context, p *pipeline.Progress) error {
-	err := report.Stats(ctx, j.Store, j.scanID, report.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log})
+	err := report.Stats(ctx, j.Store, j.scanID, report.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Unlisted: j.Sink.Unlisted, Log: j.Log})
 	if err != nil && !errors.Is(err, commit.ErrNoTable) {
 		return err
 	}

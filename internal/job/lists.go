@@ -27,22 +27,9 @@ import (
 // openLists fixes what is read, and the scan's name. Standard input or another pipe is copied to a file first where a dataset is
 // written, so that the scan knows its fingerprint and the same command resumes it.
 func (j *Job) openLists(ctx context.Context) error {
-	j.paths = slices.Clone(j.Lists)
-	if j.Names != nil {
-		j.Lists = j.Names
-	}
 	resumable := j.Store != nil
-	spool := resumable || j.Inputs.Format == inputs.WARC // archives are looked up in
-	for i, path := range j.paths {
-		if !isStream(path) || !spool {
-			continue
-		}
-		spooled, err := j.spool(ctx, path)
-		if err != nil {
-			return err
-		}
-		j.paths[i] = spooled
-		j.spooled = append(j.spooled, spooled)
+	if err := j.fixLists(ctx, resumable); err != nil {
+		return err
 	}
 	if j.scanID = j.Sink.ScanID; !resumable && (j.DryRun || j.scanID != "") {
 		return nil
@@ -60,6 +47,26 @@ func (j *Job) openLists(ctx context.Context) error {
 		if resumable && j.Sink.Date == "" && !j.Sink.Restart && !j.Sink.Repair {
 			return j.goOn(ctx, mark)
 		}
+	}
+	return nil
+}
+
+// fixLists fixes what is read. Streams are copied to files if they are to be read again.
+func (j *Job) fixLists(ctx context.Context, spool bool) error {
+	j.paths = slices.Clone(j.Lists)
+	if j.Names != nil {
+		j.Lists = j.Names
+	}
+	for i, path := range j.paths {
+		if !isStream(path) || !spool {
+			continue
+		}
+		spooled, err := j.spool(ctx, path)
+		if err != nil {
+			return err
+		}
+		j.paths[i] = spooled
+		j.spooled = append(j.spooled, spooled)
 	}
 	return nil
 }
@@ -182,13 +189,6 @@ func (j *Job) doubts(ctx context.Context) (doubts []*inputs.Doubt, err error) {
 func (j *Job) openReader(ctx context.Context) error {
 	o := j.Inputs
 	o.Reject = j.reject
-	if o.Format == inputs.WARC {
-		archives, err := replay.Open(ctx, j.paths, j.Fetch, replay.Options{MaxBody: j.MaxBody, Limit: o.Limit, Sample: o.Sample, Reject: o.Reject})
-		if err == nil {
-			j.archives, j.reader = archives, archives
-		}
-		return j.unspooled(err)
-	}
 	if !j.Share.Whole() {
 		o.Mine = j.Share.Has
 	}
@@ -344,10 +344,10 @@ func (s source) Next() (pipeline.Entry, error) {
 	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, s.told(err)
 }
 
-// recalled makes the reader of archives what the pipeline replays.
+// recalled makes a night what the pipeline replays.
 type recalled struct {
 	source
-	*replay.Reader
+	*replay.Night
 }
 
 // Next is the source's.

@@ -1,14 +1,13 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"hash/maphash"
 	"io"
 	"runtime"
 	"sync"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/warc"
 )
 
@@ -35,11 +34,10 @@ type ahead struct {
 type worker struct {
 	filled, free chan *batch
 	records      *warc.Reader
-	seed         maphash.Seed
-	url          []byte
 	packed       bool   // of the archive
 	size         int64  // the same
 	wired        bool   // the archive holds what was received on the wire
+	crawl        string // of the last warcinfo
 	batch        *batch // the one being filled
 }
 
@@ -59,8 +57,7 @@ type item struct {
 	capture capture
 	reason  string // why it is no capture
 	uri     []byte
-	key     uint64 // hash of the capture's target
-	at      place  // in that archive
+	crawl   string // of which it says to be a part; "" if unknown
 	offset  int64
 	broken  warc.Broken // a stretch that could not be read, if it has a Reason
 }
@@ -71,21 +68,24 @@ const (
 	batchBytes  = 256 << 10 // size of a full batch; memory beyond twice that is released
 )
 
-// newAhead starts reading. Call close to end it.
-func newAhead(ctx context.Context, paths []string, maxBlock int, seed maphash.Seed) *ahead {
+// opener opens an archive, and returns its size.
+type opener func(number int) (file io.ReaderAt, size int64, close func() error, err error)
+
+// newAhead starts reading so many archives. Call close to end it.
+func newAhead(ctx context.Context, archives int, open opener, maxBlock int) *ahead {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &ahead{cancel: cancel}
-	workers := min(len(paths), runtime.GOMAXPROCS(0))
+	workers := min(archives, runtime.GOMAXPROCS(0))
 	for first := range workers {
-		l := &worker{filled: make(chan *batch, batchesEach), free: make(chan *batch, batchesEach), records: warc.NewReader(maxBlock), seed: seed}
+		l := &worker{filled: make(chan *batch, batchesEach), free: make(chan *batch, batchesEach), records: warc.NewReader(maxBlock)}
 		l.records.Broken = func(b warc.Broken) error { return l.add(ctx, item{broken: b}) }
 		for range batchesEach {
 			l.free <- &batch{items: make([]item, 0, batchItems)}
 		}
 		a.workers = append(a.workers, l)
 		a.group.Go(func() {
-			for number := first; number < len(paths); number += workers {
-				if l.read(ctx, paths[number], number) != nil {
+			for number := first; number < archives; number += workers {
+				if l.read(ctx, open, number) != nil {
 					return // nothing is read after an archive that fails
 				}
 			}
@@ -138,23 +138,23 @@ func (a *ahead) close() {
 }
 
 // read reads one archive. Its error is also in the archive's last batch, except for that of the context.
-func (l *worker) read(ctx context.Context, path string, number int) error {
-	file, size, err := openFile(path)
+func (l *worker) read(ctx context.Context, open opener, number int) error {
+	file, size, shut, err := open(number)
 	if err == nil {
-		err = l.records.Reset(watched{ctx, file}, size, 0)
+		err = l.records.Reset(file, size, 0)
 	}
-	l.packed, l.size, l.wired = l.records.Packed(), size, false
+	l.packed, l.size, l.wired, l.crawl = l.records.Packed(), size, false, ""
 	for err == nil {
 		var rec *warc.Record
 		if rec, err = l.records.Next(); err == nil {
-			err = l.add(ctx, l.item(rec, number))
+			err = l.add(ctx, l.item(rec))
 		}
 	}
 	if err == io.EOF {
 		err = nil
 	}
 	if file != nil {
-		err = errors.Join(err, file.Close())
+		err = errors.Join(err, shut())
 	}
 	if more := l.take(ctx); more != nil {
 		return more
@@ -165,20 +165,14 @@ func (l *worker) read(ctx context.Context, path string, number int) error {
 }
 
 // item converts a record. The item views the record's memory.
-func (l *worker) item(rec *warc.Record, number int) item {
+func (l *worker) item(rec *warc.Record) item {
 	if rec.Type == warc.Info {
-		l.wired = ours(rec.Block)
+		l.wired = bytes.HasPrefix(infoField(rec.Block, "software"), []byte("bulkscan/"))
+		l.crawl = string(infoField(rec.Block, "ispartof"))
 	}
-	it := item{uri: rec.TargetURI, offset: rec.Offset}
+	it := item{uri: rec.TargetURI, offset: rec.Offset, crawl: l.crawl}
 	it.capture, it.reason = readCapture(rec)
 	it.capture.recorded.Undone = !l.wired
-	if it.reason == "" {
-		it.key, l.url = keyOf(l.seed, it.capture.target, l.url)
-		it.at = newPlace(number, rec, it.capture.settled, l.wired)
-	}
-	if !it.capture.settled || it.capture.target.Path != "" {
-		it.capture.recorded.Block = nil // blocks that are needed are looked up later
-	}
 	return it
 }
 
@@ -239,10 +233,4 @@ func (b *batch) reset() {
 		memory = nil
 	}
 	*b = batch{items: b.items[:0], memory: memory}
-}
-
-// keyOf returns the hash of a target's URL, which it writes into url.
-func keyOf(seed maphash.Seed, t exchange.Target, url []byte) (uint64, []byte) {
-	url = t.AppendTo(url[:0])
-	return maphash.Bytes(seed, url), url
 }

@@ -16,17 +16,18 @@ type capture struct {
 	target   exchange.Target
 	recorded fetcher.Recorded
 	settled  bool // the status says whether robots.txt exists
+	redirect bool // the status is 3xx
 }
 
-// ours reports whether bulkscan wrote the archive of a warcinfo. Such archives keep content codings, as the standard
-// asks; others may not.
-func ours(info []byte) bool {
+// infoField returns the first value of a field of a warcinfo, at most 100 bytes; nil if it has none.
+func infoField(info []byte, name string) []byte {
 	for line := range bytes.Lines(info[:min(len(info), 4<<10)]) {
-		if name, value, _ := bytes.Cut(line, []byte{':'}); bytes.EqualFold(name, []byte("software")) {
-			return bytes.HasPrefix(bytes.TrimSpace(value), []byte("bulkscan/"))
+		if key, value, _ := bytes.Cut(line, []byte{':'}); strings.EqualFold(string(key), name) {
+			value = bytes.TrimSpace(value)
+			return value[:min(len(value), 100)]
 		}
 	}
-	return false
+	return nil
 }
 
 // skipRecord is the reason for records that were not meant to be captures.
@@ -70,13 +71,16 @@ func readCapture(rec *warc.Record) (c capture, reason string) {
 		}
 	}
 	failed := c.recorded.Ending == fetcher.TimedOut || c.recorded.Ending == fetcher.Disconnected
-	status := statusOf(rec.Block)
-	switch code := string(status); {
-	case code == "408", code == "429": // see the package comment
-	case len(code) > 0:
-		c.settled = code[0] == '4' || code[0] == '2' && !failed
-	}
+	c.settled, c.redirect = settles(string(statusOf(rec.Block)), failed)
 	return c, ""
+}
+
+// settles reports whether a status says whether robots.txt exists, and whether it is a redirect. See the package comment.
+func settles(code string, failed bool) (settled, redirect bool) {
+	if code == "" || code == "408" || code == "429" {
+		return false, false
+	}
+	return code[0] == '4' || code[0] == '2' && !failed, code[0] == '3'
 }
 
 // answers are the block types of HTTP responses. Other responses are those of name servers or FTP.

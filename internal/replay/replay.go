@@ -1,294 +1,237 @@
 // Package replay answers one question: what did past exchanges leave? It reads archives of captured robots.txt files
-// (package warc) and returns each origin as an entry with its answer, as a scan would.
+// (package warc) and files of bodies (package bodies), and returns the sites of each night with their answers, as a scan
+// would.
 //
-// An origin gets one row, but an archive has a capture for each exchange: for each redirect hop and each retry. The row is
-// made of the first capture of its /robots.txt with a status of 2xx or 4xx, which settles it. 408 and 429 do not: a retry
-// may succeed. If none settles it, the last capture counts. Its redirects are followed to captures anywhere in the
-// archives. Next returns settled origins at once and the others at the end, for which it reads their captures again.
+//	archives ─► ahead ─┐                       ┌─► night ─► entries, by URL
+//	                   ├─► records ─► spool ───┤        └─► shelf ─► redirects, at the end
+//	bodies ────────────┘    by night and URL   └─► …
 //
-// look.go refuses what is no archive; replay.go goes through the archives, which ahead.go reads; capture.go parses a
-// capture; hops.go reads captures again.
+// A site gets one row a night, but an archive has a capture for each exchange: for each redirect hop and each retry. The row
+// is made of the first capture of its /robots.txt with a status of 2xx or 4xx, which settles it. 408 and 429 do not: a retry
+// may succeed. If none settles it, the last capture counts, and before any row that nobody saw (see the flag unseen). Its
+// redirects are followed to captures of the same night, anywhere in the inputs.
+//
+// replay.go reads the inputs once; ahead.go unpacks archives for it, capture.go parses a capture, and rows.go makes one of a
+// body. spool.go sorts what was read, in memory or a temporary file. night.go returns it.
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/internal/bodies"
+	"github.com/bulkscan/bulkscan/internal/warc"
 )
 
-// Options say which captures to replay.
+// By says what is a night.
+type By string
+
+// The nights: a day of UTC, a month, a crawl by its name. The date of the last two is that of their last capture.
+const (
+	Day   By = "day"
+	Month By = "month"
+	Crawl By = "crawl"
+)
+
+// Bys are the values of the flag --by.
+var Bys = []string{string(Day), string(Month), string(Crawl)}
+
+// Options say what to read, and what is a night.
 type Options struct {
-	MaxBody int     // of the Fetcher, in bytes
-	Limit   uint64  // see inputs.Options, as the others
-	Sample  float64 // of the hosts
-	Reject  func(inputs.Reject) error
+	MaxBody    int    // of the Fetcher, in bytes
+	By         By     // "": Day
+	Date       string // of the only night, whatever the dates of captures; "": by these
+	Archives   bool   // all files are archives
+	Columns    bodies.Columns
+	LocalNames bool    // see inputs.Options
+	Limit      uint64  // read no more captures and rows than this; 0: all
+	Sample     float64 // of the hosts, see inputs.Options
+	Parquet    func(io.ReaderAt, int64) (inputs.Table, error)
+	TempDir    string
+	Now        time.Time // later dates are rejects
+
+	runBytes int // 0: the constant
 }
 
-// Bounds.
-const (
-	maxCaptures  = 1 << 26 // captures whose place is kept
-	captureBytes = 38      // bytes a capture takes in the table of places: 23 before it grows, 38 after
-	maxFiles     = 1 << placeFileBits
-)
+// NoDateError says that nothing that was read has a date, and none is given.
+type NoDateError struct{ File string }
 
-// Reader reads archives in order. It is a pipeline.Archive except for the type of its entries. Only Progress is safe
-// for concurrent use.
-//
-// Entry.Seq is the number of the capture's record over all archives. Each record counts, and so does each stretch that
-// could not be read.
-type Reader struct {
+func (e *NoDateError) Error() string {
+	return fmt.Sprintf("%s has no dates, and what is old is not of today: say of which day its files are by --date YYYY-MM-DD", e.File)
+}
+
+// Found counts what was read, beside inputs.Stats.
+type Found struct {
+	Captures int64 // of archives
+	Rows     int64 // of bodies
+	NoStatus int64 // rows without a status, which count as 200
+	NoBody   int64 // rows without a body and without a status: not observed
+	Carried  int64 // rows that repeat an earlier answer: not observed
+}
+
+// Nights has read all inputs. Only Progress is safe for concurrent use.
+type Nights struct {
 	ctx   context.Context
-	paths []string
 	fetch *fetcher.Fetcher
 	opt   Options
+	paths []string
+	names []string // of the streams, which records name by number
 
-	archives *ahead // nil before the first Next
-	number   int    // of the current archive, in paths
-	line     uint64 // records of it so far
-	size     int64
-	firsts   []uint64 // by archive, the Seq of its first record
+	spool   spool
+	merged  *merger
+	nights  map[int32]*Night
+	order   []int32 // of the nights to come
+	crawls  map[string]int32
+	undated int64  // rows and captures without a date
+	noDate  string // the first input with one
 
-	seed     maphash.Seed
-	captures map[uint64]place // by hash of the URL
-	waiting  []waiting        // in the order of Seq
-	drained  int              // how many of waiting were returned
-	again    lookup
-
-	exchange exchange.Exchange
-	response exchange.Response // of the entry that Next returned last
-	url      []byte
-	stats    inputs.Stats
-	unsound  Unsound
-	read     atomic.Int64
-	before   int64 // bytes of the archives before the current one
-	total    int64
-	err      error
-}
-
-// Open prepares to read archives in the given order. It checks that each exists. fetch parses responses and bounds
-// bodies and redirects. Close the Reader after use.
-func Open(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Options) (*Reader, error) {
-	if len(paths) > maxFiles {
-		return nil, fmt.Errorf("cannot read %d archives at once: at most %d", len(paths), maxFiles)
-	}
-	r := &Reader{
-		ctx: ctx, paths: paths, fetch: fetch, opt: opt, seed: maphash.MakeSeed(), captures: map[uint64]place{},
-		again: newLookup(maxHead + opt.MaxBody + 1),
-	}
-	for _, path := range paths {
-		size, err := lookAt(path)
-		if err != nil {
-			return nil, &inputs.Error{File: path, Err: plain(err)}
-		}
-		r.total += size
-	}
-	return r, nil
+	stats   inputs.Stats
+	found   Found
+	unsound Unsound
+	line    uint64 // of the current stream
+	read    atomic.Int64
+	before  int64
+	total   int64
 }
 
 // maxHead is how much of a response's head is kept, as much as the fetcher reads.
 const maxHead = 64 << 10
 
-// plain removes the operation and the path, which our message has already.
-func plain(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
+// Read reads the inputs in the given order: files, and folders of bodies. fetch parses responses and bounds bodies and
+// redirects. progress, if not nil, is called first with a function that is safe for concurrent use. Close the Nights after use.
+func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Options, progress func(func() (read, total int64))) (_ *Nights, err error) {
+	n := &Nights{
+		ctx: ctx, fetch: fetch, opt: opt, paths: paths, nights: map[int32]*Night{}, crawls: map[string]int32{},
+		spool: spool{dir: opt.TempDir, limit: cmp.Or(opt.runBytes, runBytes)},
 	}
-	return err
-}
-
-// Next returns the next entry, or io.EOF after the last. Other errors are an *inputs.Error, or that of Options.Reject
-// or of the context; they are returned again by later calls.
-func (r *Reader) Next() (inputs.Entry, error) {
-	for r.err == nil {
-		if r.opt.Limit > 0 && r.stats.Entries >= r.opt.Limit {
-			r.err = io.EOF
-			break
-		}
-		step := r.step
-		if r.number == len(r.paths) {
-			step = r.drain
-		}
-		entry, found, err := step()
+	defer func() {
 		if err != nil {
-			r.err = err
-			break
+			err = errors.Join(err, n.Close())
 		}
-		if found {
-			r.stats.Entries++
-			return entry, nil
+	}()
+	for _, path := range paths {
+		size, err := lookAt(path)
+		if err != nil {
+			return nil, &inputs.Error{File: path, Err: plain(err)}
 		}
+		n.total += size
 	}
-	return inputs.Entry{}, r.err
-}
-
-// Recall swaps r's memory for the Response of the entry that Next returned last.
-func (r *Reader) Recall(response *exchange.Response) {
-	*response, r.response = r.response, *response
-}
-
-// step processes one item, or the beginning or end of an archive. found reports whether it is an entry.
-func (r *Reader) step() (entry inputs.Entry, found bool, err error) {
-	if r.archives == nil {
-		r.archives = newAhead(r.ctx, r.paths, maxHead+r.opt.MaxBody+1, r.seed)
+	if progress != nil {
+		progress(n.Progress)
 	}
-	it, fresh, err := r.archives.next(r.ctx)
-	switch {
-	case err != nil:
-		return entry, false, r.failed(err)
-	case fresh != nil:
-		r.begin(fresh)
-		return entry, false, nil
-	case it == nil:
-		r.before += r.size
-		r.read.Store(r.before)
-		r.number++
-		return entry, false, nil
-	}
-	seq := r.count()
-	if it.broken.Reason != "" {
-		b := &it.broken
-		reason := fmt.Sprintf("%s: bytes %d to %d are passed over", b.Reason, b.Offset, b.Offset+b.Bytes)
-		if b.Records > 0 {
-			reason += fmt.Sprintf(", but for %d records at their beginning, which may be wrong", b.Records)
-			if r.unsound.Members++; r.unsound.Members == 1 {
-				r.unsound.File, r.unsound.Offset = r.paths[r.number], b.Offset
-			}
+	for rest := paths; len(rest) > 0 && !n.full(); {
+		size, read := n.next(rest)
+		if err := read(rest[:size]); err != nil {
+			return nil, err
 		}
-		return entry, false, r.reject(nil, reason)
+		rest = rest[size:]
 	}
-	r.read.Store(r.before + it.offset)
-	capture, reason := &it.capture, it.reason
-	if capture.target.Path != "" && reason != "" { // no robots.txt of an origin
-		reason = skipRecord
+	if n.undated > 0 && len(n.nights) == 0 {
+		return nil, &NoDateError{n.noDate}
 	}
-	switch {
-	case reason == skipRecord:
-		r.stats.Skipped++
-		return entry, false, nil
-	case reason != "":
-		return entry, false, r.reject(it.uri, reason)
-	}
-	key, ours := it.key, it.at
-	at, known := r.captures[key]
-	if !known && len(r.captures) == maxCaptures {
-		return entry, false, r.failed(fmt.Errorf("more than %d captures: read the archives in several scans", maxCaptures))
-	}
-	// Captures in one gzip member share a place. A look-up finds the first of them.
-	if known && (at.settled() || !capture.settled && at == ours) {
-		if capture.target.Path != "" {
-			r.stats.Skipped++
-			return entry, false, nil
-		}
-		return entry, false, r.duplicate(it.uri)
-	}
-	r.captures[key] = ours
-	if capture.target.Path != "" { // a redirect may lead here
-		r.stats.Skipped++
-		return entry, false, nil
-	}
-	if r.opt.Sample > 0 && !inputs.Sampled(capture.target.Origin.Host(), r.opt.Sample) {
-		r.stats.LeftOut++
-		return entry, false, nil
-	}
-	if !capture.settled {
-		if !ours.reachable() {
-			return entry, false, r.reject(it.uri, "a redirect or failure so deep in a gzip member of many records is not found again")
-		}
-		r.waiting = append(r.waiting, waiting{key: key, seq: seq, at: ours})
-		return entry, false, nil
-	}
-	r.replay(capture)
-	return r.entry(seq, it.uri, capture), true, nil
+	n.order = slices.Sorted(maps.Keys(n.nights))
+	n.merged, err = n.spool.merge()
+	return n, err
 }
 
-// replay fills r.response from a capture.
-func (r *Reader) replay(c *capture) exchange.Next {
-	r.exchange = exchange.Exchange{Origin: c.target.Origin, Target: c.target, Response: &r.response}
-	return r.fetch.Replay(r.ctx, &r.exchange, &c.recorded)
-}
-
-func (r *Reader) entry(seq uint64, uri []byte, c *capture) inputs.Entry {
-	return inputs.Entry{Seq: seq, Input: clip(uri), Origin: c.target.Origin}
-}
-
-// clip returns the start of a URI for a row, in UTF-8.
-func clip(uri []byte) string {
-	return strings.ToValidUTF8(string(uri[:min(len(uri), inputs.MaxInput)]), "")
-}
-
-// count counts a record and returns its Seq.
-func (r *Reader) count() uint64 {
-	seq := r.stats.Lines
-	r.stats.Lines++
-	r.line++
-	r.stats.Files[len(r.stats.Files)-1].Lines++
-	return seq
-}
-
-func (r *Reader) duplicate(uri []byte) error {
-	r.stats.Duplicates++
-	return r.reject(uri, "another capture of the same file counts")
-}
-
-func (r *Reader) reject(uri []byte, reason string) error {
-	return r.rejectLine(r.number, r.line, uri, reason)
-}
-
-func (r *Reader) rejectLine(file int, line uint64, uri []byte, reason string) error {
-	r.stats.Rejects++
-	if r.opt.Reject == nil {
-		return nil
-	}
-	text := string(uri[:min(len(uri), inputs.MaxText)])
-	return r.opt.Reject(inputs.Reject{Input: r.paths[file], Line: line, Text: text, Reason: reason})
-}
-
-// begin begins an archive.
-func (r *Reader) begin(first *batch) {
-	r.line, r.size = 0, first.size
-	r.firsts = append(r.firsts, r.stats.Lines)
-	kind := inputs.FileStats{Name: r.paths[r.number], Layout: "warc"}
-	if first.packed {
-		kind.Compression = "gzip"
-	}
-	r.stats.Files = append(r.stats.Files, kind)
-}
-
-func openFile(path string) (*os.File, int64, error) {
-	file, err := os.Open(path)
+// lookAt returns the size of an input, and an error if it is an archive that cannot be read, or a list of archives.
+func lookAt(path string) (int64, error) {
+	file, err := os.Open(path) // #nosec G304 -- the user names it
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
+	defer file.Close()
 	info, err := file.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, file.Close())
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, err
 	}
-	return file, info.Size(), nil
+	return info.Size(), warc.Look(file, info.Size())
 }
 
-// failed adds the archive's name to an error, except to those of the context and of Reject.
-func (r *Reader) failed(err error) error {
-	if r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
-		return err
+// next says how the next inputs are read: archives that follow one another at once.
+func (n *Nights) next(paths []string) (size int, read func([]string) error) {
+	if info, err := os.Stat(paths[0]); err == nil && info.IsDir() {
+		return 1, n.readFolder
 	}
-	return &inputs.Error{File: r.paths[min(r.number, len(r.paths)-1)], Err: plain(err)}
+	for size < len(paths) && n.isArchive(paths[size]) {
+		size++
+	}
+	if size > 0 {
+		return size, n.readArchives
+	}
+	return 1, n.readStreams
+}
+
+// isArchive reports whether a file can be read as an archive as it is. One that begins with damage is known by its name, or
+// by Options.Archives.
+func (n *Nights) isArchive(path string) bool {
+	file, err := os.Open(path) // #nosec G304 -- the user names it
+	if err != nil {
+		return false // which is found again
+	}
+	defer file.Close()
+	var head [6]byte
+	_, _ = io.ReadFull(file, head[:])
+	if string(head[:5]) == warcMagic {
+		return true
+	}
+	text := io.Reader(file)
+	if string(head[:2]) == "\x1f\x8b" {
+		if unpacked, err := gzip.NewReader(io.NewSectionReader(file, 0, math.MaxInt64)); err == nil {
+			text = unpacked
+		}
+		if _, err := io.ReadFull(text, head[:5]); err == nil && string(head[:5]) == warcMagic {
+			return true
+		}
+	} else if inputs.Compressed(head[:]) {
+		return false
+	}
+	base := strings.TrimSuffix(path, ".gz")
+	return n.opt.Archives || strings.HasSuffix(base, ".warc")
+}
+
+const warcMagic = "WARC/"
+
+// full reports whether no more is to be read.
+func (n *Nights) full() bool {
+	return n.opt.Limit > 0 && uint64(n.found.Captures+n.found.Rows) >= n.opt.Limit
+}
+
+// readArchives reads archives, several at a time.
+func (n *Nights) readArchives(paths []string) error {
+	return n.readWARC(paths, func(number int) (io.ReaderAt, int64, func() error, error) {
+		file, err := os.Open(paths[number])
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		info, err := file.Stat()
+		if err != nil {
+			return nil, 0, nil, errors.Join(err, file.Close())
+		}
+		return watched{n.ctx, file}, info.Size(), file.Close, nil
+	})
 }
 
 // watched is a file that is readable until the context ends.
 type watched struct {
 	ctx  context.Context
-	file *os.File
+	file io.ReaderAt
 }
 
 func (w watched) ReadAt(p []byte, at int64) (int, error) {
@@ -298,11 +241,261 @@ func (w watched) ReadAt(p []byte, at int64) (int, error) {
 	return w.file.ReadAt(p, at)
 }
 
-// Stats returns the counts so far. A record counts as a line.
-func (r *Reader) Stats() inputs.Stats {
-	s := r.stats
+// readStreams reads a file with rows of bodies, or one that has to be unpacked, or a zip with several.
+func (n *Nights) readStreams(paths []string) (err error) {
+	streams := inputs.OpenStreams(n.ctx, paths, n.opt.TempDir)
+	defer func() { err = errors.Join(err, streams.Close()) }()
+	before := n.before
+	for !n.full() {
+		in, err := streams.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if in.Archive {
+			err = n.readWARC([]string{in.Name}, func(int) (io.ReaderAt, int64, func() error, error) {
+				return in.At, in.Size, func() error { return nil }, nil
+			})
+		} else {
+			err = n.readRows(in, func() { n.read.Store(before + streams.Read()) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	n.before = before + streams.Read()
+	n.read.Store(n.before)
+	return nil
+}
+
+// readWARC reads archives with these names.
+func (n *Nights) readWARC(names []string, open opener) error {
+	archives := newAhead(n.ctx, len(names), open, maxHead+n.opt.MaxBody+1)
+	defer archives.close()
+	size := int64(0) // of the current one
+	for number := 0; number < len(names) && !n.full(); {
+		it, fresh, err := archives.next(n.ctx)
+		switch {
+		case err != nil:
+			return n.failed(names[number], err)
+		case fresh != nil:
+			size = fresh.size
+			kind := ""
+			if fresh.packed {
+				kind = "gzip"
+			}
+			n.begin(names[number], "warc", kind)
+		case it == nil:
+			n.before += size
+			n.read.Store(n.before)
+			number++
+		default:
+			n.read.Store(n.before + it.offset)
+			if err := n.take(it); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// failed adds the input's name to an error, except to those of the context.
+func (n *Nights) failed(name string, err error) error {
+	if n.ctx.Err() != nil && errors.Is(err, n.ctx.Err()) {
+		return err
+	}
+	if e, ok := errors.AsType[*inputs.Error](err); ok {
+		return e
+	}
+	return &inputs.Error{File: name, Err: plain(err)}
+}
+
+// plain removes the operation and the path, which our message has already.
+func plain(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// begin begins a stream.
+func (n *Nights) begin(name, layout, compression string) {
+	n.line = 0
+	n.names = append(n.names, name)
+	n.stats.Files = append(n.stats.Files, inputs.FileStats{Name: name, Layout: layout, Compression: compression})
+}
+
+// count counts a record or row, and returns one that has its place.
+func (n *Nights) count() record {
+	n.line++
+	n.stats.Lines++
+	n.stats.Files[len(n.stats.Files)-1].Lines++
+	return record{seq: n.stats.Lines - 1, file: uint32(len(n.names) - 1), line: n.line}
+}
+
+// take takes an item of an archive.
+func (n *Nights) take(it *item) error {
+	r := n.count()
+	if b := &it.broken; b.Reason != "" {
+		reason := fmt.Sprintf("%s: bytes %d to %d are passed over", b.Reason, b.Offset, b.Offset+b.Bytes)
+		if b.Records > 0 {
+			reason += fmt.Sprintf(", but for %d records at their beginning, which may be wrong", b.Records)
+			if n.unsound.Members++; n.unsound.Members == 1 {
+				n.unsound.File, n.unsound.Offset = n.names[r.file], b.Offset
+			}
+		}
+		return n.reject(&r, nil, reason)
+	}
+	c := &it.capture
+	if it.reason == skipRecord || it.reason != "" && c.target.Path != "" { // no robots.txt of an origin
+		n.stats.Skipped++
+		return nil
+	}
+	if it.reason != "" {
+		return n.reject(&r, it.uri, it.reason)
+	}
+	if c.settled {
+		r.flags |= settled
+	}
+	if c.redirect {
+		r.flags |= redirect
+	}
+	if c.target.Path != "" {
+		r.flags |= target
+		n.stats.Skipped++
+	} else if n.leftOut(c.target.Origin.Host()) {
+		r.flags |= target // redirects of the others may lead here
+	} else {
+		n.found.Captures++
+	}
+	if c.recorded.Undone {
+		r.flags |= undone
+	}
+	r.flags |= flags(c.recorded.Ending) << endingShift
+	r.tls, r.addr, r.proto, r.block = c.recorded.TLSVersion, c.recorded.Addr.AsSlice(), []byte(c.recorded.Proto), c.recorded.Block
+	r.url, r.input = c.target.AppendTo(nil), []byte(clip(it.uri))
+	return n.add(&r, c.recorded.At, it.crawl)
+}
+
+// leftOut reports whether a host is left out by Options.Sample.
+func (n *Nights) leftOut(host string) bool {
+	if n.opt.Sample > 0 && !inputs.Sampled(host, n.opt.Sample) {
+		n.stats.LeftOut++
+		return true
+	}
+	return false
+}
+
+// clip returns the start of a URI for a row, in UTF-8.
+func clip(uri []byte) string {
+	return strings.ToValidUTF8(string(uri[:min(len(uri), inputs.MaxInput)]), "")
+}
+
+// reject keeps a reject without a night, for the first one.
+func (n *Nights) reject(r *record, text []byte, reason string) error {
+	n.stats.Rejects++
+	*r = record{seq: r.seq, file: r.file, line: r.line, flags: rejected, input: text[:min(len(text), inputs.MaxText)], block: []byte(reason)}
+	return n.spool.add(r)
+}
+
+// earliest is when the first robots.txt was proposed. Earlier dates are mistakes: zero, or numbers of another kind.
+var earliest = time.Date(1994, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// add adds a record to its night.
+func (n *Nights) add(r *record, at time.Time, crawl string) error {
+	text := r.input
+	if at.IsZero() {
+		r.flags |= noTime
+	} else if n.opt.Date == "" && (at.Before(earliest) || at.After(n.opt.Now.Add(24*time.Hour))) {
+		return n.reject(r, text, "its date is before 1994 or in the future")
+	} else {
+		r.at = at.UnixMilli()
+	}
+	if at.IsZero() && n.opt.Date == "" {
+		if n.undated++; n.undated == 1 {
+			n.noDate = n.names[r.file]
+		}
+		return n.reject(r, text, "it has no date, and --date gives none")
+	}
+	key, reason := n.night(at, n.names[r.file], crawl)
+	if reason != "" {
+		return n.reject(r, text, reason)
+	}
+	night := n.nights[key]
+	if night == nil {
+		night = &Night{all: n, key: key}
+		n.nights[key] = night
+	}
+	r.night = key
+	if day := at.Format(time.DateOnly); n.opt.Date != "" {
+		night.Date = n.opt.Date
+	} else {
+		night.Date = max(night.Date, day)
+	}
+	if r.flags&target == 0 {
+		night.Rows++
+	}
+	if r.flags&redirect != 0 {
+		night.redirects = true
+	}
+	return n.spool.add(r)
+}
+
+// crawlName is a crawl of Common Crawl, by year and week; its files are named by times.
+var crawlName = regexp.MustCompile(`CC-MAIN-([0-9]{4})-([0-9]{2})(?:[^0-9]|$)`)
+
+// ownName is a file of an archive that a scan has written.
+var ownName = regexp.MustCompile(`(?:^|[/\\])(part-.+)-[^-/\\]+-[0-9]+-[0-9]+\.warc`)
+
+// night returns the number of a night, above 0, or why there is none.
+func (n *Nights) night(at time.Time, file, crawl string) (int32, string) {
+	switch {
+	case n.opt.Date != "":
+		return 1, ""
+	case n.opt.By == Month:
+		return int32(at.Year()*12 + int(at.Month())), ""
+	case n.opt.By != Crawl:
+		return int32(at.Unix() / (24 * 60 * 60)), ""
+	}
+	name := crawl
+	if found := crawlName.FindStringSubmatch(file); found != nil {
+		name = found[0]
+	} else if found := ownName.FindStringSubmatch(file); found != nil {
+		name = found[1]
+	}
+	if name == "" {
+		return 0, "neither its file's name nor its archive names a crawl (--by crawl)"
+	}
+	name = strings.TrimRight(name, "/\\.")
+	if n.crawls[name] == 0 {
+		if len(n.crawls) == math.MaxUint16 {
+			return 0, "there are too many crawls"
+		}
+		n.crawls[name] = int32(len(n.crawls) + 1)
+	}
+	return n.crawls[name], ""
+}
+
+// List returns the nights by date.
+func (n *Nights) List() []*Night {
+	var list []*Night
+	for _, night := range n.nights {
+		list = append(list, night)
+	}
+	slices.SortFunc(list, func(a, b *Night) int { return cmp.Or(strings.Compare(a.Date, b.Date), cmp.Compare(a.key, b.key)) })
+	return list
+}
+
+// Found returns what was read.
+func (n *Nights) Found() Found { return n.found }
+
+// Stats returns the counts of all inputs. A record or row counts as a line.
+func (n *Nights) Stats() inputs.Stats {
+	s := n.stats
+	s.Entries = uint64(n.found.Captures + n.found.Rows)
 	s.Files = slices.Clone(s.Files)
-	s.DedupeBytes = int64(len(r.captures)) * captureBytes
 	return s
 }
 
@@ -314,23 +507,11 @@ type Unsound struct {
 	Offset  int64  // of the first member
 }
 
-// Unsound returns the counts so far.
-func (r *Reader) Unsound() Unsound { return r.unsound }
+// Unsound returns the counts.
+func (n *Nights) Unsound() Unsound { return n.unsound }
 
-// Progress returns how many bytes of the archives have been read, and how many there are. It is safe for concurrent
-// use.
-func (r *Reader) Progress() (read, total int64) { return r.read.Load(), r.total }
+// Progress returns how many bytes of the inputs have been read, and how many there are. It is safe for concurrent use.
+func (n *Nights) Progress() (read, total int64) { return n.read.Load(), n.total }
 
-// Close closes the archives. Next returns an error afterwards.
-func (r *Reader) Close() error {
-	if r.err == nil {
-		r.err = errors.New("cannot read the archives: they were closed")
-	}
-	r.response.Reset()
-	err := r.again.close()
-	if r.archives != nil {
-		r.archives.close()
-	}
-	r.captures, r.waiting = nil, nil
-	return err
-}
+// Close removes what waits on disk.
+func (n *Nights) Close() error { return n.spool.close() }

@@ -109,7 +109,7 @@ func (w *Web) Expect(o origin.Origin, p Policy) Expect {
 // accessAfter returns what an outcome means for a crawler (RFC 9309 §2.3.1), in the words of the dataset.
 func accessAfter(outcome exchange.Outcome, status int) string {
 	switch {
-	case outcome == exchange.BlockedAddress, outcome == exchange.OptedOut, outcome == exchange.NotArchived:
+	case outcome == exchange.BlockedAddress, outcome == exchange.OptedOut, outcome == exchange.NotArchived, outcome == exchange.Carried:
 		return "unknown"
 	case outcome == exchange.RedirectLimit, outcome == exchange.RedirectInvalid:
 		return "full_allow"

@@ -399,7 +399,7 @@ func TestZooIsComplete(t *testing.T) {
 		t.Errorf("%d known behaviours", len(known))
 	}
 	w := testWeb(t, Config{})
-	seen := map[exchange.Outcome]bool{exchange.OptedOut: true, exchange.ConnectFailed: true, exchange.NotArchived: true} // no host leads to these
+	seen := map[exchange.Outcome]bool{exchange.OptedOut: true, exchange.ConnectFailed: true, exchange.NotArchived: true, exchange.Carried: true} // no host leads to these
 	for _, guarded := range []bool{false, true} {
 		p := DefaultPolicy()
 		p.Guarded = guarded

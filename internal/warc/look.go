@@ -27,7 +27,7 @@ func Look(file io.ReaderAt, size int64) error {
 	if line = bytes.TrimSpace(line); bytes.HasSuffix(line, []byte(".warc.gz")) || bytes.HasSuffix(line, []byte(".warc")) {
 		return errors.New("it is a list of archives: download those that it names (Common Crawl's are under https://data.commoncrawl.org/), and name them here")
 	}
-	if !packed || len(text) == lookedAt {
+	if !packed || len(text) == lookedAt || !bytes.HasPrefix(text, recordBegin) { // members of other files may end anywhere
 		return nil
 	}
 	at, err := section.Seek(0, io.SeekCurrent)
@@ -57,7 +57,7 @@ func member(in *bufio.Reader, most int) (text []byte, ok bool) {
 // endsWithin reports whether the records of a file up to a gzip member's end, at an offset, end with a part of one.
 func endsWithin(file io.ReaderAt, end int64) bool {
 	within := false
-	records := NewLookup(0)
+	records := NewReader(0)
 	records.Broken = func(Broken) error { within = true; return nil }
 	err := records.Reset(file, end, 0)
 	for err == nil {

@@ -55,7 +55,7 @@ export const words = {
     outcome: [
       "answered", "redirect_limit", "redirect_invalid", "dns_not_found", "dns_failed", "dns_timeout", "connect_refused",
       "connect_timeout", "connect_failed", "tls_failed", "timeout", "reset", "closed_early", "bad_response",
-      "bad_encoding", "header_too_large", "blocked_address", "opted_out", "not_archived",
+      "bad_encoding", "header_too_large", "blocked_address", "opted_out", "not_archived", "carried",
     ],
     finding: [
       "not_asked", "challenged", "rate_limited", "unreachable", "server_error", "refused", "none", "html", "no_rules", "rules",

@@ -439,6 +439,7 @@ func (w *lives) expect(token string, expect func(columns, from string, rows []st
 	expect("site, changes", "flapping("+literal(token)+", at_least := 2)", flapping)
 	expect("night, by_then, maybe, \"of\"", "survival"+of, survivors)
 	expect("night, blocking, \"of\", unknown", "blocked_over_time"+of, shares)
+	expect("night, blocking, \"of\", unknown", fmt.Sprintf("blocked_over_time(%s, as_last_seen := true)", literal(token)), shares) // nothing was carried forward
 	for _, pair := range [][2]int{{0, last}, {last - 1, last}, {2, 7}, {5, 6}} {
 		var rows []string
 		for _, l := range w.sites {

@@ -1,0 +1,194 @@
+package replay
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/internal/bodies"
+)
+
+// file writes a file of the name.
+func file(tb testing.TB, name, content string) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// dated is answer with a date.
+func dated(uri, date, text string) string {
+	return strings.Replace(answer(uri, text), "Content-Type:", "WARC-Date: "+date+"T12:00:00Z\r\nContent-Type:", 1)
+}
+
+// TestNights divides captures and rows by day, month and crawl, whatever their order. A redirect leads to captures of its own night.
+func TestNights(t *testing.T) {
+	const a, plainA = "https://a.example/robots.txt", "http://a.example/robots.txt"
+	first := write(t, dated(a, "2024-05-19", "200 A19\n"), dated(plainA, "2024-05-18", "301 "+a), dated(a, "2024-06-01", "404 "))
+	second := write(t, dated(plainA, "2024-05-19", "301 "+a), dated(a, "2024-05-18", "503 "), dated(a, "2024-05-18", "200 A18\n"))
+	crawled := file(t, "CC-MAIN-2024-22/segments/1.warc", dated("https://b.example/robots.txt", "2024-05-20", "200 B20\n")+dated("https://b.example/robots.txt", "2024-05-27", "200 B27\n"))
+	named := write(t, captured("warcinfo", "", "Content-Type: application/warc-fields\r\n", "isPartOf: TEST-7\r\n")+dated(a, "2024-05-18", "200 T\n"))
+	ours := file(t, "part-s-1-0-1-0.warc", dated("https://c.example/robots.txt", "2024-05-18", "200 C18\n")+dated("https://d.example/robots.txt", "2024-05-19", "200 D19\n"))
+	f := func(by By, want map[string][]string, wantRejects int, paths ...string) {
+		t.Helper()
+		nights, rejects, _ := readAll(t, Options{By: by}, paths...)
+		for date, rows := range nights {
+			for i := range rows {
+				_, rows[i], _ = strings.Cut(rows[i], " ")
+			}
+			equal(t, string(by)+" "+date, rows, want[date]...)
+		}
+		if len(nights) != len(want) || len(rejects) != wantRejects {
+			t.Errorf("%s: nights %v, rejects %q", by, slices.Sorted(maps.Keys(nights)), rejects)
+		}
+	}
+	f(Day, map[string][]string{
+		"2024-05-18": {`http://a.example answered 200 301→https://a.example/robots.txt "A18\n"`, `https://a.example answered 200 "A18\n"`},
+		"2024-05-19": {`https://a.example answered 200 "A19\n"`, `http://a.example answered 200 301→https://a.example/robots.txt "A19\n"`},
+		"2024-06-01": {`https://a.example answered 404`},
+	}, 1, first, second)
+	f(Month, map[string][]string{
+		"2024-05-19": {`https://a.example answered 200 "A19\n"`, `http://a.example answered 200 301→https://a.example/robots.txt "A19\n"`},
+		"2024-06-01": {`https://a.example answered 404`},
+	}, 3, first, second)
+	f(Crawl, map[string][]string{
+		"2024-05-27": {`https://b.example answered 200 "B20\n"`},
+		"2024-05-18": {`https://a.example answered 200 "T\n"`},
+		"2024-05-19": {`https://c.example answered 200 "C18\n"`, `https://d.example answered 200 "D19\n"`},
+	}, 1+3, crawled, named, ours, second)
+}
+
+// TestRows makes answers of rows as a scan would, and tells what was not observed.
+func TestRows(t *testing.T) {
+	path := file(t, "x.jsonl", `{"host":"a.example","body":"User-agent: *\n","date":"2024-05-18"}
+{"host":"b.example","body":"","date":"2024-05-18"}
+{"host":"c.example","body":"","status":200,"date":"2024-05-18"}
+{"host":"http://d.example/","body":"x","status":404,"date":"2024-05-18"}
+{"host":"e.example","body":"x","status":503,"date":"2024-05-18"}
+{"host":"f.example","body":"x","unchanged":true,"date":"2024-05-18"}
+{"host":"g.example","status":301,"headers":{"location":"http://d.example/robots.txt"},"date":"2024-05-18"}
+{"host":"h.example","body":"x","headers":"HTTP/1.1 200 OK\nContent-Length: 99\nContent-Encoding: gzip\nServer: y\r\nEvil: a\rb\n","date":"2024-05-18"}
+{"host":"i.example","body":"`+strings.Repeat(`line\n`, 300)+`","date":"2024-05-18"}
+{"host":"a.example","body":"again","date":"2024-05-18"}
+{"host":"e.example","body":"better","date":"2024-05-18"}
+{"host":"f.example","body":"seen","date":"2024-05-18"}
+{"host":"a.example","body":"next night","date":"2024-05-19"}
+{"host":"https://a.example/robots.txt","body":"x","date":"2024-05-18"}
+{"host":"j.example","body":"x"}
+{"host":"j.example","body":"x","date":"1980-01-01"}
+{"host":"j.example","body":"x","date":"2031-01-01"}
+{"host":"ftp://j.example","body":"x","date":"2024-05-18"}
+{"host":"192.0.2.0/24","body":"x","date":"2024-05-18"}
+{"host":"k.example","body":"x","final_url":"mailto:x","date":"2024-05-18"}
+{"host":"l.example","body":"x","status":0,"date":"2024-05-18"}
+`)
+	nights, rejects, n := readAll(t, Options{Columns: bodies.Columns{}}, path)
+	equal(t, "first night", nights["2024-05-18"],
+		`0 a.example answered 200 "User-agent: *\n"`,
+		`1 b.example not_archived`,
+		`2 c.example answered 200`,
+		`3 http://d.example answered 404`,
+		`6 g.example answered 404 301→http://d.example/robots.txt`,
+		`7 h.example answered 200 "x"`,
+		`8 i.example answered 200 "`+strings.Repeat(`line\n`, 200)+`"`,
+		`10 e.example answered 200 "better"`,
+		`11 f.example answered 200 "seen"`,
+		`20 l.example not_archived`)
+	equal(t, "second night", nights["2024-05-19"], `12 a.example answered 200 "next night"`)
+	equal(t, "rejects", rejects,
+		"0:5 e.example: another capture of the same file counts",
+		"0:6 f.example: another capture of the same file counts",
+		"0:10 a.example: another capture of the same file counts",
+		"0:14 https://a.example/robots.txt: another capture of the same file counts",
+		"0:15 j.example: it has no date, and --date gives none",
+		"0:16 j.example: its date is before 1994 or in the future",
+		"0:17 j.example: its date is before 1994 or in the future",
+		"0:18 ftp://j.example: its scheme is neither http nor https",
+		"0:19 192.0.2.0/24: an address range is no origin",
+		"0:20 k.example: its final URL is no http or https URL")
+	if found := n.Found(); found.NoBody != 2 || found.Carried != 1 || found.NoStatus != 11 {
+		t.Errorf("%+v", found)
+	}
+	carried, _, _ := readAll(t, Options{Columns: bodies.Columns{}}, file(t, "x.csv", "host,body,observed,date\na.example,x,false,2024-05-18\n"))
+	equal(t, "carried", carried["2024-05-18"], `0 a.example carried`)
+}
+
+// TestSpool merges many runs of random records into the order of a sort, and finds each on a shelf.
+func TestSpool(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, limit := range []int{1, 100, 5_000, runBytes} {
+		s := spool{limit: limit}
+		var want []string
+		key := func(r *record) string { return fmt.Sprintf("%d %s %d", r.night, r.url, r.seq) }
+		var all []record
+		for i := range 3000 {
+			scheme := []string{"http", "https"}[random.IntN(2)]
+			r := record{night: int32(random.IntN(3)), url: fmt.Appendf(nil, "%s://%d.example/robots.txt", scheme, random.IntN(500)), seq: uint64(i), block: make([]byte, random.IntN(200))}
+			if err := s.add(&r); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, r)
+		}
+		slices.SortFunc(all, func(a, b record) int { return a.compare(&b) })
+		for i := range all {
+			want = append(want, key(&all[i]))
+		}
+		m, err := s.merge()
+		if err != nil {
+			t.Fatal(err)
+		}
+		shelf, err := newShelf("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		urls := map[string]bool{}
+		for {
+			r, err := m.peek()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r == nil {
+				break
+			}
+			got = append(got, key(r))
+			if r.night == 2 && !urls[string(r.url)] {
+				urls[string(r.url)] = true
+				if err := shelf.put(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.pass()
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("limit %d: %d records, want %d", limit, len(got), len(want))
+		}
+		if err := shelf.end(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 500 {
+			for _, scheme := range []string{"http", "https"} {
+				url := fmt.Sprintf("%s://%d.example/robots.txt", scheme, i)
+				if r, err := shelf.find([]byte(url)); err != nil || (r != nil) != urls[url] || r != nil && string(r.url) != url {
+					t.Fatalf("%s: %v, %v", url, r, err)
+				}
+			}
+		}
+		if err := shelf.close(); err != nil {
+			t.Error(err)
+		}
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
