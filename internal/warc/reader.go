@@ -67,19 +67,15 @@ type Broken struct {
 }
 
 const (
-	rawBuffer    = 256 << 10
-	lookupBuffer = MaxHead
-	textBuffer   = MaxHead
-	maxBlank     = 256      // bytes of line ends between records; four are usual
-	trialBytes   = 4 << 10  // of a candidate for a member, within which its first record must begin
-	keptBlock    = 64 << 10 // larger memory of a block is released, unless MaxBlock is smaller still
+	rawBuffer  = 256 << 10
+	textBuffer = MaxHead
+	maxBlank   = 256      // bytes of line ends between records; four are usual
+	trialBytes = 4 << 10  // of a candidate for a member, within which its first record must begin
+	keptBlock  = 64 << 10 // larger memory of a block is released, unless MaxBlock is smaller still
 )
 
 // NewReader returns a Reader that keeps up to maxBlock bytes of each block. Reset gives it a file.
 func NewReader(maxBlock int) *Reader { return newReader(maxBlock, rawBuffer) }
-
-// NewLookup returns a Reader for single records: it reads less of a file at once.
-func NewLookup(maxBlock int) *Reader { return newReader(maxBlock, lookupBuffer) }
 
 func newReader(maxBlock, buffer int) *Reader {
 	return &Reader{

@@ -360,7 +360,7 @@ func TestFlippedBits(t *testing.T) {
 		step = 7
 	}
 	for name, file := range map[string][]byte{"a member a record": single, "one member": packed(texts.String())} {
-		wrong, told, r := 0, 0, NewLookup(4000)
+		wrong, told, r := 0, 0, newReader(4000, MaxHead)
 		for bit := 0; bit < 8*len(file); bit += step {
 			file[bit/8] ^= 1 << (bit % 8)
 			list := readWith(t, r, file)
