@@ -141,6 +141,7 @@ and writes the answers as Parquet.
 
   bulkscan demo                         see it work, without a network
   bulkscan scan top-1m.csv.zip -o out   the real thing; the same command again resumes
+  bulkscan import bodies.jsonl -o out   nights from files that others have fetched
   bulkscan check example.com            one site, explained
   bulkscan test --robots robots.txt --agent GPTBot /private/x
                                         is it allowed, and by which rule

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher"
@@ -34,6 +35,7 @@ type Night struct {
 	exchange exchange.Exchange
 	response exchange.Response // of the entry that Next returned last
 	stats    inputs.Stats
+	given    atomic.Int64
 	err      error
 }
 
@@ -113,6 +115,7 @@ func (n *Night) Next() (inputs.Entry, error) {
 			break
 		}
 		n.stats.Entries++
+		n.given.Add(1)
 		return entry, nil
 	}
 	return inputs.Entry{}, n.err
@@ -137,17 +140,15 @@ func (n *Night) choose() (*record, error) {
 		if r == nil || r.night != n.key || !bytes.Equal(r.url, n.kept.url) {
 			break
 		}
-		lost := r
-		if r.outranks(&n.kept) {
-			worse := n.kept
-			if err := n.duplicate(&worse); err != nil {
-				return nil, err
-			}
-			n.keep(r)
-			continue
+		lost, better := r, r.outranks(&n.kept)
+		if better {
+			lost = &n.kept
 		}
 		if err := n.duplicate(lost); err != nil {
 			return nil, err
+		}
+		if better {
+			n.keep(r)
 		}
 	}
 	if n.redirects {
@@ -295,8 +296,8 @@ func (n *Night) Stats() inputs.Stats {
 	return s
 }
 
-// Progress returns how many of the night's captures were returned, and how many there are at most.
-func (n *Night) Progress() (read, total int64) { return 0, 0 }
+// Progress returns how many entries were returned, and how many there are at most. It is safe for concurrent use.
+func (n *Night) Progress() (read, total int64) { return n.given.Load(), n.Rows }
 
 // Close removes what the night keeps on disk. Next returns an error afterwards.
 func (n *Night) Close() error {
