@@ -73,6 +73,8 @@ type layout struct {
 // layoutError says why no layout was found, and what to do.
 type layoutError struct{ text, remedy string }
 
+var errJSONArray = &layoutError{"it is a JSON array", "write one object a line, as `jq -c '.[]'` does"}
+
 func (e *layoutError) Error() string { return e.text }
 
 // Remedy says what to do.
@@ -81,11 +83,11 @@ func (e *layoutError) Remedy() string { return e.remedy }
 // sampleLines is how many lines determine the layout.
 const sampleLines = 200
 
-// hostNames are the usual names of host columns, the most specific first: an origin has more than a domain.
-var hostNames = []string{"origin", "url", "domain", "host", "hostname", "fqdn", "website", "site", "domain_name", "root_domain", "host_name", "homepage"}
+// HostNames are the usual names of host columns, the most specific first: an origin has more than a domain.
+var HostNames = []string{"origin", "url", "domain", "host", "hostname", "fqdn", "website", "site", "domain_name", "root_domain", "host_name", "homepage"}
 
-// rankNames are the usual names of rank columns.
-var rankNames = []string{"rank", "globalrank", "global_rank", "popularity_rank", "tranco_rank", "alexa_rank"}
+// RankNames are the usual names of rank columns.
+var RankNames = []string{"rank", "globalrank", "global_rank", "popularity_rank", "tranco_rank", "alexa_rank"}
 
 // detect determines how to read a stream from its first bytes; whole says that there are no others. An ambiguous list
 // is an error that asks for a column, since reading the wrong column would waste a scan.
@@ -125,7 +127,7 @@ func detect(head []byte, whole bool, opt Options) (layout, error) {
 	case first[0] == '{':
 		return l, l.detectJSON(lines, opt)
 	case bytes.HasPrefix(first, []byte("[{")), string(first) == "[":
-		return l, &layoutError{"it is a JSON array", "write one object a line, as `jq -c '.[]'` does"}
+		return l, errJSONArray
 	case first[0] == '<':
 		return l, &layoutError{"it is HTML or XML", "fetch the list itself, or pass --format lines"}
 	case opt.Column != "" || opt.LabelColumn != "" || looksLikeCSV(lines):
@@ -240,7 +242,7 @@ const delimiters = "\t,;"
 func headerDelimiter(line []byte) byte {
 	for _, d := range []byte(delimiters) {
 		for _, cell := range strings.Split(string(line), string(d)) {
-			if slices.Contains(hostNames, normalName(cell)) {
+			if slices.Contains(HostNames, normalName(cell)) {
 				if bytes.IndexByte(line, d) < 0 {
 					return ','
 				}
@@ -432,7 +434,7 @@ func (l *layout) findHeader(rows [][]string, columns []weight, opt Options) {
 	for _, cell := range rows[0] {
 		first.weigh(cell)
 		name := normalName(cell)
-		known = known || slices.Contains(hostNames, name) || slices.Contains(rankNames, name) ||
+		known = known || slices.Contains(HostNames, name) || slices.Contains(RankNames, name) ||
 			name != "" && (name == normalName(opt.Column) || name == normalName(opt.LabelColumn))
 	}
 	if first.names+first.addresses+first.numbers > 0 || first.filled == 0 {
@@ -451,7 +453,7 @@ func (l *layout) findHost(rows [][]string, columns []weight, opt Options) (err e
 		return err
 	}
 	if l.header {
-		for _, want := range hostNames {
+		for _, want := range HostNames {
 			l.host = slices.IndexFunc(l.names, func(name string) bool { return normalName(name) == want })
 			if l.host >= 0 {
 				return nil
@@ -497,7 +499,7 @@ func (l *layout) findLabel(width int, opt Options) (err error) {
 // findRank takes the column with a usual name. Without a header it takes a column of numbers before the hosts.
 func (l *layout) findRank(columns []weight) {
 	if l.header {
-		for _, want := range rankNames {
+		for _, want := range RankNames {
 			if l.rank = slices.IndexFunc(l.names, func(name string) bool { return normalName(name) == want }); l.rank >= 0 {
 				return
 			}
@@ -526,7 +528,7 @@ func (l *layout) column(want string, width int, flag string) (int, error) {
 	if !l.header {
 		return -1, &layoutError{fmt.Sprintf("its first line does not name a column %q", want), "give " + flag + " a number, counted from 1"}
 	}
-	return -1, &layoutError{fmt.Sprintf("it has no column %q, but %s", clip(want, 80), l.list(upTo(len(l.names)))), "choose one of these with " + flag}
+	return -1, &layoutError{fmt.Sprintf("it has no column %q, but %s", Clip(want, 80), l.list(upTo(len(l.names)))), "choose one of these with " + flag}
 }
 
 // upTo returns the numbers below n.
@@ -560,7 +562,7 @@ func (l *layout) list(columns []int) string {
 // columnName is `3 "Domain"`, or `3` without a header.
 func (l *layout) columnName(column int) string {
 	if l.header && column < len(l.names) {
-		return fmt.Sprintf("%d %q", column+1, clip(l.names[column], 80))
+		return fmt.Sprintf("%d %q", column+1, Clip(l.names[column], 80))
 	}
 	return strconv.Itoa(column + 1)
 }
@@ -602,7 +604,7 @@ func (l *layout) String() string {
 	case JSONL:
 		for i, what := range [...]string{jsonHost: "host", jsonRank: "rank", jsonLabel: "label"} {
 			if len(l.paths[i]) > 0 || i == jsonHost {
-				fmt.Fprintf(&b, ", %s under %q", what, clip(l.paths[i].String(), 80))
+				fmt.Fprintf(&b, ", %s under %q", what, Clip(l.paths[i].String(), 80))
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func (d *Doubt) String() string {
 	}
 	for i, s := range d.Samples {
 		b.WriteString([]string{", as line ", ", "}[min(i, 1)])
-		fmt.Fprintf(&b, "%d %q", s.Line, clip(strings.ToValidUTF8(s.Text, "\uFFFD"), 80))
+		fmt.Fprintf(&b, "%d %q", s.Line, Clip(strings.ToValidUTF8(s.Text, "\uFFFD"), 80))
 		if s.Reason != "" && (i == 0 || s.Reason != d.Samples[i-1].Reason) {
 			fmt.Fprintf(&b, ": %s", s.Reason)
 		}

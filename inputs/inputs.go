@@ -349,12 +349,30 @@ func (r *Reader) entry() (Entry, string) {
 	if len(text) > MaxInput {
 		// Do not keep a path of up to 64 KiB alive with the origin.
 		var err error
-		text = strings.Clone(clip(text, MaxInput))
+		text = strings.Clone(Clip(text, MaxInput))
 		if o, err = origin.New(o.Scheme(), strings.Clone(o.Host()), o.Port()); err != nil {
 			return Entry{}, err.Error()
 		}
 	}
 	return Entry{Input: text, Origin: o, Rank: r.take.rank, Label: r.label(r.take.label)}, ""
+}
+
+// ParseSite returns the origin of a host or URL as it stands on a list, or why it is none. See Options.LocalNames.
+func ParseSite(text string, localNames bool) (o origin.Origin, reason string) {
+	if addressRange(text) {
+		return o, "an address range is no origin"
+	}
+	o, spelling, err := origin.ParseSpelling(text)
+	if err != nil {
+		return o, err.Error()
+	}
+	if !localNames && isLocal(o.Host()) {
+		return o, "a name without a top-level domain (--allow-private takes internal names)"
+	}
+	if misread(o, spelling) {
+		return o, fmt.Sprintf("write the address in full: this would be read as %s", o.Host())
+	}
+	return o, ""
 }
 
 // forward returns a name whose labels are in reversed order, as web graphs have them, in the usual order.
@@ -395,7 +413,7 @@ func (r *Reader) label(b []byte) string {
 	if s, ok := r.labels[string(b)]; ok {
 		return s
 	}
-	s := strings.Clone(clip(string(b), MaxLabel))
+	s := strings.Clone(Clip(string(b), MaxLabel))
 	if len(r.labels) < maxLabels && len(b) <= MaxLabel {
 		r.labels[s] = s
 	}
@@ -439,7 +457,7 @@ func (r *Reader) nextStream() error {
 // beginLines detects how the lines of a stream are read.
 func (r *Reader) beginLines(stream stream) error {
 	begun := r.src.begun.Load()
-	r.lines.reset(stream.Reader, stream.compression, func() int64 { return r.src.read.Load() - begun })
+	r.lines.reset(stream.Reader, stream.compression, func() int64 { return r.src.read.Load() - begun }, MaxLine)
 	if stream.compression == "" {
 		r.of.Store(1)
 		r.bytes.Store(1)
@@ -492,8 +510,8 @@ func Sampled(host string, share float64) bool {
 	return float64(xxhash.Sum64String(host)>>11) < share*(1<<53)
 }
 
-// clip cuts valid UTF-8 to at most n bytes, between runes.
-func clip(s string, n int) string {
+// Clip cuts valid UTF-8 to at most n bytes, between runes.
+func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // This file reads JSON lines. One walk over a line checks all of it and finds the few values needed. Making a map of
@@ -320,61 +317,11 @@ func jsonText(raw []byte) ([]byte, bool) {
 	return trimSpace(unescapeJSON(raw)), true
 }
 
-// unescapeJSON returns the text of a valid string with escapes. Lone surrogates become U+FFFD.
+// unescapeJSON returns the text of a valid string with escapes.
 func unescapeJSON(raw []byte) []byte {
-	return appendUnescaped(make([]byte, 0, len(raw)), raw[1:len(raw)-1])
-}
-
-// appendUnescaped appends the text of what stands between the quotes of a valid string.
-func appendUnescaped(dst, text []byte) []byte {
-	for {
-		i := bytes.IndexByte(text, '\\')
-		if i < 0 {
-			return append(dst, text...)
-		}
-		dst = append(dst, text[:i]...)
-		c := text[i+1]
-		text = text[i+2:]
-		switch c {
-		case 'b':
-			c = '\b'
-		case 'f':
-			c = '\f'
-		case 'n':
-			c = '\n'
-		case 'r':
-			c = '\r'
-		case 't':
-			c = '\t'
-		case 'u':
-			r := hexRune(text)
-			text = text[4:]
-			if utf16.IsSurrogate(r) {
-				pair := unicode.ReplacementChar
-				if len(text) >= 6 && text[0] == '\\' && text[1] == 'u' {
-					pair = utf16.DecodeRune(r, hexRune(text[2:]))
-				}
-				if r = pair; r != unicode.ReplacementChar {
-					text = text[6:]
-				}
-			}
-			dst = utf8.AppendRune(dst, r)
-			continue
-		}
-		dst = append(dst, c)
-	}
-}
-
-// hexRune reads four hexadecimal digits.
-func hexRune(text []byte) (r rune) {
-	for _, c := range text[:4] {
-		digit := c & 0x0f
-		if c > '9' {
-			digit += 9
-		}
-		r = r<<4 | rune(digit)
-	}
-	return r
+	var s string
+	_ = json.Unmarshal(raw, &s) // lone surrogates become U+FFFD
+	return []byte(s)
 }
 
 // detectJSON chooses the keys from the sampled objects.
@@ -399,7 +346,7 @@ func (l *layout) detectJSON(lines [][]byte, opt Options) error {
 		}
 		return find(names, last)
 	}
-	l.paths[jsonHost], l.paths[jsonRank] = known(hostNames), known(rankNames)
+	l.paths[jsonHost], l.paths[jsonRank] = known(HostNames), known(RankNames)
 	for _, f := range []struct {
 		wanted     int
 		flag, name string
@@ -408,7 +355,7 @@ func (l *layout) detectJSON(lines [][]byte, opt Options) error {
 			continue
 		}
 		if l.paths[f.wanted] = find([]string{f.name}, jsonPath.String); l.paths[f.wanted] == nil {
-			return &layoutError{fmt.Sprintf("its first objects have no key %q, but %s", clip(f.name, 80), listPaths(paths)), "choose one of these with " + f.flag}
+			return &layoutError{fmt.Sprintf("its first objects have no key %q, but %s", Clip(f.name, 80), listPaths(paths)), "choose one of these with " + f.flag}
 		}
 	}
 	if l.paths[jsonHost] == nil && len(paths) > 0 {
@@ -428,7 +375,7 @@ func listPaths(paths []jsonPath) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%q", clip(p.String(), 80))
+		fmt.Fprintf(&b, "%q", Clip(p.String(), 80))
 	}
 	return b.String()
 }

@@ -35,7 +35,6 @@ type stream struct {
 	table       io.ReaderAt // nil of text
 	size        int64       // of the table
 	archive     bool        // table is a WARC file, see source.archives
-	file        *os.File    // what Reader reads, unpacked; nil of members of an archive, and of standard input
 	name        string
 	compression string
 }
@@ -61,6 +60,20 @@ type source struct {
 
 func (s *source) init(ctx context.Context, paths []string, opt Options) {
 	s.ctx, s.paths, s.stdin, s.dir = ctx, paths, opt.Stdin, opt.TempDir
+}
+
+// OpenText opens a file of any bytes without its compressions. Errors are an *Error, or that of the context.
+func OpenText(ctx context.Context, path string) (_ io.Reader, closeAll func() error, err error) {
+	s := &source{}
+	s.init(ctx, []string{path}, Options{})
+	in, err := s.next()
+	if err == nil && in.Reader == nil {
+		err = &Error{File: path, Err: errors.New("it is no text")}
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return in.Reader, s.Close, nil
 }
 
 // next opens the next stream, or returns io.EOF.
@@ -108,7 +121,7 @@ func (s *source) next() (stream, error) {
 		s.ended = s.read.Load() + info.Size()
 		return stream{table: readerAt{s.ctx, file, &s.read}, size: info.Size(), name: name}, nil
 	}
-	return s.decode(stream{Reader: s.watch(file), name: name, file: file})
+	return s.decode(stream{Reader: s.watch(file), name: name})
 }
 
 // Close closes what is open.
@@ -157,7 +170,8 @@ func (s *source) decode(in stream) (stream, error) {
 		}
 		in.Reader = buffered
 		if s.archives && bytes.HasPrefix(head, []byte(magicWARC)) {
-			return s.openWARC(in)
+			in.archive = true
+			return s.copyTable(in)
 		}
 		kind, problem := magic(head)
 		if problem != nil {
@@ -257,7 +271,7 @@ func (s *source) openArchive(name string, file *os.File) (stream, error) {
 
 func (s *source) openMember(member *zip.File) (stream, error) {
 	// The archive's author chose the member's name: it must not carry control bytes into a message.
-	quoted := strconv.Quote(clip(strings.ToValidUTF8(member.Name, "\uFFFD"), 200))
+	quoted := strconv.Quote(Clip(strings.ToValidUTF8(member.Name, "\uFFFD"), 200))
 	name := s.archive + ":" + quoted[1:len(quoted)-1]
 	if member.Flags&1 != 0 {
 		return stream{}, &Error{File: name, Err: errors.New("it is encrypted"), Remedy: "unpack the archive first"}
@@ -326,7 +340,7 @@ const maxTable = 64 << 30
 
 // copyTable copies a table from a stream to a temporary file.
 func (s *source) copyTable(in stream) (stream, error) {
-	file, err := scratch(s.dir)
+	file, err := Scratch(s.dir)
 	if err != nil {
 		return stream{}, &Error{File: in.name, Err: err, Remedy: temporaryRemedy}
 	}

@@ -47,7 +47,7 @@ type run struct {
 const blockSlots = 1024
 
 func newSpilled(dir string, filterBytes int64) (*spilled, error) {
-	file, err := scratch(dir)
+	file, err := Scratch(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +59,9 @@ func newSpilled(dir string, filterBytes int64) (*spilled, error) {
 	}, nil
 }
 
-// scratch makes a temporary file without a name, so that none is left over if the process dies. Systems that cannot
+// Scratch makes a temporary file without a name, so that none is left over if the process dies. Systems that cannot
 // unlink an open file keep it in the temporary folder.
-func scratch(dir string) (*os.File, error) {
+func Scratch(dir string) (*os.File, error) {
 	file, err := os.CreateTemp(dir, "bulkscan-list-*")
 	if err != nil {
 		return nil, err

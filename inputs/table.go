@@ -82,7 +82,7 @@ func detectTable(table Table, opt Options) (layout, error) {
 		return find(names, func(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }, holding...)
 	}
 	var err error
-	l.rank = named(rankNames, "numbers", "text")
+	l.rank = named(RankNames, "numbers", "text")
 	if err = l.findLabel(len(l.names), opt); err != nil {
 		return l, err
 	}
@@ -91,8 +91,8 @@ func detectTable(table Table, opt Options) (layout, error) {
 		if l.host, err = l.column(opt.Column, len(l.names), "--column"); err != nil {
 			return l, err
 		}
-	case named(hostNames, "text") >= 0:
-		l.host = named(hostNames, "text")
+	case named(HostNames, "text") >= 0:
+		l.host = named(HostNames, "text")
 	case len(texts) == 1:
 		l.host = texts[0]
 	default:

@@ -117,7 +117,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "| RFC 3339, `2024-07-14 12:30:00`, `20240714`, `20240714123000`, or seconds, milliseconds, microseconds or nanoseconds since 1970;")
 	f(page, "and `hops` is 0")
 	f(page, "a body counts as 200.")
-	f(page, "rows of more than {} MiB", mib("internal/bodies.MaxRow"))
+	f(page, "rows of more than {} MiB", mib("inputs.MaxRow"))
 	f(page, "WARC 1.0 and 1.1, plain")
 	f(page, "it exits with {}: those", code("cmd/bulkscan.exitDamaged"))
 	f(page, "head may have {} KiB. Memory does not grow with captures: {} MiB are sorted", kib("internal/replay.maxHead"), mib("internal/replay.runBytes"))

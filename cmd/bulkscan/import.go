@@ -27,7 +27,6 @@ import (
 type importFlags struct {
 	by      string
 	columns string
-	rows    bool // the inputs may be files of bodies
 }
 
 func (f *importFlags) addBy(flags *pflag.FlagSet) {
@@ -73,7 +72,7 @@ the columns and all rules. The same command again goes on where it was interrupt
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.add(all)
 	f.fetchFlags.add(all)
-	f.format, f.rows = "warc", true
+	f.format = "warc"
 	for _, name := range ofImport {
 		c.Flags().AddFlag(all.Lookup(name))
 	}
@@ -121,7 +120,7 @@ func (a *app) importInputs(ctx context.Context, f *scanFlags, config []commit.Se
 		return err
 	}
 	o.Log, o.Sink.Registry, o.Sink.Config = log, registry, config
-	o.Replay = replay.Options{By: replay.By(f.by), Columns: columns, Archives: !f.rows}
+	o.Replay = replay.Options{By: replay.By(f.by), Columns: columns}
 	several := false
 	o.Show = func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64) {
 		monitor.scan.Begin(scanID, p, read)

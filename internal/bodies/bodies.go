@@ -1,15 +1,13 @@
 // Package bodies answers one question: which files did others fetch? It reads robots.txt files as researchers keep them, a
 // row a file: JSON lines, CSV, Parquet, and folders.
 //
-// This file says what a row is and which columns it is made of; json.go, csv.go and parquet.go read the forms, rows.go the
-// bounded records of text, and folder.go reads folders.
+// This file says what a row is and which columns it is made of; folder.go reads folders.
 package bodies
 
 import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,9 +15,6 @@ import (
 
 	"github.com/bulkscan/bulkscan/inputs"
 )
-
-// MaxRow bounds a row of text in bytes: a body of 512,000 bytes has at most six times as many in JSON.
-const MaxRow = 8 << 20
 
 // Row is one file, or why there is none. Its bytes are valid until the next Next.
 type Row struct {
@@ -55,123 +50,74 @@ const (
 	numColumns
 )
 
-// known are the columns by their names for --columns, and the usual names of each.
-var known = [numColumns]struct {
-	name  string
-	usual []string
-}{
-	site:        {"host", inputs.HostNames()},
-	body:        {"body", []string{"body", "content", "robots_txt", "robotstxt", "robots", "text"}},
-	status:      {"status", []string{"status", "status_code", "http_status"}},
-	fetchedAt:   {"fetched_at", []string{"fetched_at", "timestamp", "date", "crawl_date", "fetch_time"}},
-	observed:    {"observed", []string{"observed"}},
-	unchanged:   {"unchanged", []string{"unchanged"}},
-	finalURL:    {"final_url", []string{"final_url"}},
-	contentType: {"content_type", []string{"content_type"}},
-	headers:     {"headers", []string{"headers", "response_headers"}},
-	rank:        {"rank", inputs.RankNames()},
-	label:       {"label", nil},
+// known are the columns with their usual names.
+var known = [numColumns]inputs.Column{
+	site:        {Name: "host", Names: inputs.HostNames, Needed: "hosts"},
+	body:        {Name: "body", Names: []string{"body", "content", "robots_txt", "robotstxt", "robots", "text"}, Needed: "bodies", Instead: []int{status, observed, unchanged}},
+	status:      {Name: "status", Names: []string{"status", "status_code", "http_status"}},
+	fetchedAt:   {Name: "fetched_at", Names: []string{"fetched_at", "timestamp", "date", "crawl_date", "fetch_time"}},
+	observed:    {Name: "observed", Names: []string{"observed"}},
+	unchanged:   {Name: "unchanged", Names: []string{"unchanged"}},
+	finalURL:    {Name: "final_url", Names: []string{"final_url"}},
+	contentType: {Name: "content_type", Names: []string{"content_type"}},
+	headers:     {Name: "headers", Names: []string{"headers", "response_headers"}},
+	rank:        {Name: "rank", Names: inputs.RankNames},
+	label:       {Name: "label"},
 }
 
-// Columns are the names of columns that the user has given, by what they hold. Others have usual names.
-type Columns map[string]string
+// Columns are the columns of rows. Those that the user has not named have usual names. The zero value has only these.
+type Columns []inputs.Column
 
 // ParseColumns reads the value of --columns: `body=robots,host=site`.
 func ParseColumns(text string) (Columns, error) {
-	c := Columns{}
+	c := slices.Clone(known[:])
+	if text == "" {
+		return c, nil
+	}
 	for _, part := range strings.Split(text, ",") {
 		what, name, ok := strings.Cut(strings.TrimSpace(part), "=")
-		if text == "" {
-			break
-		}
-		is := func(k struct {
-			name  string
-			usual []string
-		}) bool {
-			return k.name == what
-		}
-		if !ok || name == "" || !slices.ContainsFunc(known[:], is) {
+		i := slices.IndexFunc(c, func(c inputs.Column) bool { return c.Name == what })
+		if !ok || name == "" || i < 0 {
 			var all []string
-			for _, k := range known {
-				all = append(all, k.name)
+			for _, c := range known {
+				all = append(all, c.Name)
 			}
 			return nil, fmt.Errorf("%.80q: want WHAT=COLUMN, separated by commas; WHAT is one of %s", part, strings.Join(all, ", "))
 		}
-		c[what] = name
+		c[i].Names, c[i].Given = []string{name}, true
 	}
 	return c, nil
 }
 
-// names returns the names under which a column may be found, the most usual first.
-func (c Columns) names(column int) []string {
-	if name, given := c[known[column].name]; given {
-		return []string{name}
-	}
-	return known[column].usual
-}
-
-// cells is a form of rows.
-type cells interface {
-	// next goes on to the next row, and returns its line, its beginning, and why it is none, or io.EOF after the last.
-	next() (line uint64, text []byte, reason string, err error)
-	// cell returns the row's value of a column, valid until the next call of next; ok is false if it has none.
-	cell(column int) (value []byte, ok bool)
-	layout() string
-}
-
-// Reader reads the rows of one file. It is not safe for concurrent use.
+// Reader reads the rows of files, and finds the archives among them. See inputs.Rows.
 type Reader struct {
-	name  string
-	cells cells
-	row   Row
+	*inputs.Rows
+	row Row
 }
 
-// Open finds out how a stream has its rows. openTable opens Parquet.
-func Open(ctx context.Context, in inputs.Stream, columns Columns, openTable func(io.ReaderAt, int64) (inputs.Table, error)) (r *Reader, err error) {
-	r = &Reader{name: in.Name}
-	if in.At != nil {
-		r.cells, err = newTable(ctx, in, columns, openTable)
-	} else {
-		r.cells, err = openText(in, columns)
+// Open prepares to read the files in the given order.
+func Open(ctx context.Context, paths []string, columns Columns, opt inputs.Options) *Reader {
+	if len(columns) == 0 {
+		columns = known[:]
 	}
-	if err != nil {
-		return nil, inputs.Damaged(in.Name, 0, err)
-	}
-	return r, nil
+	return &Reader{Rows: inputs.OpenRows(ctx, paths, opt, columns)}
 }
 
-// openText tells JSON lines from CSV by the first byte.
-func openText(in inputs.Stream, columns Columns) (cells, error) {
-	text := newRecords(in.Reader)
-	switch first, err := text.first(); {
-	case err != nil:
-		return nil, err
-	case first == '{':
-		return newObjects(text, columns)
-	case first == '[':
-		return nil, inputs.ErrColumns("it is a JSON array", "write one object a line, as `jq -c '.[]'` does")
-	}
-	return newCSV(text, columns)
-}
-
-// Layout describes the form in words.
-func (r *Reader) Layout() string { return r.cells.layout() }
-
-// Next returns the next row, or io.EOF after the last.
+// Next returns the next row of the stream, or io.EOF after the last.
 func (r *Reader) Next() (*Row, error) {
-	line, text, reason, err := r.cells.next()
+	line, text, reason, err := r.Rows.Next()
 	if err != nil {
-		if err != io.EOF {
-			err = inputs.Damaged(r.name, line, err)
-		}
 		return nil, err
 	}
 	r.row = Row{Line: line, Text: text[:min(len(text), inputs.MaxText)], Reason: reason}
 	if reason == "" {
-		r.row.Reason = r.row.fill(r.cells)
+		r.row.Reason = r.row.fill(r.Cell)
 	}
 	return &r.row, nil
 }
+
+// cells returns a row's value of a column; ok is false if it has none.
+type cells func(column int) (value []byte, ok bool)
 
 // fill reads the cells, and returns why the row is none.
 func (r *Row) fill(c cells) string {
@@ -213,7 +159,7 @@ func (r *Row) fill(c cells) string {
 		return ""
 	}
 	r.FinalURL, r.ContentType, r.Headers = trimmed(c, finalURL), trimmed(c, contentType), trimmed(c, headers)
-	r.Body, ok = c.cell(body)
+	r.Body, ok = c(body)
 	if ok && r.Body == nil {
 		r.Body = []byte{}
 	}
@@ -221,7 +167,7 @@ func (r *Row) fill(c cells) string {
 }
 
 func trimmed(c cells, column int) []byte {
-	value, _ := c.cell(column)
+	value, _ := c(column)
 	return bytes.TrimSpace(value)
 }
 

@@ -18,8 +18,8 @@ import (
 // rows reads a stream of text, a row a line.
 func rows(tb testing.TB, text string, columns Columns) (list []string, err error) {
 	tb.Helper()
-	r, err := Open(tb.Context(), inputs.Stream{Reader: strings.NewReader(text), Name: "x"}, columns, nil)
-	if err != nil {
+	r := Open(tb.Context(), []string{"-"}, columns, inputs.Options{Stdin: strings.NewReader(text)})
+	if _, err := r.NextStream(); err != nil {
 		return nil, err
 	}
 	for {
@@ -32,6 +32,16 @@ func rows(tb testing.TB, text string, columns Columns) (list []string, err error
 		}
 		list = append(list, spelled(row))
 	}
+}
+
+// named are the columns of --columns.
+func named(tb testing.TB, text string) Columns {
+	tb.Helper()
+	c, err := ParseColumns(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
 }
 
 func spelled(r *Row) string {
@@ -83,7 +93,7 @@ func TestForms(t *testing.T) {
 		`6 e.example carried 2024-05-18T00:00:00Z`,
 		`7 f.example "x" https://www.f.example/robots.txt text/plain {"Server":"x"}`)
 	f("columns within objects, and a label", `{"site":{"name":"a.example","kind":"news"},"response":{"text":"x","code":200}}`+"\n",
-		Columns{"host": "site.name", "body": "response.text", "status": "response.code", "label": "site.kind"}, `1 a.example "x" 200 news`)
+		named(t, "host=site.name,body=response.text,status=response.code,label=site.kind"), `1 a.example "x" 200 news`)
 	f("bad objects", `{"host":"a.example","body":"x"}
 {"host":"b.example","body":"x"
 not JSON
@@ -104,23 +114,27 @@ not JSON
 		`8 "c.example": its date is in no known form`,
 		`9 "c.example": whether it was observed is neither true nor false`,
 		`10 d.example "x"`)
-	f("a huge line costs itself", `{"host":"a.example","body":"`+strings.Repeat("x", MaxRow)+"\"}\n"+`{"host":"b.example","body":"`+strings.Repeat(`\u0041`, 1<<20)+`"}`, nil,
-		`1 "{\"host\":\"a.example\",": the line is longer than 8 MiB`,
+	f("a huge line costs itself", `{"host":"a.example","body":"`+strings.Repeat("x", inputs.MaxRow)+"\"}\n"+`{"host":"b.example","body":"`+strings.Repeat(`\u0041`, 1<<20)+`"}`, nil,
+		`1 "{\"host\":\"a.example\",": the row is longer than 8 MiB, or a quoted cell is not closed`,
 		`2 b.example "`+strings.Repeat("A", 40)+`"`)
 	f("CSV", "Host,Body,Status,Fetched-At\r\na.example,\"User-agent: *\r\nDisallow: \"\"/\"\"\r\n\",200,2024-05-18\r\nb.example,,404,\n\nc.example,x,,\n", nil,
 		`2 a.example "User-agent: *\r\nDisallow: \"/\"\r\n" 200 2024-05-18T00:00:00Z`,
 		`5 b.example "" 404`,
 		`7 c.example "x"`)
-	f("CSV by tabs and numbers", "a\tb\tc\n1-a.example\tx\tnews\n", Columns{"host": "1", "body": "2", "label": "c"}, `2 1-a.example "x" news`)
+	f("CSV by tabs and numbers", "a\tb\tc\n1-a.example\tx\tnews\n", named(t, "host=1,body=2,label=c"), `2 1-a.example "x" news`)
 	f("two columns with dates: the first of the usual names", "date,host,body,fetched_at\n2020-01-01,a.example,x,2024-05-18\n", nil, `2 a.example "x" 2024-05-18T00:00:00Z`)
 	f("bad records", "host,body\na.example,x\nb.example\nc.example,\"x\"y\nd.example,\"never\nclosed\ne.example,x\n", nil,
 		`2 a.example "x"`,
-		`3 "b.example\n": the row has 1 cells, and the header 2`,
-		`4 "c.example,\"x\"y\n": text after a quoted cell`,
-		`5 "d.example,\"never\n": a quoted cell is not closed`,
+		`3 "b.example": the row has 1 cells, and the header 2`,
+		`4 "c.example,\"x\"y": text after a quoted cell`,
+		`5 "d.example,\"never": the row is longer than 8 MiB, or a quoted cell is not closed`,
+		`6 "closed": the row has 1 cells, and the header 2`,
 		`7 e.example "x"`)
-	f("a huge cell costs its row", "host,body\na.example,\""+strings.Repeat(strings.Repeat("x", 999)+"\n", MaxRow/1000+1)+"\"\nb.example,x\n", nil,
-		`2 "a.example,\"xxxxxxxxx": a quoted cell, or the row, is longer than 8 MiB`, `8392 b.example "x"`)
+
+	huge, err := rows(t, "host,body\na.example,\""+strings.Repeat(strings.Repeat("x", 999)+"\n", inputs.MaxRow/1000+1)+"\"\nb.example,x\nc.example,\"y\"\n", nil)
+	if n := len(huge); err != nil || n < 8000 || !strings.HasSuffix(huge[0], "quoted cell is not closed") || huge[n-1] != `8393 c.example "y"` {
+		t.Errorf("%d rows of a huge cell, %v, %q", n, err, huge[max(0, n-3):])
+	}
 }
 
 // TestDates reads every form of a date.
@@ -156,7 +170,7 @@ func TestUnknownColumns(t *testing.T) {
 	f(`{"host":"a.example","words":"x"}`, nil, `known to hold bodies ("host", "words")`, "--columns body=NAME")
 	f("page,robots\na,b\n", nil, `known to hold hosts ("page", "robots")`, "--columns host=NAME")
 	f("host,words\na,b\n", nil, `known to hold bodies ("host", "words")`)
-	f("host,body\na,b\n", Columns{"status": "code"}, `is called "code" ("host", "body")`, "--columns status=NAME")
+	f("host,body\na,b\n", named(t, "status=code"), `is called "code" ("host", "body")`, "--columns status=NAME")
 	f("[{}]", nil, "write one object a line")
 	f("\x00\x01\x02", nil, "neither JSON lines nor CSV")
 	for _, text := range []string{"body", "=x", "body=", "size=x", "body=x,"} {
@@ -164,7 +178,7 @@ func TestUnknownColumns(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if c, err := ParseColumns("body=robots, host=site"); err != nil || c["body"] != "robots" || c["host"] != "site" {
+	if c, err := ParseColumns("body=robots, host=site"); err != nil || c[body].Names[0] != "robots" || c[site].Names[0] != "site" {
 		t.Error(c, err)
 	}
 }
@@ -208,8 +222,8 @@ func FuzzText(f *testing.F) {
 	f.Add("{\"host\":\"a\",\"body\":\"\\ud800x\"}\n{")
 	f.Add("host\tbody\n\"")
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := Open(t.Context(), inputs.Stream{Reader: strings.NewReader(text), Name: "x"}, nil, nil)
-		if err != nil {
+		r := Open(t.Context(), []string{"-"}, nil, inputs.Options{Stdin: strings.NewReader(text)})
+		if _, err := r.NextStream(); err != nil {
 			return
 		}
 		lines, last := uint64(strings.Count(text, "\n"))+1, uint64(0)

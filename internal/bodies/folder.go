@@ -76,16 +76,12 @@ func ranked(name string) (host []byte, rank int64) {
 
 func readAll(ctx context.Context, path string, compressed bool, maxBody int) (_ []byte, err error) {
 	if compressed {
-		streams := inputs.OpenStreams(ctx, []string{path}, "")
-		defer func() { err = errors.Join(err, streams.Close()) }()
-		in, err := streams.Next()
+		text, closeAll, err := inputs.OpenText(ctx, path)
 		if err != nil {
 			return nil, err
 		}
-		if in.Reader == nil {
-			return nil, errors.New("it is no text")
-		}
-		return io.ReadAll(io.LimitReader(in, int64(maxBody)+1))
+		defer func() { err = errors.Join(err, closeAll()) }()
+		return io.ReadAll(io.LimitReader(text, int64(maxBody)+1))
 	}
 	file, err := os.Open(path) // #nosec G304 -- the user names its folder
 	if err != nil {

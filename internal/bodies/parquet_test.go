@@ -34,15 +34,18 @@ func TestParquet(t *testing.T) {
 	}
 	open := func(file io.ReaderAt, size int64) (inputs.Table, error) { return sinktable.OpenList(file, size) }
 	read := func(columns Columns) (*Reader, error) {
-		return Open(t.Context(), inputs.Stream{At: bytes.NewReader(file.Bytes()), Size: int64(file.Len()), Name: "x"}, columns, open)
+		r := Open(t.Context(), []string{"-"}, columns, inputs.Options{Stdin: bytes.NewReader(file.Bytes()), Parquet: open, TempDir: t.TempDir()})
+		t.Cleanup(func() { _ = r.Close() })
+		_, err := r.NextStream()
+		return r, err
 	}
 	if _, err := read(nil); err == nil || !strings.Contains(err.Error(), `known to hold hosts ("site_name", `) {
 		t.Error(err)
 	}
-	if _, err := read(Columns{"host": "site_name", "headers": "headers.list.element"}); err == nil || !strings.Contains(err.Error(), "holds lists") {
+	if _, err := read(named(t, "host=site_name,headers=headers.list.element")); err == nil || !strings.Contains(err.Error(), "holds lists") {
 		t.Error(err)
 	}
-	r, err := read(Columns{"host": "site_name"})
+	r, err := read(named(t, "host=site_name"))
 	if err != nil {
 		t.Fatal(err)
 	}

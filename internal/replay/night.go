@@ -3,7 +3,6 @@ package replay
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/netip"
 	"sync/atomic"
@@ -24,11 +23,11 @@ type Night struct {
 	Reject func(inputs.Reject) error
 
 	all       *Nights
-	key       int32
+	key       uint32
 	redirects bool
 
 	shelf   *shelf  // of a night with redirects
-	waiting *cursor // over the shelf, for redirects; nil before the others are done
+	waiting *cursor // of the shelf, for redirects; nil before the others are done
 	kept    record  // the best of the captures of a URL so far
 	memory  []byte  // of kept
 
@@ -84,7 +83,7 @@ func (n *Night) tell(r *record, reason string) error {
 func (n *Night) Skip() error {
 	for {
 		r, err := n.all.peek(n)
-		if err != nil || r == nil || r.night != n.key {
+		if err != nil || r == nil || r.night() != n.key {
 			return err
 		}
 		n.all.merged.pass()
@@ -100,8 +99,8 @@ func (n *Night) Next() (inputs.Entry, error) {
 		var r *record
 		if n.waiting == nil {
 			r, n.err = n.choose()
-		} else {
-			r, n.err = n.nextWaiting()
+		} else if n.err = n.waiting.next(); n.waiting.flags&(target|redirect) == redirect {
+			r = &n.waiting.record
 		}
 		if n.err != nil {
 			break
@@ -127,8 +126,12 @@ func (n *Night) choose() (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r == nil || r.night != n.key {
-		return nil, n.turn()
+	if r == nil || r.night() != n.key {
+		if n.shelf == nil {
+			return nil, io.EOF
+		}
+		n.waiting, err = n.shelf.end()
+		return nil, err
 	}
 	n.keep(r)
 	for {
@@ -137,7 +140,7 @@ func (n *Night) choose() (*record, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r == nil || r.night != n.key || !bytes.Equal(r.url, n.kept.url) {
+		if r == nil || r.night() != n.key || !bytes.Equal(r.site(), n.kept.site()) {
 			break
 		}
 		lost, better := r, r.outranks(&n.kept)
@@ -153,9 +156,7 @@ func (n *Night) choose() (*record, error) {
 	}
 	if n.redirects {
 		if n.shelf == nil {
-			if n.shelf, err = newShelf(n.all.opt.TempDir); err != nil {
-				return nil, err
-			}
+			n.shelf = &shelf{chunks: chunks{dir: n.all.opt.TempDir}}
 		}
 		if err := n.shelf.put(&n.kept); err != nil {
 			return nil, err
@@ -169,22 +170,14 @@ func (n *Night) choose() (*record, error) {
 
 // outranks reports whether a capture counts before an earlier one of the same URL.
 func (r *record) outranks(earlier *record) bool {
-	rank := func(f flags) int {
-		switch {
-		case f&settled != 0:
-			return 2
-		case f&unseen != 0:
-			return 0
-		}
-		return 1
-	}
-	now, was := rank(r.flags), rank(earlier.flags)
-	return now > was || now == was && now < 2
+	const both = settled | unseen
+	now, was := r.flags&both, earlier.flags&both
+	return was != settled && (now != unseen || was == unseen)
 }
 
 // keep copies a record to n.kept.
 func (n *Night) keep(r *record) {
-	n.memory, _ = r.append(n.memory[:0])
+	n.memory = r.append(n.memory[:0])
 	_, _ = n.kept.decode(n.memory) // it was just made
 }
 
@@ -197,40 +190,13 @@ func (n *Night) duplicate(r *record) error {
 	return n.tell(r, "another capture of the same file counts")
 }
 
-// turn goes on from the night's captures to its redirects, or to its end.
-func (n *Night) turn() error {
-	if n.shelf == nil {
-		return io.EOF
-	}
-	if err := n.shelf.end(); err != nil {
-		return err
-	}
-	n.waiting = n.shelf.all()
-	return nil
-}
-
-// nextWaiting returns the next redirect of the night, nil for another capture.
-func (n *Night) nextWaiting() (*record, error) {
-	ok, err := n.waiting.next()
-	switch r := &n.waiting.record; {
-	case err != nil:
-		return nil, err
-	case !ok:
-		return nil, io.EOF
-	case r.flags&target != 0, r.flags&redirect == 0:
-		return nil, nil
-	default:
-		return r, nil
-	}
-}
-
 // entry replays a capture, and follows its redirects to others.
 func (n *Night) entry(r *record) (inputs.Entry, error) {
-	asked, ok := fetcher.ParseTarget(string(r.url))
+	asked, ok := fetcher.ParseTarget(r.url())
 	if !ok {
 		return inputs.Entry{}, unread(errSpool)
 	}
-	entry := inputs.Entry{Seq: r.seq, Input: string(r.input), Origin: asked.Origin, Rank: r.rank, Label: string(r.label)}
+	entry := inputs.Entry{Seq: r.seq, Input: string(r.input), Origin: asked.Origin, Rank: int64(r.rank), Label: string(r.label)}
 	if r.flags&auto != 0 {
 		var err error
 		if entry.Origin, err = origin.New(origin.Auto, asked.Origin.Host(), asked.Origin.Port()); err != nil {
@@ -255,7 +221,7 @@ func (n *Night) entry(r *record) (inputs.Entry, error) {
 		n.exchange.Target = next.Target
 		var of *fetcher.Recorded
 		if n.shelf != nil {
-			found, err := n.shelf.find(next.Target.AppendTo(nil))
+			found, err := n.shelf.find(siteKey(n.key, next.Target.AppendTo(nil)))
 			if err != nil {
 				return entry, err
 			}
@@ -275,10 +241,10 @@ func (n *Night) entry(r *record) (inputs.Entry, error) {
 func (r *record) recorded() *fetcher.Recorded {
 	of := &fetcher.Recorded{
 		Block: r.block, Undone: r.flags&undone != 0, Ending: fetcher.Ending(r.flags >> endingShift & 3),
-		TLSVersion: r.tls, Proto: string(r.proto),
+		TLSVersion: uint16(r.tls), Proto: string(r.proto),
 	}
 	if r.flags&noTime == 0 {
-		of.At = time.UnixMilli(r.at).UTC()
+		of.At = time.UnixMilli(int64(r.at)).UTC()
 	}
 	of.Addr, _ = netip.AddrFromSlice(r.addr)
 	return of
@@ -311,8 +277,5 @@ func (n *Night) Close() error {
 	}
 	err := n.shelf.close()
 	n.shelf = nil
-	if err != nil {
-		return fmt.Errorf("cannot close a temporary file: %w", err)
-	}
-	return nil
+	return err
 }

@@ -23,7 +23,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -31,11 +30,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
-
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/bodies"
+	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/warc"
 )
 
@@ -95,9 +93,9 @@ type Nights struct {
 
 	spool   spool
 	merged  *merger
-	nights  map[int32]*Night
-	order   []int32 // of the nights to come
-	crawls  map[string]int32
+	nights  map[uint32]*Night
+	order   []uint32 // of the nights to come
+	crawls  map[string]uint32
 	undated int64  // rows and captures without a date
 	noDate  string // the first input with one
 
@@ -117,30 +115,38 @@ const maxHead = 64 << 10
 // redirects. progress, if not nil, is called first with a function that is safe for concurrent use. Close the Nights after use.
 func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Options, progress func(func() (read, total int64))) (_ *Nights, err error) {
 	n := &Nights{
-		ctx: ctx, fetch: fetch, opt: opt, paths: paths, nights: map[int32]*Night{}, crawls: map[string]int32{},
-		spool: spool{dir: opt.TempDir, limit: cmp.Or(opt.runBytes, runBytes)},
+		ctx: ctx, fetch: fetch, opt: opt, paths: paths, nights: map[uint32]*Night{}, crawls: map[string]uint32{},
+		spool: spool{chunks: chunks{dir: opt.TempDir}, limit: cmp.Or(opt.runBytes, runBytes)},
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	for _, path := range paths {
-		size, err := lookAt(path)
+	archives := make([]bool, len(paths))
+	for i, path := range paths {
+		size, archive, err := lookAt(path)
 		if err != nil {
 			return nil, &inputs.Error{File: path, Err: plain(err)}
 		}
+		archives[i] = archive
 		n.total += size
 	}
 	if progress != nil {
 		progress(n.Progress)
 	}
-	for rest := paths; len(rest) > 0 && !n.full(); {
-		size, read := n.next(rest)
-		if err := read(rest[:size]); err != nil {
+	for from := 0; from < len(paths) && !n.full(); {
+		to, read := from+1, n.readFile
+		for archives[from] && to < len(paths) && archives[to] {
+			to++
+		}
+		if archives[from] {
+			read = n.readArchives
+		}
+		if err := read(paths[from:to]); err != nil {
 			return nil, err
 		}
-		rest = rest[size:]
+		from = to
 	}
 	if n.undated > 0 && len(n.nights) == 0 {
 		return nil, &NoDateError{n.noDate}
@@ -150,63 +156,21 @@ func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Optio
 	return n, err
 }
 
-// lookAt returns the size of an input, and an error if it is an archive that cannot be read, or a list of archives.
-func lookAt(path string) (int64, error) {
+// lookAt returns the size of an input, and whether it is an archive that can be read as it is. One that begins with damage is known by
+// its name.
+func lookAt(path string) (size int64, archive bool, err error) {
 	file, err := os.Open(path) // #nosec G304 -- the user names it
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return 0, err
+		return 0, false, err
 	}
-	return info.Size(), warc.Look(file, info.Size())
+	archive, err = warc.Look(file, info.Size())
+	return info.Size(), archive || strings.HasSuffix(strings.TrimSuffix(path, ".gz"), ".warc"), err
 }
-
-// next says how the next inputs are read: archives that follow one another at once.
-func (n *Nights) next(paths []string) (size int, read func([]string) error) {
-	if info, err := os.Stat(paths[0]); err == nil && info.IsDir() {
-		return 1, n.readFolder
-	}
-	for size < len(paths) && n.isArchive(paths[size]) {
-		size++
-	}
-	if size > 0 {
-		return size, n.readArchives
-	}
-	return 1, n.readStreams
-}
-
-// isArchive reports whether a file can be read as an archive as it is. One that begins with damage is known by its name, or
-// by Options.Archives.
-func (n *Nights) isArchive(path string) bool {
-	file, err := os.Open(path) // #nosec G304 -- the user names it
-	if err != nil {
-		return false // which is found again
-	}
-	defer file.Close()
-	var head [6]byte
-	_, _ = io.ReadFull(file, head[:])
-	if string(head[:5]) == warcMagic {
-		return true
-	}
-	text := io.Reader(file)
-	if string(head[:2]) == "\x1f\x8b" {
-		if unpacked, err := gzip.NewReader(io.NewSectionReader(file, 0, math.MaxInt64)); err == nil {
-			text = unpacked
-		}
-		if _, err := io.ReadFull(text, head[:5]); err == nil && string(head[:5]) == warcMagic {
-			return true
-		}
-	} else if inputs.Compressed(head[:]) {
-		return false
-	}
-	base := strings.TrimSuffix(path, ".gz")
-	return n.opt.Archives || strings.HasSuffix(base, ".warc")
-}
-
-const warcMagic = "WARC/"
 
 // full reports whether no more is to be read.
 func (n *Nights) full() bool {
@@ -241,31 +205,46 @@ func (w watched) ReadAt(p []byte, at int64) (int, error) {
 	return w.file.ReadAt(p, at)
 }
 
-// readStreams reads a file with rows of bodies, or one that has to be unpacked, or a zip with several.
-func (n *Nights) readStreams(paths []string) (err error) {
-	streams := inputs.OpenStreams(n.ctx, paths, n.opt.TempDir)
-	defer func() { err = errors.Join(err, streams.Close()) }()
+// readFile reads a file with rows of bodies, one that has to be unpacked, or a zip with several. It may be a folder.
+func (n *Nights) readFile(paths []string) (err error) {
+	if info, err := os.Stat(paths[0]); err == nil && info.IsDir() {
+		return n.readFolder(paths[0])
+	}
+	r := bodies.Open(n.ctx, paths, n.opt.Columns, inputs.Options{TempDir: n.opt.TempDir, Parquet: n.opt.Parquet})
+	defer func() { err = errors.Join(err, r.Close()) }()
 	before := n.before
 	for !n.full() {
-		in, err := streams.Next()
+		in, err := r.NextStream()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		if in.Archive {
-			err = n.readWARC([]string{in.Name}, func(int) (io.ReaderAt, int64, func() error, error) {
-				return in.At, in.Size, func() error { return nil }, nil
-			})
-		} else {
-			err = n.readRows(in, func() { n.read.Store(before + streams.Read()) })
+		if in.Archive != nil {
+			if err := n.readWARC([]string{in.Name}, func(int) (io.ReaderAt, int64, func() error, error) {
+				return in.Archive, in.Size, func() error { return nil }, nil
+			}); err != nil {
+				return err
+			}
+			continue
 		}
-		if err != nil {
-			return err
+		n.begin(in.FileStats)
+		for !n.full() {
+			row, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err == nil {
+				n.read.Store(before + r.Read())
+				err = n.takeRow(row)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
-	n.before = before + streams.Read()
+	n.before = before + r.Read()
 	n.read.Store(n.before)
 	return nil
 }
@@ -286,7 +265,7 @@ func (n *Nights) readWARC(names []string, open opener) error {
 			if fresh.packed {
 				kind = "gzip"
 			}
-			n.begin(names[number], "warc", kind)
+			n.begin(inputs.FileStats{Name: names[number], Layout: "warc", Compression: kind})
 		case it == nil:
 			n.before += size
 			n.read.Store(n.before)
@@ -321,10 +300,10 @@ func plain(err error) error {
 }
 
 // begin begins a stream.
-func (n *Nights) begin(name, layout, compression string) {
+func (n *Nights) begin(file inputs.FileStats) {
 	n.line = 0
-	n.names = append(n.names, name)
-	n.stats.Files = append(n.stats.Files, inputs.FileStats{Name: name, Layout: layout, Compression: compression})
+	n.names = append(n.names, file.Name)
+	n.stats.Files = append(n.stats.Files, file)
 }
 
 // count counts a record or row, and returns one that has its place.
@@ -332,7 +311,7 @@ func (n *Nights) count() record {
 	n.line++
 	n.stats.Lines++
 	n.stats.Files[len(n.stats.Files)-1].Lines++
-	return record{seq: n.stats.Lines - 1, file: uint32(len(n.names) - 1), line: n.line}
+	return record{seq: n.stats.Lines - 1, file: uint64(len(n.names) - 1), line: n.line}
 }
 
 // take takes an item of an archive.
@@ -374,9 +353,9 @@ func (n *Nights) take(it *item) error {
 		r.flags |= undone
 	}
 	r.flags |= flags(c.recorded.Ending) << endingShift
-	r.tls, r.addr, r.proto, r.block = c.recorded.TLSVersion, c.recorded.Addr.AsSlice(), []byte(c.recorded.Proto), c.recorded.Block
-	r.url, r.input = c.target.AppendTo(nil), []byte(clip(it.uri))
-	return n.add(&r, c.recorded.At, it.crawl)
+	r.tls, r.addr, r.proto, r.block = uint64(c.recorded.TLSVersion), c.recorded.Addr.AsSlice(), []byte(c.recorded.Proto), c.recorded.Block
+	r.input = []byte(strings.ToValidUTF8(string(it.uri[:min(len(it.uri), inputs.MaxInput)]), ""))
+	return n.add(&r, c.target, c.recorded.At, it.crawl)
 }
 
 // leftOut reports whether a host is left out by Options.Sample.
@@ -388,15 +367,11 @@ func (n *Nights) leftOut(host string) bool {
 	return false
 }
 
-// clip returns the start of a URI for a row, in UTF-8.
-func clip(uri []byte) string {
-	return strings.ToValidUTF8(string(uri[:min(len(uri), inputs.MaxInput)]), "")
-}
-
 // reject keeps a reject without a night, for the first one.
 func (n *Nights) reject(r *record, text []byte, reason string) error {
 	n.stats.Rejects++
 	*r = record{seq: r.seq, file: r.file, line: r.line, flags: rejected, input: text[:min(len(text), inputs.MaxText)], block: []byte(reason)}
+	r.setKey(0, nil)
 	return n.spool.add(r)
 }
 
@@ -404,14 +379,14 @@ func (n *Nights) reject(r *record, text []byte, reason string) error {
 var earliest = time.Date(1994, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // add adds a record to its night.
-func (n *Nights) add(r *record, at time.Time, crawl string) error {
+func (n *Nights) add(r *record, url exchange.Target, at time.Time, crawl string) error {
 	text := r.input
 	if at.IsZero() {
 		r.flags |= noTime
 	} else if n.opt.Date == "" && (at.Before(earliest) || at.After(n.opt.Now.Add(24*time.Hour))) {
 		return n.reject(r, text, "its date is before 1994 or in the future")
 	} else {
-		r.at = at.UnixMilli()
+		r.at = uint64(at.UnixMilli())
 	}
 	if at.IsZero() && n.opt.Date == "" {
 		if n.undated++; n.undated == 1 {
@@ -428,7 +403,7 @@ func (n *Nights) add(r *record, at time.Time, crawl string) error {
 		night = &Night{all: n, key: key}
 		n.nights[key] = night
 	}
-	r.night = key
+	r.setKey(key, url.AppendTo(nil))
 	if day := at.Format(time.DateOnly); n.opt.Date != "" {
 		night.Date = n.opt.Date
 	} else {
@@ -444,36 +419,24 @@ func (n *Nights) add(r *record, at time.Time, crawl string) error {
 }
 
 // crawlName is a crawl of Common Crawl, by year and week; its files are named by times.
-var crawlName = regexp.MustCompile(`CC-MAIN-([0-9]{4})-([0-9]{2})(?:[^0-9]|$)`)
-
-// ownName is a file of an archive that a scan has written.
-var ownName = regexp.MustCompile(`(?:^|[/\\])(part-.+)-[^-/\\]+-[0-9]+-[0-9]+\.warc`)
+var crawlName = regexp.MustCompile(`CC-MAIN-[0-9]{4}-[0-9]{2}\b`)
 
 // night returns the number of a night, above 0, or why there is none.
-func (n *Nights) night(at time.Time, file, crawl string) (int32, string) {
+func (n *Nights) night(at time.Time, file, crawl string) (uint32, string) {
 	switch {
 	case n.opt.Date != "":
 		return 1, ""
 	case n.opt.By == Month:
-		return int32(at.Year()*12 + int(at.Month())), ""
+		return uint32(at.Year()*12 + int(at.Month())), ""
 	case n.opt.By != Crawl:
-		return int32(at.Unix() / (24 * 60 * 60)), ""
+		return uint32(at.Unix() / (24 * 60 * 60)), ""
 	}
-	name := crawl
-	if found := crawlName.FindStringSubmatch(file); found != nil {
-		name = found[0]
-	} else if found := ownName.FindStringSubmatch(file); found != nil {
-		name = found[1]
-	}
+	name := cmp.Or(crawlName.FindString(file), crawl)
 	if name == "" {
 		return 0, "neither its file's name nor its archive names a crawl (--by crawl)"
 	}
-	name = strings.TrimRight(name, "/\\.")
 	if n.crawls[name] == 0 {
-		if len(n.crawls) == math.MaxUint16 {
-			return 0, "there are too many crawls"
-		}
-		n.crawls[name] = int32(len(n.crawls) + 1)
+		n.crawls[name] = uint32(len(n.crawls) + 1)
 	}
 	return n.crawls[name], ""
 }

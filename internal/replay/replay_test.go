@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
@@ -85,7 +86,7 @@ func read(tb testing.TB, opt Options, paths ...string) (rows, rejects []string, 
 // readAll returns the entries by the dates of nights, with a spool so small that it has many runs.
 func readAll(tb testing.TB, opt Options, paths ...string) (nights map[string][]string, rejects []string, n *Nights) {
 	tb.Helper()
-	opt.MaxBody, opt.Archives, opt.Now = 1000, opt.Columns == nil, time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
+	opt.MaxBody, opt.Now = 1000, time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
 	opt.runBytes = 1 + rand.IntN(4000)
 	n, err := Read(tb.Context(), paths, newFetcher(tb), opt, nil)
 	if err != nil {
@@ -490,7 +491,7 @@ func TestErrors(t *testing.T) {
 	f("absent", "", "no such file")
 	f("broken.zst", "\x28\xb5\x2f\xfdxxxx", "cut off or damaged")
 	f("dictionary.warc.zst", "\x5d\x2a\x4d\x18\x04\x00\x00\x00dict\x28\xb5\x2f\xfd\x27\x11\x05\x06\x07\x20\x00", "unpack it first")
-	f("words", "no rows at all", "no column of its header is known to hold hosts")
+	f("words", "no rows at all", "no column is known to hold hosts")
 	f("array.json", "[{}]", "write one object a line")
 
 	paths := "crawl-data/CC-MAIN-1/segments/1/robotstxt/CC-MAIN-1.warc.gz\ncrawl-data/CC-MAIN-1/segments/1/robotstxt/CC-MAIN-2.warc.gz\n"

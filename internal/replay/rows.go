@@ -3,12 +3,9 @@ package replay
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"maps"
+	"net/http"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,36 +16,13 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// readRows reads the rows of one stream.
-func (n *Nights) readRows(in inputs.Stream, progress func()) error {
-	r, err := bodies.Open(n.ctx, in, n.opt.Columns, n.opt.Parquet)
-	if err != nil {
-		return n.failed(in.Name, err)
-	}
-	n.begin(in.Name, r.Layout(), in.Compression)
-	for !n.full() {
-		row, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		progress()
-		if err := n.takeRow(row); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // readFolder reads a folder of bodies.
-func (n *Nights) readFolder(paths []string) error {
-	files, err := bodies.Files(paths[0])
+func (n *Nights) readFolder(folder string) error {
+	files, err := bodies.Files(folder)
 	if err != nil {
-		return &inputs.Error{File: paths[0], Err: plain(err)}
+		return &inputs.Error{File: folder, Err: plain(err)}
 	}
-	n.begin(paths[0], "folder", "")
+	n.begin(inputs.FileStats{Name: folder, Layout: "folder"})
 	for _, file := range files {
 		if n.full() {
 			break
@@ -57,9 +31,7 @@ func (n *Nights) readFolder(paths []string) error {
 		if err != nil {
 			return err
 		}
-		if name, err := filepath.Rel(paths[0], file); err == nil {
-			row.Text = []byte(name)
-		}
+		row.Text = []byte(strings.TrimPrefix(file, folder+string(filepath.Separator)))
 		if err := n.takeRow(row); err != nil {
 			return err
 		}
@@ -124,63 +96,47 @@ func (n *Nights) takeRow(row *bodies.Row) error {
 		}
 		r.block = n.response(row)
 	}
-	r.url, r.rank = asked.AppendTo(nil), row.Rank
+	r.rank = uint64(row.Rank)
 	r.input = []byte(inputs.Clip(strings.ToValidUTF8(site, "\uFFFD"), inputs.MaxInput))
 	r.label = []byte(inputs.Clip(strings.ToValidUTF8(string(row.Label), "\uFFFD"), inputs.MaxLabel))
-	return n.add(&r, row.At, "")
+	return n.add(&r, asked, row.At, "")
 }
 
 // response writes the row as the response that its body was: the fetcher reads it like any other.
 func (n *Nights) response(row *bodies.Row) []byte {
 	body := row.Body[:min(len(row.Body), n.opt.MaxBody+1)]
-	block := make([]byte, 0, 128+len(body))
-	block = fmt.Appendf(block, "HTTP/1.1 %d\r\n", row.Status)
-	for _, field := range fieldsOf(row.Headers) {
-		if name := strings.ToLower(field[0]); !framing[name] && (name != "content-type" || len(row.ContentType) == 0) {
-			block = appendField(block, field[0], field[1])
-		}
-	}
+	fields := fieldsOf(row.Headers[:min(len(row.Headers), maxFields)])
 	if len(row.ContentType) > 0 {
-		block = appendField(block, "Content-Type", string(row.ContentType))
+		fields.Set("Content-Type", string(row.ContentType[:min(len(row.ContentType), maxFields)]))
 	}
-	block = fmt.Appendf(block, "Content-Length: %d\r\n\r\n", len(body))
-	return append(block, body...)
+	var block bytes.Buffer
+	fmt.Fprintf(&block, "HTTP/1.1 %d\r\n", row.Status)
+	_ = fields.WriteSubset(&block, framing) // to memory
+	fmt.Fprintf(&block, "Content-Length: %d\r\n\r\n", len(body))
+	block.Write(body)
+	return block.Bytes()
 }
 
 // framing are the fields that describe a body as it was sent. Those of rows are decoded.
-var framing = map[string]bool{"content-length": true, "transfer-encoding": true, "content-encoding": true, "connection": true, "trailer": true}
+var framing = map[string]bool{"Content-Length": true, "Transfer-Encoding": true, "Content-Encoding": true, "Connection": true, "Trailer": true}
 
-// maxFields bounds the fields of a row, in bytes of all and of each.
-const maxFields, maxField = 32 << 10, 4 << 10
-
-// appendField appends a field, unless it is none. The values of rows come from anywhere, so line ends become spaces.
-func appendField(block []byte, name, value string) []byte {
-	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == ':' }) || len(name)+len(value) > maxField {
-		return block
-	}
-	value = strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, value)
-	return fmt.Appendf(block, "%s: %s\r\n", name, strings.TrimSpace(value))
-}
+// maxFields bounds the fields of a row in bytes.
+const maxFields = 16 << 10
 
 // fieldsOf reads header fields: a JSON object, of which values may be lists, or lines. What cannot be read is left out.
-func fieldsOf(headers []byte) (fields [][2]string) {
-	headers = headers[:min(len(headers), maxFields)]
+func fieldsOf(headers []byte) http.Header {
+	fields := http.Header{}
 	if bytes.HasPrefix(headers, []byte("{")) {
 		var object map[string]any
 		_ = json.Unmarshal(headers, &object)
-		for _, name := range slices.Sorted(maps.Keys(object)) {
-			values, ok := object[name].([]any)
+		for name, value := range object {
+			values, ok := value.([]any)
 			if !ok {
-				values = []any{object[name]}
+				values = []any{value}
 			}
 			for _, value := range values {
 				if text, ok := value.(string); ok {
-					fields = append(fields, [2]string{name, text})
+					fields.Add(name, text)
 				}
 			}
 		}
@@ -188,7 +144,7 @@ func fieldsOf(headers []byte) (fields [][2]string) {
 	}
 	for line := range strings.Lines(string(headers)) {
 		if name, value, ok := strings.Cut(line, ":"); ok {
-			fields = append(fields, [2]string{name, value})
+			fields.Add(name, value)
 		}
 	}
 	return fields

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"bytes"
-	"cmp"
 	"container/heap"
 	"encoding/binary"
 	"errors"
@@ -17,26 +16,26 @@ import (
 	"github.com/bulkscan/bulkscan/inputs"
 )
 
-// record is one capture, row or reject on its way from the archives to its night.
+// record is one capture, row or reject on its way from the inputs to its night.
 type record struct {
-	night int32  // see Nights.night; 0: none, of rejects
-	url   []byte // of the target; captures of a night with the same URL follow one another
-	seq   uint64
-	file  uint32 // its number among the inputs, as in Nights.names
-	line  uint64
-	at    int64 // milliseconds since 1970; unknown if noTime
-	rank  int64
-	flags flags
-	tls   uint16
+	key   []byte // see setKey
 	addr  []byte // of the server, 4 or 16 bytes; empty: unknown
 	proto []byte
 	input []byte // as listed
 	final []byte // URL that answered, if another one; of bodies
 	label []byte
 	block []byte // the answer; of a reject the reason
+
+	seq   uint64
+	file  uint64 // its number among the inputs, as in Nights.names
+	line  uint64
+	at    uint64 // milliseconds since 1970; unknown if noTime
+	rank  uint64
+	flags flags
+	tls   uint64
 }
 
-type flags uint16
+type flags = uint64
 
 const (
 	settled  flags = 1 << iota // the status says whether robots.txt exists
@@ -53,19 +52,45 @@ const (
 
 const endingShift = 9
 
-// append appends the record to dst, and returns where its URL begins there.
-func (r *record) append(dst []byte) (_ []byte, url int) {
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(r.night))
-	for _, n := range [...]uint64{r.seq, uint64(r.file), r.line, uint64(r.at), uint64(r.rank), uint64(r.flags), uint64(r.tls)} {
-		dst = binary.AppendUvarint(dst, n)
+// setKey sets what a record is sorted by: its night (see Nights.night; 0: none, of rejects), its URL with the scheme at the end, so
+// that most redirects lead to a neighbour, and its number.
+func (r *record) setKey(night uint32, url []byte) {
+	r.key = binary.BigEndian.AppendUint64(siteKey(night, url), r.seq)
+}
+
+func siteKey(night uint32, url []byte) []byte {
+	scheme, rest, _ := bytes.Cut(url, []byte("://"))
+	key := append(binary.BigEndian.AppendUint32(make([]byte, 0, len(url)+13), night), rest...)
+	return append(append(key, 0), scheme...)
+}
+
+func (r *record) night() uint32 { return binary.BigEndian.Uint32(r.key) }
+
+// site is the part of the key that captures of the same night and URL share.
+func (r *record) site() []byte { return r.key[:len(r.key)-8] }
+
+func (r *record) url() string {
+	rest, scheme, _ := bytes.Cut(r.site()[4:], []byte{0})
+	return string(scheme) + "://" + string(rest)
+}
+
+func (r *record) texts() [7]*[]byte {
+	return [...]*[]byte{&r.key, &r.addr, &r.proto, &r.input, &r.final, &r.label, &r.block}
+}
+
+func (r *record) numbers() [7]*uint64 {
+	return [...]*uint64{&r.seq, &r.file, &r.line, &r.at, &r.rank, &r.flags, &r.tls}
+}
+
+// append appends the record to dst, the key first.
+func (r *record) append(dst []byte) []byte {
+	for _, text := range r.texts() {
+		dst = append(binary.AppendUvarint(dst, uint64(len(*text))), *text...)
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(r.url)))
-	url = len(dst)
-	dst = append(dst, r.url...)
-	for _, text := range [...][]byte{r.addr, r.proto, r.input, r.final, r.label, r.block} {
-		dst = append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+	for _, n := range r.numbers() {
+		dst = binary.AppendUvarint(dst, *n)
 	}
-	return dst, url
+	return dst
 }
 
 // errSpool says that a temporary file has other bytes than were written.
@@ -73,25 +98,19 @@ var errSpool = errors.New("the temporary file has changed while it was read")
 
 // decode reads a record from the beginning of b, of which it becomes a view, and returns the rest.
 func (r *record) decode(b []byte) ([]byte, error) {
-	if len(b) < 4 {
-		return nil, errSpool
+	for _, text := range r.texts() {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(len(b)-size) {
+			return nil, errSpool
+		}
+		*text, b = b[size:size+int(n)], b[size+int(n):]
 	}
-	var n [7]uint64
-	r.night, b = int32(binary.LittleEndian.Uint32(b)), b[4:]
-	for i := range n {
-		v, size := binary.Uvarint(b)
+	for _, number := range r.numbers() {
+		n, size := binary.Uvarint(b)
 		if size <= 0 {
 			return nil, errSpool
 		}
-		n[i], b = v, b[size:]
-	}
-	r.seq, r.file, r.line, r.at, r.rank, r.flags, r.tls = n[0], uint32(n[1]), n[2], int64(n[3]), int64(n[4]), flags(n[5]), uint16(n[6])
-	for _, text := range [...]*[]byte{&r.url, &r.addr, &r.proto, &r.input, &r.final, &r.label, &r.block} {
-		v, size := binary.Uvarint(b)
-		if size <= 0 || v > uint64(len(b)-size) {
-			return nil, errSpool
-		}
-		*text, b = b[size:size+int(v)], b[size+int(v):]
+		*number, b = n, b[size:]
 	}
 	return b, nil
 }
@@ -102,275 +121,167 @@ const (
 	chunkBytes = 64 << 10
 )
 
-// spool sorts records by night, URL and number, in a temporary file without a name as soon as they exceed runBytes. It ends with
-// the process.
-type spool struct {
-	dir  string
-	file *os.File // nil: no run was written
-	at   int64
-	runs []*run
-
-	open    *run       // being filled
-	sealing chan error // of the run before, once it is written; nil: none is
-	spare   []*run     // written, to be filled again
-	limit   int        // runBytes; tests set less
+// chunks are records in compressed parts of a temporary file without a name, which ends with the process.
+type chunks struct {
+	file   *os.File // nil: nothing was written
+	dir    string
+	at     int64
+	raw    []byte
+	packed []byte
 }
 
-// run is a sorted sequence of records: in memory while it is filled, and if it is the only one; else in chunks of the file.
-type run struct {
+// add adds a record, and reports whether a chunk begins with it.
+func (c *chunks) add(record []byte, begins *[]int64) (first bool, err error) {
+	if c.file == nil {
+		if c.file, err = inputs.Scratch(c.dir); err != nil {
+			return false, unwritten(err)
+		}
+	}
+	if first = len(c.raw) == 0; first {
+		*begins = append(*begins, c.at)
+	}
+	if c.raw = append(c.raw, record...); len(c.raw) < chunkBytes {
+		return first, nil
+	}
+	return first, c.flush()
+}
+
+func (c *chunks) flush() error {
+	if len(c.raw) == 0 {
+		return nil
+	}
+	c.packed = s2.Encode(c.packed[:cap(c.packed)], c.raw)
+	if _, err := c.file.WriteAt(c.packed, c.at); err != nil {
+		return unwritten(err)
+	}
+	c.at += int64(len(c.packed))
+	c.raw = c.raw[:0]
+	return nil
+}
+
+func (c *chunks) close() error {
+	if c.file == nil {
+		return nil
+	}
+	return c.file.Close()
+}
+
+func unwritten(err error) error {
+	return fmt.Errorf("cannot keep captures in a temporary file: %w; make room for it, or set TMPDIR to where there is", err)
+}
+
+func unread(err error) error {
+	return fmt.Errorf("cannot read captures from a temporary file: %w", err)
+}
+
+// cursor reads records of a file.
+type cursor struct {
+	file   *os.File
+	begins []int64 // of the chunks to come, and where the last one ends
+	packed []byte
+	raw    []byte
+	rest   []byte // of raw
+	record
+}
+
+// load reads the chunk that begins at begins[0].
+func (c *cursor) load() (err error) {
+	c.packed = slices.Grow(c.packed[:0], int(c.begins[1]-c.begins[0]))[:c.begins[1]-c.begins[0]]
+	if _, err = c.file.ReadAt(c.packed, c.begins[0]); err == nil {
+		c.raw, err = s2.Decode(c.raw[:cap(c.raw)], c.packed)
+	}
+	if errors.Is(err, io.EOF) {
+		err = errSpool
+	}
+	if err != nil {
+		return unread(err)
+	}
+	c.rest, c.begins = c.raw, c.begins[1:]
+	return nil
+}
+
+// next goes on to the next record, and returns io.EOF after the last.
+func (c *cursor) next() (err error) {
+	if len(c.rest) == 0 {
+		if len(c.begins) < 2 {
+			return io.EOF
+		}
+		if err := c.load(); err != nil {
+			return err
+		}
+	}
+	if c.rest, err = c.decode(c.rest); err != nil {
+		return unread(err)
+	}
+	return nil
+}
+
+// spool sorts records by their keys: in memory up to its limit, then in sorted runs in a file.
+type spool struct {
+	chunks
+	limit  int // runBytes; tests set less
 	memory []byte
 	order  []place
-	chunks []int64 // where each begins in the file, and where the last one ends
+	runs   [][]int64 // see cursor.begins
 }
 
-// place is where a record stands in memory, with the beginning of what it is sorted by.
-type place struct {
-	night  int32
-	prefix uint64 // of the URL behind its scheme
-	from   int
-	url    int   // where its URL begins
-	size   int32 // of the URL
-	seq    uint64
-}
+// place is where a record stands in memory.
+type place struct{ from, to, key, keyEnd int }
 
 func (s *spool) add(r *record) error {
-	if s.open == nil {
-		s.open = &run{}
-	}
-	if len(s.open.memory) >= s.limit {
+	if len(s.memory) >= s.limit {
 		if err := s.seal(); err != nil {
 			return err
 		}
 	}
-	run := s.open
-	p := place{night: r.night, from: len(run.memory), seq: r.seq, size: int32(len(r.url))}
-	if host := bytes.Index(r.url, []byte("://")) + 3; host < len(r.url) {
-		var first [8]byte
-		copy(first[:], r.url[host:])
-		p.prefix = binary.BigEndian.Uint64(first[:])
-	}
-	if n := len(run.memory); n > cap(run.memory)*7/8 && cap(run.memory) < s.limit { // doubled, since append grows large slices by a quarter
-		run.memory = slices.Grow(run.memory, n)
-	}
-	run.memory, p.url = r.append(run.memory)
-	run.order = append(run.order, p)
+	p := place{from: len(s.memory)}
+	s.memory = r.append(s.memory)
+	p.to = len(s.memory)
+	_, size := binary.Uvarint(s.memory[p.from:])
+	p.key = p.from + size
+	p.keyEnd = p.key + len(r.key)
+	s.order = append(s.order, p)
 	return nil
 }
 
-func (r *run) url(p *place) []byte { return r.memory[p.url:][:p.size] }
-
-// sort sorts the run in memory.
-func (r *run) sort() {
-	slices.SortFunc(r.order, func(a, b place) int {
-		if c := cmp.Or(cmp.Compare(a.night, b.night), cmp.Compare(a.prefix, b.prefix)); c != 0 {
-			return c
-		}
-		return cmp.Or(compareURL(r.url(&a), r.url(&b)), cmp.Compare(a.seq, b.seq))
-	})
-}
-
-// compareURL orders URLs by what is behind their schemes, and then by these: so most redirects lead to a neighbour.
-func compareURL(a, b []byte) int {
-	schemeA, restA, _ := bytes.Cut(a, []byte("://"))
-	schemeB, restB, _ := bytes.Cut(b, []byte("://"))
-	return cmp.Or(bytes.Compare(restA, restB), bytes.Compare(schemeA, schemeB))
-}
-
-// compare orders records.
-func (r *record) compare(o *record) int {
-	return cmp.Or(cmp.Compare(r.night, o.night), compareURL(r.url, o.url), cmp.Compare(r.seq, o.seq))
-}
-
-// seal has the open run sorted and written while another one is filled.
+// seal writes a run.
 func (s *spool) seal() error {
-	if err := s.sealed(); err != nil {
-		return err
-	}
-	if s.file == nil {
-		var err error
-		if s.file, err = inputs.Scratch(s.dir); err != nil {
-			return unwritten(err)
-		}
-	}
-	full := s.open
-	s.open = &run{}
-	if n := len(s.spare); n > 0 {
-		s.open, s.spare = s.spare[n-1], s.spare[:n-1]
-	}
-	done := make(chan error, 1)
-	s.sealing = done
-	go func() {
-		full.sort()
-		done <- s.write(full)
-	}()
-	return nil
-}
-
-// sealed waits until the run before is written.
-func (s *spool) sealed() error {
-	if s.sealing == nil {
-		return nil
-	}
-	err := <-s.sealing
-	s.sealing = nil
-	return unwritten(err)
-}
-
-func unwritten(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("cannot keep captures in a temporary file: %w; make room for it, or set TMPDIR to where there is", err)
-}
-
-// write writes a sorted run.
-func (s *spool) write(full *run) error {
-	w := chunkWriter{file: s.file, at: s.at}
-	for i := range full.order {
-		from := full.order[i].from
-		r := record{}
-		rest, err := r.decode(full.memory[from:])
-		if err != nil {
-			return err
-		}
-		if err := w.add(full.memory[from : len(full.memory)-len(rest)]); err != nil {
+	slices.SortFunc(s.order, func(a, b place) int {
+		return bytes.Compare(s.memory[a.key:a.keyEnd], s.memory[b.key:b.keyEnd])
+	})
+	var begins []int64
+	for _, p := range s.order {
+		if _, err := s.chunks.add(s.memory[p.from:p.to], &begins); err != nil {
 			return err
 		}
 	}
-	if err := w.flush(); err != nil {
+	if err := s.flush(); err != nil {
 		return err
 	}
-	s.at = w.at
-	s.runs = append(s.runs, &run{chunks: append(w.chunks, w.at)})
-	full.memory, full.order = full.memory[:0], full.order[:0]
-	s.spare = append(s.spare, full)
+	s.runs = append(s.runs, append(begins, s.at))
+	s.memory, s.order = s.memory[:0], s.order[:0]
 	return nil
-}
-
-// chunkWriter writes records in compressed chunks.
-type chunkWriter struct {
-	file   *os.File
-	at     int64
-	chunks []int64
-	raw    []byte
-	packed []byte
-}
-
-func (w *chunkWriter) add(record []byte) error {
-	w.raw = append(w.raw, record...)
-	if len(w.raw) < chunkBytes {
-		return nil
-	}
-	return w.flush()
-}
-
-func (w *chunkWriter) flush() error {
-	if len(w.raw) == 0 {
-		return nil
-	}
-	w.packed = s2.Encode(w.packed[:cap(w.packed)], w.raw)
-	if _, err := w.file.WriteAt(w.packed, w.at); err != nil {
-		return err
-	}
-	w.chunks = append(w.chunks, w.at)
-	w.at += int64(len(w.packed))
-	w.raw = w.raw[:0]
-	return nil
-}
-
-// chunkReader reads chunks of a file.
-type chunkReader struct {
-	file   *os.File
-	packed []byte
-	raw    []byte
-}
-
-func (c *chunkReader) read(from, to int64) ([]byte, error) {
-	c.packed = slices.Grow(c.packed[:0], int(to-from))[:to-from]
-	if _, err := c.file.ReadAt(c.packed, from); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = errSpool
-		}
-		return nil, err
-	}
-	var err error
-	c.raw, err = s2.Decode(c.raw[:cap(c.raw)], c.packed)
-	return c.raw, err
 }
 
 // merge returns the records in order. Nothing is added after it.
 func (s *spool) merge() (*merger, error) {
-	if s.open != nil && s.file != nil && len(s.open.order) > 0 {
-		if err := s.seal(); err != nil {
-			return nil, err
-		}
-	}
-	if err := s.sealed(); err != nil {
+	if err := s.seal(); err != nil {
 		return nil, err
 	}
+	s.memory, s.order = nil, nil
 	m := &merger{}
-	if s.file == nil && s.open != nil {
-		s.open.sort()
-		s.runs = append(s.runs, s.open)
-	}
-	s.open, s.spare = nil, nil
-	for _, r := range s.runs {
-		c := &cursor{run: r, chunkReader: chunkReader{file: s.file}}
-		ok, err := c.next()
-		if err != nil {
-			return nil, err
-		}
-		if ok {
+	for _, begins := range s.runs {
+		c := &cursor{file: s.file, begins: begins}
+		switch err := c.next(); err {
+		case nil:
 			m.cursors = append(m.cursors, c)
+		case io.EOF: // without records
+		default:
+			return nil, err
 		}
 	}
 	heap.Init(m)
 	return m, nil
-}
-
-func (s *spool) close() error {
-	err := s.sealed()
-	if s.file != nil {
-		err = errors.Join(err, s.file.Close())
-	}
-	s.runs, s.open, s.file = nil, nil, nil
-	return err
-}
-
-// cursor reads one run.
-type cursor struct {
-	chunkReader
-	run  *run
-	n    int // of the next chunk, or place
-	rest []byte
-	record
-}
-
-func (c *cursor) next() (ok bool, err error) {
-	if c.run.chunks == nil {
-		if c.n == len(c.run.order) {
-			return false, nil
-		}
-		c.rest = c.run.memory[c.run.order[c.n].from:]
-		c.n++
-	} else if len(c.rest) == 0 {
-		if c.n+1 == len(c.run.chunks) {
-			return false, nil
-		}
-		if c.rest, err = c.read(c.run.chunks[c.n], c.run.chunks[c.n+1]); err != nil {
-			return false, unread(err)
-		}
-		c.n++
-	}
-	c.rest, err = c.decode(c.rest)
-	return err == nil, unread(err)
-}
-
-func unread(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("cannot read captures from a temporary file: %w", err)
 }
 
 // merger merges runs. It is a heap of cursors.
@@ -383,13 +294,13 @@ type merger struct {
 func (m *merger) peek() (*record, error) {
 	if m.passed {
 		m.passed = false
-		switch ok, err := m.cursors[0].next(); {
-		case err != nil:
-			return nil, err
-		case !ok:
+		switch err := m.cursors[0].next(); err {
+		case nil:
+			heap.Fix(m, 0)
+		case io.EOF:
 			heap.Pop(m)
 		default:
-			heap.Fix(m, 0)
+			return nil, err
 		}
 	}
 	if len(m.cursors) == 0 {
@@ -403,77 +314,61 @@ func (m *merger) pass() { m.passed = true }
 
 // Len, Less, Swap, Push and Pop are those of heap.Interface.
 func (m *merger) Len() int           { return len(m.cursors) }
-func (m *merger) Less(i, j int) bool { return m.cursors[i].compare(&m.cursors[j].record) < 0 }
+func (m *merger) Less(i, j int) bool { return bytes.Compare(m.cursors[i].key, m.cursors[j].key) < 0 }
 func (m *merger) Swap(i, j int)      { m.cursors[i], m.cursors[j] = m.cursors[j], m.cursors[i] }
 func (m *merger) Push(any)           {}
 func (m *merger) Pop() any {
-	last := m.cursors[len(m.cursors)-1]
 	m.cursors = m.cursors[:len(m.cursors)-1]
-	return last
+	return nil
 }
 
 // shelf keeps the captures of a night that count, for its redirects.
 type shelf struct {
-	chunkWriter
-	firsts  [][]byte // by chunk, the URL of its first record
-	reading cursor   // of the chunk read last
-	loaded  int      // its number
+	chunks
+	begins  []int64
+	firsts  [][]byte // by chunk, the site of its first record
+	loaded  int      // the number of the chunk that reading has
+	reading cursor
 	memory  []byte
 }
 
-func newShelf(dir string) (*shelf, error) {
-	file, err := inputs.Scratch(dir)
-	if err != nil {
-		return nil, unwritten(err)
-	}
-	return &shelf{chunkWriter: chunkWriter{file: file}, loaded: -1}, nil
-}
-
 func (s *shelf) put(r *record) error {
-	if len(s.raw) == 0 {
-		s.firsts = append(s.firsts, bytes.Clone(r.url))
+	s.memory = r.append(s.memory[:0])
+	first, err := s.add(s.memory, &s.begins)
+	if first {
+		s.firsts = append(s.firsts, bytes.Clone(r.site()))
 	}
-	s.memory, _ = r.append(s.memory[:0])
-	return unwritten(s.add(s.memory))
+	return err
 }
 
-// end ends the writing.
-func (s *shelf) end() error {
-	if err := s.flush(); err != nil {
-		return unwritten(err)
-	}
-	s.chunks = append(s.chunks, s.at)
-	return nil
+// end ends the writing, and returns what reads all records in order.
+func (s *shelf) end() (*cursor, error) {
+	err := s.flush()
+	s.begins, s.loaded = append(s.begins, s.at), -1
+	return &cursor{file: s.file, begins: s.begins}, err
 }
 
-// all returns a cursor of all records in order.
-func (s *shelf) all() *cursor {
-	return &cursor{run: &run{chunks: s.chunks}, chunkReader: chunkReader{file: s.file}}
-}
-
-// find returns the record of a URL, valid until the next call; nil if there is none.
-func (s *shelf) find(url []byte) (*record, error) {
-	n := sort.Search(len(s.firsts), func(i int) bool { return compareURL(s.firsts[i], url) > 0 }) - 1
+// find returns the record of a site, valid until the next call; nil if there is none.
+func (s *shelf) find(site []byte) (*record, error) {
+	n := sort.Search(len(s.firsts), func(i int) bool { return bytes.Compare(s.firsts[i], site) > 0 }) - 1
 	if n < 0 {
 		return nil, nil
 	}
 	c := &s.reading
-	if c.chunkReader.file = s.file; n != s.loaded {
-		if _, err := c.read(s.chunks[n], s.chunks[n+1]); err != nil {
-			return nil, unread(err)
+	if n != s.loaded {
+		c.file, c.begins = s.file, s.begins[n:]
+		if err := c.load(); err != nil {
+			return nil, err
 		}
 		s.loaded = n
 	}
-	for rest := c.raw; len(rest) > 0; {
-		var err error
-		if rest, err = c.decode(rest); err != nil {
-			return nil, unread(err)
+	for c.rest = c.raw; len(c.rest) > 0; {
+		if err := c.next(); err != nil {
+			return nil, err
 		}
-		if bytes.Equal(c.url, url) {
+		if bytes.Equal(c.site(), site) {
 			return &c.record, nil
 		}
 	}
 	return nil, nil
 }
-
-func (s *shelf) close() error { return s.file.Close() }

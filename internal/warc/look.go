@@ -14,9 +14,10 @@ const (
 	lookedLine = 4 << 10 // bytes of a plain file
 )
 
-// Look returns an error if the first lines or the first gzip member are not those of an archive that can be read. Damage is none: the
+// Look reports whether a file begins as an archive. It returns an error if the first lines or the first gzip member are not those of
+// one that can be read. Damage is none: the
 // Reader tells of it.
-func Look(file io.ReaderAt, size int64) error {
+func Look(file io.ReaderAt, size int64) (archive bool, err error) {
 	section := io.NewSectionReader(file, 0, size)
 	in := bufio.NewReader(section)
 	text, packed := member(in, lookedAt)
@@ -25,17 +26,17 @@ func Look(file io.ReaderAt, size int64) error {
 	}
 	line, _, _ := bytes.Cut(text, []byte{'\n'})
 	if line = bytes.TrimSpace(line); bytes.HasSuffix(line, []byte(".warc.gz")) || bytes.HasSuffix(line, []byte(".warc")) {
-		return errors.New("it is a list of archives: download those that it names (Common Crawl's are under https://data.commoncrawl.org/), and name them here")
+		return false, errors.New("it is a list of archives: download those that it names (Common Crawl's are under https://data.commoncrawl.org/), and name them here")
 	}
-	if !packed || len(text) == lookedAt || !bytes.HasPrefix(text, recordBegin) { // members of other files may end anywhere
-		return nil
+	if archive = bytes.HasPrefix(text, recordBegin); !packed || len(text) == lookedAt || !archive { // members of other files may end anywhere
+		return archive, nil
 	}
 	at, err := section.Seek(0, io.SeekCurrent)
 	end := at - int64(in.Buffered()) // of the member
 	if next, packed := member(in, len(recordBegin)); err != nil || !packed || len(next) == 0 || bytes.Equal(next, recordBegin) || !endsWithin(file, end) {
-		return nil
+		return true, nil
 	}
-	return errors.New("its gzip members end within records, as bgzip writes them: write it anew, as `gzip -dc OLD | gzip > NEW.warc.gz` does")
+	return false, errors.New("its gzip members end within records, as bgzip writes them: write it anew, as `gzip -dc OLD | gzip > NEW.warc.gz` does")
 }
 
 var recordBegin = []byte("WARC/")
