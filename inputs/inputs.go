@@ -4,7 +4,7 @@
 // The files follow the bytes: source.go opens files, archives and compressions; lines.go splits them into bounded
 // lines; detect.go determines their layout; record.go parses a line, json.go one of JSON; table.go reads rows of
 // tables instead; dedupe.go finds duplicates, with spill.go for what exceeds memory. The Reader in this file connects
-// them and counts. doubt.go says which lists may not be what their user means. fingerprint.go identifies a list by its
+// them and counts. rows.go reads files of other columns by the same means. doubt.go says which lists may not be what their user means. fingerprint.go identifies a list by its
 // contents, so that a scan can be resumed.
 //
 // Every physical line advances Entry.Seq by one, be it blank, a comment, a header or broken. A line is an entry, a

@@ -62,8 +62,15 @@ func (s *source) init(ctx context.Context, paths []string, opt Options) {
 	s.ctx, s.paths, s.stdin, s.dir = ctx, paths, opt.Stdin, opt.TempDir
 }
 
-// OpenText opens a file of any bytes without its compressions. Errors are an *Error, or that of the context.
-func OpenText(ctx context.Context, path string) (_ io.Reader, closeAll func() error, err error) {
+// OpenText opens a file of any bytes, and removes its compressions if it is packed. Errors are an *Error, or that of the context.
+func OpenText(ctx context.Context, path string, packed bool) (_ io.Reader, closeAll func() error, err error) {
+	if !packed {
+		file, err := os.Open(path) // #nosec G304 -- the user names its folder
+		if err != nil {
+			return nil, nil, &Error{File: path, Err: plainPathError(err)}
+		}
+		return file, file.Close, nil
+	}
 	s := &source{}
 	s.init(ctx, []string{path}, Options{})
 	in, err := s.next()

@@ -60,7 +60,7 @@ func judgedAlike(t *testing.T, out, kept string, least int) {
 		t.Fatal(err)
 	}
 	again := filepath.Join(t.TempDir(), "again")
-	replay := start(t, append([]string{"import", "--by", "crawl", "-o", again, "--scan-id", "s", "--progress", "none"}, archives...)...)
+	replay := start(t, append([]string{"import", "--date", "2026-11-26", "-o", again, "--scan-id", "s", "--progress", "none"}, archives...)...)
 	replay.exits(t, 0)
 	live, replayed := answeredSites(t, out), answeredSites(t, again)
 	for origin, want := range live {

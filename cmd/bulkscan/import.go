@@ -33,15 +33,6 @@ func (f *importFlags) addBy(flags *pflag.FlagSet) {
 	flags.StringVar(&f.by, "by", string(replay.Day), "what is a night of an archive, with a scan of its own: day (UTC), month, or crawl, by its name (CC-MAIN-2026-40)")
 }
 
-// check refuses what import cannot do, and what only import can.
-func (f *importFlags) check() (bodies.Columns, error) {
-	columns, err := bodies.ParseColumns(f.columns)
-	if err != nil {
-		return nil, usagef("--columns %w", err)
-	}
-	return columns, nil
-}
-
 // ofImport are the flags of scan that import has, too.
 var ofImport = []string{
 	"out", "limit", "sample", "dry-run", "scan-id", "vantage", "list-id", "restart", "repair", "tables", "part-rows", "part-age", "progress", "log-format", "log-level",
@@ -94,9 +85,9 @@ func (a *app) importInputs(ctx context.Context, f *scanFlags, config []commit.Se
 	if err := f.check(); err != nil {
 		return err
 	}
-	columns, err := f.importFlags.check()
+	columns, err := bodies.ParseColumns(f.columns)
 	if err != nil {
-		return err
+		return usagef("--columns %w", err)
 	}
 	endProfile, err := f.profile()
 	if err != nil {

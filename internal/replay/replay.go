@@ -12,7 +12,7 @@
 // redirects are followed to captures of the same night, anywhere in the inputs.
 //
 // replay.go reads the inputs once; ahead.go unpacks archives for it, capture.go parses a capture, and rows.go makes one of a
-// body. spool.go sorts what was read, in memory or a temporary file. night.go returns it.
+// body. spool.go sorts what was read, in a temporary file. night.go returns it.
 package replay
 
 import (
@@ -88,7 +88,6 @@ type Nights struct {
 	ctx   context.Context
 	fetch *fetcher.Fetcher
 	opt   Options
-	paths []string
 	names []string // of the streams, which records name by number
 
 	spool   spool
@@ -115,7 +114,7 @@ const maxHead = 64 << 10
 // redirects. progress, if not nil, is called first with a function that is safe for concurrent use. Close the Nights after use.
 func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Options, progress func(func() (read, total int64))) (_ *Nights, err error) {
 	n := &Nights{
-		ctx: ctx, fetch: fetch, opt: opt, paths: paths, nights: map[uint32]*Night{}, crawls: map[string]uint32{},
+		ctx: ctx, fetch: fetch, opt: opt, nights: map[uint32]*Night{}, crawls: map[string]uint32{},
 		spool: spool{chunks: chunks{dir: opt.TempDir}, limit: cmp.Or(opt.runBytes, runBytes)},
 	}
 	defer func() {
