@@ -15,8 +15,6 @@ import (
 type capture struct {
 	target   exchange.Target
 	recorded fetcher.Recorded
-	settled  bool // the status says whether robots.txt exists
-	redirect bool // the status is 3xx
 }
 
 // infoField returns the first value of a field of a warcinfo, at most 100 bytes; nil if it has none.
@@ -70,17 +68,16 @@ func readCapture(rec *warc.Record) (c capture, reason string) {
 			}
 		}
 	}
-	failed := c.recorded.Ending == fetcher.TimedOut || c.recorded.Ending == fetcher.Disconnected
-	c.settled, c.redirect = settles(string(statusOf(rec.Block)), failed)
 	return c, ""
 }
 
-// settles reports whether a status says whether robots.txt exists, and whether it is a redirect. See the package comment.
-func settles(code string, failed bool) (settled, redirect bool) {
-	if code == "" || code == "408" || code == "429" {
-		return false, false
+// settles reports whether the status of a response says whether robots.txt exists. See the package comment.
+func settles(block []byte, ending fetcher.Ending) bool {
+	status := string(statusOf(block))
+	if status == "" || status == "408" || status == "429" {
+		return false
 	}
-	return code[0] == '4' || code[0] == '2' && !failed, code[0] == '3'
+	return status[0] == '4' || status[0] == '2' && ending != fetcher.TimedOut && ending != fetcher.Disconnected
 }
 
 // answers are the block types of HTTP responses. Other responses are those of name servers or FTP.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/netip"
@@ -14,22 +15,16 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// Night is a time with a scan of its own. It is a pipeline.Archive except for the type of its entries: Next returns settled
-// sites by URL, and those whose capture is a redirect at the end. It is not safe for concurrent use.
+// Night is a time with a scan of its own. It is a pipeline.Archive except for the type of its entries: Next returns sites by URL.
+// It is not safe for concurrent use.
 type Night struct {
 	Date string // YYYY-MM-DD: the day; of several days the last with a capture
 	Rows int64  // captures and rows, before one of each site is chosen
 	// Reject, if not nil, receives what gives no row: of this night, and with the first night what is of none.
 	Reject func(inputs.Reject) error
 
-	all       *Nights
-	key       uint32
-	redirects bool
-
-	shelf   *shelf  // of a night with redirects
-	waiting *cursor // of the shelf, for redirects; nil before the others are done
-	kept    record  // the best of the captures of a URL so far
-	memory  []byte  // of kept
+	all *Nights
+	key uint32
 
 	exchange exchange.Exchange
 	response exchange.Response // of the entry that Next returned last
@@ -41,33 +36,30 @@ type Night struct {
 // Next returns the nights in the order in which they can be read: the one before must be done or skipped. It returns nil after the
 // last.
 func (n *Nights) Next() *Night {
-	if len(n.order) == 0 {
+	if n.begun == len(n.order) {
 		return nil
 	}
-	night := n.nights[n.order[0]]
-	n.order = n.order[1:]
-	return night
+	n.begun++
+	return n.order[n.begun-1]
 }
 
 // Rest hands over the rejects of inputs without any night.
 func (n *Nights) Rest(reject func(inputs.Reject) error) error {
-	_, err := n.peek(&Night{all: n, Reject: reject})
+	_, err := (&Night{all: n, Reject: reject}).begin()
 	return err
 }
 
-// peek returns the next record that is no reject. Those go to a night: rejects come first, so that it is the first one.
-func (n *Nights) peek(to *Night) (*record, error) {
-	for {
-		r, err := n.merged.peek()
-		if err != nil || r == nil || r.flags&rejected == 0 {
-			return r, err
+// begin hands over the rejects without a night, which come first, and so go to the first one, and reports whether there are
+// captures of this night to come.
+func (n *Night) begin() (more bool, err error) {
+	c := n.all.rows
+	for ; !c.ended && c.flags&rejected != 0 && err == nil; err = c.next() {
+		n.stats.Rejects++
+		if err := n.tell(&c.record, string(c.block)); err != nil {
+			return false, err
 		}
-		to.stats.Rejects++
-		if err := to.tell(r, string(r.block)); err != nil {
-			return nil, err
-		}
-		n.merged.pass()
 	}
+	return !c.ended && c.night() == n.key, err
 }
 
 // tell hands a reject over.
@@ -81,91 +73,61 @@ func (n *Night) tell(r *record, reason string) error {
 
 // Skip passes over a night.
 func (n *Night) Skip() error {
-	for {
-		r, err := n.all.peek(n)
-		if err != nil || r == nil || r.night() != n.key {
-			return err
-		}
-		n.all.merged.pass()
+	more, err := n.begin()
+	for more && err == nil {
+		err = n.all.rows.next()
+		more = !n.all.rows.ended && n.all.rows.night() == n.key
 	}
+	return err
 }
 
 // Next returns the next entry, or io.EOF after the last. Errors are returned again by later calls.
-func (n *Night) Next() (inputs.Entry, error) {
+func (n *Night) Next() (entry inputs.Entry, err error) {
 	for n.err == nil {
-		if n.err = n.all.ctx.Err(); n.err != nil {
-			break
-		}
-		var r *record
-		if n.waiting == nil {
-			r, n.err = n.choose()
-		} else if n.err = n.waiting.next(); n.waiting.flags&(target|redirect) == redirect {
-			r = &n.waiting.record
+		more, err := n.begin()
+		if n.err = cmp.Or(n.all.ctx.Err(), err); n.err == nil && !more {
+			n.err = io.EOF
 		}
 		if n.err != nil {
 			break
 		}
-		if r == nil {
+		r := &n.all.counted
+		if n.err = r.choose(n.all.rows, n.duplicate); n.err != nil || r.flags&target != 0 {
 			continue
 		}
-		entry, err := n.entry(r)
-		if err != nil {
-			n.err = err
-			break
+		if entry, n.err = n.entry(&r.record); n.err == nil {
+			n.stats.Entries++
+			n.given.Add(1)
+			return entry, nil
 		}
-		n.stats.Entries++
-		n.given.Add(1)
-		return entry, nil
 	}
 	return inputs.Entry{}, n.err
 }
 
-// choose returns the capture that counts of the next URL, if it gives an entry now.
-func (n *Night) choose() (*record, error) {
-	r, err := n.all.peek(n)
-	if err != nil {
-		return nil, err
-	}
-	if r == nil || r.night() != n.key {
-		if n.shelf == nil {
-			return nil, io.EOF
+// choice is the capture that counts of a URL.
+type choice struct {
+	record
+	memory []byte // of the record
+}
+
+// choose reads the captures of a night and URL, of which c has the first, and hands over those that do not count.
+func (k *choice) choose(c *cursor, lost func(*record) error) (err error) {
+	for k.keep(c); err == nil; {
+		if err = c.next(); err != nil || c.ended || !bytes.Equal(c.site(), k.site()) {
+			return err
 		}
-		n.waiting, err = n.shelf.end()
-		return nil, err
-	}
-	n.keep(r)
-	for {
-		n.all.merged.pass()
-		r, err := n.all.merged.peek()
-		if err != nil {
-			return nil, err
-		}
-		if r == nil || r.night() != n.key || !bytes.Equal(r.site(), n.kept.site()) {
-			break
-		}
-		lost, better := r, r.outranks(&n.kept)
-		if better {
-			lost = &n.kept
-		}
-		if err := n.duplicate(lost); err != nil {
-			return nil, err
-		}
-		if better {
-			n.keep(r)
+		if !c.outranks(&k.record) {
+			err = lost(&c.record)
+		} else if err = lost(&k.record); err == nil {
+			k.keep(c)
 		}
 	}
-	if n.redirects {
-		if n.shelf == nil {
-			n.shelf = &shelf{chunks: chunks{dir: n.all.opt.TempDir}}
-		}
-		if err := n.shelf.put(&n.kept); err != nil {
-			return nil, err
-		}
-	}
-	if n.kept.flags&(target|redirect) != 0 {
-		return nil, nil
-	}
-	return &n.kept, nil
+	return err
+}
+
+func (k *choice) keep(c *cursor) {
+	k.memory = append(k.memory[:0], c.text...)
+	_, _ = k.decode(k.memory) // as c did
 }
 
 // outranks reports whether a capture counts before an earlier one of the same URL.
@@ -173,12 +135,6 @@ func (r *record) outranks(earlier *record) bool {
 	const both = settled | unseen
 	now, was := r.flags&both, earlier.flags&both
 	return was != settled && (now != unseen || was == unseen)
-}
-
-// keep copies a record to n.kept.
-func (n *Night) keep(r *record) {
-	n.memory = r.append(n.memory[:0])
-	_, _ = n.kept.decode(n.memory) // it was just made
 }
 
 func (n *Night) duplicate(r *record) error {
@@ -219,15 +175,9 @@ func (n *Night) entry(r *record) (inputs.Entry, error) {
 	next := n.all.fetch.Replay(n.all.ctx, &n.exchange, r.recorded())
 	for next.Again {
 		n.exchange.Target = next.Target
-		var of *fetcher.Recorded
-		if n.shelf != nil {
-			found, err := n.shelf.find(siteKey(n.key, next.Target.AppendTo(nil)))
-			if err != nil {
-				return entry, err
-			}
-			if found != nil && found.flags&unseen == 0 {
-				of = found.recorded()
-			}
+		of, err := n.find(siteKey(n.key, next.Target.AppendTo(nil)))
+		if err != nil {
+			return entry, err
 		}
 		next = n.all.fetch.Replay(n.all.ctx, &n.exchange, of)
 		if of == nil {
@@ -237,10 +187,23 @@ func (n *Night) entry(r *record) (inputs.Entry, error) {
 	return entry, nil
 }
 
+// find returns the answer of a site of this night, valid until the next call; nil if there is none.
+func (n *Night) find(site []byte) (*fetcher.Recorded, error) {
+	c, found := n.all.targets, &n.all.target
+	if err := c.seek(site); err != nil || c.ended || !bytes.Equal(c.site(), site) {
+		return nil, err
+	}
+	err := found.choose(c, func(*record) error { return nil })
+	if err != nil || found.flags&unseen != 0 {
+		return nil, err
+	}
+	return found.recorded(), nil
+}
+
 // recorded returns the answer, which views the record.
 func (r *record) recorded() *fetcher.Recorded {
 	of := &fetcher.Recorded{
-		Block: r.block, Undone: r.flags&undone != 0, Ending: fetcher.Ending(r.flags >> endingShift & 3),
+		Block: r.block, Undone: r.flags&undone != 0, Ending: r.ending(),
 		TLSVersion: uint16(r.tls), Proto: string(r.proto),
 	}
 	if r.flags&noTime == 0 {
@@ -265,17 +228,10 @@ func (n *Night) Stats() inputs.Stats {
 // Progress returns how many entries were returned, and how many there are at most. It is safe for concurrent use.
 func (n *Night) Progress() (read, total int64) { return n.given.Load(), n.Rows }
 
-// Close removes what the night keeps on disk. Next returns an error afterwards.
+// Close ends the night: Next returns an error afterwards.
 func (n *Night) Close() error {
-	if n.err == nil {
-		n.err = errors.New("cannot read the night: it was closed")
-	}
+	n.err = cmp.Or(n.err, errors.New("cannot read the night: it was closed"))
 	n.response.Reset()
-	n.Reject, n.waiting, n.kept, n.memory = nil, nil, record{}, nil // its Nights keep n
-	if n.shelf == nil {
-		return nil
-	}
-	err := n.shelf.close()
-	n.shelf = nil
-	return err
+	n.Reject = nil // its Nights keeps n
+	return nil
 }

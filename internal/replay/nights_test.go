@@ -2,6 +2,8 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -122,67 +124,51 @@ func TestRows(t *testing.T) {
 	equal(t, "carried", carried["2024-05-18"], `0 a.example carried`)
 }
 
-// TestSpool merges many runs of random records into the order of a sort, and finds each on a shelf.
+// TestSpool merges many runs of random records into the order of a sort, and finds the first of each site, in any order.
 func TestSpool(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
+	site := func(night uint32, i int) []byte {
+		return siteKey(night, fmt.Appendf(nil, "%s://%d.example/robots.txt", []string{"http", "https"}[i%2], i/2))
+	}
 	for _, limit := range []int{1, 100, 5_000, runBytes} {
-		s := spool{limit: limit}
+		s := sorter{limit: limit}
 		var want []string
-		key := func(r *record) string { return fmt.Sprintf("%d %s %d", r.night(), r.url(), r.seq) }
-		var all []record
+		first := map[string]string{}
 		for i := range 3000 {
-			scheme := []string{"http", "https"}[random.IntN(2)]
 			r := record{seq: uint64(i), block: make([]byte, random.IntN(200))}
-			r.setKey(uint32(random.IntN(3)), fmt.Appendf(nil, "%s://%d.example/robots.txt", scheme, random.IntN(500)))
+			key := site(uint32(random.IntN(3)), random.IntN(1000))
+			r.key = binary.BigEndian.AppendUint64(key, r.seq)
 			if err := s.add(&r); err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, r)
+			want = append(want, string(r.key))
+			first[string(key)] = cmp.Or(first[string(key)], string(r.key))
 		}
-		slices.SortFunc(all, func(a, b record) int { return bytes.Compare(a.key, b.key) })
-		for i := range all {
-			want = append(want, key(&all[i]))
-		}
-		m, err := s.merge()
+		slices.Sort(want)
+		all, err := s.sorted(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		var shelf shelf
 		var got []string
-		urls := map[string]bool{}
-		for {
-			r, err := m.peek()
-			if err != nil {
+		c := &cursor{run: all}
+		for err = c.next(); err == nil && !c.ended; err = c.next() {
+			got = append(got, string(c.key))
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("limit %d: %d records, want %d; %v", limit, len(got), len(want), err)
+		}
+		for _, i := range random.Perm(3000) {
+			key := site(uint32(i/1000), i%1000)
+			if err := c.seek(key); err != nil {
 				t.Fatal(err)
 			}
-			if r == nil {
-				break
+			got := ""
+			if !c.ended && bytes.Equal(c.site(), key) {
+				got = string(c.key)
 			}
-			got = append(got, key(r))
-			if r.night() == 2 && !urls[r.url()] {
-				urls[r.url()] = true
-				if err := shelf.put(r); err != nil {
-					t.Fatal(err)
-				}
+			if got != first[string(key)] {
+				t.Fatalf("limit %d: %q is found by %q, want %q", limit, got, key, first[string(key)])
 			}
-			m.pass()
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("limit %d: %d records, want %d", limit, len(got), len(want))
-		}
-		if _, err := shelf.end(); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 500 {
-			for _, scheme := range []string{"http", "https"} {
-				url := fmt.Sprintf("%s://%d.example/robots.txt", scheme, i)
-				if r, err := shelf.find(siteKey(2, []byte(url))); err != nil || (r != nil) != urls[url] || r != nil && r.url() != url {
-					t.Fatalf("%s: %v, %v", url, r, err)
-				}
-			}
-		}
-		if err := shelf.close(); err != nil {
-			t.Error(err)
 		}
 		if err := s.close(); err != nil {
 			t.Error(err)

@@ -3,7 +3,7 @@
 // would.
 //
 //	archives ─► ahead ─┐                       ┌─► night ─► entries, by URL
-//	                   ├─► records ─► spool ───┤        └─► shelf ─► redirects, at the end
+//	                   ├─► records ─► spool ───┤
 //	bodies ────────────┘    by night and URL   └─► …
 //
 // A site gets one row a night, but an archive has a capture for each exchange: for each redirect hop and each retry. The row
@@ -55,7 +55,6 @@ type Options struct {
 	MaxBody    int    // of the Fetcher, in bytes
 	By         By     // "": Day
 	Date       string // of the only night, whatever the dates of captures; "": by these
-	Archives   bool   // all files are archives
 	Columns    bodies.Columns
 	LocalNames bool    // see inputs.Options
 	Limit      uint64  // read no more captures and rows than this; 0: all
@@ -90,10 +89,14 @@ type Nights struct {
 	opt   Options
 	names []string // of the streams, which records name by number
 
-	spool   spool
-	merged  *merger
+	spool   sorter
+	rows    *cursor // at the next record
+	targets *cursor // of redirects
+	counted choice
+	target  choice
 	nights  map[uint32]*Night
-	order   []uint32 // of the nights to come
+	order   []*Night // by their numbers
+	begun   int      // of order
 	crawls  map[string]uint32
 	undated int64  // rows and captures without a date
 	noDate  string // the first input with one
@@ -115,7 +118,7 @@ const maxHead = 64 << 10
 func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Options, progress func(func() (read, total int64))) (_ *Nights, err error) {
 	n := &Nights{
 		ctx: ctx, fetch: fetch, opt: opt, nights: map[uint32]*Night{}, crawls: map[string]uint32{},
-		spool: spool{chunks: chunks{dir: opt.TempDir}, limit: cmp.Or(opt.runBytes, runBytes)},
+		spool: sorter{spool: spool{dir: opt.TempDir}, limit: cmp.Or(opt.runBytes, runBytes)},
 	}
 	defer func() {
 		if err != nil {
@@ -150,9 +153,15 @@ func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Optio
 	if n.undated > 0 && len(n.nights) == 0 {
 		return nil, &NoDateError{n.noDate}
 	}
-	n.order = slices.Sorted(maps.Keys(n.nights))
-	n.merged, err = n.spool.merge()
-	return n, err
+	for _, key := range slices.Sorted(maps.Keys(n.nights)) {
+		n.order = append(n.order, n.nights[key])
+	}
+	all, err := n.spool.sorted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.rows, n.targets = &cursor{run: all}, &cursor{run: all}
+	return n, n.rows.next()
 }
 
 // lookAt returns the size of an input, and whether it is an archive that can be read as it is. One that begins with damage is known by
@@ -334,12 +343,6 @@ func (n *Nights) take(it *item) error {
 	if it.reason != "" {
 		return n.reject(&r, it.uri, it.reason)
 	}
-	if c.settled {
-		r.flags |= settled
-	}
-	if c.redirect {
-		r.flags |= redirect
-	}
 	if c.target.Path != "" {
 		r.flags |= target
 		n.stats.Skipped++
@@ -402,6 +405,9 @@ func (n *Nights) add(r *record, url exchange.Target, at time.Time, crawl string)
 		night = &Night{all: n, key: key}
 		n.nights[key] = night
 	}
+	if settles(r.block, r.ending()) {
+		r.flags |= settled
+	}
 	r.setKey(key, url.AppendTo(nil))
 	if day := at.Format(time.DateOnly); n.opt.Date != "" {
 		night.Date = n.opt.Date
@@ -410,9 +416,6 @@ func (n *Nights) add(r *record, url exchange.Target, at time.Time, crawl string)
 	}
 	if r.flags&target == 0 {
 		night.Rows++
-	}
-	if r.flags&redirect != 0 {
-		night.redirects = true
 	}
 	return n.spool.add(r)
 }
@@ -442,12 +445,7 @@ func (n *Nights) night(at time.Time, file, crawl string) (uint32, string) {
 
 // List returns the nights by date.
 func (n *Nights) List() []*Night {
-	var list []*Night
-	for _, night := range n.nights {
-		list = append(list, night)
-	}
-	slices.SortFunc(list, func(a, b *Night) int { return cmp.Or(strings.Compare(a.Date, b.Date), cmp.Compare(a.key, b.key)) })
-	return list
+	return slices.SortedStableFunc(slices.Values(n.order), func(a, b *Night) int { return strings.Compare(a.Date, b.Date) })
 }
 
 // Found returns what was read.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/fetcher"
@@ -86,13 +85,6 @@ func (n *Nights) takeRow(row *bodies.Row) error {
 		if row.Status == 0 {
 			row.Status = 200
 			n.found.NoStatus++
-		}
-		is, leads := settles(strconv.Itoa(row.Status), false)
-		if is {
-			r.flags |= settled
-		}
-		if leads {
-			r.flags |= redirect
 		}
 		r.block = n.response(row)
 	}

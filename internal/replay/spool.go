@@ -2,7 +2,9 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"container/heap"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/klauspost/compress/s2"
 
+	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/inputs"
 )
 
@@ -38,19 +41,18 @@ type record struct {
 type flags = uint64
 
 const (
-	settled  flags = 1 << iota // the status says whether robots.txt exists
-	redirect                   // a redirect, which may lead to another capture of its night
-	target                     // of another path than /robots.txt: only redirects lead here
-	auto                       // listed without a scheme
-	undone                     // see fetcher.Recorded
-	unseen                     // an archive has the row, but no answer
-	carried                    // the same, since the archive repeats an earlier answer
+	settled flags = 1 << iota // the status says whether robots.txt exists
+	target                    // of another path than /robots.txt: only redirects lead here
+	auto                      // listed without a scheme
+	undone                    // see fetcher.Recorded
+	unseen                    // an archive has the row, but no answer
+	carried                   // the same, since the archive repeats an earlier answer
 	rejected
 	noTime
 	ending // the lowest bit of two, of fetcher.Ending
 )
 
-const endingShift = 9
+const endingShift = 8
 
 // setKey sets what a record is sorted by: its night (see Nights.night; 0: none, of rejects), its URL with the scheme at the end, so
 // that most redirects lead to a neighbour, and its number.
@@ -63,6 +65,8 @@ func siteKey(night uint32, url []byte) []byte {
 	key := append(binary.BigEndian.AppendUint32(make([]byte, 0, len(url)+13), night), rest...)
 	return append(append(key, 0), scheme...)
 }
+
+func (r *record) ending() fetcher.Ending { return fetcher.Ending(r.flags >> endingShift & 3) }
 
 func (r *record) night() uint32 { return binary.BigEndian.Uint32(r.key) }
 
@@ -121,49 +125,64 @@ const (
 	chunkBytes = 64 << 10
 )
 
-// chunks are records in compressed parts of a temporary file without a name, which ends with the process.
-type chunks struct {
-	file   *os.File // nil: nothing was written
+// run is sorted records in compressed chunks of a temporary file.
+type run struct {
+	in     *os.File
+	begins []int64  // of the chunks, and where the last one ends
+	firsts [][]byte // by chunk the key of its first record
+}
+
+// spool writes runs, one after the other, into a temporary file without a name, which ends with the process.
+type spool struct {
 	dir    string
+	file   *os.File // nil: nothing was written
 	at     int64
-	raw    []byte
+	run    run    // that is being written
+	raw    []byte // of its last chunk
 	packed []byte
 }
 
-// add adds a record, and reports whether a chunk begins with it.
-func (c *chunks) add(record []byte, begins *[]int64) (first bool, err error) {
-	if c.file == nil {
-		if c.file, err = inputs.Scratch(c.dir); err != nil {
-			return false, unwritten(err)
+// write adds a record to the run.
+func (s *spool) write(text, key []byte) (err error) {
+	if s.file == nil {
+		if s.file, err = inputs.Scratch(s.dir); err != nil {
+			return unwritten(err)
 		}
 	}
-	if first = len(c.raw) == 0; first {
-		*begins = append(*begins, c.at)
+	if len(s.raw) == 0 {
+		s.run.begins, s.run.firsts = append(s.run.begins, s.at), append(s.run.firsts, bytes.Clone(key))
 	}
-	if c.raw = append(c.raw, record...); len(c.raw) < chunkBytes {
-		return first, nil
-	}
-	return first, c.flush()
-}
-
-func (c *chunks) flush() error {
-	if len(c.raw) == 0 {
+	if s.raw = append(s.raw, text...); len(s.raw) < chunkBytes {
 		return nil
 	}
-	c.packed = s2.Encode(c.packed[:cap(c.packed)], c.raw)
-	if _, err := c.file.WriteAt(c.packed, c.at); err != nil {
+	return s.flush()
+}
+
+func (s *spool) flush() error {
+	s.packed = s2.Encode(s.packed[:cap(s.packed)], s.raw)
+	if _, err := s.file.WriteAt(s.packed, s.at); err != nil {
 		return unwritten(err)
 	}
-	c.at += int64(len(c.packed))
-	c.raw = c.raw[:0]
+	s.at += int64(len(s.packed))
+	s.raw = s.raw[:0]
 	return nil
 }
 
-func (c *chunks) close() error {
-	if c.file == nil {
+// end ends the run, and begins another one.
+func (s *spool) end() (done run, err error) {
+	if len(s.raw) > 0 {
+		err = s.flush()
+	}
+	done = run{s.file, append(s.run.begins, s.at), s.run.firsts}
+	s.run = run{}
+	return done, err
+}
+
+func (s *spool) close() error {
+	if s.file == nil {
 		return nil
 	}
-	return c.file.Close()
+	return s.file.Close()
 }
 
 func unwritten(err error) error {
@@ -174,61 +193,77 @@ func unread(err error) error {
 	return fmt.Errorf("cannot read captures from a temporary file: %w", err)
 }
 
-// cursor reads records of a file.
+// cursor reads a run. It begins before the first record.
 type cursor struct {
-	file   *os.File
-	begins []int64 // of the chunks to come, and where the last one ends
+	run
+	chunk  int // the next one
 	packed []byte
 	raw    []byte
 	rest   []byte // of raw
+	text   []byte // the record, as written
 	record
+	ended bool // there is no record any more
 }
 
-// load reads the chunk that begins at begins[0].
+// next goes on to the next record.
+func (c *cursor) next() (err error) {
+	if c.ended = len(c.rest) == 0 && c.chunk+1 >= len(c.begins); c.ended {
+		return nil
+	}
+	if len(c.rest) == 0 {
+		if err := c.load(); err != nil {
+			return unread(err)
+		}
+	}
+	from := c.rest
+	if c.rest, err = c.decode(from); err != nil {
+		return unread(err)
+	}
+	c.text = from[:len(from)-len(c.rest)]
+	return nil
+}
+
+// load reads a chunk.
 func (c *cursor) load() (err error) {
-	c.packed = slices.Grow(c.packed[:0], int(c.begins[1]-c.begins[0]))[:c.begins[1]-c.begins[0]]
-	if _, err = c.file.ReadAt(c.packed, c.begins[0]); err == nil {
+	size := int(c.begins[c.chunk+1] - c.begins[c.chunk])
+	c.packed = slices.Grow(c.packed[:0], size)[:size]
+	if _, err = c.in.ReadAt(c.packed, c.begins[c.chunk]); err == nil {
 		c.raw, err = s2.Decode(c.raw[:cap(c.raw)], c.packed)
 	}
 	if errors.Is(err, io.EOF) {
 		err = errSpool
 	}
-	if err != nil {
-		return unread(err)
-	}
-	c.rest, c.begins = c.raw, c.begins[1:]
-	return nil
+	c.rest = c.raw
+	c.chunk++
+	return err
 }
 
-// next goes on to the next record, and returns io.EOF after the last.
-func (c *cursor) next() (err error) {
-	if len(c.rest) == 0 {
-		if len(c.begins) < 2 {
-			return io.EOF
-		}
-		if err := c.load(); err != nil {
+// seek goes to the first record whose key is not before this one.
+func (c *cursor) seek(key []byte) error {
+	chunk := max(0, sort.Search(len(c.firsts), func(i int) bool { return bytes.Compare(c.firsts[i], key) > 0 })-1)
+	if c.rest = c.raw; c.chunk != chunk+1 {
+		c.chunk, c.rest = chunk, nil
+	}
+	for {
+		if err := c.next(); err != nil || c.ended || bytes.Compare(c.key, key) >= 0 {
 			return err
 		}
 	}
-	if c.rest, err = c.decode(c.rest); err != nil {
-		return unread(err)
-	}
-	return nil
 }
 
-// spool sorts records by their keys: in memory up to its limit, then in sorted runs in a file.
-type spool struct {
-	chunks
+// sorter sorts records by their keys: in memory up to its limit, then in runs, which it merges into one.
+type sorter struct {
+	spool
 	limit  int // runBytes; tests set less
+	runs   []run
 	memory []byte
 	order  []place
-	runs   [][]int64 // see cursor.begins
 }
 
 // place is where a record stands in memory.
 type place struct{ from, to, key, keyEnd int }
 
-func (s *spool) add(r *record) error {
+func (s *sorter) add(r *record) error {
 	if len(s.memory) >= s.limit {
 		if err := s.seal(); err != nil {
 			return err
@@ -245,130 +280,70 @@ func (s *spool) add(r *record) error {
 }
 
 // seal writes a run.
-func (s *spool) seal() error {
+func (s *sorter) seal() error {
 	slices.SortFunc(s.order, func(a, b place) int {
 		return bytes.Compare(s.memory[a.key:a.keyEnd], s.memory[b.key:b.keyEnd])
 	})
-	var begins []int64
 	for _, p := range s.order {
-		if _, err := s.chunks.add(s.memory[p.from:p.to], &begins); err != nil {
+		if err := s.write(s.memory[p.from:p.to], s.memory[p.key:p.keyEnd]); err != nil {
 			return err
 		}
 	}
-	if err := s.flush(); err != nil {
-		return err
-	}
-	s.runs = append(s.runs, append(begins, s.at))
-	s.memory, s.order = s.memory[:0], s.order[:0]
-	return nil
-}
-
-// merge returns the records in order. Nothing is added after it.
-func (s *spool) merge() (*merger, error) {
-	if err := s.seal(); err != nil {
-		return nil, err
-	}
-	s.memory, s.order = nil, nil
-	m := &merger{}
-	for _, begins := range s.runs {
-		c := &cursor{file: s.file, begins: begins}
-		switch err := c.next(); err {
-		case nil:
-			m.cursors = append(m.cursors, c)
-		case io.EOF: // without records
-		default:
-			return nil, err
-		}
-	}
-	heap.Init(m)
-	return m, nil
-}
-
-// merger merges runs. It is a heap of cursors.
-type merger struct {
-	cursors []*cursor
-	passed  bool // the first cursor's record was returned
-}
-
-// peek returns the next record, valid until pass; nil after the last.
-func (m *merger) peek() (*record, error) {
-	if m.passed {
-		m.passed = false
-		switch err := m.cursors[0].next(); err {
-		case nil:
-			heap.Fix(m, 0)
-		case io.EOF:
-			heap.Pop(m)
-		default:
-			return nil, err
-		}
-	}
-	if len(m.cursors) == 0 {
-		return nil, nil
-	}
-	return &m.cursors[0].record, nil
-}
-
-// pass goes on to the next record.
-func (m *merger) pass() { m.passed = true }
-
-// Len, Less, Swap, Push and Pop are those of heap.Interface.
-func (m *merger) Len() int           { return len(m.cursors) }
-func (m *merger) Less(i, j int) bool { return bytes.Compare(m.cursors[i].key, m.cursors[j].key) < 0 }
-func (m *merger) Swap(i, j int)      { m.cursors[i], m.cursors[j] = m.cursors[j], m.cursors[i] }
-func (m *merger) Push(any)           {}
-func (m *merger) Pop() any {
-	m.cursors = m.cursors[:len(m.cursors)-1]
-	return nil
-}
-
-// shelf keeps the captures of a night that count, for its redirects.
-type shelf struct {
-	chunks
-	begins  []int64
-	firsts  [][]byte // by chunk, the site of its first record
-	loaded  int      // the number of the chunk that reading has
-	reading cursor
-	memory  []byte
-}
-
-func (s *shelf) put(r *record) error {
-	s.memory = r.append(s.memory[:0])
-	first, err := s.add(s.memory, &s.begins)
-	if first {
-		s.firsts = append(s.firsts, bytes.Clone(r.site()))
-	}
+	done, err := s.end()
+	s.runs, s.memory, s.order = append(s.runs, done), s.memory[:0], s.order[:0]
 	return err
 }
 
-// end ends the writing, and returns what reads all records in order.
-func (s *shelf) end() (*cursor, error) {
-	err := s.flush()
-	s.begins, s.loaded = append(s.begins, s.at), -1
-	return &cursor{file: s.file, begins: s.begins}, err
+// sorted returns all records in one run. Nothing is added after it.
+func (s *sorter) sorted(ctx context.Context) (all run, err error) {
+	if err := s.seal(); err != nil {
+		return run{}, err
+	}
+	s.memory, s.order = nil, nil
+	if len(s.runs) == 1 {
+		return s.runs[0], nil
+	}
+	var heads merger
+	for _, r := range s.runs {
+		c := &cursor{run: r}
+		if err := c.next(); err != nil {
+			return run{}, err
+		}
+		if !c.ended {
+			heads = append(heads, c)
+		}
+	}
+	heap.Init(&heads)
+	merged := spool{dir: s.dir}
+	for len(heads) > 0 && err == nil {
+		c := heads[0]
+		if err = merged.write(c.text, c.key); err == nil {
+			err = cmp.Or(ctx.Err(), c.next())
+		}
+		if c.ended {
+			heap.Pop(&heads)
+		} else {
+			heap.Fix(&heads, 0)
+		}
+	}
+	if err == nil {
+		all, err = merged.end()
+	}
+	err = errors.Join(err, s.close())
+	s.spool = merged
+	return all, err
 }
 
-// find returns the record of a site, valid until the next call; nil if there is none.
-func (s *shelf) find(site []byte) (*record, error) {
-	n := sort.Search(len(s.firsts), func(i int) bool { return bytes.Compare(s.firsts[i], site) > 0 }) - 1
-	if n < 0 {
-		return nil, nil
-	}
-	c := &s.reading
-	if n != s.loaded {
-		c.file, c.begins = s.file, s.begins[n:]
-		if err := c.load(); err != nil {
-			return nil, err
-		}
-		s.loaded = n
-	}
-	for c.rest = c.raw; len(c.rest) > 0; {
-		if err := c.next(); err != nil {
-			return nil, err
-		}
-		if bytes.Equal(c.site(), site) {
-			return &c.record, nil
-		}
-	}
-	return nil, nil
+// merger is a heap of cursors, by their records' keys.
+type merger []*cursor
+
+// Len, Less, Swap, Push and Pop are those of heap.Interface.
+func (m merger) Len() int           { return len(m) }
+func (m merger) Less(i, j int) bool { return bytes.Compare(m[i].key, m[j].key) < 0 }
+func (m merger) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
+func (m *merger) Push(any)          {}
+func (m *merger) Pop() any {
+	last := len(*m) - 1
+	*m = (*m)[:last]
+	return nil
 }
