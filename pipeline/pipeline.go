@@ -24,6 +24,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,6 +100,9 @@ type Config struct {
 	// Skip reports whether an earlier run of the same scan has kept an entry; nil skips nothing.
 	Skip func(seq uint64) bool
 
+	// Progress has the counts of earlier runs, to which this one adds; nil counts from zero.
+	Progress *Progress
+
 	// MaxWaiting bounds the origins that wait in memory; 0 is DefaultMaxWaiting. More than that wait in a file in SpillDir
 	// ("" is the system's folder for temporary files), which does not outlive the process.
 	MaxWaiting int
@@ -145,7 +149,7 @@ type Pipeline struct {
 
 	woken func() // called by a worker that starts to run; tests use it to simulate a busy machine
 
-	progress Progress
+	progress *Progress
 	stopOnce sync.Once
 	stop     chan struct{} // closed by Stop, and by an error that ends the run early
 	rates    chan Rates    // from SetRates, at most one
@@ -169,11 +173,11 @@ func New(cfg Config, source Source, fetch Fetcher, judge Judge, sink Sink) *Pipe
 	if cfg.Drain <= 0 {
 		cfg.Drain = DefaultDrain
 	}
-	return &Pipeline{cfg: cfg, source: source, fetcher: fetch, judge: judge, sink: sink, stop: make(chan struct{}), rates: make(chan Rates, 1)}
+	return &Pipeline{cfg: cfg, source: source, fetcher: fetch, judge: judge, sink: sink, progress: cmp.Or(cfg.Progress, &Progress{}), stop: make(chan struct{}), rates: make(chan Rates, 1)}
 }
 
 // Progress returns the run's counters, which may be read at any time.
-func (p *Pipeline) Progress() *Progress { return &p.progress }
+func (p *Pipeline) Progress() *Progress { return p.progress }
 
 // Stop ends the run in order: no further origin is asked, exchanges in flight may end within Config.Drain and are kept, and
 // waiting origins are dropped (a resumed run asks them again). It may be called from any goroutine, more than once.
@@ -264,8 +268,9 @@ type run struct {
 func (p *Pipeline) newRun(ctx context.Context) *run {
 	ctx, cancel := context.WithCancelCause(ctx)
 	n := p.cfg.Concurrency + p.cfg.SilentExchanges
+	p.progress.listDone.Store(false)
 	r := &run{
-		cfg: &p.cfg, source: p.source, fetcher: p.fetcher, auditor: p.judge, sink: p.sink, progress: &p.progress, woken: p.woken,
+		cfg: &p.cfg, source: p.source, fetcher: p.fetcher, auditor: p.judge, sink: p.sink, progress: p.progress, woken: p.woken,
 		group: new(errgroup.Group), ctx: ctx, cancel: cancel, begun: time.Now(),
 		fresh:    make(chan record, 64),
 		fed:      make(chan uint64, 1),

@@ -13,9 +13,9 @@ type Archive interface {
 	Recall(r *exchange.Response)
 }
 
-// NewReplay makes a run without network requests: of Config, only Skip counts, and Stop has nothing to wait for.
+// NewReplay makes a run without network requests: of Config, only Skip and Progress count, and Stop has nothing to wait for.
 func NewReplay(cfg Config, archive Archive, judge Judge, sink Sink) *Pipeline {
-	p := New(Config{Skip: cfg.Skip}, archive, nil, judge, sink)
+	p := New(Config{Skip: cfg.Skip, Progress: cfg.Progress}, archive, nil, judge, sink)
 	p.archive = archive
 	return p
 }

@@ -74,3 +74,25 @@ func TestReplayEnds(t *testing.T) {
 	f(&shelved{}, &shelf{}, ErrStopped, "", 501, func(p *Pipeline, _ context.CancelFunc) { p.Stop() })
 	f(&shelved{}, &shelf{}, context.Canceled, "", 501, func(_ *Pipeline, cancel context.CancelFunc) { cancel() })
 }
+
+// TestReplaysAddUp runs replays that share their progress: their counts add up, and one that is stopped is not taken for done because an
+// earlier one was.
+func TestReplaysAddUp(t *testing.T) {
+	var progress Progress
+	run := func(during func(*Pipeline)) error {
+		a := &shelved{list: list{hosts: hosts(1000, "h%d.example.com")}}
+		p := NewReplay(Config{Progress: &progress}, a, noJudge{}, &shelf{})
+		a.during = func(n int) {
+			if n == 500 && during != nil {
+				during(p)
+			}
+		}
+		return p.Run(t.Context())
+	}
+	if err := run(nil); err != nil || progress.Kept.Load() != 1000 {
+		t.Fatalf("kept %d, error %v", progress.Kept.Load(), err)
+	}
+	if err := run((*Pipeline).Stop); !errors.Is(err, ErrStopped) || progress.Kept.Load() != 1501 || progress.ListDone() {
+		t.Errorf("kept %d, error %v, done %v; want 1501 and %v", progress.Kept.Load(), err, progress.ListDone(), ErrStopped)
+	}
+}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/index"
 )
 
 // Collection makes one scan of its shares. It holds the scan's lock, which excludes other collections, and compactions;
@@ -113,10 +112,7 @@ func (c *Collection) Complete(ctx context.Context, as commit.Publication) error 
 	for _, i := range slices.Sorted(maps.Keys(c.Shares)) {
 		c.Manifest.Changes = commit.AddChanges(c.Manifest.Changes, c.Shares[i].Changes...)
 	}
-	if err := complete(ctx, c.store, c.Manifest, as); err != nil {
-		return err
-	}
-	return index.Update(ctx, c.store)
+	return complete(ctx, c.store, c.Manifest, as, false)
 }
 
 // Clean deletes what a collected scan does not need any more.

@@ -252,16 +252,13 @@ func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 		w.finished = &now
 	}
 	w.manifest.FinishedAt = w.finished
-	if err := complete(ctx, w.store, w.manifest, as); err != nil || w.options.Unlisted {
-		return err
-	}
-	return index.Update(ctx, w.store)
+	return complete(ctx, w.store, w.manifest, as, w.options.Unlisted)
 }
 
 // complete marks a scan as complete. The scan's lock is held. A published scan stays published, since the history has its
 // observations. One that is held or discarded stays so: only commit.SetPublication changes that. A repair changes no publication:
 // nothing has judged the scan that it repairs.
-func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit.Publication) error {
+func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit.Publication, unlisted bool) error {
 	id, date := m.ScanID, m.ScanDate
 	err := errors.Join(
 		commit.SweepParts(ctx, st, id, date, ""),
@@ -285,7 +282,10 @@ func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit
 		m.Publication = as
 	}
 	m.Repairing = false
-	return m.Write(ctx, st)
+	if err := m.Write(ctx, st); err != nil || unlisted {
+		return err
+	}
+	return index.Update(ctx, st)
 }
 
 // FileChanged records in the manifest that a file of the scan has changed. A share records it when its process leaves it, and the

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
-	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 )
@@ -20,9 +18,24 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
 		return err
 	}
 	w := bufio.NewWriter(a.stdout)
-	describeFiles(w, s.Files)
-	fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", s.Auto+s.Named, s.Named, s.Auto, f.scheme)
-	fmt.Fprintf(w, "%d lines would be rejected (%d of them duplicates), %d are blank, comment or header", s.Rejects, s.Duplicates, s.Skipped)
+	for _, file := range s.Files {
+		fmt.Fprintf(w, "%s: %d lines, %s", terminal.Line(file.Name), file.Lines, terminal.Line(file.Layout))
+		if file.Compression != "" {
+			fmt.Fprintf(w, ", %s", file.Compression)
+		}
+		fmt.Fprintln(w)
+	}
+	if s.Nights == nil {
+		fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", s.Auto+s.Named, s.Named, s.Auto, f.scheme)
+		fmt.Fprintf(w, "%d lines would be rejected (%d of them duplicates), %d are blank, comment or header", s.Rejects, s.Duplicates, s.Skipped)
+	} else {
+		found := s.Nights.Found()
+		fmt.Fprintf(w, "%d captures and %d rows would be judged, and nobody asked; of the rows %d are carried and %d have no body: not observed\n", found.Captures, found.Rows, found.Carried, found.NoBody)
+		for _, night := range s.Nights.List() {
+			fmt.Fprintf(w, "%s: %d, before one of each site is chosen\n", night.Date, night.Rows)
+		}
+		fmt.Fprintf(w, "%d would be rejected, %d are no captures of a robots.txt", s.Rejects, s.Skipped)
+	}
 	if s.LeftOut > 0 {
 		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
 	}
@@ -39,15 +52,4 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
 		return err
 	}
 	return &exitError{exitThreshold, errors.New("no usable site on the list; see --format and --column")}
-}
-
-// describeFiles says what the inputs are.
-func describeFiles(w io.Writer, files []inputs.FileStats) {
-	for _, file := range files {
-		fmt.Fprintf(w, "%s: %d lines, %s", terminal.Line(file.Name), file.Lines, terminal.Line(file.Layout))
-		if file.Compression != "" {
-			fmt.Fprintf(w, ", %s", file.Compression)
-		}
-		fmt.Fprintln(w)
-	}
 }

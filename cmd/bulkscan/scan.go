@@ -18,8 +18,10 @@ import (
 
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/archive"
+	"github.com/bulkscan/bulkscan/internal/bodies"
 	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
+	"github.com/bulkscan/bulkscan/internal/replay"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/pipeline"
@@ -34,13 +36,13 @@ type scanFlags struct {
 	endBounds
 	shareFlags
 	ratesFlag
-	importFlags
 
 	out                 string
 	format              string
 	column, labelColumn string
 	limit               uint64
 	sample              float64
+	by, columns         string // of archives and bodies
 	dryRun              bool
 	acceptList          bool
 	scanID              string
@@ -74,6 +76,7 @@ type scanFlags struct {
 func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.out, "out", "o", defaultOut, "folder of the dataset, or s3://BUCKET/PREFIX; - writes a JSON line a site to standard output")
 	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl, parquet (docs/inputs.md); or warc: archives whose captures are judged, without network requests (docs/archives.md)")
+	flags.StringVar(&f.by, "by", string(replay.Day), "what is a night of an archive, with a scan of its own: day (UTC), month, or crawl, by its name (CC-MAIN-2026-40)")
 	flags.StringVar(&f.column, "column", "", "column of the hosts: its name in the header, or its number from 1; of JSON lines the key, or keys as in site.host")
 	flags.StringVar(&f.labelColumn, "label-column", "", "column to keep as label, and to divide the statistics by; named as in --column")
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
@@ -106,7 +109,6 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noCompact, "no-compact", false, "at the end, leave the parts as they are: bulkscan compact merges them")
 	flags.BoolVar(&f.noPublish, "no-publish", false, "at the end, leave the scan out of index, views and history: the same command without it publishes")
 	f.shareFlags.add(flags)
-	f.addBy(flags)
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor, by stage: go tool pprof -tags FILE")
 }
 
@@ -178,9 +180,6 @@ var changesAnswers = map[string]bool{
 
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
 func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, paths []string) (err error) {
-	if f.format == inputs.WARC.String() {
-		return a.importInputs(ctx, f, config, paths)
-	}
 	f.volume()
 	stderr := terminal.BesideBar(a.stderr, f.progress)
 	log, err := newLogger(stderr, f.logFormat, f.logLevel)
@@ -231,20 +230,27 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	o.Fetch, o.Archive, o.Log = fetch.Fetcher, keep, log
 	o.Sink.Registry, o.Sink.Config = registry, config
 	o.OptOut = fetch.optOut
+	var j *job.Job
+	o.ShowReading = func(ctx context.Context, read func() (done, total int64)) {
+		terminal.ShowCount(ctx, f.progress, a.stderr, log, read)
+	}
 	o.Show = func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64) {
 		monitor.scan.Begin(scanID, p, read)
+		if j.Nights() > 1 { // the log names each as it begins
+			return
+		}
 		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept, Slots: f.files.Concurrency, Longest: f.longest()}
 		var drawn sync.WaitGroup
 		drawn.Go(func() { d.Show(ctx, f.progress, a.stderr, log) })
 		drawn.Go(func() { d.Troubles(ctx, log) })
-		if f.contact == "" && f.userAgent == "" && !f.allowPrivate {
+		if f.contact == "" && f.userAgent == "" && !f.allowPrivate && o.Inputs.Format != inputs.WARC {
 			drawn.Go(func() { remindOfContact(ctx, &p.Fed, log) })
 		}
 		drawn.Wait()
 	}
 	var code func() int // of the first signal
 	o.Interrupted = func() bool { return code() != 0 }
-	j := job.New(o)
+	j = job.New(o)
 	ctx, code, endSignals := a.watchSignals(ctx, f.signals, func() bool {
 		if !j.Stop() {
 			return false
@@ -269,15 +275,17 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		log.Info("nothing to do: the share is done", "scan", done.ScanID, "share", f.share)
 		return a.collectLast(ctx, f, o, done.ScanID)
 	}
+	_, doubted := errors.AsType[*job.DoubtError](err)
+	_, undated := errors.AsType[*replay.NoDateError](err)
+	if doubted || undated || errors.Is(err, job.ErrSeveralNights) {
+		return usage(err)
+	}
 	if f.dryRun {
 		return err
 	}
 	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
 		log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
 		return nil
-	}
-	if doubt, ok := errors.AsType[*job.DoubtError](err); ok {
-		return usage(doubt)
 	}
 	if err != nil {
 		return err
@@ -314,9 +322,14 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 	if err != nil {
 		return job.Options{}, usagef("--format: %w", err)
 	}
+	columns, err := bodies.ParseColumns(f.columns)
+	if err != nil {
+		return job.Options{}, usagef("--columns %w", err)
+	}
 	o := job.Options{
 		Lists: paths, MaxBody: f.maxBody, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Begun: time.Now(),
 		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate, Stdin: a.stdin},
+		Replay: replay.Options{By: replay.By(f.by), Columns: columns},
 		Pipeline: pipeline.Config{
 			Concurrency: f.files.Concurrency, HostRate: f.hostRate, IPRate: f.ipRate, Rate: f.rate, SilentExchanges: f.files.Silent,
 		},

@@ -22,7 +22,7 @@ import (
 func (f *scanFlags) judgeRun(ctx context.Context, j *job.Job, p *pipeline.Progress, names resolve.Stats, stderr io.Writer, log *slog.Logger) error {
 	took := time.Since(j.Begun)
 	whole := f.share.Whole() // of a share, collect judges: a few sites may all be silent
-	page := whole && terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
+	page := whole && j.Nights() < 2 && terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
 	e := j.Ending(ctx, p, page)
 	a, empty := report.AnswersOf(e.Outcomes), e.Empty()
 	if page {
@@ -34,29 +34,23 @@ func (f *scanFlags) judgeRun(ctx context.Context, j *job.Job, p *pipeline.Progre
 			return err
 		}
 	} else {
+		if n := j.Nights(); n > 1 {
+			log = log.With("nights", n)
+		}
 		log.Info("done",
 			"kept", e.Kept, "already_kept", e.AlreadyKept, "answered", a.Answered, "failed", a.Failed, "not_asked", a.NotAsked,
 			"rejected", e.Rejected, "duplicates", e.Duplicates, "throttled", e.Throttled, "took", took.Round(time.Millisecond),
 			"per_second", int(float64(e.Kept)/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20, terminal.DNSGroup(&names))
 	}
 	terminal.LogServers(log, &names)
-	if err := damagedArchive(j); err != nil {
-		return err
+	if u := j.Unsound(); u.Members > 0 {
+		return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", u.File, u.Offset, u.Members)}
 	}
 	if empty != "" && !whole {
 		log.Warn(empty)
 		empty = ""
 	}
 	return f.judge(e, empty, a, log)
-}
-
-// damagedArchive is the error of archives that gave records before they proved to be damaged.
-func damagedArchive(j *job.Job) error {
-	u := j.Unsound()
-	if u.Members == 0 {
-		return nil
-	}
-	return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", u.File, u.Offset, u.Members)}
 }
 
 // endBounds are the flags that say which end of a scan is a failure.

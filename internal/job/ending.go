@@ -16,7 +16,7 @@ import (
 // tell whether any site answered: earlier runs of the scan may have had the answers. The scan is done, so that an error of reading
 // is logged and no more.
 func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *report.Ending {
-	list := j.ListStats()
+	list := j.listStats()
 	e := &report.Ending{
 		ScanID: j.scanID, Kept: int64(p.Kept.Load()), AlreadyKept: int64(p.Skipped.Load()), Throttled: int64(p.Throttled.Load()),
 		Entries: int64(list.Entries), Lines: int64(list.Lines), LeftOut: int64(list.LeftOut),
@@ -28,7 +28,7 @@ func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *rep
 		}
 	}
 	slices.SortStableFunc(e.Outcomes, func(a, b report.Count) int { return cmp.Compare(b.Rows, a.Rows) })
-	if j.Store == nil || !shown && (e.AlreadyKept == 0 || e.Answers().Answered > 0) {
+	if j.Store == nil || j.Nights() > 1 || !shown && (e.AlreadyKept == 0 || e.Answers().Answered > 0) {
 		return e
 	}
 	o := report.SummaryOptions{Options: report.Options{Registry: j.Sink.Registry}, Selection: report.Selection{Category: "ai"}, Top: 3}

@@ -34,7 +34,7 @@ type Options struct {
 	Names   []string       // what records and messages call the lists; nil: as given
 	Inputs  inputs.Options // Job sets Reject and Parquet
 	MaxBody int            // of a capture
-	Replay  replay.Options // of Import, which sets MaxBody, Limit, Sample, Parquet, Now and Date
+	Replay  replay.Options // of archives and bodies; Job sets what other options say
 	DryRun  bool           // Count instead of Run
 	// AcceptList scans lists that are in doubt, with a warning; else Run refuses them with a DoubtError.
 	AcceptList bool
@@ -58,11 +58,13 @@ type Options struct {
 
 	// Show shows how the scan goes on, until the context ends; kept is how many sites earlier runs have kept.
 	Show func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64)
+	// ShowReading shows how far archives and bodies are read, until the context ends.
+	ShowReading func(ctx context.Context, read func() (done, total int64))
 	// Interrupted reports whether a signal has come.
 	Interrupted func() bool
 }
 
-// Job is one scan.
+// Job is one scan, or of archives and bodies one of each night (import.go).
 type Job struct {
 	Options
 
@@ -70,14 +72,13 @@ type Job struct {
 	spooled      []string             // of them, those to be deleted at the end
 	fingerprints []inputs.Fingerprint // of each list; nil where nothing is resumed
 	scanID       string
+	mark         string // what the scan's name has of its lists
 
-	writer   *sink.Writer // nil without Store
-	rejects  *commit.Rejects
-	lines    *sink.JSONLines // nil with Store
-	reader   listReader
-	archives *replay.Nights      // of Import; else nil
-	night    *replay.Night       // which reader is, of one night of Import; else nil
-	current  atomic.Pointer[Job] // of Import, the scan of the night that is being judged
+	writer  *sink.Writer // nil without Store
+	rejects *commit.Rejects
+	lines   *sink.JSONLines // nil with Store
+	reader  listReader
+	nights  *replay.Nights // of archives and bodies, whose readers are nights; else nil
 
 	stopReading context.CancelFunc                // makes the reader give up
 	asking      atomic.Pointer[pipeline.Pipeline] // nil before there is one
@@ -88,9 +89,6 @@ func New(o Options) *Job { return &Job{Options: o} }
 
 // Stop ends the scan in order once hosts are asked: the exchanges in flight may finish. It reports whether that is so.
 func (j *Job) Stop() bool {
-	if night := j.current.Load(); night != nil {
-		return night.Stop()
-	}
 	p := j.asking.Load()
 	if p == nil {
 		return false
@@ -111,8 +109,8 @@ func (j *Job) Close() {
 	if j.Archive != nil {
 		_ = j.Archive.Close()
 	}
-	if j.archives != nil && j.night == nil {
-		_ = j.archives.Close()
+	if j.nights != nil {
+		_ = j.nights.Close()
 	}
 	j.removeSpooled()
 }
@@ -122,6 +120,15 @@ func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
 	if err := j.openLists(ctx); err != nil {
 		return nil, err
 	}
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	j.stopReading = stopReading
+	if j.Inputs.Format == inputs.WARC {
+		if err := j.readNights(reading); err != nil {
+			return nil, err
+		}
+		return j.importNights(ctx)
+	}
 	doubts, err := j.doubts(ctx)
 	if err != nil {
 		return nil, err
@@ -129,9 +136,6 @@ func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
 	if len(doubts) > 0 && !j.AcceptList {
 		return nil, &DoubtError{doubts}
 	}
-	reading, stopReading := context.WithCancel(ctx)
-	defer stopReading()
-	j.stopReading = stopReading
 	if err := j.openReader(reading); err != nil {
 		return nil, err
 	}
@@ -144,18 +148,15 @@ func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
 	return j.run(ctx)
 }
 
-// ScanID is the scan's name, once Run has returned.
+// ScanID is the name of the scan, or of the last night's, once Run has returned.
 func (j *Job) ScanID() string { return j.scanID }
-
-// ListStats says what was read of the lists.
-func (j *Job) ListStats() inputs.Stats { return j.reader.Stats() }
 
 // Unsound says what damage of archives was met after records had been judged, in which of the lists.
 func (j *Job) Unsound() replay.Unsound {
-	if j.archives == nil {
+	if j.nights == nil {
 		return replay.Unsound{}
 	}
-	u := j.archives.Unsound()
+	u := j.nights.Unsound()
 	u.File = j.called(u.File)
 	return u
 }
@@ -236,8 +237,8 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 	}
 	auditor, list := audit.New(j.Sink.Registry), source{j.reader, j.unspooled}
 	p := pipeline.New(cfg, list, j.Fetch, auditor, keep)
-	if j.night != nil {
-		p = pipeline.NewReplay(cfg, recalled{list, j.night}, auditor, keep)
+	if night, ok := j.reader.(*replay.Night); ok {
+		p = pipeline.NewReplay(cfg, recalled{list, night}, auditor, keep)
 	}
 	j.asking.Store(p)
 	// Writing ends a while after the second signal, also where it is what the pipeline waits for.
@@ -323,7 +324,7 @@ func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	if j.OptOut != nil {
 		showing.Go(func() { j.followOptOut(shown) })
 	}
-	if j.Rates != nil && j.night == nil { // nothing is sent for archives
+	if j.Rates != nil && j.nights == nil { // nothing is sent for archives
 		showing.Go(func() { j.followRates(shown, p) })
 	}
 	err := p.Run(ctx)

@@ -27,38 +27,13 @@ import (
 // openLists fixes what is read, and the scan's name. Standard input or another pipe is copied to a file first where a dataset is
 // written, so that the scan knows its fingerprint and the same command resumes it.
 func (j *Job) openLists(ctx context.Context) error {
-	resumable := j.Store != nil
-	if err := j.fixLists(ctx, resumable); err != nil {
-		return err
-	}
-	if j.scanID = j.Sink.ScanID; !resumable && (j.DryRun || j.scanID != "") {
-		return nil
-	}
-	mark := fmt.Sprintf("%06x", rand.N(1<<24)) // of a list that is read as it comes, whose fingerprint is known too late
-	if resumable || !slices.ContainsFunc(j.paths, isStream) {
-		all, each, err := inputs.Fingerprints(ctx, j.paths)
-		if err != nil {
-			return err
-		}
-		j.fingerprints, mark = each, j.mark(all)
-	}
-	if j.scanID == "" {
-		j.scanID = fmt.Sprintf("%s-%s", strings.ReplaceAll(j.date(), "-", ""), mark)
-		if resumable && j.Sink.Date == "" && !j.Sink.Restart && !j.Sink.Repair {
-			return j.goOn(ctx, mark)
-		}
-	}
-	return nil
-}
-
-// fixLists fixes what is read. Streams are copied to files if they are to be read again.
-func (j *Job) fixLists(ctx context.Context, spool bool) error {
 	j.paths = slices.Clone(j.Lists)
 	if j.Names != nil {
 		j.Lists = j.Names
 	}
+	resumable, replayed := j.Store != nil, j.Inputs.Format == inputs.WARC
 	for i, path := range j.paths {
-		if !isStream(path) || !spool {
+		if !isStream(path) || !resumable && !replayed { // archives are read here and there
 			continue
 		}
 		spooled, err := j.spool(ctx, path)
@@ -68,17 +43,41 @@ func (j *Job) fixLists(ctx context.Context, spool bool) error {
 		j.paths[i] = spooled
 		j.spooled = append(j.spooled, spooled)
 	}
+	if j.scanID = j.Sink.ScanID; !resumable && (j.DryRun || j.scanID != "") {
+		return nil
+	}
+	j.mark = fmt.Sprintf("%06x", rand.N(1<<24)) // of a list that is read as it comes, whose fingerprint is known too late
+	if resumable || !slices.ContainsFunc(j.paths, isStream) {
+		fingerprints := inputs.Fingerprints
+		if replayed {
+			fingerprints = fingerprintInputs
+		}
+		all, each, err := fingerprints(ctx, j.paths)
+		if err != nil {
+			return j.unspooled(err)
+		}
+		j.fingerprints, j.mark = each, j.markOf(all)
+	}
+	if j.scanID == "" && !replayed { // nights have names of their own
+		j.scanID = j.datedName()
+		if resumable && j.Sink.Date == "" && !j.Sink.Restart && !j.Sink.Repair {
+			return j.goOn(ctx)
+		}
+	}
 	return nil
 }
+
+// datedName is the name of a scan that has been given none.
+func (j *Job) datedName() string { return strings.ReplaceAll(j.date(), "-", "") + "-" + j.mark }
 
 // goOnFor is how long after its last commit a scan is continued by the same command of a later day.
 const goOnFor = 24 * time.Hour
 
 // goOn makes the scan the one that the same command has left unfinished on an earlier day, with its date. The names of both differ in
 // their dates.
-func (j *Job) goOn(ctx context.Context, mark string) error {
+func (j *Job) goOn(ctx context.Context) error {
 	earlier, err := sink.FindUnfinished(ctx, j.Store, j.sinkOptions(), func(scanID string) bool {
-		date, ok := strings.CutSuffix(scanID, "-"+mark)
+		date, ok := strings.CutSuffix(scanID, "-"+j.mark)
 		_, err := time.Parse("20060102", date)
 		return ok && err == nil
 	})
@@ -96,8 +95,8 @@ func (j *Job) goOn(ctx context.Context, mark string) error {
 	return nil
 }
 
-// mark is what the scan's name has of its lists and its observer: another observer of the same lists makes another scan.
-func (j *Job) mark(lists inputs.Fingerprint) string {
+// markOf is what the scan's name has of its lists and its observer: another observer of the same lists makes another scan.
+func (j *Job) markOf(lists inputs.Fingerprint) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", lists, j.Sink.Observer, j.Sink.ListID))
 	return hex.EncodeToString(sum[:3])
 }
@@ -158,9 +157,6 @@ func (e *DoubtError) Error() string {
 // doubts returns the lists that are in doubt, and warns of those that are accepted. A stream, whose lines are asked as they come, is
 // not judged. Neither is a list that cannot be read to its end: the scan keeps what is before.
 func (j *Job) doubts(ctx context.Context) (doubts []*inputs.Doubt, err error) {
-	if j.Inputs.Format == inputs.WARC {
-		return nil, nil
-	}
 	for _, path := range j.paths {
 		if isStream(path) {
 			continue
@@ -242,12 +238,21 @@ type Counted struct {
 
 	ScanID  string
 	Dataset sink.Preview // of the scan in the dataset
+
+	Nights *replay.Nights // of archives and bodies, of which only these and Stats are counted; else nil
 }
 
 // Count reads the lists, and looks at the dataset: what Run would refuse, it refuses. It writes nothing, and asks no site.
 func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	if err := j.openLists(ctx); err != nil {
 		return nil, err
+	}
+	if j.Inputs.Format == inputs.WARC {
+		err := j.readNights(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &Counted{Stats: j.listStats(), Nights: j.nights}, nil
 	}
 	if err := j.openReader(ctx); err != nil {
 		return nil, err
@@ -264,10 +269,7 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 		entry, err := j.reader.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			c.Stats = j.reader.Stats()
-			for i := range c.Files {
-				c.Files[i].Name = j.called(c.Files[i].Name)
-			}
+			c.Stats = j.listStats()
 			return c, nil
 		case err != nil:
 			return nil, err
@@ -277,6 +279,23 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 			c.Named++
 		}
 	}
+}
+
+// listStats says what was read of the lists. Of nights, duplicates are known of those that were judged.
+func (j *Job) listStats() (s inputs.Stats) {
+	if j.nights == nil {
+		s = j.reader.Stats()
+	} else {
+		s = j.nights.Stats()
+		for _, night := range j.nights.List() {
+			duplicates := night.Stats().Duplicates
+			s.Duplicates, s.Rejects = s.Duplicates+duplicates, s.Rejects+duplicates
+		}
+	}
+	for i := range s.Files {
+		s.Files[i].Name = j.called(s.Files[i].Name)
+	}
+	return s
 }
 
 // look finds the scan in the dataset, and what sink.Open would refuse there.
