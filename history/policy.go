@@ -19,7 +19,7 @@ const (
 )
 
 // The classes of gaps that are no findings: of sites that were not on the list, and of those whose earlier answer an archive has
-// repeated.
+// repeated, which is an outcome.
 const (
 	Unlisted = "unlisted"
 	Carried  = "carried"

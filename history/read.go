@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -49,8 +48,6 @@ func readNight(ctx context.Context, scans []*commit.Scan, host string) (*night, 
 	n.sites = Arrange(n.sites)
 	return n, nil
 }
-
-var carried = exchange.Carried.String()
 
 // columns are those of sites that the ledger needs for an observation without its policy.
 func columns(row *schema.SiteRow) []table.Field {
@@ -126,7 +123,7 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 				sources[word(row.RegistryVersion)], n.judges[from.Judge] = from, true
 			}
 			o := Observation{Host: strings.Clone(row.Host), Port: row.Port, Requested: word(row.Requested), Finding: word(row.Finding), Body: row.BodyHash, From: from, FetchedAt: row.FetchedAt, Seq: row.Seq}
-			if row.Outcome == carried {
+			if row.Outcome == Carried {
 				o.Finding = Carried
 			}
 			if archive {

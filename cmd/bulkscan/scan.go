@@ -236,7 +236,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	}
 	o.Show = func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64) {
 		monitor.scan.Begin(scanID, p, read)
-		if j.Nights() > 1 { // the log names each as it begins
+		if j.Nights > 1 { // the log names each as it begins
 			return
 		}
 		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept, Slots: f.files.Concurrency, Longest: f.longest()}
@@ -327,9 +327,9 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 		return job.Options{}, usagef("--columns %w", err)
 	}
 	o := job.Options{
-		Lists: paths, MaxBody: f.maxBody, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Begun: time.Now(),
+		Lists: paths, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Begun: time.Now(),
 		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate, Stdin: a.stdin},
-		Replay: replay.Options{By: replay.By(f.by), Columns: columns},
+		Replay: replay.Options{By: replay.By(f.by), Columns: columns, Date: f.date, MaxBody: f.maxBody, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate},
 		Pipeline: pipeline.Config{
 			Concurrency: f.files.Concurrency, HostRate: f.hostRate, IPRate: f.ipRate, Rate: f.rate, SilentExchanges: f.files.Silent,
 		},

@@ -22,7 +22,7 @@ import (
 func (f *scanFlags) judgeRun(ctx context.Context, j *job.Job, p *pipeline.Progress, names resolve.Stats, stderr io.Writer, log *slog.Logger) error {
 	took := time.Since(j.Begun)
 	whole := f.share.Whole() // of a share, collect judges: a few sites may all be silent
-	page := whole && j.Nights() < 2 && terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
+	page := whole && j.Nights < 2 && terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
 	e := j.Ending(ctx, p, page)
 	a, empty := report.AnswersOf(e.Outcomes), e.Empty()
 	if page {
@@ -34,8 +34,8 @@ func (f *scanFlags) judgeRun(ctx context.Context, j *job.Job, p *pipeline.Progre
 			return err
 		}
 	} else {
-		if n := j.Nights(); n > 1 {
-			log = log.With("nights", n)
+		if j.Nights > 1 {
+			log = log.With("nights", j.Nights)
 		}
 		log.Info("done",
 			"kept", e.Kept, "already_kept", e.AlreadyKept, "answered", a.Answered, "failed", a.Failed, "not_asked", a.NotAsked,

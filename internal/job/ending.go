@@ -28,7 +28,7 @@ func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *rep
 		}
 	}
 	slices.SortStableFunc(e.Outcomes, func(a, b report.Count) int { return cmp.Compare(b.Rows, a.Rows) })
-	if j.Store == nil || j.Nights() > 1 || !shown && (e.AlreadyKept == 0 || e.Answers().Answered > 0) {
+	if j.Store == nil || j.Nights > 1 || !shown && (e.AlreadyKept == 0 || e.Answers().Answered > 0) {
 		return e
 	}
 	o := report.SummaryOptions{Options: report.Options{Registry: j.Sink.Registry}, Selection: report.Selection{Category: "ai"}, Top: 3}

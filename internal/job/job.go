@@ -30,12 +30,11 @@ import (
 
 // Options say what a scan reads, asks and writes.
 type Options struct {
-	Lists   []string       // as given; "-" is Inputs.Stdin
-	Names   []string       // what records and messages call the lists; nil: as given
-	Inputs  inputs.Options // Job sets Reject and Parquet
-	MaxBody int            // of a capture
-	Replay  replay.Options // of archives and bodies; Job sets what other options say
-	DryRun  bool           // Count instead of Run
+	Lists  []string       // as given; "-" is Inputs.Stdin
+	Names  []string       // what records and messages call the lists; nil: as given
+	Inputs inputs.Options // Job sets Reject and Parquet
+	Replay replay.Options // of archives and bodies; Job sets Parquet and Now
+	DryRun bool           // Count instead of Run
 	// AcceptList scans lists that are in doubt, with a warning; else Run refuses them with a DoubtError.
 	AcceptList bool
 	Fetch      *fetcher.Fetcher
@@ -79,6 +78,7 @@ type Job struct {
 	lines   *sink.JSONLines // nil with Store
 	reader  listReader
 	nights  *replay.Nights // of archives and bodies, whose readers are nights; else nil
+	Nights  int            // how many of them were read; 0 for lists
 
 	stopReading context.CancelFunc                // makes the reader give up
 	asking      atomic.Pointer[pipeline.Pipeline] // nil before there is one
@@ -237,8 +237,8 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 	}
 	auditor, list := audit.New(j.Sink.Registry), source{j.reader, j.unspooled}
 	p := pipeline.New(cfg, list, j.Fetch, auditor, keep)
-	if night, ok := j.reader.(*replay.Night); ok {
-		p = pipeline.NewReplay(cfg, recalled{list, night}, auditor, keep)
+	if j.nights != nil {
+		p = pipeline.NewReplay(cfg, list, auditor, keep)
 	}
 	j.asking.Store(p)
 	// Writing ends a while after the second signal, also where it is what the pipeline waits for.

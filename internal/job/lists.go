@@ -9,11 +9,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/internal/bodies"
+	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/replay"
 	"github.com/bulkscan/bulkscan/internal/report"
@@ -48,15 +51,14 @@ func (j *Job) openLists(ctx context.Context) error {
 	}
 	j.mark = fmt.Sprintf("%06x", rand.N(1<<24)) // of a list that is read as it comes, whose fingerprint is known too late
 	if resumable || !slices.ContainsFunc(j.paths, isStream) {
-		fingerprints := inputs.Fingerprints
-		if replayed {
-			fingerprints = fingerprintInputs
+		for _, path := range j.paths {
+			one, err := fingerprint(ctx, path)
+			if err != nil {
+				return j.unspooled(err)
+			}
+			j.fingerprints = append(j.fingerprints, one)
 		}
-		all, each, err := fingerprints(ctx, j.paths)
-		if err != nil {
-			return j.unspooled(err)
-		}
-		j.fingerprints, j.mark = each, j.markOf(all)
+		j.mark = j.markOfLists()
 	}
 	if j.scanID == "" && !replayed { // nights have names of their own
 		j.scanID = j.datedName()
@@ -95,10 +97,31 @@ func (j *Job) goOn(ctx context.Context) error {
 	return nil
 }
 
-// markOf is what the scan's name has of its lists and its observer: another observer of the same lists makes another scan.
-func (j *Job) markOf(lists inputs.Fingerprint) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", lists, j.Sink.Observer, j.Sink.ListID))
+// markOfLists is what the scan's name has of its lists and its observer: another observer of the same lists makes another scan.
+func (j *Job) markOfLists() string {
+	var text []byte
+	for _, list := range j.fingerprints {
+		text = fmt.Appendln(text, list)
+	}
+	sum := sha256.Sum256(fmt.Appendf(text, "%s\n%s", j.Sink.Observer, j.Sink.ListID))
 	return hex.EncodeToString(sum[:3])
+}
+
+// fingerprint identifies an input: a folder by its files and their names.
+func fingerprint(ctx context.Context, path string) (sum inputs.Fingerprint, err error) {
+	files := []string{path}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		if files, err = bodies.Files(path); err != nil {
+			return sum, &inputs.Error{File: path, Err: err}
+		}
+	}
+	sum, err = inputs.FingerprintOf(ctx, files)
+	for _, file := range files {
+		if name := strings.TrimPrefix(file, path); name != "" {
+			sum = sha256.Sum256(append(sum[:], filepath.ToSlash(name)...))
+		}
+	}
+	return sum, err
 }
 
 func (j *Job) removeSpooled() {
@@ -363,11 +386,5 @@ func (s source) Next() (pipeline.Entry, error) {
 	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, s.told(err)
 }
 
-// recalled makes a night what the pipeline replays.
-type recalled struct {
-	source
-	*replay.Night
-}
-
-// Next is the source's.
-func (a recalled) Next() (pipeline.Entry, error) { return a.source.Next() }
+// Recall is a night's, the only reader of which the pipeline recalls answers.
+func (s source) Recall(r *exchange.Response) { s.listReader.(*replay.Night).Recall(r) }
