@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ type listColumn struct {
 	name     string
 	holds    string
 	unsigned bool
-	times    func(int64) time.Time // of HoldsTimes
+	times    parquet.Type // of HoldsTimes
 }
 
 // Contents of columns that can be read.
@@ -79,13 +80,11 @@ func OpenList(file io.ReaderAt, size int64) (_ *List, err error) {
 		path := paths[len(l.columns)]
 		name := strings.Join(path, ".")
 		c := listColumn{name: strings.Clone(name[:min(len(name), maxListName)])}
-		if c.holds, c.unsigned = holds(&e); c.holds == otherTimes {
-			if c.times = timesOf(&e); c.times != nil {
-				c.holds = HoldsTimes
-			}
-		}
+		c.holds, c.unsigned = holds(&e)
 		if leaf, ok := f.Schema().Lookup(path...); !ok || leaf.MaxRepetitionLevel > 0 {
 			c.holds = "lists"
+		} else if kind := leaf.Node.Type(); isTime(kind.LogicalType()) {
+			c.holds, c.times = HoldsTimes, kind
 		}
 		l.columns = append(l.columns, c)
 	}
@@ -101,32 +100,14 @@ type readerOnly struct {
 func (r readerOnly) Size() int64  { return r.size }
 func (r readerOnly) Close() error { return nil }
 
-// otherTimes describes times that are not read, such as those of a day.
-const otherTimes = "dates or times"
-
-// timesOf returns what a value of a column of dates or times stands for; nil if it is not read.
-func timesOf(e *format.SchemaElement) func(int64) time.Time {
-	stamp, _ := e.LogicalType.Value.(*format.TimestampType)
-	if stamp == nil && e.ConvertedType.Valid {
-		switch e.ConvertedType.V {
-		case deprecated.Date:
-			return func(days int64) time.Time { return time.Unix(days*24*60*60, 0) }
-		case deprecated.TimestampMillis:
-			return time.UnixMilli
-		case deprecated.TimestampMicros:
-			return time.UnixMicro
-		}
+// isTime reports whether values are dates or times, and not only times of a day.
+func isTime(kind *format.LogicalType) bool {
+	if kind == nil {
+		return false
 	}
-	if stamp == nil || stamp.Unit.Value == nil {
-		return nil
-	}
-	switch stamp.Unit.Value.Duration() {
-	case time.Millisecond:
-		return time.UnixMilli
-	case time.Microsecond:
-		return time.UnixMicro
-	}
-	return func(nanos int64) time.Time { return time.Unix(0, nanos) }
+	_, date := kind.Value.(*format.DateType)
+	_, stamp := kind.Value.(*format.TimestampType)
+	return date || stamp
 }
 
 // holds describes the contents of a column, in words if they cannot be read.
@@ -148,13 +129,13 @@ func holds(e *format.SchemaElement) (what string, unsigned bool) {
 		switch {
 		case !annotated, kind >= deprecated.Int8 && kind <= deprecated.Int64:
 			if !annotated && e.LogicalType.Value != nil {
-				return otherTimes, false // INTEGER always has a converted type, too
+				return "dates or times", false // INTEGER always has a converted type, too
 			}
 			return HoldsNumbers, false
 		case kind >= deprecated.Uint8 && kind <= deprecated.Uint64:
 			return HoldsNumbers, true
 		}
-		return otherTimes, false
+		return "dates or times", false
 	case format.Float, format.Double:
 		return HoldsNumbers, false
 	case format.Boolean:
@@ -170,7 +151,7 @@ func (l *List) Columns() int { return len(l.columns) }
 func (l *List) Rows() int64 { return l.file.NumRows() }
 
 // Column returns a column's name, which is `struct.field` inside a struct, and its contents: HoldsText, HoldsNumbers,
-// HoldsTruths, or words for contents that Select refuses.
+// HoldsTruths, HoldsTimes, or words for contents that Select refuses.
 func (l *List) Column(i int) (name, holds string) { return l.columns[i].name, l.columns[i].holds }
 
 // Select chooses the columns that Next reads, before the first Next.
@@ -319,12 +300,11 @@ func errNotEOF(err error) error {
 func (r *listReader) spell(v parquet.Value) []byte {
 	text := r.text[:0]
 	if r.column.times != nil && !v.IsNull() {
-		n := int64(v.Int32())
-		if v.Kind() == parquet.Int64 {
-			n = v.Int64()
+		var at time.Time
+		if r.column.times.AssignValue(reflect.ValueOf(&at).Elem(), v) == nil {
+			r.text = at.AppendFormat(text, time.RFC3339Nano)
+			return r.text
 		}
-		r.text = r.column.times(n).UTC().AppendFormat(text, time.RFC3339Nano)
-		return r.text
 	}
 	switch v.Kind() {
 	case parquet.ByteArray, parquet.FixedLenByteArray:
