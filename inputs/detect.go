@@ -196,7 +196,7 @@ func tableDelimiter(lines [][]byte) byte {
 				if i == 0 {
 					first.weigh(cell)
 				}
-				tells = tells || j > 0 && (number([]byte(cell)) > 0 || schemed(cell))
+				tells = tells || j > 0 && (Number([]byte(cell)) > 0 || schemed(cell))
 			}
 			width = len(c.cells)
 			if same++; tells {
@@ -392,7 +392,7 @@ func (w *weight) weigh(cell string) {
 		return
 	}
 	w.filled++
-	if number([]byte(cell)) > 0 {
+	if Number([]byte(cell)) > 0 {
 		w.numbers++
 		return
 	}

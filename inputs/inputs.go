@@ -4,8 +4,8 @@
 // The files follow the bytes: source.go opens files, archives and compressions; lines.go splits them into bounded
 // lines; detect.go determines their layout; record.go parses a line, json.go one of JSON; table.go reads rows of
 // tables instead; dedupe.go finds duplicates, with spill.go for what exceeds memory. The Reader in this file connects
-// them and counts. rows.go reads files of other columns by the same means. doubt.go says which lists may not be what their user means. fingerprint.go identifies a list by its
-// contents, so that a scan can be resumed.
+// them and counts. doubt.go says which lists may not be what their user means. fingerprint.go identifies a list by its
+// contents, so that a scan can be resumed. rows.go reads files of other columns.
 //
 // Every physical line advances Entry.Seq by one, be it blank, a comment, a header or broken. A line is an entry, a
 // reject, skipped (blank, comment, header), left out by sampling or of another share. Stats counts each.
@@ -457,7 +457,7 @@ func (r *Reader) nextStream() error {
 // beginLines detects how the lines of a stream are read.
 func (r *Reader) beginLines(stream stream) error {
 	begun := r.src.begun.Load()
-	r.lines.reset(stream.Reader, stream.compression, func() int64 { return r.src.read.Load() - begun }, MaxLine)
+	r.lines.reset(stream.Reader, stream.compression, func() int64 { return r.src.read.Load() - begun })
 	if stream.compression == "" {
 		r.of.Store(1)
 		r.bytes.Store(1)

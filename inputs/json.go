@@ -143,11 +143,7 @@ func (w *jsonWalk) object(on uint64, depth int) bool {
 
 // under returns which of the paths continue with a key. It drops the values of an earlier, equal key.
 func (w *jsonWalk) under(key []byte, on uint64, depth int) (under uint64) {
-	if bytes.IndexByte(key, '\\') >= 0 {
-		key = unescapeJSON(key)
-	} else {
-		key = key[1 : len(key)-1]
-	}
+	key = unescapeJSON(key)
 	for i, path := range w.paths {
 		if on&(1<<i) != 0 && len(path) > depth && path[depth] == string(key) {
 			under |= 1 << i
@@ -286,7 +282,7 @@ func (c *record) readJSON(line []byte, l *layout) string {
 		return "the object has no text under the key of the host"
 	}
 	c.label = jsonCell(found[jsonLabel])
-	c.rank = number(jsonCell(found[jsonRank]))
+	c.rank = Number(jsonCell(found[jsonRank]))
 	return ""
 }
 
@@ -311,14 +307,14 @@ func jsonText(raw []byte) ([]byte, bool) {
 	if text, ok := w.text(); !ok || len(text) != len(raw) {
 		return nil, false
 	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return trimSpace(raw[1 : len(raw)-1]), true
-	}
 	return trimSpace(unescapeJSON(raw)), true
 }
 
-// unescapeJSON returns the text of a valid string with escapes.
+// unescapeJSON returns the text of a valid string.
 func unescapeJSON(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1]
+	}
 	var s string
 	_ = json.Unmarshal(raw, &s) // lone surrogates become U+FFFD
 	return []byte(s)

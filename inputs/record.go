@@ -85,7 +85,7 @@ func (c *record) readCSV(line []byte, l *layout) string {
 		return "the cell of the host is empty"
 	}
 	c.label = c.cell(l.label)
-	c.rank = number(c.cell(l.rank))
+	c.rank = Number(c.cell(l.rank))
 	return ""
 }
 
@@ -175,9 +175,9 @@ func (c *record) splitQuoted(line []byte, delimiter byte, n int) (reason string)
 // maxDigits bounds a rank, so that no reader of JSON rounds it: many keep numbers in 53 bits.
 const maxDigits = 15
 
-// number reads a positive whole number of at most maxDigits, also as pandas and spreadsheets write it: `2.0`, `1,000`, `1e3`. It
+// Number reads a positive whole number of at most maxDigits, also as pandas and spreadsheets write it: `2.0`, `1,000`, `1e3`. It
 // returns 0 for anything else.
-func number(b []byte) int64 {
+func Number(b []byte) int64 {
 	if len(b) > 2*maxDigits {
 		return 0
 	}
@@ -195,7 +195,7 @@ func number(b []byte) int64 {
 	return n
 }
 
-// spelledNumber is number of a text whose first digits, up to an index, are followed by something else.
+// spelledNumber is Number of a text whose first digits, up to an index, are followed by something else.
 func spelledNumber(b []byte, digits int) int64 {
 	if digits == 0 {
 		return 0

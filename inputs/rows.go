@@ -1,13 +1,13 @@
 package inputs
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -16,11 +16,18 @@ const MaxRow = 8 << 20
 
 // Column is a column of rows.
 type Column struct {
-	Name    string   // for messages: what --columns calls it
+	Name    string   // what --columns calls it
 	Names   []string // of which the first that there is counts
 	Given   bool     // the user has chosen it, by the only one of Names or a number from 1
 	Needed  string   // what it holds, of a column that must be there, or one of Instead
-	Instead []int
+	Instead []int    // columns before it
+}
+
+// Rows opens files that have the same columns, for packages that read no lists. It is not safe for concurrent use, except for Read.
+type Rows struct {
+	opt     Options
+	columns []Column
+	src     source
 }
 
 // Stream is the content of a file, or of a member of a zip, without its compressions: rows, or a web archive.
@@ -28,37 +35,29 @@ type Stream struct {
 	FileStats             // without Lines
 	Archive   io.ReaderAt // a WARC file, which may be packed by gzip; nil of rows
 	Size      int64       // of Archive
-}
 
-// Rows reads files that have the same columns, for packages that read no lists. It is not safe for concurrent use, except for Read.
-type Rows struct {
-	opt     Options
-	columns []Column
-	src     source
-	lines   lineReader
-	table   Table // in place of lines, if not nil
-	take    record
-	layout  layout
-	line    uint64
-	name    string
+	ctx    context.Context
+	layout layout
+	at     [][]int        // by column, where it is in a row; of several places the first with a value counts
+	table  Table          // in place of text, if not nil
+	text   *bufio.Scanner // of cut
+	take   record         // of CSV
+	paths  []jsonPath     // all names of all columns: an object may lack any key
+	found  [][]byte       // by path
 
-	at    []int      // by column, where it is among the cells, the table's selection or the paths; -1: nowhere
-	paths []jsonPath // all names of all columns: an object may lack any key
-	found [][]byte   // by path
+	begins, ends uint64 // lines of the row
+	bad          bool   // the row is too long, or its quotes are not closed
+	searched     int    // bytes of the next row
+	open         bool   // a quote is, in these
+	tail         bool   // these are of a line that is too long
 }
 
 // OpenRows prepares to read the files in the given order. Of the options those of temporary files, Stdin and Parquet count. Errors of
 // NextStream and Next are io.EOF, an *Error, or that of the context.
 func OpenRows(ctx context.Context, paths []string, opt Options, columns []Column) *Rows {
-	r := &Rows{opt: opt, columns: columns, at: make([]int, len(columns))}
+	r := &Rows{opt: opt, columns: columns}
 	r.src.init(ctx, paths, opt)
 	r.src.archives = true
-	for _, c := range columns {
-		for _, name := range c.Names {
-			r.paths = append(r.paths, strings.Split(name, "."))
-		}
-	}
-	r.found = make([][]byte, len(r.paths))
 	return r
 }
 
@@ -68,218 +67,232 @@ func (r *Rows) NextStream() (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{FileStats: FileStats{Name: in.name, Compression: in.compression, Layout: "warc"}}
-	if in.archive {
-		s.Archive, s.Size = in.table, in.size
-		return s, nil
-	}
-	r.name, r.line, r.table = in.name, 0, nil
-	if r.layout = (layout{}); in.table != nil {
-		err = r.beginTable(in)
-	} else {
-		err = r.beginLines(in)
+	s := &Stream{FileStats: FileStats{Name: in.name, Compression: in.compression}, ctx: r.src.ctx, layout: layout{eol: '\n', header: true}}
+	switch {
+	case in.archive:
+		s.layout.format, s.Archive, s.Size = WARC, in.table, in.size
+	case in.table != nil:
+		if s.table, err = r.opt.Parquet(in.table, in.size); err == nil {
+			err = s.beginTable(r.columns)
+		}
+	default:
+		err = s.beginText(in, r.columns)
 	}
 	if err != nil {
 		return nil, damaged(in.name, 0, err)
 	}
-	s.Layout = r.layout.format.String()
+	s.Layout = s.layout.format.String()
 	return s, nil
 }
 
-// beginTable opens Parquet.
-func (r *Rows) beginTable(in stream) (err error) {
-	r.layout.format = Parquet
-	if r.table, err = r.opt.Parquet(in.table, in.size); err != nil {
-		return err
-	}
+func (s *Stream) beginTable(columns []Column) error {
+	s.layout.format = Parquet
 	var names []string
-	for i := range r.table.Columns() {
-		name, _ := r.table.Column(i) // Select refuses what cannot be read, with a remedy
+	for i := range s.table.Columns() {
+		name, holds := s.table.Column(i)
+		if !slices.Contains([]string{"text", "numbers", "truths", "times"}, holds) {
+			name += " (holds " + holds + ")" // which is no usual name
+		}
 		names = append(names, name)
 	}
-	if err := r.find(names); err != nil {
+	if err := s.find(columns, names); err != nil {
 		return err
 	}
 	var chosen []int
-	for i, at := range r.at {
-		if at >= 0 {
-			_, holds := r.table.Column(at)
-			if r.at[i] = len(chosen); !r.columns[i].Given && r.columns[i].Needed == "" && !slices.Contains([]string{"text", "numbers", "truths", "times"}, holds) {
-				r.at[i] = -1
-				continue
-			}
+	for _, places := range s.at {
+		for i, at := range places {
+			places[i] = len(chosen)
 			chosen = append(chosen, at)
 		}
 	}
-	return r.table.Select(chosen...)
+	return s.table.Select(chosen...)
 }
 
-// beginLines tells JSON lines from CSV by the first byte.
-func (r *Rows) beginLines(in stream) error {
-	r.lines.reset(in.Reader, in.compression, r.src.read.Load, MaxRow)
-	head, err := r.lines.peek()
+// beginText tells JSON lines from CSV by the first byte.
+func (s *Stream) beginText(in stream, columns []Column) error {
+	buffered := bufio.NewReaderSize(in.Reader, headBytes)
+	head, err := buffered.Peek(headBytes)
 	if err != nil && err != io.EOF {
 		return err
 	}
 	text := bytes.TrimPrefix(head, []byte("\xef\xbb\xbf"))
-	r.lines.begin(len(head)-len(text), '\n')
-	r.layout.format, r.layout.eol = CSV, '\n'
+	_, _ = buffered.Discard(len(head) - len(text)) // of what is buffered
+	s.text = bufio.NewScanner(buffered)
+	s.text.Buffer(nil, MaxRow+1)
+	s.text.Split(s.cut)
+	s.layout.format = JSONL
 	switch first := bytes.TrimLeft(text, " \t\r\n"); {
-	case len(first) == 0 && r.lines.ended():
-		return nil // without rows
 	case bytes.IndexByte(text, 0) >= 0:
 		return &layoutError{"it is neither JSON lines nor CSV, nor Parquet, nor an archive", "see docs/archives.md for what is read"}
 	case bytes.HasPrefix(first, []byte("[")):
 		return errJSONArray
 	case !bytes.HasPrefix(first, []byte("{")):
-		return r.beginCSV()
+		return s.beginCSV(columns)
 	}
-	r.layout.format = JSONL
-	if paths, err := objectPaths(r.layout.sample(text, r.lines.ended())); err == nil { // others will be rejects
-		var names []string
-		for _, p := range paths {
-			names = append(names, p.String())
+	var names []string
+	sampled, broken := objectPaths(s.layout.sample(text, err == io.EOF))
+	for _, path := range sampled {
+		names = append(names, path.String())
+	}
+	if err := s.find(columns, names); err != nil && broken == nil { // else the objects will be rejects
+		return err
+	}
+	for i, c := range columns {
+		s.at[i] = nil
+		for _, name := range c.Names {
+			s.at[i] = append(s.at[i], len(s.paths))
+			s.paths = append(s.paths, strings.Split(name, "."))
 		}
-		err = r.find(names)
-		if err != nil {
-			return err
-		}
 	}
-	n := 0
-	for i, c := range r.columns {
-		r.at[i] = n
-		n += len(c.Names)
-	}
+	s.found = make([][]byte, len(s.paths))
 	return nil
 }
 
 // beginCSV reads the header.
-func (r *Rows) beginCSV() error {
-	r.lines.quoted = true
-	_, header, reason, err := r.nextLine()
-	if err != nil {
-		return err
+func (s *Stream) beginCSV(columns []Column) error {
+	s.layout.format = CSV
+	if !s.scan() {
+		return s.text.Err() // nil of a file without rows
 	}
-	r.layout.delimiter = cmp.Or(findDelimiter([][]byte{header}, outsideQuotes), ',')
-	if reason = cmp.Or(reason, r.take.split(header, r.layout.delimiter, 1<<16)); reason != "" {
+	s.layout.delimiter = cmp.Or(findDelimiter([][]byte{s.text.Bytes()}, outsideQuotes), ',')
+	if reason := s.split(); reason != "" {
 		return &layoutError{"its first line is no header: " + reason, "begin it with the names of the columns"}
 	}
-	for i := range r.take.cells {
-		r.layout.names = append(r.layout.names, string(r.take.cell(i)))
+	var names []string
+	for i := range s.take.cells {
+		names = append(names, string(s.take.cell(i)))
 	}
-	return r.find(r.layout.names)
+	return s.find(columns, names)
 }
 
 // find finds the columns by their names.
-func (r *Rows) find(names []string) error {
-	for i, c := range r.columns {
-		r.at[i] = -1
-		for _, want := range c.Names {
-			if r.at[i] = slices.IndexFunc(names, func(name string) bool { return normalName(name) == normalName(want) }); r.at[i] >= 0 {
+func (s *Stream) find(columns []Column, names []string) error {
+	s.layout.names, s.at = names, make([][]int, len(columns))
+	for i, c := range columns {
+		var missing error
+		for _, name := range c.Names {
+			at, err := s.layout.column(name, len(names), "--columns "+c.Name+"=NAME")
+			if missing = err; err == nil {
+				s.at[i] = []int{at}
 				break
 			}
 		}
-		if c.Given && r.at[i] < 0 {
-			if n, err := strconv.Atoi(c.Names[0]); err == nil && n >= 1 && n <= len(names) {
-				r.at[i] = n - 1
-			}
+		instead := slices.ContainsFunc(c.Instead, func(other int) bool { return s.at[other] != nil })
+		switch {
+		case s.at[i] != nil, c.Needed == "" && s.layout.format == JSONL: // later objects may have a key that the first lack
+		case c.Given:
+			return missing
+		case c.Needed != "" && !instead:
+			return &layoutError{fmt.Sprintf("no column is known to hold %s (%s)", c.Needed, s.layout.list(upTo(len(names)))), "name one with --columns " + c.Name + "=NAME"}
 		}
-	}
-	for i, c := range r.columns {
-		instead := !c.Given && slices.ContainsFunc(c.Instead, func(other int) bool { return r.at[other] >= 0 })
-		if r.at[i] >= 0 || instead || c.Needed == "" && (!c.Given || r.layout.format == JSONL) { // later objects may have a key that the first lack
-			continue
-		}
-		is := "known to hold " + c.Needed
-		if c.Given {
-			is = fmt.Sprintf("called %q", Clip(c.Names[0], 80))
-		}
-		var there []jsonPath
-		for _, name := range names {
-			there = append(there, jsonPath{strings.ToValidUTF8(name, "\uFFFD")})
-		}
-		return &layoutError{fmt.Sprintf("no column is %s (%s)", is, listPaths(there)), fmt.Sprintf("name one with --columns %s=NAME", c.Name)}
 	}
 	return nil
 }
 
-// nextLine returns the next line, or record of CSV, that is not blank.
-func (r *Rows) nextLine() (line uint64, text []byte, reason string, err error) {
-	for len(trimSpace(text)) == 0 {
-		line = r.line + 1
-		var long bool
-		if text, long, err = r.lines.next(); err != nil {
-			return line, nil, "", err
+// cut ends a row behind a line, and of CSV behind one after which no quote is open (RFC 4180 §2). A row that is too long, or has a quote
+// that is not closed, costs its first line only.
+func (s *Stream) cut(data []byte, ended bool) (end int, row []byte, _ error) {
+	for end == 0 && s.searched < len(data) {
+		line := data[s.searched:]
+		n := bytes.IndexByte(line, '\n') + 1
+		if n > 0 {
+			line = line[:n]
 		}
-		r.line += 1 + r.lines.wraps
-		if long {
-			return line, text, "the row is longer than 8 MiB, or a quoted cell is not closed", nil
+		if s.layout.format == CSV && bytes.Count(line, []byte{'"'})%2 == 1 {
+			s.open = !s.open
+		}
+		s.searched += len(line)
+		if n > 0 && (!s.open || s.tail) {
+			end = s.searched
 		}
 	}
-	return line, text, "", nil
+	full, tail := len(data) > MaxRow, s.tail
+	if len(data) == 0 || end == 0 && !full && !ended && !tail {
+		return 0, nil, nil
+	}
+	if s.bad = end == 0 && (full || s.open); end == 0 {
+		end = cmp.Or(bytes.IndexByte(data, '\n')+1, len(data))
+	}
+	s.searched, s.open, s.tail = 0, false, data[end-1] != '\n'
+	begins := s.ends + 1
+	s.ends += uint64(bytes.Count(data[:end], []byte{'\n'}))
+	if tail {
+		return end, nil, nil
+	}
+	s.begins = begins
+	return end, bytes.TrimRight(data[:end], "\r\n"), nil
 }
 
-// Next goes on to the next row, and returns its 1-based line, or row of a table, its text as far as it has one, and why it cannot be
-// read, valid until the next call; io.EOF after the last.
-func (r *Rows) Next() (line uint64, text []byte, reason string, err error) {
-	if r.table != nil {
-		if err = r.src.ctx.Err(); err == nil {
-			err = r.table.Next()
+// scan goes on to the next text that is not blank.
+func (s *Stream) scan() bool {
+	for s.text.Scan() {
+		if len(trimSpace(s.text.Bytes())) > 0 {
+			return true
 		}
-		r.line++
-		line = r.line
-	} else if line, text, reason, err = r.nextLine(); err == nil && reason == "" {
-		reason = r.split(text)
 	}
-	if err != nil && err != io.EOF {
-		err = damaged(r.name, line, err)
-	}
-	return line, text, reason, err
+	return false
 }
 
-func (r *Rows) split(text []byte) (reason string) {
-	if r.layout.format == JSONL {
-		clear(r.found)
-		if !walkJSON(text, r.paths, r.found) {
+// split finds the values in the text of a row, or returns why it cannot be read.
+func (s *Stream) split() (reason string) {
+	const maxCells = 1 << 16
+	switch {
+	case s.bad:
+		return "the row is longer than 8 MiB, or a quoted cell is not closed"
+	case s.layout.format == JSONL:
+		clear(s.found)
+		if !walkJSON(s.text.Bytes(), s.paths, s.found) {
 			return "not a JSON object"
 		}
 		return ""
 	}
-	width := len(r.layout.names)
-	if reason := r.take.split(text, r.layout.delimiter, 1<<16); reason != "" {
-		return reason
-	}
-	if n := len(r.take.cells); n != width {
+	reason = s.take.split(s.text.Bytes(), s.layout.delimiter, maxCells)
+	if n, width := len(s.take.cells), len(s.layout.names); reason == "" && n != width && width > 0 { // 0: this is the header
 		return fmt.Sprintf("the row has %d cells, and the header %d", n, width)
 	}
-	return ""
+	return reason
 }
 
-// Cell returns the row's value of the i-th column, valid until the next call of Next; ok is false if it has none.
-func (r *Rows) Cell(i int) (value []byte, ok bool) {
-	at := r.at[i]
+// Next goes on to the next row, and returns its 1-based line, or row of a table, its text as far as it has one, and why it cannot be
+// read, valid until the next call; io.EOF after the last.
+func (s *Stream) Next() (line uint64, text []byte, reason string, err error) {
 	switch {
-	case at < 0:
-		return nil, false
-	case r.table != nil:
-		return r.table.Text(at)
-	case r.layout.format == CSV:
-		return r.take.cells[at], true
-	}
-	for _, raw := range r.found[at : at+len(r.columns[i].Names)] {
-		switch {
-		case raw == nil:
-			continue
-		case string(raw) == "null":
-			return nil, false
-		case raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0:
-			return raw[1 : len(raw)-1], true
-		case raw[0] == '"':
-			return unescapeJSON(raw), true
+	case s.table != nil:
+		s.begins++
+		if err = s.ctx.Err(); err == nil {
+			err = s.table.Next()
 		}
-		return raw, true
+	case s.scan():
+		return s.begins, s.text.Bytes(), s.split(), nil
+	default:
+		s.begins, err = s.ends+1, cmp.Or(s.text.Err(), io.EOF)
 	}
-	return nil, false
+	if err != nil && err != io.EOF {
+		err = damaged(s.Name, s.begins, err)
+	}
+	return s.begins, nil, "", err
+}
+
+// Cell returns the row's value of a column, valid until the next call of Next; nil if it has none.
+func (s *Stream) Cell(column int) (value []byte) {
+	for _, at := range s.at[column] {
+		switch s.layout.format {
+		case Parquet:
+			value, _ = s.table.Text(at)
+		case CSV:
+			value = s.take.cells[at]
+		default:
+			if value = s.found[at]; string(value) == "null" {
+				value = nil
+			} else if len(value) > 0 && value[0] == '"' {
+				value = unescapeJSON(value)
+			}
+		}
+		if value != nil {
+			break
+		}
+	}
+	return value
 }
 
 // Read returns how many bytes of the files were read. It is safe for concurrent use.

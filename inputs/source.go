@@ -62,25 +62,24 @@ func (s *source) init(ctx context.Context, paths []string, opt Options) {
 	s.ctx, s.paths, s.stdin, s.dir = ctx, paths, opt.Stdin, opt.TempDir
 }
 
-// OpenText opens a file of any bytes, and removes its compressions if it is packed. Errors are an *Error, or that of the context.
-func OpenText(ctx context.Context, path string, packed bool) (_ io.Reader, closeAll func() error, err error) {
-	if !packed {
-		file, err := os.Open(path) // #nosec G304 -- the user names its folder
-		if err != nil {
-			return nil, nil, &Error{File: path, Err: plainPathError(err)}
-		}
-		return file, file.Close, nil
-	}
-	s := &source{}
-	s.init(ctx, []string{path}, Options{})
-	in, err := s.next()
-	if err == nil && in.Reader == nil {
-		err = &Error{File: path, Err: errors.New("it is no text")}
-	}
+// ReadText reads a file, whatever it holds, but no more than limit bytes. If it may be packed, its compression is removed.
+func ReadText(ctx context.Context, path string, packed bool, limit int) (text []byte, err error) {
+	s := &source{ctx: ctx}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	file, err := os.Open(path) // #nosec G304 -- the user names its folder
 	if err != nil {
-		return nil, nil, errors.Join(err, s.Close())
+		return nil, plainPathError(err)
 	}
-	return in.Reader, s.Close, nil
+	s.closers = append(s.closers, file.Close)
+	buffered := bufio.NewReader(s.watch(file))
+	head, _ := buffered.Peek(512) // an error comes again
+	var r io.Reader = buffered
+	if kind, _ := magic(head); packed && kind != "" && kind != kindTable {
+		if r, err = s.unpack(kind, buffered); err != nil {
+			return nil, err
+		}
+	}
+	return io.ReadAll(io.LimitReader(r, int64(limit)))
 }
 
 // next opens the next stream, or returns io.EOF.

@@ -130,7 +130,7 @@ func (r *Reader) nextRow() (line []byte, reason string, err error) {
 	}
 	c := &r.take
 	c.host = cell(r.layout.host)
-	c.rank = number(cell(r.layout.rank))
+	c.rank = Number(cell(r.layout.rank))
 	c.label = cell(r.layout.label)
 	switch {
 	case len(c.host) == 0:

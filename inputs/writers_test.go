@@ -241,7 +241,7 @@ func TestWords(t *testing.T) {
 func TestRanks(t *testing.T) {
 	f := func(text string, want int64) {
 		t.Helper()
-		if got := number([]byte(text)); got != want {
+		if got := Number([]byte(text)); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}

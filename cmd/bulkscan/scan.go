@@ -18,7 +18,6 @@ import (
 
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/archive"
-	"github.com/bulkscan/bulkscan/internal/bodies"
 	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/internal/replay"
@@ -322,7 +321,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
 	if err != nil {
 		return job.Options{}, usagef("--format: %w", err)
 	}
-	columns, err := bodies.ParseColumns(f.columns)
+	columns, err := replay.ParseColumns(f.columns)
 	if err != nil {
 		return job.Options{}, usagef("--columns %w", err)
 	}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/internal/bodies"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/replay"
@@ -111,7 +110,7 @@ func (j *Job) markOfLists() string {
 func fingerprint(ctx context.Context, path string) (sum inputs.Fingerprint, err error) {
 	files := []string{path}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		if files, err = bodies.Files(path); err != nil {
+		if files, err = replay.Files(path); err != nil {
 			return sum, &inputs.Error{File: path, Err: err}
 		}
 	}

@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/bulkscan/bulkscan/internal/bodies"
 )
 
 // file writes a file of the name.
@@ -93,7 +91,7 @@ func TestRows(t *testing.T) {
 {"host":"k.example","body":"x","final_url":"mailto:x","date":"2024-05-18"}
 {"host":"l.example","body":"x","status":0,"date":"2024-05-18"}
 `)
-	nights, rejects, n := readAll(t, Options{Columns: bodies.Columns{}}, path)
+	nights, rejects, n := readAll(t, Options{Columns: named(t, "")}, path)
 	equal(t, "first night", nights["2024-05-18"],
 		`0 a.example answered 200 "User-agent: *\n"`,
 		`1 b.example not_archived`,
@@ -120,7 +118,7 @@ func TestRows(t *testing.T) {
 	if found := n.Found(); found.NoBody != 2 || found.Carried != 1 || found.NoStatus != 11 {
 		t.Errorf("%+v", found)
 	}
-	carried, _, _ := readAll(t, Options{Columns: bodies.Columns{}}, file(t, "x.csv", "host,body,observed,date\na.example,x,false,2024-05-18\n"))
+	carried, _, _ := readAll(t, Options{Columns: named(t, "")}, file(t, "x.csv", "host,body,observed,date\na.example,x,false,2024-05-18\n"))
 	equal(t, "carried", carried["2024-05-18"], `0 a.example carried`)
 }
 

@@ -1,5 +1,5 @@
 // Package replay answers one question: what did past exchanges leave? It reads archives of captured robots.txt files
-// (package warc) and files of bodies (package bodies), and returns the sites of each night with their answers, as a scan
+// (package warc) and files of bodies, and returns the sites of each night with their answers, as a scan
 // would.
 //
 //	archives ─► ahead ─┐                       ┌─► night ─► entries, by URL
@@ -32,7 +32,6 @@ import (
 
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/internal/bodies"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/warc"
 )
@@ -52,13 +51,13 @@ var Bys = []string{string(Day), string(Month), string(Crawl)}
 
 // Options say what to read, and what is a night.
 type Options struct {
-	MaxBody    int    // of the Fetcher, in bytes
-	By         By     // "": Day
-	Date       string // of the only night, whatever the dates of captures; "": by these
-	Columns    bodies.Columns
-	LocalNames bool    // see inputs.Options
-	Limit      uint64  // read no more captures and rows than this; 0: all
-	Sample     float64 // of the hosts, see inputs.Options
+	MaxBody    int             // of the Fetcher, in bytes
+	By         By              // "": Day
+	Date       string          // of the only night, whatever the dates of captures; "": by these
+	Columns    []inputs.Column // see ParseColumns
+	LocalNames bool            // see inputs.Options
+	Limit      uint64          // read no more captures and rows than this; 0: all
+	Sample     float64         // of the hosts, see inputs.Options
 	Parquet    func(io.ReaderAt, int64) (inputs.Table, error)
 	TempDir    string
 	Now        time.Time // later dates are rejects
@@ -218,7 +217,7 @@ func (n *Nights) readFile(paths []string) (err error) {
 	if info, err := os.Stat(paths[0]); err == nil && info.IsDir() {
 		return n.readFolder(paths[0])
 	}
-	r := bodies.Open(n.ctx, paths, n.opt.Columns, inputs.Options{TempDir: n.opt.TempDir, Parquet: n.opt.Parquet})
+	r := inputs.OpenRows(n.ctx, paths, inputs.Options{TempDir: n.opt.TempDir, Parquet: n.opt.Parquet}, n.opt.Columns)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	before := n.before
 	for !n.full() {
@@ -239,13 +238,13 @@ func (n *Nights) readFile(paths []string) (err error) {
 		}
 		n.begin(in.FileStats)
 		for !n.full() {
-			row, err := r.Next()
+			line, text, reason, err := in.Next()
 			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err == nil {
 				n.read.Store(before + r.Read())
-				err = n.takeRow(row)
+				err = n.takeRow(line, text, reason, in.Cell)
 			}
 			if err != nil {
 				return err

@@ -480,7 +480,7 @@ func TestErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		n, err := Read(t.Context(), []string{good, path}, newFetcher(t), Options{MaxBody: 1000, Date: "2024-05-18"}, nil)
+		n, err := Read(t.Context(), []string{good, path}, newFetcher(t), Options{MaxBody: 1000, Date: "2024-05-18", Columns: named(t, "")}, nil)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}

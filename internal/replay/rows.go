@@ -4,139 +4,285 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/internal/bodies"
 	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
+// The columns of rows.
+const (
+	site = iota
+	status
+	fetchedAt
+	observed
+	unchanged
+	body
+	finalURL
+	contentType
+	headers
+	rank
+	label
+	numColumns
+)
+
+// usual are the columns with their usual names.
+var usual = [numColumns]inputs.Column{
+	site:        {Name: "host", Names: inputs.HostNames, Needed: "hosts"},
+	status:      {Name: "status", Names: []string{"status", "status_code", "http_status"}},
+	fetchedAt:   {Name: "fetched_at", Names: []string{"fetched_at", "timestamp", "date", "crawl_date", "fetch_time"}},
+	observed:    {Name: "observed", Names: []string{"observed"}},
+	unchanged:   {Name: "unchanged", Names: []string{"unchanged"}},
+	body:        {Name: "body", Names: []string{"body", "content", "robots_txt", "robotstxt", "robots", "text"}, Needed: "bodies", Instead: []int{status, observed, unchanged}},
+	finalURL:    {Name: "final_url", Names: []string{"final_url"}},
+	contentType: {Name: "content_type", Names: []string{"content_type"}},
+	headers:     {Name: "headers", Names: []string{"headers", "response_headers"}},
+	rank:        {Name: "rank", Names: inputs.RankNames},
+	label:       {Name: "label"},
+}
+
+// ParseColumns reads the value of --columns: `body=robots,host=site`. Columns that it does not name have their usual names.
+func ParseColumns(text string) ([]inputs.Column, error) {
+	columns := slices.Clone(usual[:])
+	if text == "" {
+		return columns, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		what, name, _ := strings.Cut(strings.TrimSpace(part), "=")
+		i := slices.IndexFunc(columns, func(c inputs.Column) bool { return c.Name == what })
+		if name == "" || i < 0 {
+			var all []string
+			for _, c := range columns {
+				all = append(all, c.Name)
+			}
+			return nil, fmt.Errorf("%.80q: want WHAT=COLUMN, separated by commas; WHAT is one of %s", part, strings.Join(all, ", "))
+		}
+		columns[i].Names, columns[i].Given = []string{name}, true
+	}
+	return columns, nil
+}
+
+// Files lists the files of a folder in lexical order. Links are not followed.
+func Files(folder string) (files []string, err error) {
+	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
+}
+
+// fileName is HOST/robots.txt, RANK-HOST.txt or HOST.txt, plain or compressed. A host may begin with digits and a hyphen, so that HOST
+// behind a RANK has a dot.
+var fileName = regexp.MustCompile(`(?:^|/)(?:([^/]+)/robots|([0-9]{1,15})-([^/]*\.[^/]*)|([^/]+))\.txt(\.gz|\.zst|\.xz|\.bz2)?$`)
+
 // readFolder reads a folder of bodies.
 func (n *Nights) readFolder(folder string) error {
-	files, err := bodies.Files(folder)
+	files, err := Files(folder)
 	if err != nil {
 		return &inputs.Error{File: folder, Err: plain(err)}
 	}
 	n.begin(inputs.FileStats{Name: folder, Layout: "folder"})
-	for _, file := range files {
-		if n.full() {
-			break
+	for i := 0; i < len(files) && !n.full(); i++ {
+		var cells [numColumns][]byte
+		reason := "its name is neither HOST.txt nor HOST/robots.txt"
+		if part := fileName.FindStringSubmatch(filepath.ToSlash(files[i])); part != nil {
+			cells[site], cells[rank], reason = []byte(part[1]+part[3]+part[4]), []byte(part[2]), ""
+			if cells[body], err = inputs.ReadText(n.ctx, files[i], part[5] != "", n.opt.MaxBody+1); err != nil {
+				reason = err.Error()
+			}
 		}
-		row, err := bodies.ReadFile(n.ctx, file, n.opt.MaxBody)
-		if err != nil {
-			return err
+		if n.ctx.Err() != nil {
+			return n.ctx.Err()
 		}
-		row.Text = []byte(strings.TrimPrefix(file, folder+string(filepath.Separator)))
-		if err := n.takeRow(row); err != nil {
+		text := strings.TrimPrefix(files[i], filepath.Clean(folder)+string(filepath.Separator))
+		if err := n.takeRow(uint64(i+1), []byte(text), reason, func(column int) []byte { return cells[column] }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// takeRow takes a row of bodies.
-func (n *Nights) takeRow(row *bodies.Row) error {
+// cells returns a row's value of a column.
+type cells func(column int) []byte
+
+// text returns a value that is no body, without white space around it, at most 16 KiB.
+func (c cells) text(column int) string {
+	value := c(column)
+	return string(bytes.TrimSpace(value[:min(len(value), 16<<10)]))
+}
+
+// takeRow takes a row of bodies: its line, its text for a reject, why it cannot be read, and its values.
+func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) error {
 	r := n.count()
-	if row.Line > 0 {
-		r.line = row.Line
-	}
-	if row.Reason != "" {
-		return n.reject(&r, row.Text, row.Reason)
-	}
-	site := string(row.Site)
-	o, reason := inputs.ParseSite(site, n.opt.LocalNames)
+	r.line = line
 	if reason != "" {
-		return n.reject(&r, row.Text, reason)
+		return n.reject(&r, text, reason)
 	}
-	if n.leftOut(o.Host()) {
+	asked, at, code, reason := n.readRow(&r, row)
+	if len(r.input) == 0 {
+		return n.reject(&r, text, reason)
+	}
+	if reason != "" {
+		return n.reject(&r, r.input, reason)
+	}
+	if n.leftOut(asked.Origin.Host()) {
 		return nil
 	}
 	n.found.Rows++
-	asked := exchange.Target{Origin: o}
-	switch o.Scheme() {
+	switch {
+	case r.flags&carried != 0:
+		n.found.Carried++
+	case code <= 0:
+		r.flags |= unseen
+		n.found.NoBody++
+	default:
+		r.block = n.response(code, row)
+		if row.text(status) == "" {
+			n.found.NoStatus++
+		}
+	}
+	return n.add(&r, asked, at, "")
+}
+
+// readRow reads the values but for the response, and returns what was asked for, when, and the status: 0 or less if there was no answer.
+// It returns the reason if the row is none.
+func (n *Nights) readRow(r *record, row cells) (asked exchange.Target, at time.Time, code int, reason string) {
+	name := row.text(site)
+	r.input = []byte(inputs.Clip(strings.ToValidUTF8(name, "\uFFFD"), inputs.MaxInput))
+	r.label = []byte(inputs.Clip(strings.ToValidUTF8(row.text(label), "\uFFFD"), inputs.MaxLabel))
+	r.rank = uint64(inputs.Number(row(rank)))
+	if asked.Origin, reason = inputs.ParseSite(name, n.opt.LocalNames); reason != "" {
+		return asked, at, 0, reason
+	}
+	switch asked.Origin.Scheme() {
 	case origin.Auto:
 		r.flags |= auto
-		asked.Origin = o.As(origin.HTTPS)
+		asked.Origin = asked.Origin.As(origin.HTTPS)
 	case origin.HTTP, origin.HTTPS:
 	default:
-		return n.reject(&r, row.Text, "its scheme is neither http nor https")
+		return asked, at, 0, "its scheme is neither http nor https"
 	}
-	if len(row.FinalURL) > 0 {
-		final, ok := fetcher.ParseTarget(string(row.FinalURL))
+	for _, c := range []struct {
+		column  int
+		carries bool // the value with which the row repeats an earlier one
+	}{{observed, false}, {unchanged, true}} {
+		word := strings.ToLower(row.text(c.column))
+		if value, known := truths[word]; word != "" && !known {
+			return asked, at, 0, "whether it was observed is neither true nor false"
+		} else if known && value == c.carries {
+			r.flags |= unseen | carried
+		}
+	}
+	if text := row.text(fetchedAt); text != "" {
+		var ok bool
+		if at, ok = parseTime(text); !ok {
+			return asked, at, 0, "its date is in no known form"
+		}
+	}
+	if text := row.text(status); text != "" {
+		number, err := strconv.ParseFloat(text, 64)
+		if code = int(number); err != nil || number != float64(code) || code > 599 || code > 0 && code < 100 {
+			return asked, at, 0, "its status is no number from 100 to 599"
+		}
+	} else if len(row(body)) > 0 {
+		code = http.StatusOK
+	}
+	if text := row.text(finalURL); text != "" && r.flags&carried == 0 {
+		final, ok := fetcher.ParseTarget(text)
 		if !ok {
-			return n.reject(&r, row.Text, "its final URL is no http or https URL")
+			return asked, at, 0, "its final URL is no http or https URL"
 		}
 		if final != asked {
 			r.final = final.AppendTo(nil)
 		}
 	}
-	switch {
-	case row.Carried:
-		r.flags |= unseen | carried
-		n.found.Carried++
-	case row.Status < 0, row.Status == 0 && len(row.Body) == 0:
-		r.flags |= unseen
-		n.found.NoBody++
-	default:
-		if row.Status == 0 {
-			row.Status = 200
-			n.found.NoStatus++
-		}
-		r.block = n.response(row)
+	return asked, at, code, ""
+}
+
+// truths are the words of observed and unchanged, in lower case.
+var truths = map[string]bool{"true": true, "t": true, "yes": true, "1": true, "false": false, "f": false, "no": false, "0": false}
+
+// forms are those of dates, beside seconds since 1970 and parts of these. Without a zone a time is in UTC.
+var forms = []string{
+	time.RFC3339, "2006-01-02", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02T15:04:05Z0700",
+	"2006-01-02 15:04:05 MST", time.RFC1123, time.RFC1123Z, "20060102", "20060102150405",
+}
+
+// parseTime reads a date by one of the forms, or seconds, milliseconds, microseconds or nanoseconds since 1970, told apart by their
+// digits.
+func parseTime(text string) (time.Time, bool) {
+	whole, fraction, _ := strings.Cut(text, ".")
+	n, err := strconv.ParseUint(whole, 10, 63)
+	switch digits := len(whole); {
+	case err != nil || strings.Trim(fraction, "0123456789") != "":
+	case digits <= 11 && digits != len("20060102"):
+		return time.Unix(int64(n), 0).UTC(), true
+	case digits == 13:
+		return time.UnixMilli(int64(n)).UTC(), true
+	case digits == 16:
+		return time.UnixMicro(int64(n)).UTC(), true
+	case digits == 19:
+		return time.Unix(0, int64(n)).UTC(), true
 	}
-	r.rank = uint64(row.Rank)
-	r.input = []byte(inputs.Clip(strings.ToValidUTF8(site, "\uFFFD"), inputs.MaxInput))
-	r.label = []byte(inputs.Clip(strings.ToValidUTF8(string(row.Label), "\uFFFD"), inputs.MaxLabel))
-	return n.add(&r, asked, row.At, "")
+	for _, form := range forms {
+		if t, err := time.Parse(form, text); err == nil {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
 }
 
 // response writes the row as the response that its body was: the fetcher reads it like any other.
-func (n *Nights) response(row *bodies.Row) []byte {
-	body := row.Body[:min(len(row.Body), n.opt.MaxBody+1)]
-	fields := fieldsOf(row.Headers[:min(len(row.Headers), maxFields)])
-	if len(row.ContentType) > 0 {
-		fields.Set("Content-Type", string(row.ContentType[:min(len(row.ContentType), maxFields)]))
+func (n *Nights) response(code int, row cells) []byte {
+	text := row(body)
+	text = text[:min(len(text), n.opt.MaxBody+1)]
+	fields := fieldsOf(row.text(headers))
+	if kind := row.text(contentType); kind != "" {
+		fields.Set("Content-Type", kind)
 	}
+	for _, name := range []string{"Content-Encoding", "Transfer-Encoding", "Trailer", "Connection"} { // bodies of rows are decoded
+		fields.Del(name)
+	}
+	fields.Set("Content-Length", strconv.Itoa(len(text)))
 	var block bytes.Buffer
-	fmt.Fprintf(&block, "HTTP/1.1 %d\r\n", row.Status)
-	_ = fields.WriteSubset(&block, framing) // to memory
-	fmt.Fprintf(&block, "Content-Length: %d\r\n\r\n", len(body))
-	block.Write(body)
+	fmt.Fprintf(&block, "HTTP/1.1 %d\r\n", code)
+	_ = fields.Write(&block) // to memory
+	block.WriteString("\r\n")
+	block.Write(text)
 	return block.Bytes()
 }
 
-// framing are the fields that describe a body as it was sent. Those of rows are decoded.
-var framing = map[string]bool{"Content-Length": true, "Transfer-Encoding": true, "Content-Encoding": true, "Connection": true, "Trailer": true}
-
-// maxFields bounds the fields of a row in bytes.
-const maxFields = 16 << 10
-
 // fieldsOf reads header fields: a JSON object, of which values may be lists, or lines. What cannot be read is left out.
-func fieldsOf(headers []byte) http.Header {
+func fieldsOf(text string) http.Header {
 	fields := http.Header{}
-	if bytes.HasPrefix(headers, []byte("{")) {
-		var object map[string]any
-		_ = json.Unmarshal(headers, &object)
-		for name, value := range object {
-			values, ok := value.([]any)
-			if !ok {
-				values = []any{value}
-			}
-			for _, value := range values {
-				if text, ok := value.(string); ok {
-					fields.Add(name, text)
-				}
+	var object map[string]any
+	if json.Unmarshal([]byte(text), &object) != nil {
+		for line := range strings.Lines(text) {
+			if name, value, ok := strings.Cut(line, ":"); ok {
+				fields.Add(name, value)
 			}
 		}
-		return fields
 	}
-	for line := range strings.Lines(string(headers)) {
-		if name, value, ok := strings.Cut(line, ":"); ok {
-			fields.Add(name, value)
+	for name, value := range object {
+		values, ok := value.([]any)
+		if !ok {
+			values = []any{value}
+		}
+		for _, value := range values {
+			if text, ok := value.(string); ok {
+				fields.Add(name, text)
+			}
 		}
 	}
 	return fields

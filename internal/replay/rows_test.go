@@ -1,4 +1,4 @@
-package bodies
+package replay
 
 import (
 	"bytes"
@@ -12,30 +12,44 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
+
 	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// rows reads a stream of text, a row a line.
-func rows(tb testing.TB, text string, columns Columns) (list []string, err error) {
+// open opens rows of bytes.
+func open(tb testing.TB, text string, columns []inputs.Column) (*inputs.Stream, error) {
 	tb.Helper()
-	r := Open(tb.Context(), []string{"-"}, columns, inputs.Options{Stdin: strings.NewReader(text)})
-	if _, err := r.NextStream(); err != nil {
-		return nil, err
+	if columns == nil {
+		columns = named(tb, "")
 	}
-	for {
-		row, err := r.Next()
-		if err == io.EOF {
-			return list, nil
+	parquet := func(file io.ReaderAt, size int64) (inputs.Table, error) { return table.OpenList(file, size) }
+	r := inputs.OpenRows(tb.Context(), []string{"-"}, inputs.Options{Stdin: strings.NewReader(text), Parquet: parquet, TempDir: tb.TempDir()}, columns)
+	tb.Cleanup(func() { _ = r.Close() })
+	return r.NextStream()
+}
+
+// lines reads rows, one a line.
+func lines(tb testing.TB, text string, columns []inputs.Column) (list []string, err error) {
+	tb.Helper()
+	in, err := open(tb, text, columns)
+	for err == nil {
+		var line uint64
+		var text []byte
+		var reason string
+		if line, text, reason, err = in.Next(); err == nil {
+			list = append(list, spelled(line, text, reason, in.Cell))
 		}
-		if err != nil {
-			return list, err
-		}
-		list = append(list, spelled(row))
 	}
+	if err == io.EOF {
+		err = nil
+	}
+	return list, err
 }
 
 // named are the columns of --columns.
-func named(tb testing.TB, text string) Columns {
+func named(tb testing.TB, text string) []inputs.Column {
 	tb.Helper()
 	c, err := ParseColumns(text)
 	if err != nil {
@@ -44,20 +58,30 @@ func named(tb testing.TB, text string) Columns {
 	return c
 }
 
-func spelled(r *Row) string {
-	if r.Reason != "" {
-		return fmt.Sprintf("%d %.20q: %s", r.Line, r.Text, r.Reason)
+// spelled is a row, or its reject.
+func spelled(line uint64, text []byte, reason string, row cells) string {
+	var r record
+	var code int
+	var at time.Time
+	if reason == "" {
+		_, at, code, reason = new(Nights).readRow(&r, row)
 	}
-	s := fmt.Sprintf("%d %s", r.Line, r.Site)
-	if r.Body != nil {
-		s += fmt.Sprintf(" %.40q", r.Body)
+	if reason != "" {
+		if len(r.input) > 0 {
+			text = r.input
+		}
+		return fmt.Sprintf("%d %.20q: %s", line, text[:min(len(text), inputs.MaxText)], reason)
+	}
+	s := fmt.Sprintf("%d %s", line, r.input)
+	if text := row(body); text != nil && r.flags&carried == 0 {
+		s += fmt.Sprintf(" %.40q", text)
 	}
 	for _, part := range []struct {
 		is   bool
 		text string
 	}{
-		{r.Carried, "carried"}, {r.Status != 0, fmt.Sprint(r.Status)}, {!r.At.IsZero(), r.At.Format(time.RFC3339)}, {r.Rank != 0, fmt.Sprint("rank ", r.Rank)},
-		{len(r.Label) > 0, string(r.Label)}, {len(r.FinalURL) > 0, string(r.FinalURL)}, {len(r.ContentType) > 0, string(r.ContentType)}, {len(r.Headers) > 0, string(r.Headers)},
+		{r.flags&carried != 0, "carried"}, {row.text(status) != "", fmt.Sprint(code)}, {!at.IsZero(), at.Format(time.RFC3339)}, {r.rank != 0, fmt.Sprint("rank ", r.rank)},
+		{len(r.label) > 0, string(r.label)}, {len(r.final) > 0, string(r.final)}, {row.text(contentType) != "", row.text(contentType)}, {row.text(headers) != "", row.text(headers)},
 	} {
 		if part.is {
 			s += " " + part.text
@@ -68,9 +92,9 @@ func spelled(r *Row) string {
 
 // TestForms reads rows of each form of text: what is there, what is missing, and what is wrong with which line.
 func TestForms(t *testing.T) {
-	f := func(what, text string, columns Columns, want ...string) {
+	f := func(what, text string, columns []inputs.Column, want ...string) {
 		t.Helper()
-		got, err := rows(t, text, columns)
+		got, err := lines(t, text, columns)
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -107,7 +131,7 @@ not JSON
 		`1 a.example "x"`,
 		`2 "{\"host\":\"b.example\",": not a JSON object`,
 		`3 "not JSON": not a JSON object`,
-		`4 "{\"host\":\"\",\"body\":\"x": it has no host`,
+		`4 "{\"host\":\"\",\"body\":\"x": empty entry`,
 		`5 "c.example": its status is no number from 100 to 599`,
 		`6 "c.example": its status is no number from 100 to 599`,
 		`7 c.example "x" -1`,
@@ -131,7 +155,7 @@ not JSON
 		`6 "closed": the row has 1 cells, and the header 2`,
 		`7 e.example "x"`)
 
-	huge, err := rows(t, "host,body\na.example,\""+strings.Repeat(strings.Repeat("x", 999)+"\n", inputs.MaxRow/1000+1)+"\"\nb.example,x\nc.example,\"y\"\n", nil)
+	huge, err := lines(t, "host,body\na.example,\""+strings.Repeat(strings.Repeat("x", 999)+"\n", inputs.MaxRow/1000+1)+"\"\nb.example,x\nc.example,\"y\"\n", nil)
 	if n := len(huge); err != nil || n < 8000 || !strings.HasSuffix(huge[0], "quoted cell is not closed") || huge[n-1] != `8393 c.example "y"` {
 		t.Errorf("%d rows of a huge cell, %v, %q", n, err, huge[max(0, n-3):])
 	}
@@ -157,24 +181,24 @@ func TestDates(t *testing.T) {
 
 // TestUnknownColumns names the columns that there are, and the remedy.
 func TestUnknownColumns(t *testing.T) {
-	f := func(text string, columns Columns, wants ...string) {
+	f := func(text string, columns []inputs.Column, wants ...string) {
 		t.Helper()
-		_, err := rows(t, text, columns)
+		_, err := lines(t, text, columns)
 		for _, want := range wants {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %v, want %q", text, err, want)
 			}
 		}
 	}
-	f(`{"page":"a.example","robots":"x"}`, nil, `known to hold hosts ("page", "robots")`, "--columns host=NAME")
-	f(`{"host":"a.example","words":"x"}`, nil, `known to hold bodies ("host", "words")`, "--columns body=NAME")
-	f("page,robots\na,b\n", nil, `known to hold hosts ("page", "robots")`, "--columns host=NAME")
-	f("host,words\na,b\n", nil, `known to hold bodies ("host", "words")`)
-	f("host,body\na,b\n", named(t, "status=code"), `is called "code" ("host", "body")`, "--columns status=NAME")
+	f(`{"page":"a.example","robots":"x"}`, nil, `known to hold hosts (1 "page", 2 "robots")`, "--columns host=NAME")
+	f(`{"host":"a.example","words":"x"}`, nil, `known to hold bodies (1 "host", 2 "words")`, "--columns body=NAME")
+	f("page,robots\na,b\n", nil, `known to hold hosts (1 "page", 2 "robots")`, "--columns host=NAME")
+	f("host,words\na,b\n", nil, `known to hold bodies (1 "host", 2 "words")`)
+	f("host,body\na,b\n", named(t, "status=code"), `it has no column "code", but 1 "host", 2 "body"`, "--columns status=NAME")
 	f("[{}]", nil, "write one object a line")
 	f("\x00\x01\x02", nil, "neither JSON lines nor CSV")
 	for _, text := range []string{"body", "=x", "body=", "size=x", "body=x,"} {
-		if _, err := ParseColumns(text); err == nil || !strings.Contains(err.Error(), "WHAT is one of host, body") {
+		if _, err := ParseColumns(text); err == nil || !strings.Contains(err.Error(), "WHAT is one of host, status") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -191,28 +215,29 @@ func TestFolder(t *testing.T) {
 	_, _ = z.Write([]byte("packed")) // to memory
 	_ = z.Close()
 	for name, content := range map[string]string{
-		"a.example.txt": "A", "7-b.example.txt": "B", "7-up.txt": "U", "c.example/robots.txt": "C", "deep/er/d.example.txt.gz": packed.String(), "e.example.txt": strings.Repeat("x", 100), "f.html": "F", "g.example.txt.gz": "no gzip",
+		"a.example.txt": "A", "7-b.example.txt": "B", "7-up.txt": "U", "c.example/robots.txt": "C", "deep/er/d.example.txt.gz": packed.String(), "e.example.txt": strings.Repeat("line\n", 300), "f.html": "F", "g.example.txt.gz": "no gzip",
 	} {
 		path := filepath.Join(folder, filepath.FromSlash(name))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	files, err := Files(folder)
-	if err != nil {
-		t.Fatal(err)
+	rows, rejects, _ := read(t, Options{}, folder)
+	equal(t, "rows", rows, `0 b.example answered 200 "B"`, `2 a.example answered 200 "A"`, `3 c.example answered 200 "C"`, `4 d.example answered 200 "packed"`,
+		`5 e.example answered 200 "`+strings.Repeat(`line\n`, 200)+`"`, `7 g.example answered 200 "no gzip"`)
+	if len(rejects) != 2 || !strings.Contains(rejects[0], ":2 7-up: ") || rejects[1] != "0:7 f.html: its name is neither HOST.txt nor HOST/robots.txt" {
+		t.Errorf("%q", rejects)
 	}
-	var got []string
-	for _, file := range files {
-		row, err := ReadFile(t.Context(), file, 10)
-		if err != nil {
-			t.Fatal(err)
+	for name, want := range map[string]string{
+		"x/7-b.example.txt": "7 b.example ", "7-up.txt": " 7-up ", "x/c.example/robots.txt": " c.example ", "7-c.example/robots.txt.xz": " 7-c.example .xz", "a.example.txt.bz2": " a.example .bz2", "x.txt.lz4": "", "robots.html": "",
+	} {
+		got := ""
+		if part := fileName.FindStringSubmatch(name); part != nil {
+			got = part[2] + " " + part[1] + part[3] + part[4] + " " + part[5]
 		}
-		got = append(got, strings.ReplaceAll(spelled(row), folder, ""))
-	}
-	want := []string{`0 b.example "B" rank 7`, `0 7-up "U"`, `0 a.example "A"`, `0 c.example "C"`, `0 d.example "packed"`, `0 e.example "` + strings.Repeat("x", 11) + `"`}
-	if len(got) != len(want)+2 || !strings.HasPrefix(strings.Join(got, "\n"), strings.Join(want, "\n")+"\n") || !strings.Contains(got[6], "neither HOST.txt nor HOST/robots.txt") || got[7] != `0 g.example "no gzip"` {
-		t.Errorf("%s", strings.Join(got, "\n"))
+		if got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 }
 
@@ -222,23 +247,67 @@ func FuzzText(f *testing.F) {
 	f.Add("{\"host\":\"a\",\"body\":\"\\ud800x\"}\n{")
 	f.Add("host\tbody\n\"")
 	f.Fuzz(func(t *testing.T, text string) {
-		r := Open(t.Context(), []string{"-"}, nil, inputs.Options{Stdin: strings.NewReader(text)})
-		if _, err := r.NextStream(); err != nil {
+		in, err := open(t, text, nil)
+		if err != nil {
 			return
 		}
 		lines, last := uint64(strings.Count(text, "\n"))+1, uint64(0)
 		for {
-			row, err := r.Next()
+			line, rest, reason, err := in.Next()
 			if err == io.EOF {
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if row.Line > lines || row.Line < last {
-				t.Fatalf("line %d of %d, after %d", row.Line, lines, last)
+			if line > lines || line < last {
+				t.Fatalf("line %d of %d, after %d", line, lines, last)
 			}
-			last = row.Line
+			spelled(line, rest, reason, in.Cell)
+			last = line
 		}
 	})
+}
+
+// TestParquet reads rows of Parquet, with dates as times, nulls, and columns that are named by the user or are of no use.
+func TestParquet(t *testing.T) {
+	type row struct {
+		Site      string   `parquet:"site_name"`
+		Body      *string  `parquet:"body,optional"`
+		Status    *int32   `parquet:"status,optional"`
+		At        int64    `parquet:"fetched_at,timestamp(microsecond)"`
+		Unchanged *bool    `parquet:"unchanged,optional"`
+		Headers   []string `parquet:"headers,list"`
+	}
+	at, body, status, yes := time.Date(2024, 5, 18, 12, 30, 15, 0, time.UTC).UnixMicro(), "User-agent: *\n", int32(404), true
+	var file bytes.Buffer
+	w := parquet.NewGenericWriter[row](&file)
+	if _, err := w.Write([]row{{"a.example", &body, nil, at, nil, nil}, {"b.example", nil, &status, at, nil, nil}, {"c.example", &body, nil, at, &yes, []string{"x"}}, {"", nil, nil, 0, nil, nil}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, file.String(), nil); err == nil || !strings.Contains(err.Error(), `known to hold hosts (1 "site_name", `) {
+		t.Error(err)
+	}
+	if _, err := open(t, file.String(), named(t, "host=site_name,headers=headers.list.element")); err == nil || !strings.Contains(err.Error(), "holds lists") {
+		t.Error(err)
+	}
+	in, err := open(t, file.String(), named(t, "host=site_name"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`1 a.example "User-agent: *\n" 2024-05-18T12:30:15Z`, `2 b.example 404 2024-05-18T12:30:15Z`, `3 c.example carried 2024-05-18T12:30:15Z`, `4 "": empty entry`} {
+		line, text, reason, err := in.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := spelled(line, text, reason, in.Cell); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if _, _, _, err := in.Next(); err != io.EOF {
+		t.Error(err)
+	}
 }
