@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -44,7 +43,7 @@ type listColumn struct {
 	name     string
 	holds    string
 	unsigned bool
-	times    parquet.Type // of HoldsTimes
+	kind     parquet.Type
 }
 
 // Contents of columns that can be read.
@@ -73,18 +72,12 @@ func OpenList(file io.ReaderAt, size int64) (_ *List, err error) {
 	if len(paths) > maxListColumns {
 		return nil, fmt.Errorf("%w: it has %d columns", ErrUnsupported, len(paths))
 	}
-	for _, e := range f.Metadata().Schema {
-		if e.NumChildren.V > 0 || len(l.columns) == len(paths) {
-			continue
-		}
-		path := paths[len(l.columns)]
+	for _, path := range paths {
 		name := strings.Join(path, ".")
-		c := listColumn{name: strings.Clone(name[:min(len(name), maxListName)])}
-		c.holds, c.unsigned = holds(&e)
-		if leaf, ok := f.Schema().Lookup(path...); !ok || leaf.MaxRepetitionLevel > 0 {
-			c.holds = "lists"
-		} else if kind := leaf.Node.Type(); isTime(kind.LogicalType()) {
-			c.holds, c.times = HoldsTimes, kind
+		c := listColumn{name: strings.Clone(name[:min(len(name), maxListName)]), holds: "lists"}
+		if leaf, ok := f.Schema().Lookup(path...); ok && leaf.MaxRepetitionLevel == 0 {
+			c.kind = leaf.Node.Type()
+			c.holds, c.unsigned = holds(c.kind)
 		}
 		l.columns = append(l.columns, c)
 	}
@@ -100,45 +93,30 @@ type readerOnly struct {
 func (r readerOnly) Size() int64  { return r.size }
 func (r readerOnly) Close() error { return nil }
 
-// isTime reports whether values are dates or times, and not only times of a day.
-func isTime(kind *format.LogicalType) bool {
-	if kind == nil {
-		return false
-	}
-	_, date := kind.Value.(*format.DateType)
-	_, stamp := kind.Value.(*format.TimestampType)
-	return date || stamp
-}
-
 // holds describes the contents of a column, in words if they cannot be read.
-func holds(e *format.SchemaElement) (what string, unsigned bool) {
-	annotated := e.ConvertedType.Valid
-	kind := e.ConvertedType.V
-	if annotated && kind == deprecated.Decimal {
-		return "decimals", false
+func holds(kind parquet.Type) (what string, unsigned bool) {
+	if logical := kind.LogicalType(); logical != nil {
+		switch of := logical.Value.(type) {
+		case *format.DecimalType:
+			return "decimals", false
+		case *format.DateType, *format.TimestampType:
+			return HoldsTimes, false
+		case *format.TimeType:
+			return "times of a day", false
+		case *format.IntType:
+			return HoldsNumbers, !of.IsSigned
+		}
 	}
-	switch e.Type.V {
-	case format.ByteArray:
+	switch kind.Kind() {
+	case parquet.ByteArray:
 		return HoldsText, false
-	case format.FixedLenByteArray:
-		if annotated || e.LogicalType.Value != nil || e.TypeLength.V <= 0 {
-			return "binary data", false
+	case parquet.FixedLenByteArray:
+		if kind.LogicalType() == nil && kind.ConvertedType() == nil && kind.Length() > 0 {
+			return HoldsText, false
 		}
-		return HoldsText, false
-	case format.Int32, format.Int64:
-		switch {
-		case !annotated, kind >= deprecated.Int8 && kind <= deprecated.Int64:
-			if !annotated && e.LogicalType.Value != nil {
-				return "dates or times", false // INTEGER always has a converted type, too
-			}
-			return HoldsNumbers, false
-		case kind >= deprecated.Uint8 && kind <= deprecated.Uint64:
-			return HoldsNumbers, true
-		}
-		return "dates or times", false
-	case format.Float, format.Double:
+	case parquet.Int32, parquet.Int64, parquet.Float, parquet.Double:
 		return HoldsNumbers, false
-	case format.Boolean:
+	case parquet.Boolean:
 		return HoldsTruths, false
 	}
 	return "binary data", false
@@ -299,9 +277,9 @@ func errNotEOF(err error) error {
 // spell returns the text of a value: a number's digits.
 func (r *listReader) spell(v parquet.Value) []byte {
 	text := r.text[:0]
-	if r.column.times != nil && !v.IsNull() {
+	if r.column.holds == HoldsTimes && !v.IsNull() {
 		var at time.Time
-		if r.column.times.AssignValue(reflect.ValueOf(&at).Elem(), v) == nil {
+		if r.column.kind.AssignValue(reflect.ValueOf(&at).Elem(), v) == nil {
 			r.text = at.AppendFormat(text, time.RFC3339Nano)
 			return r.text
 		}

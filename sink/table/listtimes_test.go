@@ -28,7 +28,7 @@ func TestListTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, holds := list.Column(5); holds != "dates or times" || list.Select(5) == nil {
+	if _, holds := list.Column(5); holds != "times of a day" || list.Select(5) == nil {
 		t.Errorf("the time of a day is %q", holds)
 	}
 	if err := list.Select(0, 1, 2, 3, 4); err != nil {
