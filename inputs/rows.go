@@ -16,11 +16,11 @@ const MaxRow = 8 << 20
 
 // Column is a column of rows.
 type Column struct {
-	Name    string   // what --columns calls it
+	Name    string   // as --columns and Stream.Cell call it
 	Names   []string // of which the first that there is counts
 	Given   bool     // the user has chosen it, by the only one of Names or a number from 1
 	Needed  string   // what it holds, of a column that must be there, or one of Instead
-	Instead []int    // columns before it
+	Instead []string // columns before it
 }
 
 // Rows opens files that have the same columns, for packages that read no lists. It is not safe for concurrent use, except for Read.
@@ -38,18 +38,17 @@ type Stream struct {
 
 	ctx    context.Context
 	layout layout
-	at     [][]int        // by column, where it is in a row; of several places the first with a value counts
-	table  Table          // in place of text, if not nil
-	text   *bufio.Scanner // of cut
-	take   record         // of CSV
-	paths  []jsonPath     // all names of all columns: an object may lack any key
-	found  [][]byte       // by path
+	at     map[string][]int // by column, where it is in a row; of several places the first with a value counts
+	table  Table            // in place of text, if not nil
+	text   *bufio.Scanner   // of cut
+	take   record           // of CSV
+	paths  []jsonPath       // all names of all columns: an object may lack any key
+	found  [][]byte         // by path
 
 	begins, ends uint64 // lines of the row
-	bad          bool   // the row is too long, or its quotes are not closed
-	searched     int    // bytes of the next row
-	open         bool   // a quote is, in these
-	tail         bool   // these are of a line that is too long
+	bad          bool   // it is too long, or its quotes are not closed
+	tail         bool   // the next bytes are the rest of its line
+	searched     int    // of the next bytes
 }
 
 // OpenRows prepares to read the files in the given order. Of the options those of temporary files, Stdin and Parquet count. Errors of
@@ -137,10 +136,10 @@ func (s *Stream) beginText(in stream, columns []Column) error {
 	if err := s.find(columns, names); err != nil && broken == nil { // else the objects will be rejects
 		return err
 	}
-	for i, c := range columns {
-		s.at[i] = nil
+	for _, c := range columns {
+		s.at[c.Name] = nil
 		for _, name := range c.Names {
-			s.at[i] = append(s.at[i], len(s.paths))
+			s.at[c.Name] = append(s.at[c.Name], len(s.paths))
 			s.paths = append(s.paths, strings.Split(name, "."))
 		}
 	}
@@ -167,19 +166,19 @@ func (s *Stream) beginCSV(columns []Column) error {
 
 // find finds the columns by their names.
 func (s *Stream) find(columns []Column, names []string) error {
-	s.layout.names, s.at = names, make([][]int, len(columns))
-	for i, c := range columns {
+	s.layout.names, s.at = names, map[string][]int{}
+	for _, c := range columns {
 		var missing error
 		for _, name := range c.Names {
 			at, err := s.layout.column(name, len(names), "--columns "+c.Name+"=NAME")
 			if missing = err; err == nil {
-				s.at[i] = []int{at}
+				s.at[c.Name] = []int{at}
 				break
 			}
 		}
-		instead := slices.ContainsFunc(c.Instead, func(other int) bool { return s.at[other] != nil })
+		instead := slices.ContainsFunc(c.Instead, func(other string) bool { return s.at[other] != nil })
 		switch {
-		case s.at[i] != nil, c.Needed == "" && s.layout.format == JSONL: // later objects may have a key that the first lack
+		case s.at[c.Name] != nil, c.Needed == "" && s.layout.format == JSONL: // later objects may have a key that the first lack
 		case c.Given:
 			return missing
 		case c.Needed != "" && !instead:
@@ -192,34 +191,31 @@ func (s *Stream) find(columns []Column, names []string) error {
 // cut ends a row behind a line, and of CSV behind one after which no quote is open (RFC 4180 §2). A row that is too long, or has a quote
 // that is not closed, costs its first line only.
 func (s *Stream) cut(data []byte, ended bool) (end int, row []byte, _ error) {
-	for end == 0 && s.searched < len(data) {
-		line := data[s.searched:]
-		n := bytes.IndexByte(line, '\n') + 1
-		if n > 0 {
-			line = line[:n]
-		}
-		if s.layout.format == CSV && bytes.Count(line, []byte{'"'})%2 == 1 {
-			s.open = !s.open
-		}
-		s.searched += len(line)
-		if n > 0 && (!s.open || s.tail) {
-			end = s.searched
-		}
+	whole := bytes.IndexByte(data, '\n') + 1 // the first line
+	if s.tail {
+		s.tail = whole == 0
+		return cmp.Or(whole, len(data)), nil, nil
 	}
-	full, tail := len(data) > MaxRow, s.tail
-	if len(data) == 0 || end == 0 && !full && !ended && !tail {
+	full := len(data) > MaxRow
+	if more := !full && !ended; more && len(data) < 2*s.searched { // a long row is not searched for each of its pieces
 		return 0, nil, nil
 	}
-	if s.bad = end == 0 && (full || s.open); end == 0 {
-		end = cmp.Or(bytes.IndexByte(data, '\n')+1, len(data))
+	found, open := false, false
+	for line := range bytes.Lines(data) {
+		open = open != (s.layout.format == CSV && bytes.Count(line, []byte{'"'})%2 == 1)
+		end += len(line)
+		if found = !open && (ended || line[len(line)-1] == '\n'); found {
+			break
+		}
 	}
-	s.searched, s.open, s.tail = 0, false, data[end-1] != '\n'
-	begins := s.ends + 1
-	s.ends += uint64(bytes.Count(data[:end], []byte{'\n'}))
-	if tail {
-		return end, nil, nil
+	if s.searched = end; len(data) == 0 || !found && !full && !ended {
+		return 0, nil, nil
 	}
-	s.begins = begins
+	if s.bad = !found; s.bad {
+		end, s.tail = cmp.Or(whole, len(data)), whole == 0
+	}
+	s.begins, s.searched = s.ends+1, 0
+	s.ends += max(1, uint64(bytes.Count(data[:end], []byte{'\n'})))
 	return end, bytes.TrimRight(data[:end], "\r\n"), nil
 }
 
@@ -274,7 +270,7 @@ func (s *Stream) Next() (line uint64, text []byte, reason string, err error) {
 }
 
 // Cell returns the row's value of a column, valid until the next call of Next; nil if it has none.
-func (s *Stream) Cell(column int) (value []byte) {
+func (s *Stream) Cell(column string) (value []byte) {
 	for _, at := range s.at[column] {
 		switch s.layout.format {
 		case Parquet:

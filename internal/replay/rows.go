@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -19,40 +20,24 @@ import (
 	"github.com/bulkscan/bulkscan/internal/origin"
 )
 
-// The columns of rows.
-const (
-	site = iota
-	status
-	fetchedAt
-	observed
-	unchanged
-	body
-	finalURL
-	contentType
-	headers
-	rank
-	label
-	numColumns
-)
-
-// usual are the columns with their usual names.
-var usual = [numColumns]inputs.Column{
-	site:        {Name: "host", Names: inputs.HostNames, Needed: "hosts"},
-	status:      {Name: "status", Names: []string{"status", "status_code", "http_status"}},
-	fetchedAt:   {Name: "fetched_at", Names: []string{"fetched_at", "timestamp", "date", "crawl_date", "fetch_time"}},
-	observed:    {Name: "observed", Names: []string{"observed"}},
-	unchanged:   {Name: "unchanged", Names: []string{"unchanged"}},
-	body:        {Name: "body", Names: []string{"body", "content", "robots_txt", "robotstxt", "robots", "text"}, Needed: "bodies", Instead: []int{status, observed, unchanged}},
-	finalURL:    {Name: "final_url", Names: []string{"final_url"}},
-	contentType: {Name: "content_type", Names: []string{"content_type"}},
-	headers:     {Name: "headers", Names: []string{"headers", "response_headers"}},
-	rank:        {Name: "rank", Names: inputs.RankNames},
-	label:       {Name: "label"},
+// usual are the columns of rows with their usual names.
+var usual = []inputs.Column{
+	{Name: "host", Names: inputs.HostNames, Needed: "hosts"},
+	{Name: "status", Names: []string{"status", "status_code", "http_status"}},
+	{Name: "fetched_at", Names: []string{"fetched_at", "timestamp", "date", "crawl_date", "fetch_time"}},
+	{Name: "observed", Names: []string{"observed"}},
+	{Name: "unchanged", Names: []string{"unchanged"}},
+	{Name: "body", Names: []string{"body", "content", "robots_txt", "robotstxt", "robots", "text"}, Needed: "bodies", Instead: []string{"status", "observed", "unchanged"}},
+	{Name: "final_url", Names: []string{"final_url"}},
+	{Name: "content_type", Names: []string{"content_type"}},
+	{Name: "headers", Names: []string{"headers", "response_headers"}},
+	{Name: "rank", Names: inputs.RankNames},
+	{Name: "label"},
 }
 
 // ParseColumns reads the value of --columns: `body=robots,host=site`. Columns that it does not name have their usual names.
 func ParseColumns(text string) ([]inputs.Column, error) {
-	columns := slices.Clone(usual[:])
+	columns := slices.Clone(usual)
 	if text == "" {
 		return columns, nil
 	}
@@ -94,11 +79,11 @@ func (n *Nights) readFolder(folder string) error {
 	}
 	n.begin(inputs.FileStats{Name: folder, Layout: "folder"})
 	for i := 0; i < len(files) && !n.full(); i++ {
-		var cells [numColumns][]byte
+		cells := map[string][]byte{}
 		reason := "its name is neither HOST.txt nor HOST/robots.txt"
 		if part := fileName.FindStringSubmatch(filepath.ToSlash(files[i])); part != nil {
-			cells[site], cells[rank], reason = []byte(part[1]+part[3]+part[4]), []byte(part[2]), ""
-			if cells[body], err = inputs.ReadText(n.ctx, files[i], part[5] != "", n.opt.MaxBody+1); err != nil {
+			cells["host"], cells["rank"], reason = []byte(part[1]+part[3]+part[4]), []byte(part[2]), ""
+			if cells["body"], err = inputs.ReadText(n.ctx, files[i], part[5] != "", n.opt.MaxBody+1); err != nil {
 				reason = err.Error()
 			}
 		}
@@ -106,7 +91,7 @@ func (n *Nights) readFolder(folder string) error {
 			return n.ctx.Err()
 		}
 		text := strings.TrimPrefix(files[i], filepath.Clean(folder)+string(filepath.Separator))
-		if err := n.takeRow(uint64(i+1), []byte(text), reason, func(column int) []byte { return cells[column] }); err != nil {
+		if err := n.takeRow(uint64(i+1), []byte(text), reason, func(column string) []byte { return cells[column] }); err != nil {
 			return err
 		}
 	}
@@ -114,10 +99,10 @@ func (n *Nights) readFolder(folder string) error {
 }
 
 // cells returns a row's value of a column.
-type cells func(column int) []byte
+type cells func(column string) []byte
 
 // text returns a value that is no body, without white space around it, at most 16 KiB.
-func (c cells) text(column int) string {
+func (c cells) text(column string) string {
 	value := c(column)
 	return string(bytes.TrimSpace(value[:min(len(value), 16<<10)]))
 }
@@ -148,7 +133,7 @@ func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) err
 		n.found.NoBody++
 	default:
 		r.block = n.response(code, row)
-		if row.text(status) == "" {
+		if row.text("status") == "" {
 			n.found.NoStatus++
 		}
 	}
@@ -158,10 +143,10 @@ func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) err
 // readRow reads the values but for the response, and returns what was asked for, when, and the status: 0 or less if there was no answer.
 // It returns the reason if the row is none.
 func (n *Nights) readRow(r *record, row cells) (asked exchange.Target, at time.Time, code int, reason string) {
-	name := row.text(site)
+	name := row.text("host")
 	r.input = []byte(inputs.Clip(strings.ToValidUTF8(name, "\uFFFD"), inputs.MaxInput))
-	r.label = []byte(inputs.Clip(strings.ToValidUTF8(row.text(label), "\uFFFD"), inputs.MaxLabel))
-	r.rank = uint64(inputs.Number(row(rank)))
+	r.label = []byte(inputs.Clip(strings.ToValidUTF8(row.text("label"), "\uFFFD"), inputs.MaxLabel))
+	r.rank = uint64(inputs.Number(row("rank")))
 	if asked.Origin, reason = inputs.ParseSite(name, n.opt.LocalNames); reason != "" {
 		return asked, at, 0, reason
 	}
@@ -173,32 +158,29 @@ func (n *Nights) readRow(r *record, row cells) (asked exchange.Target, at time.T
 	default:
 		return asked, at, 0, "its scheme is neither http nor https"
 	}
-	for _, c := range []struct {
-		column  int
-		carries bool // the value with which the row repeats an earlier one
-	}{{observed, false}, {unchanged, true}} {
-		word := strings.ToLower(row.text(c.column))
-		if value, known := truths[word]; word != "" && !known {
-			return asked, at, 0, "whether it was observed is neither true nor false"
-		} else if known && value == c.carries {
-			r.flags |= unseen | carried
-		}
+	seen, known := truths[strings.ToLower(cmp.Or(row.text("observed"), "true"))]
+	same, alsoKnown := truths[strings.ToLower(cmp.Or(row.text("unchanged"), "false"))]
+	if !known || !alsoKnown {
+		return asked, at, 0, "whether it was observed is neither true nor false"
 	}
-	if text := row.text(fetchedAt); text != "" {
+	if !seen || same {
+		r.flags |= unseen | carried
+	}
+	if text := row.text("fetched_at"); text != "" {
 		var ok bool
 		if at, ok = parseTime(text); !ok {
 			return asked, at, 0, "its date is in no known form"
 		}
 	}
-	if text := row.text(status); text != "" {
+	if text := row.text("status"); text != "" {
 		number, err := strconv.ParseFloat(text, 64)
 		if code = int(number); err != nil || number != float64(code) || code > 599 || code > 0 && code < 100 {
 			return asked, at, 0, "its status is no number from 100 to 599"
 		}
-	} else if len(row(body)) > 0 {
+	} else if len(row("body")) > 0 {
 		code = http.StatusOK
 	}
-	if text := row.text(finalURL); text != "" && r.flags&carried == 0 {
+	if text := row.text("final_url"); text != "" && r.flags&carried == 0 {
 		final, ok := fetcher.ParseTarget(text)
 		if !ok {
 			return asked, at, 0, "its final URL is no http or https URL"
@@ -219,21 +201,15 @@ var forms = []string{
 	"2006-01-02 15:04:05 MST", time.RFC1123, time.RFC1123Z, "20060102", "20060102150405",
 }
 
-// parseTime reads a date by one of the forms, or seconds, milliseconds, microseconds or nanoseconds since 1970, told apart by their
-// digits.
+// units are those of numbers since 1970, by their digits.
+var units = map[int]int64{9: 1, 10: 1, 11: 1, 13: 1e3, 16: 1e6, 19: 1e9}
+
+// parseTime reads a date by one of the forms, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970.
 func parseTime(text string) (time.Time, bool) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	n, err := strconv.ParseUint(whole, 10, 63)
-	switch digits := len(whole); {
-	case err != nil || strings.Trim(fraction, "0123456789") != "":
-	case digits <= 11 && digits != len("20060102"):
-		return time.Unix(int64(n), 0).UTC(), true
-	case digits == 13:
-		return time.UnixMilli(int64(n)).UTC(), true
-	case digits == 16:
-		return time.UnixMicro(int64(n)).UTC(), true
-	case digits == 19:
-		return time.Unix(0, int64(n)).UTC(), true
+	if unit := units[len(whole)]; unit > 0 && err == nil && strings.Trim(fraction, "0123456789") == "" {
+		return time.Unix(int64(n)/unit, int64(n)%unit*(1e9/unit)).UTC(), true
 	}
 	for _, form := range forms {
 		if t, err := time.Parse(form, text); err == nil {
@@ -245,10 +221,10 @@ func parseTime(text string) (time.Time, bool) {
 
 // response writes the row as the response that its body was: the fetcher reads it like any other.
 func (n *Nights) response(code int, row cells) []byte {
-	text := row(body)
+	text := row("body")
 	text = text[:min(len(text), n.opt.MaxBody+1)]
-	fields := fieldsOf(row.text(headers))
-	if kind := row.text(contentType); kind != "" {
+	fields := fieldsOf(row.text("headers"))
+	if kind := row.text("content_type"); kind != "" {
 		fields.Set("Content-Type", kind)
 	}
 	for _, name := range []string{"Content-Encoding", "Transfer-Encoding", "Trailer", "Connection"} { // bodies of rows are decoded

@@ -73,15 +73,15 @@ func spelled(line uint64, text []byte, reason string, row cells) string {
 		return fmt.Sprintf("%d %.20q: %s", line, text[:min(len(text), inputs.MaxText)], reason)
 	}
 	s := fmt.Sprintf("%d %s", line, r.input)
-	if text := row(body); text != nil && r.flags&carried == 0 {
+	if text := row("body"); text != nil && r.flags&carried == 0 {
 		s += fmt.Sprintf(" %.40q", text)
 	}
 	for _, part := range []struct {
 		is   bool
 		text string
 	}{
-		{r.flags&carried != 0, "carried"}, {row.text(status) != "", fmt.Sprint(code)}, {!at.IsZero(), at.Format(time.RFC3339)}, {r.rank != 0, fmt.Sprint("rank ", r.rank)},
-		{len(r.label) > 0, string(r.label)}, {len(r.final) > 0, string(r.final)}, {row.text(contentType) != "", row.text(contentType)}, {row.text(headers) != "", row.text(headers)},
+		{r.flags&carried != 0, "carried"}, {row.text("status") != "", fmt.Sprint(code)}, {!at.IsZero(), at.Format(time.RFC3339)}, {r.rank != 0, fmt.Sprint("rank ", r.rank)},
+		{len(r.label) > 0, string(r.label)}, {len(r.final) > 0, string(r.final)}, {row.text("content_type") != "", row.text("content_type")}, {row.text("headers") != "", row.text("headers")},
 	} {
 		if part.is {
 			s += " " + part.text
@@ -202,7 +202,7 @@ func TestUnknownColumns(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if c, err := ParseColumns("body=robots, host=site"); err != nil || c[body].Names[0] != "robots" || c[site].Names[0] != "site" {
+	if c, err := ParseColumns("body=robots, host=site"); err != nil || c[5].Names[0] != "robots" || c[0].Names[0] != "site" {
 		t.Error(c, err)
 	}
 }
