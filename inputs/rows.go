@@ -150,7 +150,7 @@ func (s *Stream) beginText(in stream, columns []Column) error {
 // beginCSV reads the header.
 func (s *Stream) beginCSV(columns []Column) error {
 	s.layout.format = CSV
-	if !s.scan() {
+	if !s.text.Scan() {
 		return s.text.Err() // nil of a file without rows
 	}
 	s.layout.delimiter = cmp.Or(findDelimiter([][]byte{s.text.Bytes()}, outsideQuotes), ',')
@@ -188,45 +188,40 @@ func (s *Stream) find(columns []Column, names []string) error {
 	return nil
 }
 
-// cut ends a row behind a line, and of CSV behind one after which no quote is open (RFC 4180 §2). A row that is too long, or has a quote
-// that is not closed, costs its first line only.
-func (s *Stream) cut(data []byte, ended bool) (end int, row []byte, _ error) {
-	whole := bytes.IndexByte(data, '\n') + 1 // the first line
-	if s.tail {
-		s.tail = whole == 0
-		return cmp.Or(whole, len(data)), nil, nil
-	}
-	full := len(data) > MaxRow
-	if more := !full && !ended; more && len(data) < 2*s.searched { // a long row is not searched for each of its pieces
+// cut is the bufio.SplitFunc of rows that are not blank. A row ends behind a line, and of CSV behind one after which no quote is open
+// (RFC 4180 §2). One that is too long, or has a quote that is not closed, costs its first line only.
+func (s *Stream) cut(data []byte, ended bool) (advance int, row []byte, _ error) {
+	if len(data) <= MaxRow && !ended && len(data) < 2*s.searched { // a long row is not searched for each of its pieces
 		return 0, nil, nil
 	}
-	found, open := false, false
+	begin, end, open, found := 0, 0, false, false
 	for line := range bytes.Lines(data) {
-		open = open != (s.layout.format == CSV && bytes.Count(line, []byte{'"'})%2 == 1)
 		end += len(line)
-		if found = !open && (ended || line[len(line)-1] == '\n'); found {
+		open = !s.tail && open != (s.layout.format == CSV && bytes.Count(line, []byte{'"'})%2 == 1)
+		if whole := ended || line[len(line)-1] == '\n'; !whole || open {
+			continue
+		}
+		if found = !s.tail && len(trimSpace(data[begin:end])) > 0; found {
 			break
 		}
+		begin, s.tail = end, false
+		s.ends++
 	}
-	if s.searched = end; len(data) == 0 || !found && !full && !ended {
-		return 0, nil, nil
+	if s.tail {
+		return len(data), nil, nil
+	}
+	row = data[begin:end]
+	if s.searched = len(row); len(row) == 0 || !found && len(row) <= MaxRow && !ended {
+		return begin, nil, nil
 	}
 	if s.bad = !found; s.bad {
-		end, s.tail = cmp.Or(whole, len(data)), whole == 0
+		first := bytes.IndexByte(row, '\n') + 1
+		s.tail = first == 0
+		row = row[:cmp.Or(first, len(row))]
 	}
 	s.begins, s.searched = s.ends+1, 0
-	s.ends += max(1, uint64(bytes.Count(data[:end], []byte{'\n'})))
-	return end, bytes.TrimRight(data[:end], "\r\n"), nil
-}
-
-// scan goes on to the next text that is not blank.
-func (s *Stream) scan() bool {
-	for s.text.Scan() {
-		if len(trimSpace(s.text.Bytes())) > 0 {
-			return true
-		}
-	}
-	return false
+	s.ends += uint64(bytes.Count(row, []byte{'\n'}))
+	return begin + len(row), bytes.TrimRight(row, "\r\n"), nil
 }
 
 // split finds the values in the text of a row, or returns why it cannot be read.
@@ -258,7 +253,7 @@ func (s *Stream) Next() (line uint64, text []byte, reason string, err error) {
 		if err = s.ctx.Err(); err == nil {
 			err = s.table.Next()
 		}
-	case s.scan():
+	case s.text.Scan():
 		return s.begins, s.text.Bytes(), s.split(), nil
 	default:
 		s.begins, err = s.ends+1, cmp.Or(s.text.Err(), io.EOF)

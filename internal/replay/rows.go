@@ -115,11 +115,11 @@ func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) err
 		return n.reject(&r, text, reason)
 	}
 	asked, at, code, reason := n.readRow(&r, row)
-	if len(r.input) == 0 {
-		return n.reject(&r, text, reason)
-	}
 	if reason != "" {
-		return n.reject(&r, r.input, reason)
+		if len(r.input) > 0 {
+			text = r.input
+		}
+		return n.reject(&r, text, reason)
 	}
 	if n.leftOut(asked.Origin.Host()) {
 		return nil
@@ -144,9 +144,12 @@ func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) err
 // It returns the reason if the row is none.
 func (n *Nights) readRow(r *record, row cells) (asked exchange.Target, at time.Time, code int, reason string) {
 	name := row.text("host")
+	if name == "" {
+		return asked, at, 0, "it has no host"
+	}
 	r.input = []byte(inputs.Clip(strings.ToValidUTF8(name, "\uFFFD"), inputs.MaxInput))
 	r.label = []byte(inputs.Clip(strings.ToValidUTF8(row.text("label"), "\uFFFD"), inputs.MaxLabel))
-	r.rank = uint64(inputs.Number(row("rank")))
+	r.rank = uint64(inputs.Number([]byte(row.text("rank"))))
 	if asked.Origin, reason = inputs.ParseSite(name, n.opt.LocalNames); reason != "" {
 		return asked, at, 0, reason
 	}
@@ -231,9 +234,9 @@ func (n *Nights) response(code int, row cells) []byte {
 		fields.Del(name)
 	}
 	fields.Set("Content-Length", strconv.Itoa(len(text)))
-	var block bytes.Buffer
-	fmt.Fprintf(&block, "HTTP/1.1 %d\r\n", code)
-	_ = fields.Write(&block) // to memory
+	block := bytes.NewBuffer(make([]byte, 0, len(text)+1024))
+	fmt.Fprintf(block, "HTTP/1.1 %d\r\n", code)
+	_ = fields.Write(block) // to memory
 	block.WriteString("\r\n")
 	block.Write(text)
 	return block.Bytes()
@@ -243,7 +246,7 @@ func (n *Nights) response(code int, row cells) []byte {
 func fieldsOf(text string) http.Header {
 	fields := http.Header{}
 	var object map[string]any
-	if json.Unmarshal([]byte(text), &object) != nil {
+	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &object) != nil {
 		for line := range strings.Lines(text) {
 			if name, value, ok := strings.Cut(line, ":"); ok {
 				fields.Add(name, value)

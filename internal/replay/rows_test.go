@@ -131,7 +131,7 @@ not JSON
 		`1 a.example "x"`,
 		`2 "{\"host\":\"b.example\",": not a JSON object`,
 		`3 "not JSON": not a JSON object`,
-		`4 "{\"host\":\"\",\"body\":\"x": empty entry`,
+		`4 "{\"host\":\"\",\"body\":\"x": it has no host`,
 		`5 "c.example": its status is no number from 100 to 599`,
 		`6 "c.example": its status is no number from 100 to 599`,
 		`7 c.example "x" -1`,
@@ -145,6 +145,10 @@ not JSON
 		`2 a.example "User-agent: *\r\nDisallow: \"/\"\r\n" 200 2024-05-18T00:00:00Z`,
 		`5 b.example "" 404`,
 		`7 c.example "x"`)
+	f("a huge record behind blank lines costs its first line, and what is behind its tail are rows", "host,body,rank\n"+strings.Repeat("\r\n", 300)+"a.example,"+strings.Repeat("x\"\"", inputs.MaxRow/2)+"\n \nb.example,x, 3.0\nc.example,\"y", nil,
+		`302 "a.example,x\"\"x\"\"x\"\"x": the row is longer than 8 MiB, or a quoted cell is not closed`,
+		`304 b.example "x" rank 3`,
+		`305 "c.example,\"y": the row is longer than 8 MiB, or a quoted cell is not closed`)
 	f("CSV by tabs and numbers", "a\tb\tc\n1-a.example\tx\tnews\n", named(t, "host=1,body=2,label=c"), `2 1-a.example "x" news`)
 	f("two columns with dates: the first of the usual names", "date,host,body,fetched_at\n2020-01-01,a.example,x,2024-05-18\n", nil, `2 a.example "x" 2024-05-18T00:00:00Z`)
 	f("bad records", "host,body\na.example,x\nb.example\nc.example,\"x\"y\nd.example,\"never\nclosed\ne.example,x\n", nil,
@@ -298,7 +302,7 @@ func TestParquet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`1 a.example "User-agent: *\n" 2024-05-18T12:30:15Z`, `2 b.example 404 2024-05-18T12:30:15Z`, `3 c.example carried 2024-05-18T12:30:15Z`, `4 "": empty entry`} {
+	for _, want := range []string{`1 a.example "User-agent: *\n" 2024-05-18T12:30:15Z`, `2 b.example 404 2024-05-18T12:30:15Z`, `3 c.example carried 2024-05-18T12:30:15Z`, `4 "": it has no host`} {
 		line, text, reason, err := in.Next()
 		if err != nil {
 			t.Fatal(err)
