@@ -88,7 +88,7 @@ func (j *Job) judgeNight(ctx context.Context, night *replay.Night) error {
 	err := j.openSink(ctx)
 	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
 		j.Log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
-		j.Pipeline.Progress.Skipped.Add(uint64(intact.Sites))
+		j.Pipeline.Progress.Skipped.Add(intact.Sites)
 		return night.Skip()
 	}
 	if err != nil {

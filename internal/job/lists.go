@@ -116,7 +116,7 @@ func fingerprint(ctx context.Context, path string) (sum inputs.Fingerprint, err 
 	}
 	sum, err = inputs.FingerprintOf(ctx, files)
 	for _, file := range files {
-		if name := strings.TrimPrefix(file, path); name != "" {
+		if name, err := filepath.Rel(path, file); err == nil && name != "." {
 			sum = sha256.Sum256(append(sum[:], filepath.ToSlash(name)...))
 		}
 	}
@@ -303,15 +303,17 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	}
 }
 
-// listStats says what was read of the lists. Of nights, duplicates are known of those that were judged.
+// listStats says what was read of the lists. Usable of archives and bodies is what has a night. Duplicates are known of those nights that
+// were judged.
 func (j *Job) listStats() (s inputs.Stats) {
 	if j.nights == nil {
 		s = j.reader.Stats()
 	} else {
 		s = j.nights.Stats()
+		s.Entries = 0
 		for _, night := range j.nights.List() {
 			duplicates := night.Stats().Duplicates
-			s.Duplicates, s.Rejects = s.Duplicates+duplicates, s.Rejects+duplicates
+			s.Entries, s.Duplicates, s.Rejects = s.Entries+uint64(night.Rows), s.Duplicates+duplicates, s.Rejects+duplicates
 		}
 	}
 	for i := range s.Files {
