@@ -170,9 +170,10 @@ SELECT site, host, port, requested, before, after, list_filter(transition_causes
     WHEN before = 'open' AND after = 'blocked' THEN 'began' WHEN before = 'blocked' AND after = 'open' THEN 'ceased'
     WHEN 'unknown' IN (before, after) THEN NULL
     WHEN 'refused' IN (before, after) THEN 'refusal' ELSE 'presence' END AS change
-FROM (SELECT site, host, port, requested, coalesce(g.class, CASE WHEN e.site IS NULL THEN l.state ELSE e.state END, 'absent') AS before, coalesce(h.class, l.state) AS after, coalesce(causes, 0) AS causes,
+FROM (SELECT site, coalesce(l.host, f.host) AS host, coalesce(l.port, f.port) AS port, coalesce(l.requested, f.requested) AS requested, coalesce(g.class, CASE WHEN e.site IS NULL THEN l.state ELSE e.state END, 'absent') AS before, coalesce(h.class, l.state) AS after, coalesce(causes, 0) AS causes,
     g.class IS NULL AND h.class IS NULL AND before <> 'absent' AS seen
-  FROM later_states AS l FULL JOIN gaps_on(later) AS h USING (site) LEFT JOIN earlier_states AS e USING (site) LEFT JOIN gaps_on(earlier) AS g USING (site));
+  FROM later_states AS l FULL JOIN gaps_on(later) AS h USING (site) LEFT JOIN earlier_states AS e USING (site) LEFT JOIN gaps_on(earlier) AS g USING (site)
+    LEFT JOIN (SELECT site, host, port, requested FROM history WHERE previous_last IS NULL AND valid_from > night_of(later)) AS f USING (site));
 
 -- needs: sites
 -- A panel: the sites that were on the list on every night of the ledger.

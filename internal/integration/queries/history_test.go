@@ -74,6 +74,8 @@ type lives struct {
 	nights   []history.Date
 	policies map[int64]history.Policy
 	sites    []*life
+
+	namedLater int // transitions of sites that were first observed after the later night
 }
 
 // The judge oldJudge has a registry without oldLacks.
@@ -350,6 +352,7 @@ func TestHistoryMacros(t *testing.T) {
 		for _, token := range []string{"GPTBot", oldLacks, "AdsBot-Google"} {
 			w.expect(token, expect)
 		}
+		seen["named later"] += w.namedLater
 		for n, night := range w.nights {
 			var rows []string
 			for _, l := range w.sites {
@@ -384,7 +387,7 @@ func TestHistoryMacros(t *testing.T) {
 			return
 		}
 	}
-	for _, word := range []string{"left", "unknown", "interval", "began", "ceased", "refusal", "presence", "absent", "unlisted", "challenged"} {
+	for _, word := range []string{"left", "unknown", "interval", "began", "ceased", "refusal", "presence", "absent", "unlisted", "challenged", "named later"} {
 		if seen[word] < 10 {
 			t.Errorf("%s is in %d answers: the ledgers do not test it", word, seen[word])
 		}
@@ -440,14 +443,22 @@ func (w *lives) expect(token string, expect func(columns, from string, rows []st
 	expect("night, by_then, maybe, \"of\"", "survival"+of, survivors)
 	expect("night, blocking, \"of\", unknown", "blocked_over_time"+of, shares)
 	expect("night, blocking, \"of\", unknown", fmt.Sprintf("blocked_over_time(%s, as_last_seen := true)", literal(token)), shares) // nothing was carried forward
-	for _, pair := range [][2]int{{0, last}, {last - 1, last}, {2, 7}, {5, 6}} {
+	for _, pair := range [][2]int{{0, last}, {last - 1, last}, {0, 2}, {2, 7}, {5, 6}} {
 		var rows []string
 		for _, l := range w.sites {
 			if m, ok := w.transition(l, pair[0], pair[1], token); ok {
-				rows = append(rows, spaced(l.site, m.before, m.after, strings.Join(m.causes, ","), m.change))
+				host := "" // of a site that was never observed
+				if len(l.episodes) > 0 {
+					e := &l.episodes[0]
+					host = spaced(e.Host, e.Port, e.Requested)
+					if e.ValidFrom > w.nights[pair[1]] {
+						w.namedLater++
+					}
+				}
+				rows = append(rows, spaced(l.site, host, m.before, m.after, strings.Join(m.causes, ","), m.change))
 			}
 		}
-		expect("site, before, after, array_to_string(causes, ','), change", fmt.Sprintf("transitions('%s', '%s', %s)", w.nights[pair[0]], w.nights[pair[1]], literal(token)), rows)
+		expect("site, coalesce(concat_ws(' ', host, port, requested), ''), before, after, array_to_string(causes, ','), change", fmt.Sprintf("transitions('%s', '%s', %s)", w.nights[pair[0]], w.nights[pair[1]], literal(token)), rows)
 	}
 }
 
