@@ -1,6 +1,6 @@
 -- Do sites behind some delivery networks block a crawler more often than others?
 -- Definition: all six in site_tokens; any token.
--- Over: sites with rules, by the network that answered; for rfc_effective sites that answered.
+-- Over: sites with rules, by the network that answered; sites_answered, rfc_effective: sites that answered with a status.
 -- Caveat: networks are recognised by header fields; a hidden one counts as none.
 SELECT coalesce(cdn, 'none') AS cdn, count(*) FILTER (rules) AS sites, count(*) FILTER (answered) AS sites_answered,
   count(*) FILTER (mention) AS mention, count(*) FILTER (explicit_root) AS explicit_root, count(*) FILTER ("full") AS "full",

@@ -1,6 +1,6 @@
 -- Which AI tokens are blocked together? (a row a pair; a token with itself: sites that block it)
 -- Definition: full, by name or by `*`.
--- Over: counts of sites with rules; share is of those that block the first.
+-- Over: sites with rules; share is of those that block the first.
 -- Caveat: sites that block all crawlers are in every pair. Pairs that no site blocks have no row.
 SELECT token, other, sites, sites / max(sites) OVER (PARTITION BY token) AS share
 FROM (SELECT token, other, CAST(sum(sites) AS BIGINT) AS sites

@@ -1,6 +1,6 @@
 -- How are the sizes of files and the times of answers distributed? (from is in the bin, to is not)
 -- Definition: none; bins of a doubling for body_bytes, of half a doubling for total_ms.
--- Over: body_bytes of answers with status 200 that are whole and not empty; total_ms of sites that answered with a status.
+-- Over: body_bytes: sites that answered with status 200 and a whole answer, which is not empty; total_ms: sites that answered with a status.
 -- Caveat: files are cut at 500 KiB, or --max-body. Times are as seen by the scan's machine, without waits for rates.
 SELECT kind, pow(2, bin / bins) AS "from", pow(2, (bin + 1) / bins) AS "to", count(*) AS sites
 FROM (SELECT kind, bins, floor(bins * log2(value)) AS bin

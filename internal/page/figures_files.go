@@ -277,22 +277,22 @@ func (b *builder) scores() figure {
 
 func (b *builder) syntax() figure {
 	t := b.table("syntax")
-	of := b.full().WithFile
+	of := b.full().Rules
 	headline := ""
 	if len(t.Rows) > 0 {
 		headline = fmt.Sprintf("The most common fault is %s: %s of files", strings.ReplaceAll(t.text(t.Rows[0], "kind"), "_", " "), percent(t.share(t.Rows[0], "share")))
 	}
 	if of == 0 {
-		return b.single("syntax", "Faults", variant{Headline: "No file was read", Subtitle: b.subtitle("Of sites with a file", 0), Empty: "There is nothing to parse."})
+		return b.single("syntax", "Faults", variant{Headline: "No file was read", Subtitle: b.subtitle("Of sites with rules", 0), Empty: "There is nothing to parse."})
 	}
-	v := variant{Headline: headline, Subtitle: b.subtitle("Of sites with a file that decides", of), Warning: warning(of), Caveat: "A web page instead of a file is full of invalid lines; invalid_no_html leaves such pages out."}
+	v := variant{Headline: headline, Subtitle: b.subtitle("Of sites with rules", of), Warning: warning(of), Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })
 	if len(rows) == 0 {
 		v.Headline = "No file has a fault"
 		v.Empty = "All lines are known and valid."
 		return b.single("syntax", "Faults", v, "syntax")
 	}
-	v.Plots = []any{shares("syntax", "share of files", t, rows, "kind", "sites", "share")}
+	v.Plots = []any{shares("syntax", "share of sites with rules", t, rows, "kind", "sites", "share")}
 	return b.single("syntax", "Faults", v, "syntax")
 }
 
@@ -332,7 +332,7 @@ func (b *builder) keys() figure {
 	if len(t.Rows) > 0 {
 		headline = fmt.Sprintf("The undefined or obsolete key in most files is %s", plain(t.text(t.Rows[0], "key")))
 	}
-	return b.tally("keys", "Unknown keys", headline, "Files have no undefined key", "Keys that no specification defines, or one did once (legacy). Of sites with rules",
+	return b.tally("keys", "Unknown keys", headline, "Files have no undefined key", "Sites with keys that no specification defines, or one did once (legacy), in any text. The share is of the number of sites with rules",
 		"At most 32 lines a site and kind, and none of web pages. The first hundred.", "unknown-keys",
 		func(t frame, row []any) string { return plain(t.text(row, "key")) + " (" + t.text(row, "kind") + ")" }, b.full().Rules)
 }

@@ -29,12 +29,7 @@ func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, tabl
 
 // eachSite calls do for each row of the table sites, when the fields are set to it.
 func eachSite(ctx context.Context, scan *commit.Scan, fields []table.Field, do func()) error {
-	return eachOfTable(ctx, scan, schema.Sites, fields, do)
-}
-
-// eachOfTable does so for any table.
-func eachOfTable(ctx context.Context, scan *commit.Scan, tableName string, fields []table.Field, do func()) error {
-	for rows, err := range sink.Cursors(ctx, scan, tableName, fields...) {
+	for rows, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err == nil {
 			err = eachOf(rows, do)
 		}

@@ -277,44 +277,62 @@ type verdictReader struct {
 // read calls do for each site of a commit, with the fields of both tables set, and closes the cursors. seq is where
 // the cursor of sites stores the row's number.
 func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *int64, verdicts *table.Cursor, do func()) error {
-	more := verdicts.Next()
-	err := eachOf(sites, func() {
+	verdict := func() {
+		if r.row.id = noToken; r.row.Known {
+			r.row.id = r.tokens.index(r.row.Token)
+		}
+		r.rows = append(r.rows, r.row)
+		if r.each != nil {
+			r.each(&r.row)
+		}
+	}
+	return beside(commit, sites, seq, verdicts, &r.row.Seq, verdict, func() {
+		do()
 		r.rows = r.rows[:0]
-		for ; more && r.row.Seq == *seq; more = verdicts.Next() {
-			if r.row.id = noToken; r.row.Known {
-				r.row.id = r.tokens.index(r.row.Token)
-			}
-			r.rows = append(r.rows, r.row)
-			if r.each != nil {
-				r.each(&r.row)
-			}
+	})
+}
+
+// beside calls do for each site of a commit, and before that row for each row of another table with the number of the site. It
+// closes the cursors.
+func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *table.Cursor, of *int64, row, do func()) error {
+	more := others.Next()
+	err := eachOf(sites, func() {
+		for ; more && *of == *seq; more = others.Next() {
+			row()
 		}
 		do()
 	})
 	if err == nil {
-		err = verdicts.Err()
+		err = others.Err()
 	}
 	if err == nil && more {
-		err = fmt.Errorf("part %s-%d: the verdicts of seq %d are not in the order of sites", commit.Shard, commit.N, r.row.Seq)
+		err = fmt.Errorf("part %s-%d: the rows of seq %d are not in the order of sites", commit.Shard, commit.N, *of)
 	}
-	return errors.Join(err, verdicts.Close())
+	return errors.Join(err, others.Close())
 }
 
 // together calls do for each site of a scan, like read. fields are the columns of sites, with seq, and columns those of
 // verdicts.
 func (r *verdictReader) together(ctx context.Context, scan *commit.Scan, fields []table.Field, seq *int64, columns []table.Field, do func()) error {
-	verdicts, stop := iter.Pull2(sink.Cursors(ctx, scan, schema.Verdicts, columns...))
+	return together(ctx, scan, fields, schema.Verdicts, columns, func(commit *commit.Commit, sites, verdicts *table.Cursor) error {
+		return r.read(commit, sites, seq, verdicts, do)
+	})
+}
+
+// together calls read for each commit, with the open files of sites and of another table.
+func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tableName string, columns []table.Field, read func(c *commit.Commit, sites, others *table.Cursor) error) error {
+	others, stop := iter.Pull2(sink.Cursors(ctx, scan, tableName, columns...))
 	defer stop()
 	part := 0
 	for sites, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err != nil {
 			return err
 		}
-		rows, err, _ := verdicts() // both tables have one file a commit
+		rows, err, _ := others() // both tables have one file a commit
 		if err != nil {
 			return errors.Join(err, sites.Close())
 		}
-		if err := r.read(&scan.Commits[part], sites, seq, rows, do); err != nil {
+		if err := read(&scan.Commits[part], sites, rows); err != nil {
 			return err
 		}
 		part++

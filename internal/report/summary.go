@@ -283,7 +283,7 @@ func needs(scan *commit.Scan, d *Definition) error {
 // further is what a pass counts besides the summary. The zero value is nothing.
 type further struct {
 	sites, verdicts []table.Field                               // columns that this needs
-	verdict         func(v *verdictColumns)                     // called for each row of verdicts, before its site
+	verdict         func(r *summaryColumns, v *verdictColumns)  // called for each row of verdicts, with its site, before that is counted
 	site            func(r *summaryColumns, v []verdictColumns) // called for each site, with its verdicts
 }
 
@@ -320,7 +320,10 @@ func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
 	if !scan.Has(schema.Verdicts) {
 		return eachSite(ctx, scan, fields, func() { g.row(nil) })
 	}
-	reader := verdictReader{tokens: index, each: g.further.verdict}
+	reader := verdictReader{tokens: index}
+	if g.further.verdict != nil {
+		reader.each = func(v *verdictColumns) { g.further.verdict(&g.columns, v) }
+	}
 	columns := reader.row.lenientFields()
 	if g.further.verdict != nil || slices.ContainsFunc(g.blockers, func(b *blocker) bool { return b.by.Verdicts }) {
 		columns = append(reader.row.fields(), g.further.verdicts...)

@@ -15,8 +15,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// This file counts, for the report page, the records of files that are no rules: Content-Signal, Content-Usage, License and
-// Crawl-delay.
+// This file counts, for the report page, the records that are no rules of sites with rules: Content-Signal, Content-Usage, License
+// and Crawl-delay.
 
 const (
 	maxKnown    = 1 << 15 // above the number of tokens that a registry may have
@@ -78,8 +78,8 @@ func (t *recordTables) fields() []table.Field {
 }
 
 // verdict counts the records of a group.
-func (t *recordTables) verdict(v *verdictColumns) {
-	if v.Lenient || v.Via != "own" && v.Via != "star" {
+func (t *recordTables) verdict(r *summaryColumns, v *verdictColumns) {
+	if r.Finding != "rules" || v.Lenient || v.Via != "own" && v.Via != "star" {
 		return
 	}
 	scope := "named"
@@ -153,8 +153,8 @@ func (d *delays) quantile(thousandths int64) float64 {
 var urlHost = regexp.MustCompile(`(?i)^[a-z]+://(?:[^/\\?#]*@)?(\[[^\]]*\]|[^/\\:?#]*)`)
 
 // site counts the licence of a site.
-func (t *recordTables) site(s *surveyColumns) {
-	if s.License == "" {
+func (t *recordTables) site(r *summaryColumns, s *surveyColumns) {
+	if r.Finding != "rules" || s.License == "" {
 		return
 	}
 	host := ""
@@ -177,17 +177,21 @@ func (t *recordTables) readEvidence(ctx context.Context, scan *commit.Scan) erro
 	if t.noEvidence = !scan.Has(schema.Evidence); t.noEvidence {
 		return nil
 	}
-	var seq int64
+	var site, seq int64
 	var group int32
-	var kind, value string
+	var finding, kind, value string
+	sites := []table.Field{{Name: "seq", Into: &site}, {Name: "finding", Into: &finding}}
 	fields := []table.Field{{Name: "seq", Into: &seq}, {Name: "group_line", Into: &group}, {Name: "kind", Into: &kind}, {Name: "value", Into: &value}}
 	blanks := strings.NewReplacer(" ", "", "\t", "")
-	return eachOfTable(ctx, scan, schema.Evidence, fields, func() {
-		if kind == "signal" && group == 0 && !strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "*") { // else it is for some paths
+	row := func() {
+		if finding == "rules" && kind == "signal" && group == 0 && !strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "*") { // else it is for some paths
 			for signal := range strings.SplitSeq(strings.ToLower(blanks.Replace(value)), ",") {
 				t.signal("file", signal, seq)
 			}
 		}
+	}
+	return together(ctx, scan, sites, schema.Evidence, fields, func(commit *commit.Commit, sites, evidence *table.Cursor) error {
+		return beside(commit, sites, &site, evidence, &seq, row, func() {})
 	})
 }
 

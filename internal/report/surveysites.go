@@ -27,7 +27,7 @@ func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan
 		site: func(r *summaryColumns, verdicts []verdictColumns) {
 			answers.site(r, &columns)
 			blocks.site(r, &columns, verdicts)
-			records.site(&columns)
+			records.site(r, &columns)
 			o.Counted.Add(1)
 		},
 	})
@@ -77,8 +77,7 @@ type answerTables struct {
 
 	scores, steps *cells[int64] // of sites asked
 
-	faults       [len(faultKinds)]struct{ sites, lines int64 }
-	files, pages int64 // sites with access conditional, and of them those with HTML
+	faults [len(faultKinds)]struct{ sites, lines int64 } // of sites with rules
 
 	adviceIDs *cells[int32] // indexes of advice
 	advice    []advised
@@ -129,9 +128,9 @@ func sizeClass(r *summaryColumns) int {
 }
 
 // faultKinds are those of syntax.sql. The first counted of them are of lines.
-var faultKinds = [...]string{"invalid", "invalid_no_html", "unknown", "legacy", "typo", "orphan", "bom", "html", "not_utf8", "no_group"}
+var faultKinds = [...]string{"invalid", "unknown", "legacy", "typo", "orphan", "bom", "not_utf8", "no_group"}
 
-const countedFaults = 6
+const countedFaults = 5
 
 // site counts a site.
 func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
@@ -161,8 +160,8 @@ func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
 		*a.steps.at(key{a: "step_core_syntax", b: s.StepCore})++
 		*a.steps.at(key{a: "step_extensions", b: s.StepExtensions})++
 	}
-	if r.Access == "conditional" {
-		a.file(r, s)
+	if r.Finding == "rules" {
+		a.file(s)
 	}
 	for _, i := range s.Advice {
 		if i != noToken {
@@ -175,18 +174,12 @@ func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
 }
 
 // file counts what is wrong with a file.
-func (a *answerTables) file(r *summaryColumns, s *surveyColumns) {
-	a.files++
-	a.pages += one(r.IsHTML)
-	noHTML := s.Invalid
-	if r.IsHTML {
-		noHTML = 0
-	}
-	for i, lines := range [countedFaults]int32{s.Invalid, noHTML, s.Unknown, s.Legacy, s.Typo, s.Orphan} {
+func (a *answerTables) file(s *surveyColumns) {
+	for i, lines := range [countedFaults]int32{s.Invalid, s.Unknown, s.Legacy, s.Typo, s.Orphan} {
 		a.faults[i].sites += one(lines > 0)
 		a.faults[i].lines += int64(lines)
 	}
-	for i, is := range [len(faultKinds) - countedFaults]bool{s.BOM, r.IsHTML, s.UTF8 != nil && !*s.UTF8, s.Groups == 0} {
+	for i, is := range [len(faultKinds) - countedFaults]bool{s.BOM, s.UTF8 != nil && !*s.UTF8, s.Groups == 0} {
 		a.faults[countedFaults+i].sites += one(is)
 	}
 }
@@ -201,7 +194,7 @@ func (a *answerTables) tables(s *Survey, all *Summary, networks *cells[network])
 	byRank(s, "status-by-rank", "status", a.statuses, &a.rankedAnswered, func(k key) any { return int64(k.m) })
 	a.sizeTables(s, networks)
 	a.checkTables(s, all)
-	a.faultTable(s)
+	a.faultTable(s, all.Rules)
 	a.adviceTable(s, all)
 }
 
@@ -261,14 +254,14 @@ func (a *answerTables) checkTables(s *Survey, all *Summary) {
 	}), 0, 1)).Note = a.steps.note("statuses")
 }
 
-func (a *answerTables) faultTable(s *Survey) {
+func (a *answerTables) faultTable(s *Survey, rules int64) {
 	rows := [][]any{}
 	for i, f := range a.faults {
 		var lines any = f.lines
-		if of := a.files - a.pages*one(faultKinds[i] == "invalid_no_html"); i >= countedFaults || of == 0 {
+		if i >= countedFaults || rules == 0 {
 			lines = nil
 		}
-		rows = append(rows, []any{faultKinds[i], f.sites, shareOrNil(f.sites, a.files), lines})
+		rows = append(rows, []any{faultKinds[i], f.sites, shareOrNil(f.sites, rules), lines})
 	}
 	s.add("syntax", []string{"kind", "sites", "share", "lines"}, sorted(rows, ^1, 0))
 }

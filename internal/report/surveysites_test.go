@@ -146,16 +146,16 @@ func TestSurveyBounds(t *testing.T) {
 	for i := range sites {
 		delay := float64(i) / 3
 		records.row.Delay, v.Seq = &delay, int64(i)
-		records.verdict(&v)
+		records.verdict(&summaryColumns{Finding: "rules"}, &v)
 	}
 	invalid := math.NaN()
 	for i := range 3 * maxValues {
 		v.Token, v.Via, v.Seq = fmt.Sprint("agent", i), "own", int64(i)
 		records.row.Signal, records.row.Usage, records.row.Delay = fmt.Sprint("key", i, "=yes"), fmt.Sprint(i), &invalid
-		records.verdict(&v)
+		records.verdict(&summaryColumns{Finding: "rules"}, &v)
 		one := 1.0
 		records.row.Delay = &one
-		records.verdict(&v)
+		records.verdict(&summaryColumns{Finding: "rules"}, &v)
 		advice := fmt.Sprint("advice", i)
 		columns := surveyColumns{Rank: math.MaxInt64, CDN: fmt.Sprint(i), StepFetch: fmt.Sprint(i), Advice: []int32{answers.adviceIndex(advice)}, License: "no URL"}
 		r := summaryColumns{Outcome: fmt.Sprint(i), Status: int32(i - 5), Score: float64(i), Access: "conditional", Finding: "rules", BodyBytes: -1}
@@ -164,7 +164,7 @@ func TestSurveyBounds(t *testing.T) {
 		}
 		answers.site(&r, &columns)
 		blocks.site(&r, &columns, nil)
-		records.site(&columns)
+		records.site(&r, &columns)
 	}
 	answers.tables(s, &Summary{Rows: 3 * maxValues, Asked: 3 * maxValues, Answered: 3 * maxValues}, blocks.networks)
 	blocks.tables(s, 3*maxValues)

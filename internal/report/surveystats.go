@@ -30,7 +30,7 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 	err := eachStat(ctx, st, scan, schema.TokenStats, func(row *schema.TokenStatsRow) {
 		if row.Known {
 			known = append(known, *row)
-		} else if row.SegmentKind == "all" {
+		} else if row.SegmentKind == "all" && row.Mention > 0 {
 			unknown.add(row)
 		}
 	})

@@ -23,7 +23,7 @@ type Query struct {
 	Name       string // of the file, without .sql
 	Question   string
 	Definition string
-	Over       string
+	Over       string // see Clauses
 	Caveat     string
 	SQL        string // the whole file
 }

@@ -296,13 +296,17 @@ func load(t *testing.T) []Query {
 	return all
 }
 
-// TestQueriesAreShort bounds the length of each query, and checks that plain names queries and views that exist.
+// TestQueriesAreShort bounds the length of each query, and checks that each is over a population, and that plain names queries and
+// views that exist.
 func TestQueriesAreShort(t *testing.T) {
 	names := map[string]bool{}
 	for _, q := range slices.Concat(load(t), views) {
 		names[q.Name] = true
 		if lines := strings.Count(q.SQL, "\n"); lines > 24 {
 			t.Errorf("%s has %d lines", q.Name, lines)
+		}
+		if _, err := q.Clauses(); err != nil && q.Over != "" {
+			t.Error(err)
 		}
 	}
 	for name := range plain {
@@ -387,8 +391,8 @@ Analyses are of the newest date when ` + "`views.sql`" + ` was read. For another
 
 	SET VARIABLE bulkscan_date = DATE '2026-11-21';
 
-Tests compare every answer with a recorded one, and count the shares by definition and the transitions by other
-means. At a million sites each query takes less than a second on two processors (` + "`make compare BENCH=Queries`" + `).
+Tests compare every answer with a recorded one and with that of a dataset that has only the sites of the line ` + "`Over:`" + `, and
+count the shares by definition and the transitions by other means. At a million sites each query takes less than a second on two processors (` + "`make compare BENCH=Queries`" + `).
 
 | query | question | definition |
 |---|---|---|

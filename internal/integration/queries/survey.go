@@ -39,6 +39,13 @@ type Survey struct {
 	Observer commit.Observer
 	Registry *tokens.Registry // nil is the default
 
+	Challenged int   // every so many-th site that answers gives a bot challenge, with the site's file as its body; 0: none does
+	Cut        int   // every so many-th answer with a body breaks off; 0: none does
+	RankStep   int64 // from rank to rank; 0 is 1
+
+	// Judged is called for each row before it is written, if it is not nil. A row for which it returns false is left out.
+	Judged func(scanID string, row *audit.Site) bool
+
 	// Statistics computes the statistics of a scan whose sites are all committed, as report.Stats does.
 	Statistics func(ctx context.Context, st store.Store, scanID string) error
 }
@@ -107,7 +114,7 @@ func (s *Survey) draw(seq int, made [][]byte) site {
 		d.host = fmt.Sprintf("%s%d.%s", name, seq, tld)
 	}
 	if rng.IntN(50) > 0 {
-		d.rank = int64(seq) + 1
+		d.rank = (int64(seq) + 1) * max(1, s.RankStep)
 	}
 	d.label = labels[rng.IntN(len(labels))]
 	d.cdn = cdns[rng.IntN(len(cdns))]
@@ -179,7 +186,16 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 		}
 		row.Domain, row.ICANN, row.TLD = row.Origin.RegistrableDomain(), row.Origin.ICANNDomain(), row.Origin.TLD()
 		body = d.answer(row, date, at.Add(s.After+time.Duration(seq)*time.Millisecond), body)
+		if s.Challenged > 0 && seq%s.Challenged == 0 && row.Fetch.Status != 0 {
+			row.Fetch.Fields.Challenge = "cloudflare"
+		}
+		if s.Cut > 0 && seq%s.Cut == 0 && len(row.Fetch.Body) > 0 {
+			row.Fetch.Outcome = exchange.ClosedEarly
+		}
 		auditor.Judge(row)
+		if s.Judged != nil && !s.Judged(id, row) {
+			continue
+		}
 		if err := w.Add(row); err != nil {
 			return errors.Join(err, w.Abort())
 		}

@@ -28,6 +28,7 @@ func TestSurveyTables(t *testing.T) {
 		"made":            {Sites: 2500, Dates: dates, Parts: 800},
 		"one silent site": {Sites: 1, Dates: dates[2:]},
 		"50 dates":        {Sites: 60, Dates: nights},
+		"not only rules":  {Sites: 700, Dates: dates[2:], Bodies: strange, Challenged: 7, Cut: 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, st := write(t, s)
