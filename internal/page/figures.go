@@ -38,13 +38,14 @@ func (b *builder) full() *report.Summary {
 	return b.survey.Summaries[0]
 }
 
+// numbers are the figures of the head. They say their definition, since the reader may choose another for the rest of the page.
 func (b *builder) numbers() []number {
 	s := b.full()
 	return []number{
 		{grouped(s.Asked), "sites asked"},
 		{grouped(s.Rules), "have rules"},
-		{grouped(s.Blocking.OneByName), "block at least one AI token by name"},
-		{grouped(s.Blocking.OneByStar), "block AI tokens by * alone"},
+		{grouped(s.Blocking.OneByName), "block at least one AI token by name (full)"},
+		{grouped(s.Blocking.OneByStar), "block AI tokens by * alone (full)"},
 	}
 }
 

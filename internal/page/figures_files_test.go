@@ -53,6 +53,17 @@ func TestAnswersWithoutTimes(t *testing.T) {
 	f(3, 3, "Half of the sites answer within 20 ms, 99% within 30 ms", "Of sites that answered, n = 3")
 }
 
+// TestNumbersSayTheirDefinition checks that the figures of the head that depend on a definition name it: they stay when the reader
+// chooses another one.
+func TestNumbersSayTheirDefinition(t *testing.T) {
+	b := seen(3, 3)
+	for _, n := range b.numbers() {
+		if strings.Contains(n.Label, "block") != strings.HasSuffix(n.Label, "("+report.Full+")") {
+			t.Errorf("%q", n.Label)
+		}
+	}
+}
+
 // TestFindingsSayWhoCounts holds that the page says of sites without rules what report has found true.
 func TestFindingsSayWhoCounts(t *testing.T) {
 	b := seen(3, 3)

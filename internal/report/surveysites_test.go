@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -222,5 +224,52 @@ func TestSurveyPairs(t *testing.T) {
 	}
 	if row := s.Tables["ai-tokens-blocked"].Rows[4]; row[0] != int64(4) || row[1] != number {
 		t.Errorf("got %v, want %d sites", row, number)
+	}
+}
+
+// TestSurveyRecordsOfOthers checks that the tables of what files say count no site with another finding than rules, though its text
+// has rules: a crawler reads them, a survey does not.
+func TestSurveyRecordsOfOthers(t *testing.T) {
+	const file = "Content-Signal: search=yes\nLicense: https://rsl.example/l.xml\nUser-agent: *\nCrawl-delay: 7\nContent-Signal: ai-train=no\nContent-Usage: train-ai=n\nFoo: bar\nno record\nDisallow: /\n"
+	read := func(change func(*audit.Site)) map[string]*Table {
+		t.Helper()
+		st, err := store.NewDir(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := sink.Open(t.Context(), st, sink.Options{ScanID: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, site := range judged(t, [][]byte{[]byte(file), []byte(file)}) {
+			site.Fetch.Outcome, site.Fetch.Status = exchange.Answered, 200
+			if site.Seq == 1 {
+				change(site)
+			}
+			site.Report.Reset()
+			audit.Judge(site)
+			if err := w.Add(site); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return surveyed(t, st, "one", Options{}).Tables
+	}
+	tables := []string{"content-signals", "content-usage", "crawl-delay", "licenses", "syntax"}
+	both := read(func(*audit.Site) {})
+	one := read(func(s *audit.Site) { s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Body = exchange.DNSNotFound, 0, nil })
+	for name, change := range map[string]func(*audit.Site){
+		"challenge": func(s *audit.Site) { s.Fetch.Fields.Challenge = "cloudflare" },
+		"web page":  func(s *audit.Site) { s.Fetch.Body = append([]byte("<!DOCTYPE html>\n"), s.Fetch.Body...) },
+		"broken":    func(s *audit.Site) { s.Fetch.Outcome = exchange.ClosedEarly },
+	} {
+		got := read(change)
+		for _, table := range tables {
+			if !reflect.DeepEqual(got[table].Rows, one[table].Rows) || reflect.DeepEqual(both[table].Rows, one[table].Rows) {
+				t.Errorf("%s, %s: got %v, want %v; of two sites with rules %v", name, table, got[table].Rows, one[table].Rows, both[table].Rows)
+			}
+		}
 	}
 }

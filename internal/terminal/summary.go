@@ -212,7 +212,11 @@ func (x *summaryPage) blocking() {
 	}
 	if b.Over == "sites_rules" {
 		row("name at least one", b.NameOne)
-		row("block all unnamed", b.StarBlocks)
+		unnamed := "block all unnamed" // a figure by full, whatever the definition of the others
+		if b.Definition != report.Full {
+			unnamed += " (full)"
+		}
+		row(unnamed, b.StarBlocks)
 	}
 	x.add(section{
 		title: fmt.Sprintf("Who blocks %s, by the definition %s", x.selected(), b.Definition),

@@ -107,6 +107,16 @@ func TestSummaryPage(t *testing.T) {
 		t.Error("a share of nothing is a number")
 	}
 
+	// What all unnamed may do is a figure by full, and says so where the others are by another definition.
+	for _, d := range report.Definitions() {
+		s = aSummary()
+		s.Blocking.Definition, s.Blocking.Over = d.Name, d.Over
+		page := pageOf(t, s)
+		if says := strings.Contains(page, "block all unnamed (full)"); says != (d.Over == "sites_rules" && d.Name != report.Full) {
+			t.Errorf("by %s:\n%s", d.Name, page)
+		}
+	}
+
 	// Of many operators and lenient names some are shown, and it is said that there are more.
 	s = aSummary()
 	for i := range 12 {
