@@ -65,11 +65,16 @@ var plainRegistry = sync.OnceValue(func() (reg struct {
 		for _, name := range append([]string{t.Name}, t.Fallback...) {
 			c.names = append(c.names, plainLower(name))
 		}
-		reg.crawlers = append(reg.crawlers, c)
 		reg.name[plainLower(t.Name)] = id
 		for _, alias := range t.Aliases {
-			reg.alias[plainLower(alias)] = id
+			// A crawler whose name no line can have is named by its first alias that a line can have.
+			if name := plainLower(alias); plainName(name) == name && plainName(c.names[0]) != c.names[0] {
+				c.names[0], reg.name[name] = name, id
+			} else {
+				reg.alias[name] = id
+			}
 		}
+		reg.crawlers = append(reg.crawlers, c)
 	}
 	return reg
 })

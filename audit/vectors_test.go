@@ -78,6 +78,34 @@ func TestNameVectors(t *testing.T) {
 	t.Logf("%d values", n)
 }
 
+// TestTokensAreNamed checks how each token of the registry is read by each of its names: a product token, and the first alias that is
+// one where the name is none, count as named; other spellings do not.
+func TestTokensAreNamed(t *testing.T) {
+	auditor := audit.New(tokens.Default())
+	byAlias := 0
+	for _, token := range auditor.Registry().Tokens {
+		product := slices.IndexFunc(append([]string{token.Name}, token.Aliases...), tokens.IsProductToken[string])
+		for i, name := range append([]string{token.Name}, token.Aliases...) {
+			if i != product && strings.EqualFold(name[:tokens.ProductTokenLen(name)], token.InFiles()) && token.InFiles() != "" {
+				continue // it is read as its beginning, which is the token
+			}
+			want := "lenient " + token.Name
+			if i == product {
+				want = "strict " + token.Name
+				byAlias += min(1, i)
+			}
+			for _, spelling := range []string{name, strings.ToUpper(name)} {
+				if got := reading(judged(auditor, "User-agent: "+spelling+"\nDisallow: /\n")); got != want {
+					t.Errorf("%s is read as %s, want %s", spelling, got, want)
+				}
+			}
+		}
+	}
+	if byAlias == 0 {
+		t.Error("the registry has no token that files name by an alias")
+	}
+}
+
 // reading describes the agent of a file's single user-agent line, in the form of names.txt.
 func reading(s *audit.Site) string {
 	got := []string{}

@@ -22,13 +22,13 @@ import (
 // Token is a crawler's name in robots.txt files, with its facts.
 type Token struct {
 	Name     string   // as its operator spells it
-	Aliases  []string // other spellings, which only the lenient reading finds
+	Aliases  []string // other spellings, which only the lenient reading finds, except InFiles
 	Category string   // search, ai, seo, social, archive; "custom" for a user's row without one
 	Operator string   // the crawler's operator; "unknown" if no page says
 	Purpose  string   // training, search, user-fetch, agent, data-provider, ads, preview, platform, seo, other
 
 	// ProductToken reports whether Name fits RFC 9309 §2.2.1: letters, `-` and `_`. The strict reading never matches
-	// other names.
+	// other names; see InFiles.
 	ProductToken bool
 	HeedsStar    bool     // follows the group of `*` if no group names it
 	Fallback     []string // the names it follows, in order, if no group names it
@@ -47,6 +47,17 @@ const (
 	SourceThirdParty = "third-party" // a page of another author, such as a list, read
 	SourceUnverified = "unverified"  // no copy that names the token was found; the row comes from that page
 )
+
+// InFiles returns the product token by which a group names the crawler: Name, or the first alias that is a product token if Name is
+// none (`Linguee` of `Linguee Bot`, which a parser reads as `Linguee`, too). It is "" if there is none.
+func (t *Token) InFiles() string {
+	for _, name := range append([]string{t.Name}, t.Aliases...) {
+		if IsProductToken(name) {
+			return name
+		}
+	}
+	return ""
+}
 
 // Registry is an immutable set of tokens. It is safe for concurrent use.
 type Registry struct {
@@ -116,7 +127,7 @@ func Load(r io.Reader) (*Registry, error) {
 	return reg, nil
 }
 
-// Lookup returns the index of the token with this name, ignoring case, or -1.
+// Lookup returns the index of the token with this name, or that files name so (Token.InFiles), ignoring case, or -1.
 func (r *Registry) Lookup(name string) int {
 	if i, alias := find(&r.index, name); !alias {
 		return i
@@ -124,8 +135,8 @@ func (r *Registry) Lookup(name string) int {
 	return -1
 }
 
-// LookupAlias returns the index of the token with this alias, ignoring case, or -1. A token's own name is not its
-// alias.
+// LookupAlias returns the index of the token with this alias, ignoring case, or -1. A token's own name, and the one
+// that files use (Token.InFiles), is not its alias.
 func (r *Registry) LookupAlias(name string) int {
 	if i, alias := find(&r.index, name); alias {
 		return i
@@ -279,7 +290,7 @@ func build(version string, rows []Token) (*Registry, error) {
 	}
 	for i, t := range rows {
 		for _, alias := range t.Aliases {
-			if !reg.index.add(alias, i, true) {
+			if !reg.index.add(alias, i, alias != t.InFiles()) {
 				return nil, fmt.Errorf("%q: the alias %q is there twice", t.Name, alias)
 			}
 		}

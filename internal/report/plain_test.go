@@ -298,11 +298,12 @@ func plainToken(s *audit.Site, lenient []string, t *tokens.Token, id uint16) sch
 		return row
 	}
 	f := &s.Robots
-	follows := f.Find(t.Name)
+	name := cmp.Or(t.InFiles(), t.Name)
+	follows := f.Find(name)
 	switch {
 	case follows >= 0:
 		row.Mention, row.ViaOwn = 1, 1
-		row.ExplicitRoot = when(!f.Decide(t.Name, []byte("/")).Allow)
+		row.ExplicitRoot = when(!f.Decide(name, []byte("/")).Allow)
 	default:
 		row.Lenient = when(slices.Contains(lenient, t.Name))
 		for _, name := range t.Fallback {

@@ -80,8 +80,11 @@ func DescribeTokens(w io.Writer, list []tokens.Token, color Color) error {
 
 func tokenFacts(t *tokens.Token) [][2]string {
 	fits := "yes"
-	if !t.ProductToken {
+	switch product := t.InFiles(); {
+	case product == "":
 		fits = "no: by RFC 9309 no group can name it, only a lenient reading finds it"
+	case product != t.Name:
+		fits = "no: a group names it " + product
 	}
 	return [][2]string{
 		{"operator", t.Operator},
