@@ -283,7 +283,7 @@ func (b *builder) syntax() figure {
 		headline = fmt.Sprintf("The most common fault is %s: %s of files", strings.ReplaceAll(t.text(t.Rows[0], "kind"), "_", " "), percent(t.share(t.Rows[0], "share")))
 	}
 	if of == 0 {
-		return b.single("syntax", "Faults", variant{Headline: "No file was read", Subtitle: b.subtitle("Of sites with rules", 0), Empty: "There is nothing to parse."})
+		return b.single("syntax", "Faults", variant{Headline: "No file has rules", Subtitle: b.subtitle("Of sites with rules", 0), Empty: "There is nothing to parse."})
 	}
 	v := variant{Headline: headline, Subtitle: b.subtitle("Of sites with rules", of), Warning: warning(of), Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })

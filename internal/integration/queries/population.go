@@ -21,7 +21,7 @@ var Populations = []Population{
 	{"sites that answered with status 200 and a whole answer", "outcome = 'answered' AND status = 200"},
 	{"sites with a body", "body_hash <> 0"},
 	{"sites with rules", "finding = 'rules'"},
-	{"sites with rules among the first 10000,", "finding = 'rules' AND rank <= 10000"},
+	{"sites with rules among the first 10000", "finding = 'rules' AND rank <= 10000"},
 	{"sites with rules or no file (404) on every night", `(host, port, requested) IN (SELECT (host, port, requested) FROM sites
 		GROUP BY host, port, requested HAVING count(DISTINCT scan_date) FILTER (finding IN ('rules', 'none')) = (SELECT count(DISTINCT scan_date) FROM sites))`},
 	{"domains whose site has rules", "(scan_id, coalesce(registrable_domain, host)) IN (SELECT (scan_id, domain) FROM domains WHERE finding = 'rules')"},

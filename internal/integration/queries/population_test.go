@@ -24,7 +24,7 @@ var unfiltered = map[string][][2]string{
 	"sites that answered with status 200 and a whole answer": {{"outcome = 'answered' AND status = 200", "status IS NOT NULL"}},
 	"sites with a body":                                      {{"AND body_hash <> 0", ""}},
 	"sites with rules":                                       {{"", ""}},
-	"sites with rules among the first 10000,":                {{"", ""}, {"rank <= 10000", "true"}},
+	"sites with rules among the first 10000":                 {{"", ""}, {"rank <= 10000", "true"}},
 	"sites with rules or no file (404) on every night":       {{"HAVING sum(observations) = (SELECT count(*) FROM nights)", ""}, {"class IN ('rules', 'none')", "true"}},
 	"domains whose site has rules":                           {{"", ""}},
 	"sites that were ever seen to block it":                  {{"WHERE state = 'blocked'\nQUALIFY", "QUALIFY"}},
