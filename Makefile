@@ -28,8 +28,8 @@ STEPS := build:10 lint:75 race:200 histories:40 corpora:30 real:80 generated:10 
 # is at work. Under the detector a test takes ten times as long. So left out are sweeps over every kill, fault and night, one after
 # another; large bodies, and counts of allocations; scans of ten thousand hosts and more, whose short siblings take the same paths;
 # and processes that do one thing each.
-RACED         := ./pipeline ./fetcher ./fetcher/resolve ./sink ./sink/reaudit ./internal/store ./internal/store/s3 ./internal/job ./internal/nightly \
-	$(if $(ALL),./fetcher/... ./sink/... ./internal/store/...)
+RACED         := ./pipeline ./fetcher ./fetcher/resolve ./sink ./sink/reaudit ./store ./store/s3 ./scan ./nightly \
+	$(if $(ALL),./fetcher/... ./sink/... ./store/...)
 SWEEPS        := Killed|TestLost$$|LeftNight|TestBombs|MemoryInFlight|Allocat
 LONG_LISTS    := StarvesNoAddress|HoldUpTheOthers|DelaysNobodyElse
 RACED_COMMAND := ^Test(Scan|Interrupt|Share|SecondInterrupt|CompactInterrupted|Metrics|Rates|CPUProfile|HostileScan|HostileObjectStore|Throttled)
@@ -125,8 +125,8 @@ generate: ## write the generated documents anew
 	go test ./sink/schema -run '^TestSchemaDocument$$' -update
 	go test ./history -run '^TestColumnsDocument$$' -update
 	go test ./audit -run 'Docs' -update
-	go test ./internal/metrics -run '^TestDocument$$' -update
-	go test ./internal/simweb -run '^TestOutcomesDocument$$' -update
+	go test ./terminal/metrics -run '^TestDocument$$' -update
+	go test ./simweb -run '^TestOutcomesDocument$$' -update
 	go test ./internal/integration/queries -run '^TestReadme$$' -update
 	go test ./cmd/bulkscan -run '^(TestFigures|TestShownOutput)$$' -update
 	@if command -v node >/dev/null; then $(MAKE) --no-print-directory docs/gallery/check.svg; else echo "SKIPPED: docs/gallery/check.svg (node is not on the PATH)"; fi
@@ -173,7 +173,7 @@ scanned:
 	node internal/integration/duckdb/check.mjs "$$dir/hostile"; \
 	node internal/integration/duckdb/summary.mjs "$$dir/hostile" bin/bulkscan; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir/hostile"; \
-	go build -o "$$killed/simweb" ./internal/simweb/cmd/simweb; \
+	go build -o "$$killed/simweb" ./simweb/cmd/simweb; \
 	node internal/integration/duckdb/killed.mjs "$$killed/out" bin/bulkscan "$$killed/simweb"; \
 	node internal/integration/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
 	also node internal/integration/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // TestAdviceVectors judges each answer of advice.txt. Each advice has answers of both kinds.

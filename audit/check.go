@@ -3,7 +3,7 @@ package audit
 import (
 	"fmt"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // Identity of the check in `check --json` and docs/CHECKS.md.

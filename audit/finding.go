@@ -1,7 +1,7 @@
 package audit
 
 import (
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // Finding is what a survey counts a site as: what was seen, in one word. It stands beside parser.Access, which is a

@@ -17,8 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // testdata/frozen.txt has counts of Judge's results for all real bodies, a section for each corpus and a line for each

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // Bodies that are expensive to judge, each of the maximum length or a share of it.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // readVectors reads a file of testdata/vectors, see the README there.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/bench/built"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
-	"github.com/bulkscan/bulkscan/internal/warc"
+	"github.com/bulkscan/bulkscan/warc"
 )
 
 // said is what the program logs at its end.

@@ -16,12 +16,12 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/integration/queries"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // BenchmarkHistory has DuckDB read views.sql, and run each macro of the history, with two threads on the ledger of a million sites,
@@ -37,7 +37,7 @@ func BenchmarkHistory(b *testing.B) {
 			b.Fatal(err)
 		}
 		survey := queries.Survey{Sites: 1000, Dates: []string{ledger.Last}, Statistics: func(ctx context.Context, st store.Store, id string) error {
-			return report.Stats(ctx, st, id, report.Options{})
+			return survey.Stats(ctx, st, id, survey.Options{})
 		}}
 		if err := errors.Join(survey.Write(b.Context(), st), ledger.Write(b.Context(), st), views.Write(b.Context(), st, nil)); err != nil {
 			b.Fatal(err)
@@ -118,7 +118,7 @@ func writeNights(b *testing.B, dir string, nights int) string {
 	}
 	const last = "2026-11-21"
 	survey := queries.Survey{Sites: 100, Dates: []string{"2026-10-30", "2026-10-31", last}, Statistics: func(ctx context.Context, st store.Store, id string) error {
-		return report.Stats(ctx, st, id, report.Options{})
+		return survey.Stats(ctx, st, id, survey.Options{})
 	}}
 	ledger := queries.Ledger{Sites: 1000, Nights: nights, Last: last}
 	if err := errors.Join(survey.Write(b.Context(), st), ledger.Write(b.Context(), st), index.RollUp(b.Context(), st, "bench")); err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/bulkscan/bulkscan/bench/built"
 	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/integration/queries"
-	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // BenchmarkQueries has DuckDB run each query of docs/queries with two threads on 365 nights, of which the last two have a
@@ -34,7 +34,7 @@ func BenchmarkQueries(b *testing.B) {
 		b.Fatal(err)
 	}
 	statistics := func(ctx context.Context, st store.Store, id string) error {
-		return report.Stats(ctx, st, id, report.Options{})
+		return survey.Stats(ctx, st, id, survey.Options{})
 	}
 	last := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	var nights []string

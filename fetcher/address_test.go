@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // dual is a Resolver whose hosts have IPv6 addresses under their name and "/6".

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // This file reads bodies. framing finds the end of the transferred body (RFC 9112 §6), memory lends the bytes that hold

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // stage is the stage in which an exchange failed.

@@ -18,7 +18,7 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // gzipMember returns a member of RFC 1952 §2.3 around a deflate stream, with the fields of its flags. No library

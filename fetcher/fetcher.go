@@ -32,8 +32,8 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // Resolver finds the addresses of a host name. An answer without addresses has an Outcome. A Resolver is called by

@@ -3,7 +3,7 @@ package fetcher
 import (
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 func TestDoPlain(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/jlaffaye/ftp"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // maxReplies bounds the bytes that an FTP server may send on the control connection of one exchange.

@@ -19,8 +19,8 @@ import (
 
 	ftpd "goftp.io/server/v2"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/memnet"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // playFTP plays an FTP server at a connection of a web. replies replace its usual replies by command: "" is the greeting, "226"

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // scripted is a connection to a server that ignores requests. Reads return given bytes, in given sizes, and then an

@@ -3,7 +3,7 @@ package fetcher
 import (
 	"net/netip"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // special lists the address blocks without sites of the public web: private, loopback, link-local, shared (CGNAT),

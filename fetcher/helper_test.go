@@ -24,10 +24,10 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
-	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/memnet"
-	"github.com/bulkscan/bulkscan/internal/origin"
 	"github.com/bulkscan/bulkscan/internal/waittest"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // hang is the time after which a test on real sockets fails because something hangs. It bounds no speed.

@@ -3,8 +3,8 @@ package fetcher
 import (
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // maxLocation is the longest Location that is followed, in bytes.

@@ -16,7 +16,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // changing is a Resolver whose answers change. A host's first look-up returns its first answer, and so on; the last

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // An origin's exchanges are a script: the result of each, and the policy's decisions. A result is an outcome's text,

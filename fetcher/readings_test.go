@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // reading is a response that allows more than one reading, and ours.

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // This file replays recorded exchanges. Head, body and policy are handled by the code of Do, so an archived answer is

@@ -5,7 +5,7 @@ package fetcher
 import (
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // TestReplayAllocatesLittle needs pools that keep their elements, which those of the race detector do not.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // replayer returns a Fetcher for replays.

@@ -17,7 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // scripts returns a Fetcher whose connections are scripted by next, one after the other, and its recordings.

@@ -19,8 +19,8 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 const okHead = "HTTP/1.1 200 OK\r\n"
@@ -37,7 +37,7 @@ func rowOf(r *exchange.Response) row { return row{r.Outcome, r.Cause, r.Status, 
 
 func answers(status int, body string) row { return row{exchange.Answered, 0, status, body} }
 
-// Every fault of a server leads to one row, within the deadline, with the right cause. internal/simweb has more such
+// Every fault of a server leads to one row, within the deadline, with the right cause. simweb has more such
 // servers, and whole scans of them; causes are tested here only.
 func TestZoo(t *testing.T) {
 	f := func(name string, handle func(net.Conn), want row) {

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Verify compares the ledger with its record and with the published scans, and reports the differences. Without a ledger

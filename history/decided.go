@@ -3,7 +3,7 @@ package history
 import (
 	"context"
 
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // decided is what a ledger has decided where body and judge of a site changed in one night. A snapshot is merged long after

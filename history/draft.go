@@ -8,11 +8,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // draft is a ledger in the making. Each night reads the open rows of the night before and writes new ones; closed rows

@@ -16,14 +16,14 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/bubble"
-	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/sitetest"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
 var bot = commit.Observer{Source: commit.Live, Product: "bot"}

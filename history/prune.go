@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // This file is about nights whose scans were deleted for their age. The ledger has them, and can be derived anew only from

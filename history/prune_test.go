@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // pruned deletes the nights before a date, as job.Prune does.

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Story is what the ledger has of one site. Programs rely on its JSON; docs/history.md describes each field.

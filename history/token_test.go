@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // writeLedger writes a ledger with these nights, as merges of one night each do.

@@ -5,7 +5,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
 )
 
 // seen is a set of origins, held as 128-bit hashes of host, port and requested scheme. Open-addressing tables with slots

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
 )
 
 // TestSeen compares the set with a map, and its memory with the figures in its comment and docs/inputs.md.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
 )
 
 // Doubt says why a list may not be what its user means: most of its lines are of one site, as where another column has the

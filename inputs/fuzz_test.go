@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
 )
 
 // There is one target for each format. Whatever the bytes are, nothing panics, every line is counted, and each entry is what

@@ -25,7 +25,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
 )
 
 // Bounds in bytes.

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
 )
 
 // place is what a line of a file names: an address range, or a host with all names below it.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
 )
 
 // Rates are the rates of some address ranges, and of some domains with all names below them, in exchanges a second; 0 is no

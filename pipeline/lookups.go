@@ -4,7 +4,7 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // The schedule starts look-ups against a credit of Config.Resolvers: look-ups under way that are not overdue, and newcomers that have

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // A look-up takes longer than the interval of its address or of the run. The queue behind must not notice.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // Progress is what a run counts, for displays to poll. All counters may be read at any time; no two of them are consistent with each

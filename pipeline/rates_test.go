@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // listed are Rates by address, and by domain, which begins with a dot.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // In random worlds with little memory each origin is kept once and nothing is asked too early, whatever is spilled, and the

@@ -2,7 +2,7 @@ package pipeline
 
 import (
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // Archive is a Source that has the answers too.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // slot carries one origin through one exchange. One goroutine holds it at a time; sending it on a channel passes it on. There

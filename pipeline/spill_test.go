@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
 )
 
 // Whatever is put into a calendar, whenever it is read, each record comes out once, no sooner than the bucket of

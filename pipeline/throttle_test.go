@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // A key's life is written as a script: `5s>6s` is an exchange that was sent off after 5 s and complained after 6 s, and `70s=1s`

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 var worldsTable = flag.String("worlds", "", "file for a table of how long scans of simulated worlds take")

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Collection makes one scan of its shares. It holds the scan's lock, which excludes other collections, and compactions;

@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/rowtest"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // TestEveryColumn writes rows of every table with values that are hard to keep in every column, over more than one row

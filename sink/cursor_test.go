@@ -14,10 +14,10 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // picked has one column of each kind for Rows. No file has the last column.

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // smallDataset returns a complete scan with a file of every kind: three parts, statistics, a reject, views.sql. The scan is

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // leased is a Dir whose locks are leases that an earlier holder has lost. A request of that holder may still arrive.

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // indexed returns the files that the index names, by scan; a scan that is not complete has none.

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Open takes the scan's lock, begins or compares its manifest, deletes files of its shard without a commit, and returns

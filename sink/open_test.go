@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
 // TestOneWriter shows that a scan has one writer at a time, and that the error names it.

@@ -7,9 +7,9 @@ import (
 	"iter"
 	"math"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Rows yields the rows of a committed table, part after part, in the order of writing. T is the table's row type, or a

@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/rowtest"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // TestHardDataset writes a scan in parts of several row groups, with values that are hard to keep in every column. It

@@ -7,10 +7,10 @@ import (
 	"path"
 	"slices"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // deleteScan deletes a scan's data except its new manifest. The manifest is written first and marks the restart: if the

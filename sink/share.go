@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // This file writes one share of a scan (Options.Shares). Its process holds the share's lock, not the scan's, and changes

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/bubble"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // recorder is a Sidecar that records the Writer's calls.

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
 // TestStatsExcludeOthers shows that computing statistics of a scan excludes writing, merging and other computations of

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/rowtest"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 	"github.com/parquet-go/parquet-go"
 )
 

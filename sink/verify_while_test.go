@@ -7,10 +7,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // TestVerifyWhileCompacting verifies repeatedly while a dataset is compacted, and never finds damage.

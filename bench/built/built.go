@@ -20,7 +20,7 @@ const module = "github.com/bulkscan/bulkscan"
 // Commands of the main module.
 const (
 	Bulkscan = "cmd/bulkscan"
-	Simweb   = "internal/simweb/cmd/simweb"
+	Simweb   = "simweb/cmd/simweb"
 )
 
 // Root returns the folder of the main module.

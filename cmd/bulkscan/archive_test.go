@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/warc"
+	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/warc"
 )
 
 // TestArchiveIsJudgedAlike scans all of the zoo with --warc-out, kills the scan on the way and resumes it, and judges what it

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/origin"
+	"github.com/bulkscan/bulkscan/origin"
 )
 
 // What an argument URL|FILE|- means. - is standard input, an argument with :// is a site, and one that names a file is that file.

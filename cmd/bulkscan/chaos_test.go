@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/simweb/compare"
+	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/simweb"
+	"github.com/bulkscan/bulkscan/simweb/compare"
 )
 
 // TestScanThroughABadNetwork scans a web through a network that delays, slows down, swallows, resets and closes connections, and loses

@@ -20,12 +20,12 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/fetcher"
-	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/observer"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 func (a *app) checkCommand() *cobra.Command {
@@ -117,7 +117,7 @@ func nothingKnown(r *audit.Result, optOut string) error {
 	if r.Error != "" {
 		what += ", " + r.Error
 	}
-	remedy := report.Suspicion(r.Outcome)
+	remedy := survey.Suspicion(r.Outcome)
 	if r.Outcome == exchange.DNSNotFound.String() {
 		remedy = "check how the name is spelled, and the name servers (--resolver)"
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // TestCheckWithoutStatus checks a host of each behaviour whose outcome has no status. Nothing is known of any: there is no score

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/shares"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/scan"
+	"github.com/bulkscan/bulkscan/scan/shares"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // collectFlags are the flags of collect.
@@ -67,7 +67,7 @@ func (a *app) collect(ctx context.Context, dir string, f *collectFlags) error {
 	if err != nil {
 		return err
 	}
-	m, err = job.Collect(ctx, st, m.ScanID, job.Publishing{Compact: !f.noCompact, NoPublish: f.noPublish, AllowEmpty: f.allowEmpty, Registry: registry, ToolVersion: toolVersion(), Log: log})
+	m, err = scan.Collect(ctx, st, m.ScanID, scan.Publishing{Compact: !f.noCompact, NoPublish: f.noPublish, AllowEmpty: f.allowEmpty, Registry: registry, ToolVersion: toolVersion(), Log: log})
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (a *app) collect(ctx context.Context, dir string, f *collectFlags) error {
 
 // judgeCollected is judge for a scan of which the shares have been collected.
 func (b *endBounds) judgeCollected(ctx context.Context, st store.Store, scanID string, log *slog.Logger) error {
-	e, err := job.Collected(ctx, st, scanID)
+	e, err := scan.Collected(ctx, st, scanID)
 	if err != nil {
 		return err
 	}

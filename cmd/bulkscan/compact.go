@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // defaultGrace lets what was replaced stay for readers that have just listed it: a query of DuckDB is mostly done by then.

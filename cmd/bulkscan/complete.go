@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // What a shell offers after TAB: the scripts of `bulkscan completion` ask the program itself.
@@ -23,7 +23,7 @@ var offered = map[string]func(c *cobra.Command, args []string) []string{
 	"token":       tokenNames,
 	"sensitivity": tokenNames,
 	"color":       func(*cobra.Command, []string) []string { return []string{"auto", "always", "never"} },
-	"definition":  func(*cobra.Command, []string) []string { return report.DefinitionNames() },
+	"definition":  func(*cobra.Command, []string) []string { return survey.DefinitionNames() },
 	"scan-id":     scansAtHand(func(m *commit.Manifest) string { return m.ScanID }),
 	"date":        scansAtHand(func(m *commit.Manifest) string { return m.ScanDate }),
 }

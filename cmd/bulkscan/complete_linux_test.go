@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // bashCompletion is what the script for bash needs: the functions of the package bash-completion.

@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // A configuration file, and where a flag's value comes from: the command line, else the environment, else the file, else

@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/internal/limits"
-	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/simweb/compare"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/simweb"
+	"github.com/bulkscan/bulkscan/simweb/compare"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // demoFlags are the flags of demo.

@@ -16,14 +16,14 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/integration/queries"
-	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 const demoDate = "2026-11-21"
@@ -69,7 +69,7 @@ func demoDataset(t *testing.T) (dir string) {
 		}
 		f.Body = nil // the web's
 	}
-	if err := errors.Join(w.Flush(t.Context()), report.Stats(t.Context(), st, demoScan, report.Options{}), w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+	if err := errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), st, demoScan, survey.Options{}), w.Complete(t.Context()), w.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // diffFlags are the flags of diff.
@@ -34,7 +34,7 @@ type diffFlags struct {
 const failOnChanges = "changes"
 
 func (a *app) diffCommand() *cobra.Command {
-	f := &diffFlags{definition: report.Full, filter: newCountedFilter(), top: defaultTop}
+	f := &diffFlags{definition: survey.Full, filter: newCountedFilter(), top: defaultTop}
 	c := &cobra.Command{
 		Use:   "diff DIR FROM TO | diff OLD NEW",
 		Short: "Print what changed between two scans",
@@ -58,11 +58,11 @@ docs/diff.md describes what counts, every field of --json, and the columns of -o
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+strings.Join(report.SensitivityDefinitions(), ", "))
+	flags.StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+strings.Join(survey.SensitivityDefinitions(), ", "))
 	f.filter.add(flags)
 	flags.IntVar(&f.top, "top", f.top, "how many tokens, operators and sites are listed; 0 for all")
 	// Not --out: BULKSCAN_OUT is where scans go, and may be the dataset that is read.
-	flags.StringVarP(&f.out, "write", "o", "", "folder, or s3://BUCKET/PREFIX, that gets "+report.ChangesName+" and "+report.ChangedSitesName)
+	flags.StringVarP(&f.out, "write", "o", "", "folder, or s3://BUCKET/PREFIX, that gets "+survey.ChangesName+" and "+survey.ChangedSitesName)
 	flags.StringVar(&f.failOn, "fail-on", "", failOnChanges+": exit with 3 if a site began or ceased to block a token")
 	flags.StringVar(&f.panel, "panel", "", "list of hosts, in any form that scan reads: only their sites are compared")
 	flags.BoolVar(&f.paired, "paired", false, "the scans are of two observers of one list: count other answers, not changes")
@@ -73,10 +73,10 @@ docs/diff.md describes what counts, every field of --json, and the columns of -o
 
 // check refuses what cannot be meant.
 func (f *diffFlags) check(places []string) error {
-	definition, ok := report.DefinitionNamed(f.definition)
+	definition, ok := survey.DefinitionNamed(f.definition)
 	switch {
-	case !ok || !slices.Contains(report.SensitivityDefinitions(), definition.Name):
-		return oneOf("--definition", f.definition, report.SensitivityDefinitions())
+	case !ok || !slices.Contains(survey.SensitivityDefinitions(), definition.Name):
+		return oneOf("--definition", f.definition, survey.SensitivityDefinitions())
 	case f.top < 0:
 		return usagef("--top %d: at least 0", f.top)
 	case f.panel == "-":
@@ -87,7 +87,7 @@ func (f *diffFlags) check(places []string) error {
 		return usagef("--paired counts no changes: it goes without --fail-on and -o")
 	}
 	if f.definition = definition.Name; f.paired {
-		f.definition = report.Full // policies are compared by verdicts, whatever blocks
+		f.definition = survey.Full // policies are compared by verdicts, whatever blocks
 	}
 	if f.out == "" {
 		return nil
@@ -116,14 +116,14 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 	if err != nil {
 		return err
 	}
-	of := report.DiffOptions{Options: o, Definition: f.definition, Selection: f.filter.Selection, Top: f.top}
+	of := survey.DiffOptions{Options: o, Definition: f.definition, Selection: f.filter.Selection, Top: f.top}
 	if f.out != "" {
 		if of.Out, err = openPlace(f.out); err != nil {
 			return err
 		}
 	}
 	if f.panel != "" {
-		if of.Panel, err = job.ReadPanel(ctx, f.panel); err != nil {
+		if of.Panel, err = scan.ReadPanel(ctx, f.panel); err != nil {
 			return fmt.Errorf("--panel: %w", err)
 		}
 		if of.Panel.Hosts == 0 {
@@ -135,7 +135,7 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 		return err
 	}
 	if f.paired {
-		d, err := report.ComparePaired(ctx, from, to, of)
+		d, err := survey.ComparePaired(ctx, from, to, of)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 		}
 		return terminal.Paired(a.stdout, d, f.color)
 	}
-	d, err := report.Compare(ctx, from, to, of)
+	d, err := survey.Compare(ctx, from, to, of)
 	if err != nil {
 		return err
 	}
@@ -160,14 +160,14 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 }
 
 // twoScans finds the scans that are compared: of one dataset two that are named, or of two datasets their default scans.
-func (a *app) twoScans(ctx context.Context, args []string) (from, to report.ScanAt, err error) {
+func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.ScanAt, err error) {
 	if len(args) == 2 {
-		for i, at := range []*report.ScanAt{&from, &to} {
+		for i, at := range []*survey.ScanAt{&from, &to} {
 			st, scans, err := a.openScan(ctx, args[i], scanChoice{})
 			if err != nil {
 				return from, to, err
 			}
-			*at = report.ScanAt{Store: st, ScanID: scans.chosen.ScanID}
+			*at = survey.ScanAt{Store: st, ScanID: scans.chosen.ScanID}
 		}
 		return from, to, nil
 	}
@@ -193,7 +193,7 @@ func (a *app) twoScans(ctx context.Context, args []string) (from, to report.Scan
 	if err != nil {
 		return from, to, err
 	}
-	return report.ScanAt{Store: st, ScanID: earlier.ScanID}, report.ScanAt{Store: st, ScanID: later.ScanID}, nil
+	return survey.ScanAt{Store: st, ScanID: earlier.ScanID}, survey.ScanAt{Store: st, ScanID: later.ScanID}, nil
 }
 
 // scanNamed returns the scan with this id, or the last started complete one of this date. An observer that is not empty

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // What a page shows can be typed in its order, in a folder with the lists and the datasets that it names, and with a web that has the

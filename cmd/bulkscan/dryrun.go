@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/scan"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // describe is --dry-run: the lists are read in full, and no site is asked. What the scan would refuse is refused, but for what only
 // writing to an object store can tell.
-func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
+func (a *app) describe(ctx context.Context, f *scanFlags, j *scan.Job) error {
 	s, err := j.Count(ctx)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *job.Job) error {
 		fmt.Fprintf(w, "scan %s has %d sites there already, which would not be asked again\n", s.ScanID, n)
 	}
 	if err := w.Flush(); err == nil && len(s.Doubts) > 0 && !f.acceptList {
-		return usage(&job.DoubtError{Doubts: s.Doubts})
+		return usage(&scan.DoubtError{Doubts: s.Doubts})
 	} else if err != nil || s.Entries > 0 || f.allowEmpty || !f.share.Whole() { // a share may be empty
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // namedCSV is what README's picture shows: by night and token, of how many sites with rules, as last seen to change, how many name the
@@ -52,7 +52,7 @@ func figures(t *testing.T) (all []figure) {
 		month  = "bench/results/2026-11-24-epyc-2cpu/month.md"
 	)
 	goVersion := in("go.mod", `(?m)^go (\d+\.\d+)`)
-	definitions := numberWords[len(report.DefinitionNames())]
+	definitions := numberWords[len(survey.DefinitionNames())]
 	perSite := in(first, `100,000 real hosts' names .*?, (\d+) s of processor time`) // times 10 µs
 
 	page := "README.md"
@@ -92,7 +92,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "counted apart | {} |", grouped("pipeline.DefaultSilentLookups"))
 	f(page, "| {} records in memory", grouped("pipeline.DefaultMaxWaiting"))
 	f(page, "exchanges in flight have {} s,", seconds("pipeline.DefaultDrain"))
-	f(page, "{} seconds later the store is given up", sentence(numberWords[c("internal/job.abortTime")/1e9]))
+	f(page, "{} seconds later the store is given up", sentence(numberWords[c("scan.abortTime")/1e9]))
 
 	page = "CONTRIBUTING.md"
 	f(page, "Only Go {} is needed", goVersion)
@@ -112,7 +112,7 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/archives.md"
 	f(page, "ADR 15")
-	f(page, "A date before {}, or in the future", in("internal/replay/replay.go", `earliest = time.Date\((\d+),`))
+	f(page, "A date before {}, or in the future", in("warc/replay/replay.go", `earliest = time.Date\((\d+),`))
 	f(page, "| `status` | `status`, `status_code`, `http_status` | of the answer; 0 or less")
 	f(page, "| RFC 3339, `2024-07-14 12:30:00`, `20240714`, `20240714123000`, or seconds, milliseconds, microseconds or nanoseconds since 1970;")
 	f(page, "and `hops` is 0")
@@ -120,7 +120,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "rows of more than {} MiB", mib("inputs.MaxRow"))
 	f(page, "WARC 1.0 and 1.1, plain")
 	f(page, "it exits with {}: those", code("cmd/bulkscan.exitDamaged"))
-	f(page, "head may have {} KiB. Memory does not grow with captures: {} MiB are sorted", kib("internal/replay.maxHead"), mib("internal/replay.runBytes"))
+	f(page, "head may have {} KiB. Memory does not grow with captures: {} MiB are sorted", kib("warc/replay.maxHead"), mib("warc/replay.runBytes"))
 	f(page, "Files are WARC 1.1, a gzip")
 
 	page = "docs/bot.md"
@@ -133,7 +133,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "any second an address gets at most {} R + W requests, in any ten {} R + W;", in("pipeline/limiter.go", `time.Second, ([\d.]+)\}`), in("pipeline/limiter.go", `10 \* time.Second, (\d+)\}`))
 	f(page, "1.2 million shops at one address take {} hours at an `--ip-rate` of {}, and {} with a line of `--rates` that allows 200.",
 		rounded(1.2e6/num(given("scan", "ip-rate"))/3600, 2), given("scan", "ip-rate"), rounded(1.2e6/200/3600, 2))
-	f(page, "Take {} shares or so", code("internal/shares.tasksEach"))
+	f(page, "Take {} shares or so", code("scan/shares.tasksEach"))
 	f(page, "a task of 1,000 sites a second. At `--concurrency 200` a task takes {} to {} MB, and {} to {} MB for",
 		in(fourth, `takes (\d+) to \d+ MB, and`), in(fourth, `takes \d+ to (\d+) MB, and`), in(fourth, `MB, and (\d+) to \d+ MB for the same CPU`), in(fourth, `MB, and \d+ to (\d+) MB for the same CPU`))
 	f(page, "it to nine tenths of")
@@ -184,7 +184,7 @@ func figures(t *testing.T) (all []figure) {
 	page = "docs/definitions.md"
 	f(page, "{} definitions of *this", sentence(definitions))
 	f(page, "have all {},", definitions)
-	f(page, "for the other {}:", numberWords[len(report.DefinitionNames())-1])
+	f(page, "for the other {}:", numberWords[len(survey.DefinitionNames())-1])
 	f(page, "DuckDB 1.3 or later")
 	f(page, "more than {} records", grouped("parser.maxRecords"))
 
@@ -243,7 +243,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "at most {} bytes, goes", code("inputs.MaxLabel"))
 	f(page, "a number of more than {} digits is no rank", code("inputs.maxDigits"))
 	f(page, "`--dry-run` ends with {}.", code("cmd/bulkscan.exitUsage"))
-	f(page, "for each of up to {} labels", grouped("internal/report.maxLabels"))
+	f(page, "for each of up to {} labels", grouped("survey.maxLabels"))
 	f(page, "The first {} lines, up to {} KiB, decide", code("inputs.sampleLines"), kib("inputs.headBytes"))
 	f(page, "pages of more than {} MiB, {} million values or a header of {} MiB", mib("sink/table.maxPage"), mib("sink/table.maxPageValues"), mib("sink/table.maxPageHeader"))
 	f(page, "at most {} bytes of text", code("inputs.MaxText"))
@@ -259,15 +259,15 @@ func figures(t *testing.T) (all []figure) {
 	page = "docs/nightly.md"
 	f(page, "| `held` | it is unlike those before; readers do not find it | {} |", code("cmd/bulkscan.exitThreshold"))
 	f(page, "outside index and history | {} |", code("cmd/bulkscan.exitThreshold"))
-	f(page, "| {}, {} | the next run continues it, until its deadline or for {} hours", code("cmd/bulkscan.exitInt"), code("cmd/bulkscan.exitTerm"), plain(float64(c("internal/nightly.resumeTime"))/3600e9))
+	f(page, "| {}, {} | the next run continues it, until its deadline or for {} hours", code("cmd/bulkscan.exitInt"), code("cmd/bulkscan.exitTerm"), plain(float64(c("nightly.resumeTime"))/3600e9))
 	f(page, "ends at once with {}.", code("cmd/bulkscan.exitAgain"))
-	f(page, "the last {} published nights", code("internal/nightly.learnFrom"))
-	f(page, "the largest of: {} percentage points ({} at one network), {} times their spread, {} standard deviations", rounded(100*s.fraction("internal/nightly.floor"), 2), rounded(100*s.fraction("internal/nightly.floorOfCDN"), 2),
-		numberWords[c("internal/nightly.spread")], numberWords[c("internal/nightly.sampling")])
+	f(page, "the last {} published nights", code("nightly.learnFrom"))
+	f(page, "the largest of: {} percentage points ({} at one network), {} times their spread, {} standard deviations", rounded(100*s.fraction("nightly.floor"), 2), rounded(100*s.fraction("nightly.floorOfCDN"), 2),
+		numberWords[c("nightly.spread")], numberWords[c("nightly.sampling")])
 	f(page, "prints the last {} nights as", code("cmd/bulkscan.shownNights"))
-	f(page, "the {} tokens that changed most. It is tried {} times", numberWords[c("internal/nightly.maxTokens")], numberWords[c("internal/nightly.tellRetries")+1])
-	f(page, "A night deletes at most {} dates", numberWords[c("internal/job.fewDates")])
-	f(page, "for more than {} days, or more than {} are due", code("internal/job.fewDays"), numberWords[c("internal/job.fewDates")])
+	f(page, "the {} tokens that changed most. It is tried {} times", numberWords[c("nightly.maxTokens")], numberWords[c("nightly.tellRetries")+1])
+	f(page, "A night deletes at most {} dates", numberWords[c("scan.fewDates")])
+	f(page, "for more than {} days, or more than {} are due", code("scan.fewDays"), numberWords[c("scan.fewDates")])
 	f(page, "keeps, at most {} MiB of them", mib("cmd/bulkscan.keptBytes"))
 	f(page, "(`least = {}`;", given("nightly", "least"))
 	year, stays := num(in(month, `a million sites of this web \| ([\d.]+)`)), num(in(month, `history \| ([\d.]+)`))
@@ -295,13 +295,13 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "| status 3xx, below 200, above")
 
 	page = "docs/report.md"
-	f(page, "fewer than {} sites", code("internal/page.fewSites"))
-	f(page, "only the {} most frequent", code("internal/page.shownTokens"))
+	f(page, "fewer than {} sites", code("survey/page.fewSites"))
+	f(page, "only the {} most frequent", code("survey/page.shownTokens"))
 
 	page = "docs/resuming.md"
 	f(page, "may finish ({} s at most)", seconds("pipeline.DefaultDrain"))
 	f(page, "ends with {} and is not [published]", code("cmd/bulkscan.exitThreshold"))
-	f(page, "The store has {} seconds to commit", numberWords[c("internal/job.abortTime")/1e9])
+	f(page, "The store has {} seconds to commit", numberWords[c("scan.abortTime")/1e9])
 	f(page, "A part is {} origins or {} minutes", grouped("sink.DefaultPartRows"), numberWords[c("sink.DefaultPartAge")/60e9])
 	f(page, "for up to twenty seconds to end")
 	f(page, "Linux 2.6.12 or later")
@@ -309,10 +309,10 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/scale.md"
 	sizes, tasks := []float64{10e6, 100e6, 300e6}, []float64{1, 8, 16}
-	each, line := float64(c("internal/shares.tasksEach")), num(in(fifth, `share takes ([\d.]+) µs instead`))
+	each, line := float64(c("scan/shares.tasksEach")), num(in(fifth, `share takes ([\d.]+) µs instead`))
 	bytesOf := num(in(first, `A million files take (\d+) MB`)) + (num(in(first, `(\d+) to \d+ MB in .evidence`))+num(in(first, `to (\d+) MB in .evidence`)))/2 + num(in(first, `(\d+) MB in .bodies`))
 	one, ten := num(in(fourth, `one part made (\d+) requests`)), num(in(fourth, `with ten parts (\d+)`))
-	minute := 60e9/float64(c("internal/store/s3.DefaultLease"))*float64(c("internal/store/s3.beatsInLease")) + 60e9/float64(c("internal/job.reportEvery"))
+	minute := 60e9/float64(c("store/s3.DefaultLease"))*float64(c("store/s3.beatsInLease")) + 60e9/float64(c("scan.reportEvery"))
 	const partRows, speed = 10_000, 1_000
 	f(page, "What 10, 100 and 300 million sites need")
 	f(page, "https first, all tables | {} µs |", rounded(num(perSite)*10, 3))
@@ -320,7 +320,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "all tables, after compaction | {} |", rounded(bytesOf, 3))
 	f(page, "with one part | {} |", plain(one))
 	f(page, "of 10,000 sites | {} |", rounded((ten-one)/9, 2))
-	f(page, "lease, report | {} | `BULKSCAN_S3_LEASE` {} s", plain(minute), seconds("internal/store/s3.DefaultLease"))
+	f(page, "lease, report | {} | `BULKSCAN_S3_LEASE` {} s", plain(minute), seconds("store/s3.DefaultLease"))
 	f(page, "`--concurrency 1000` | 1,000 |")
 	f(page, "| 10 million | 100 million | 300 million |")
 	row := func(text, unit string, value func(sites, tasks, shares, hours float64) string) {
@@ -341,7 +341,7 @@ func figures(t *testing.T) (all []figure) {
 		return commas(int64(num(rounded((shares*one+(parts-shares)*(ten-one)/9+minute*60*hours*tasks)/1e3, 2)) * 1e3))
 	})
 	row("| bytes", " GB", func(sites, _, _, _ float64) string { return rounded(sites*bytesOf/1e9, 2) })
-	f(page, "Slurm 1,001 unless `MaxArraySize` is larger, AWS Batch 10,000, bulkscan {}.", grouped("internal/shares.Max"))
+	f(page, "Slurm 1,001 unless `MaxArraySize` is larger, AWS Batch 10,000, bulkscan {}.", grouped("scan/shares.Max"))
 	f(page, "1.2 million sites at one address and {} a second are {} hours", given("scan", "ip-rate"), rounded(1.2e6/num(given("scan", "ip-rate"))/3600, 2))
 	f(page, "At 300 million and {} shares", plain(each*tasks[2]))
 	rate := num(in(first, `Statistics: ([\d.]+) million sites`))
@@ -354,12 +354,12 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "share is a sixteenth of a task's")
 
 	page = "docs/storage.md"
-	f(page, "`BULKSCAN_S3_LEASE` | {}s |", seconds("internal/store/s3.DefaultLease"))
-	f(page, "given up after {} seconds; a connection on which nothing moves is replaced after {} s.", numberWords[int(num(in("internal/store/s3/config.go", `firstPatience = (\d+) \* time.Second`)))], seconds("internal/store/s3.DefaultStall"))
-	f(page, "temporary files of {} MiB, nine at most: {} MiB", mib("internal/store/s3.DefaultPartSize"), plain(9*float64(c("internal/store/s3.DefaultPartSize"))/(1<<20)))
-	f(page, "pieces of 1 to {} MiB and keeps {} MiB", plain(float64(c("internal/store/s3.maxAhead")*c("internal/store/s3.blockSize"))/(1<<20)), plain(float64(c("internal/store/s3.maxBlocks")*c("internal/store/s3.blockSize"))/(1<<20)))
-	lease := c("internal/store/s3.DefaultLease") / 1e9
-	f(page, "a lease of {} seconds, renewed every {}.", plain(float64(lease)), numberWords[lease/c("internal/store/s3.beatsInLease")])
+	f(page, "`BULKSCAN_S3_LEASE` | {}s |", seconds("store/s3.DefaultLease"))
+	f(page, "given up after {} seconds; a connection on which nothing moves is replaced after {} s.", numberWords[int(num(in("store/s3/config.go", `firstPatience = (\d+) \* time.Second`)))], seconds("store/s3.DefaultStall"))
+	f(page, "temporary files of {} MiB, nine at most: {} MiB", mib("store/s3.DefaultPartSize"), plain(9*float64(c("store/s3.DefaultPartSize"))/(1<<20)))
+	f(page, "pieces of 1 to {} MiB and keeps {} MiB", plain(float64(c("store/s3.maxAhead")*c("store/s3.blockSize"))/(1<<20)), plain(float64(c("store/s3.maxBlocks")*c("store/s3.blockSize"))/(1<<20)))
+	lease := c("store/s3.DefaultLease") / 1e9
+	f(page, "a lease of {} seconds, renewed every {}.", plain(float64(lease)), numberWords[lease/c("store/s3.beatsInLease")])
 
 	page = "SECURITY.md"
 	f(page, "answer within seven days")
@@ -367,10 +367,10 @@ func figures(t *testing.T) (all []figure) {
 	page = "docs/summary.md"
 	f(page, "`--category` (default `{}`, `all`", given("summary", "category"))
 	f(page, "by default `{}`; `explicit_root`", given("summary", "definition"))
-	f(page, "Files and pipes get {} columns", code("internal/terminal.pipeWidth"))
-	f(page, "for every file that {} domains", code("internal/report.sharedBy"))
-	f(page, "| {} bins of asked rows", numberWords[c("internal/report.scoreBins")])
-	f(page, "within {} % |", in("internal/report/stats_test.go", `want %v within (\d+) %%`))
+	f(page, "Files and pipes get {} columns", code("terminal.pipeWidth"))
+	f(page, "for every file that {} domains", code("survey.sharedBy"))
+	f(page, "| {} bins of asked rows", numberWords[c("survey.scoreBins")])
+	f(page, "within {} % |", in("survey/stats_test.go", `want %v within (\d+) %%`))
 	f(page, "99th percentile")
 	return all
 }

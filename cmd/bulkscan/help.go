@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // What --help prints: the description, examples, and the flags in groups, wrapped to the width of the terminal.

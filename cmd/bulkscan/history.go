@@ -9,11 +9,11 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // historyFlags are the flags of history.
@@ -101,7 +101,7 @@ func (a *app) rebuildHistory(ctx context.Context, st store.Store, dir string, re
 	if err != nil {
 		return err
 	}
-	err = history.Rebuild(ctx, st, job.HistoryOptions(registry, toolVersion(), log))
+	err = history.Rebuild(ctx, st, scan.HistoryOptions(registry, toolVersion(), log))
 	if errors.Is(err, history.ErrNoScan) {
 		return noScan(dir)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/ulikunitz/xz"
 
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"

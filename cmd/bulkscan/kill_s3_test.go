@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
 // TestKilledOnS3 takes a scan whose dataset is in an object store through some deaths, and holds it against an undisturbed

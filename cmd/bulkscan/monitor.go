@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
-	"github.com/bulkscan/bulkscan/internal/metrics"
+	"github.com/bulkscan/bulkscan/terminal/metrics"
 )
 
 // monitor is a scan as others see it: --metrics-addr and --metrics-file, as far as they are given.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/metrics"
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
+	"github.com/bulkscan/bulkscan/terminal/metrics"
 )
 
 // A scan that waits for a silent host is scraped, shows what it has done so far, and lets nobody else have its address. Its page

@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/metrics"
-	"github.com/bulkscan/bulkscan/internal/nightly"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/nightly"
 	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/terminal"
+	"github.com/bulkscan/bulkscan/terminal/metrics"
 )
 
 // nightlyFlags are the flags of nightly.
@@ -65,11 +65,11 @@ Exit codes: 0 published · 3 held, or not complete by --until · 1 failed · 75 
   bulkscan nightly --config nightly.toml --release 2026-11-21`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			scan, config, err := f.scanSettings(c.Flags())
+			scanning, config, err := f.scanSettings(c.Flags())
 			if err != nil {
 				return err
 			}
-			return a.nightly(c.Context(), f, scan, config)
+			return a.nightly(c.Context(), f, scanning, config)
 		},
 	}
 	f.add(c.Flags())
@@ -100,9 +100,9 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 
 // scanSettings are the settings of the night's scan: from the environment, and the table [scan] of --config.
 func (f *nightlyFlags) scanSettings(flags *pflag.FlagSet) (*scanFlags, []commit.Setting, error) {
-	scan, of := &scanFlags{}, pflag.NewFlagSet("scan", pflag.ContinueOnError)
-	scan.add(of)
-	scan.fetchFlags.add(of)
+	scanning, of := &scanFlags{}, pflag.NewFlagSet("scan", pflag.ContinueOnError)
+	scanning.add(of)
+	scanning.fetchFlags.add(of)
 	if err := fromEnvironment(of); err != nil {
 		return nil, nil, err
 	}
@@ -116,22 +116,22 @@ func (f *nightlyFlags) scanSettings(flags *pflag.FlagSet) (*scanFlags, []commit.
 		}
 	}
 	if f.out != "" {
-		scan.out = f.out
+		scanning.out = f.out
 	}
 	switch {
-	case scan.out == "-":
+	case scanning.out == "-":
 		return nil, nil, usagef("out: a night is kept in a dataset; name a folder, or s3://BUCKET/PREFIX")
-	case scan.scanID != "" || scan.date != "" && scan.date != f.date:
+	case scanning.scanID != "" || scanning.date != "" && scanning.date != f.date:
 		return nil, nil, usagef("scan-id, date: a night has its own")
-	case scan.shardText != "" || scan.collect:
+	case scanning.shardText != "" || scanning.collect:
 		return nil, nil, usagef("shard, collect: a night is one scan; docs/cluster.md tells of scans in shares")
-	case scan.format == "warc":
+	case scanning.format == "warc":
 		return nil, nil, usagef("format: archives are no night; bulkscan scan reads them")
-	case scan.metricsFile != "" && scan.metricsFile == f.metricsFile:
+	case scanning.metricsFile != "" && scanning.metricsFile == f.metricsFile:
 		return nil, nil, usagef("metrics-file %s: the night and its scan write different metrics; name another file for one of them", clipped(f.metricsFile))
 	}
-	scan.noPublish = true
-	return scan, settings(of), scan.check()
+	scanning.noPublish = true
+	return scanning, settings(of), scanning.check()
 }
 
 // check refuses what cannot be meant.
@@ -202,19 +202,19 @@ func (f *nightlyFlags) keep() (k nightly.Keep, err error) {
 const maxDays = 36525
 
 // nightly checks what is asked, and does it.
-func (a *app) nightly(ctx context.Context, f *nightlyFlags, scan *scanFlags, config []commit.Setting) error {
+func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags, config []commit.Setting) error {
 	bounds, err := f.check()
 	if err != nil {
 		return err
 	}
 	if f.status {
-		return a.interruptible(ctx, func(ctx context.Context) error { return a.nightlyStatus(ctx, f, scan.out) })
+		return a.interruptible(ctx, func(ctx context.Context) error { return a.nightlyStatus(ctx, f, scanning.out) })
 	}
-	log, err := newLogger(terminal.BesideBar(a.stderr, scan.progress), scan.logFormat, scan.logLevel)
+	log, err := newLogger(terminal.BesideBar(a.stderr, scanning.progress), scanning.logFormat, scanning.logLevel)
 	if err != nil {
 		return err
 	}
-	registry, err := scan.registry()
+	registry, err := scanning.registry()
 	if err != nil {
 		return err
 	}
@@ -222,14 +222,14 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scan *scanFlags, con
 	if f.prune {
 		open = openDataset
 	}
-	st, err := open(scan.out)
+	st, err := open(scanning.out)
 	if err != nil {
 		return err
 	}
 	o := nightly.Options{
 		Store: st, Date: f.date, Bounds: bounds, Log: log,
-		Publishing: job.Publishing{Compact: !scan.noCompact, Registry: registry, ToolVersion: toolVersion(), Log: log},
-		Report:     report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log},
+		Publishing: scan.Publishing{Compact: !scanning.noCompact, Registry: registry, ToolVersion: toolVersion(), Log: log},
+		Report:     survey.Options{Registry: registry, ToolVersion: toolVersion(), Log: log},
 	}
 	if f.metricsFile != "" {
 		if err := metrics.CheckFile(f.metricsFile); err != nil {
@@ -252,7 +252,7 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scan *scanFlags, con
 	if f.release+f.discard != "" {
 		return a.interruptible(ctx, func(ctx context.Context) error { return f.decide(ctx, o) })
 	}
-	return a.tonight(ctx, f, scan, config, o)
+	return a.tonight(ctx, f, scanning, config, o)
 }
 
 // shownFigures is how many figures out of bounds a log line has.
@@ -303,13 +303,13 @@ func busy(err error) error {
 }
 
 // tonight runs a night.
-func (a *app) tonight(ctx context.Context, f *nightlyFlags, scan *scanFlags, config []commit.Setting, o nightly.Options) error {
+func (a *app) tonight(ctx context.Context, f *nightlyFlags, scanning *scanFlags, config []commit.Setting, o nightly.Options) error {
 	watch := &sharedSignals{}
 	ctx, code, end := a.interrupts(ctx, watch.stop)
 	defer end()
 	watch.code = code
 	o.List = nightly.ListOptions{Source: f.list, Least: f.least, Open: openPlace, Count: func(ctx context.Context, path string) (int64, error) {
-		return a.countList(ctx, scan, path, f.acceptList)
+		return a.countList(ctx, scanning, path, f.acceptList)
 	}}
 	if f.acceptList {
 		o.List.Least = 0
@@ -317,7 +317,7 @@ func (a *app) tonight(ctx context.Context, f *nightlyFlags, scan *scanFlags, con
 	if f.until != "" {
 		o.Until = func(begun time.Time) time.Time { return nextTime(begun.Local(), f.until) }
 	}
-	o.Scan = func(ctx context.Context, s nightly.Scan) error { return a.scanTonight(ctx, scan, config, watch, s) }
+	o.Scan = func(ctx context.Context, s nightly.Scan) error { return a.scanTonight(ctx, scanning, config, watch, s) }
 	n, err := nightly.Run(ctx, o)
 	switch {
 	case err != nil:
@@ -349,13 +349,13 @@ func nextTime(now time.Time, clock string) time.Time {
 }
 
 // countList reads the night's list as its scan does.
-func (a *app) countList(ctx context.Context, scan *scanFlags, path string, accept bool) (int64, error) {
-	o, err := a.jobOptions(scan, []string{path})
+func (a *app) countList(ctx context.Context, scanning *scanFlags, path string, accept bool) (int64, error) {
+	o, err := a.jobOptions(scanning, []string{path})
 	if err != nil {
 		return 0, err
 	}
 	o.DryRun, o.Store, o.Log = true, nil, slog.New(slog.DiscardHandler)
-	j := job.New(o)
+	j := scan.New(o)
 	defer j.Close()
 	counted, err := j.Count(ctx)
 	if err != nil {
@@ -368,8 +368,8 @@ func (a *app) countList(ctx context.Context, scan *scanFlags, path string, accep
 }
 
 // scanTonight scans the night's list. Whether few answered is for the night to judge.
-func (a *app) scanTonight(ctx context.Context, scan *scanFlags, config []commit.Setting, watch *sharedSignals, s nightly.Scan) error {
-	f := *scan
+func (a *app) scanTonight(ctx context.Context, scanning *scanFlags, config []commit.Setting, watch *sharedSignals, s nightly.Scan) error {
+	f := *scanning
 	f.scanID, f.date, f.until, f.listName, f.signals = s.ScanID, s.Date, s.Until, s.Name, watch
 	f.acceptList = true // the night has taken it
 	err := a.scan(ctx, &f, config, []string{s.List})
@@ -468,7 +468,7 @@ func (a *app) watchSignals(ctx context.Context, shared *sharedSignals, stop func
 }
 
 // stopAt ends the scan in order at its deadline. The returned function ends the watch.
-func (f *scanFlags) stopAt(j *job.Job, log *slog.Logger) (end func()) {
+func (f *scanFlags) stopAt(j *scan.Job, log *slog.Logger) (end func()) {
 	if f.until.IsZero() {
 		return func() {}
 	}

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/nightly"
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/nightly"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // TestPruneFailedMetric shows that the metric is that of the last published night, whatever became of later ones.

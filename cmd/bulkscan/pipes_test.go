@@ -17,12 +17,12 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/waittest"
+	"github.com/bulkscan/bulkscan/scan"
+	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // pipedDataset has a pruned night, published ones of two months, and one that was interrupted; a scan in shares, one of which is
@@ -36,7 +36,7 @@ func pipedDataset(t *testing.T, w *world, out string) (names []string) {
 	for _, date := range []string{"2026-10-29", "2026-10-30", "2026-10-31", "2026-11-01"} {
 		w.nightOf(t, out, date, 0).exits(t, 0)
 	}
-	if _, err := job.Prune(t.Context(), st, job.Retention{Nights: "2026-10-30"}, job.Publishing{Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if _, err := scan.Prune(t.Context(), st, scan.Retention{Nights: "2026-10-30"}, scan.Publishing{Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	w.scan(t, out, "--scan-id", "shares", "--date", "2026-11-01", "--shard", "0/2").exits(t, 0)

@@ -14,10 +14,10 @@ import (
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/shares"
-	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/scan"
+	"github.com/bulkscan/bulkscan/scan/shares"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // planFlags are the flags of plan.
@@ -77,7 +77,7 @@ func (a *app) plan(ctx context.Context, f *planFlags, lists []string) (err error
 	if err != nil || format == inputs.WARC {
 		return usagef("--format %s: a list of sites", clipped(f.format))
 	}
-	list, err := job.OpenList(ctx, lists, inputs.Options{Format: format, Column: f.column, Stdin: a.stdin})
+	list, err := scan.OpenList(ctx, lists, inputs.Options{Format: format, Column: f.column, Stdin: a.stdin})
 	if err != nil {
 		return err
 	}

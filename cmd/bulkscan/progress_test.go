@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // TestTimeLeft looks at the bar of whole scans each second. From a tenth of a scan on, the time that it says is left is right within

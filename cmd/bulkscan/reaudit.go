@@ -15,14 +15,14 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/reaudit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // reauditFlags are the flags of reaudit.
@@ -197,7 +197,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 		},
 		Done: &done, Kept: kept,
 		Finish: func(ctx context.Context) error {
-			err := report.Stats(ctx, to, id, report.Options{Registry: registry, ToolVersion: toolVersion(), Log: log})
+			err := survey.Stats(ctx, to, id, survey.Options{Registry: registry, ToolVersion: toolVersion(), Log: log})
 			if errors.Is(err, commit.ErrNoTable) {
 				return nil
 			}
@@ -207,7 +207,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	hide()
 	drawn.Wait()
 	if err == nil && m.State == commit.Complete {
-		err = job.Publish(ctx, to, id, job.Publishing{Registry: registry, ToolVersion: toolVersion(), Log: log})
+		err = scan.Publish(ctx, to, id, scan.Publishing{Registry: registry, ToolVersion: toolVersion(), Log: log})
 	}
 	if came == nil {
 		return nil, reauditError(err, id, f.out)

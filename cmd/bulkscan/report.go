@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkscan/bulkscan/internal/page"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/page"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // reportFlags are the flags of report.
@@ -32,7 +32,7 @@ type reportFlags struct {
 }
 
 func (a *app) reportCommand() *cobra.Command {
-	f := &reportFlags{out: "report.html", definition: report.Full}
+	f := &reportFlags{out: "report.html", definition: survey.Full}
 	c := &cobra.Command{
 		Use:   "report [DIR]",
 		Short: "Write a page with the figures of a dataset",
@@ -52,7 +52,7 @@ datapackage.json (Frictionless Data) that describes them. Nothing in DIR is chan
 	}
 	f.choice.add(c.Flags())
 	c.Flags().StringVarP(&f.out, "out", "o", f.out, "file to write: a path, s3://BUCKET/KEY, or - for standard output")
-	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked when the page opens: "+strings.Join(report.DefinitionNames(), ", "))
+	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked when the page opens: "+strings.Join(survey.DefinitionNames(), ", "))
 	c.Flags().StringVar(&f.title, "title", "", "title of the page")
 	c.Flags().StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
 	c.Flags().StringVar(&f.csv, "csv", "", "folder for the tables as CSV; existing files of their names are replaced")
@@ -60,9 +60,9 @@ datapackage.json (Frictionless Data) that describes them. Nothing in DIR is chan
 }
 
 func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
-	definition, ok := report.DefinitionNamed(f.definition)
+	definition, ok := survey.DefinitionNamed(f.definition)
 	if !ok {
-		return oneOf("--definition", f.definition, report.DefinitionNames())
+		return oneOf("--definition", f.definition, survey.DefinitionNames())
 	}
 	if err := f.choice.check(); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if scans.chosen.State != commit.Complete {
 		return fmt.Errorf("scan %s is not complete, so that its figures would change: bulkscan scan resumes it, and bulkscan summary counts what is there", scans.chosen.ScanID)
 	}
-	survey, err := a.takeSurvey(ctx, st, scans.chosen, report.SurveyOptions{Options: o, AllTokens: f.csv != ""}, f.progress)
+	survey, err := a.takeSurvey(ctx, st, scans.chosen, survey.SurveyOptions{Options: o, AllTokens: f.csv != ""}, f.progress)
 	if errors.Is(err, commit.ErrNoTable) {
 		return fmt.Errorf("%w; a report needs the tables sites and verdicts, and statistics, which bulkscan stats computes again", err)
 	}
@@ -105,7 +105,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 }
 
 // takeSurvey gathers the survey of a scan, behind a bar.
-func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manifest, o report.SurveyOptions, progress string) (*report.Survey, error) {
+func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manifest, o survey.SurveyOptions, progress string) (*survey.Survey, error) {
 	o.Counted = new(atomic.Int64)
 	all := int64(0)
 	if scan.Counts != nil {
@@ -118,11 +118,11 @@ func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manif
 	})
 	defer drawn.Wait()
 	defer hide()
-	return report.TakeSurvey(ctx, st, scan.ScanID, o)
+	return survey.TakeSurvey(ctx, st, scan.ScanID, o)
 }
 
 // writeTables writes the tables of a survey as files of a folder.
-func (a *app) writeTables(ctx context.Context, folder string, survey *report.Survey) error {
+func (a *app) writeTables(ctx context.Context, folder string, survey *survey.Survey) error {
 	st, err := openPlace(folder)
 	if err != nil {
 		return err

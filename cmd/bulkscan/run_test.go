@@ -23,14 +23,14 @@ import (
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/internal/memnet"
-	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/simweb/compare"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/internal/waittest"
+	"github.com/bulkscan/bulkscan/simweb"
+	"github.com/bulkscan/bulkscan/simweb/compare"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // world is a simulated web with a list of its hosts and the truth about them.

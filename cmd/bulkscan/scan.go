@@ -17,16 +17,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/internal/archive"
-	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
-	"github.com/bulkscan/bulkscan/internal/replay"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/terminal"
+	"github.com/bulkscan/bulkscan/warc/archive"
+	"github.com/bulkscan/bulkscan/warc/replay"
 )
 
 // scanFlags are the flags of scan.
@@ -229,7 +229,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	o.Fetch, o.Archive, o.Log = fetch.Fetcher, keep, log
 	o.Sink.Registry, o.Sink.Config = registry, config
 	o.OptOut = fetch.optOut
-	var j *job.Job
+	var j *scan.Job
 	o.ShowReading = func(ctx context.Context, read func() (done, total int64)) {
 		terminal.ShowCount(ctx, f.progress, a.stderr, log, read)
 	}
@@ -249,7 +249,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	}
 	var code func() int // of the first signal
 	o.Interrupted = func() bool { return code() != 0 }
-	j = job.New(o)
+	j = scan.New(o)
 	ctx, code, endSignals := a.watchSignals(ctx, f.signals, func() bool {
 		if !j.Stop() {
 			return false
@@ -274,9 +274,9 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		log.Info("nothing to do: the share is done", "scan", done.ScanID, "share", f.share)
 		return a.collectLast(ctx, f, o, done.ScanID)
 	}
-	_, doubted := errors.AsType[*job.DoubtError](err)
+	_, doubted := errors.AsType[*scan.DoubtError](err)
 	_, undated := errors.AsType[*replay.NoDateError](err)
-	if doubted || undated || errors.Is(err, job.ErrSeveralNights) {
+	if doubted || undated || errors.Is(err, scan.ErrSeveralNights) {
 		return usage(err)
 	}
 	if f.dryRun {
@@ -313,19 +313,19 @@ func remindOfContact(ctx context.Context, fed *atomic.Uint64, log *slog.Logger) 
 }
 
 // jobOptions are what the flags say of a scan.
-func (a *app) jobOptions(f *scanFlags, paths []string) (job.Options, error) {
+func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 	if len(paths) == 0 {
 		paths = []string{"-"}
 	}
 	format, err := inputs.ParseFormat(f.format)
 	if err != nil {
-		return job.Options{}, usagef("--format: %w", err)
+		return scan.Options{}, usagef("--format: %w", err)
 	}
 	columns, err := replay.ParseColumns(f.columns)
 	if err != nil {
-		return job.Options{}, usagef("--columns %w", err)
+		return scan.Options{}, usagef("--columns %w", err)
 	}
-	o := job.Options{
+	o := scan.Options{
 		Lists: paths, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Begun: time.Now(),
 		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate, Stdin: a.stdin},
 		Replay: replay.Options{By: replay.By(f.by), Columns: columns, Date: f.date, MaxBody: f.maxBody, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate},

@@ -24,10 +24,10 @@ import (
 	"github.com/miekg/dns"
 	"github.com/spf13/cobra"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/internal/simweb"
 	"github.com/bulkscan/bulkscan/internal/waittest"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // fetchFlagsOf are the flags of a command line.
@@ -118,7 +118,7 @@ func held(t *testing.T) (goroutines, files []string) {
 	t.Helper()
 	buf := make([]byte, 16<<20) // the simulated web alone has more than one MiB of stacks, and one that is cut off does not tell whose it is
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if !strings.Contains(stack, "internal/simweb") && !strings.Contains(stack, "miekg/dns") && !strings.Contains(stack, "tRunner") {
+		if !strings.Contains(stack, "simweb") && !strings.Contains(stack, "miekg/dns") && !strings.Contains(stack, "tRunner") {
 			goroutines = append(goroutines, stack)
 		}
 	}

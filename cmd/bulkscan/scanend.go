@@ -10,21 +10,21 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
-	"github.com/bulkscan/bulkscan/internal/job"
 	"github.com/bulkscan/bulkscan/internal/limits"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/terminal"
 	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/scan"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // judgeRun says what came of a scan, to a person on a page and to programs in one line, and whether it kept to the bounds that
 // the user set.
-func (f *scanFlags) judgeRun(ctx context.Context, j *job.Job, p *pipeline.Progress, names resolve.Stats, stderr io.Writer, log *slog.Logger) error {
+func (f *scanFlags) judgeRun(ctx context.Context, j *scan.Job, p *pipeline.Progress, names resolve.Stats, stderr io.Writer, log *slog.Logger) error {
 	took := time.Since(j.Begun)
 	whole := f.share.Whole() // of a share, collect judges: a few sites may all be silent
 	page := whole && j.Nights < 2 && terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
 	e := j.Ending(ctx, p, page)
-	a, empty := report.AnswersOf(e.Outcomes), e.Empty()
+	a, empty := survey.AnswersOf(e.Outcomes), e.Empty()
 	if page {
 		o := terminal.EndingOptions{Out: f.out, Took: took}
 		if empty == "" && e.Stored {
@@ -73,7 +73,7 @@ func (b *endBounds) check() error {
 
 // judge returns the error of a scan that has nothing to tell, for the reason in empty, or in which more of the origins of this run
 // were silent than is allowed.
-func (b *endBounds) judge(e *report.Ending, empty string, a report.Answers, log *slog.Logger) error {
+func (b *endBounds) judge(e *survey.Ending, empty string, a survey.Answers, log *slog.Logger) error {
 	switch {
 	case empty != "" && b.allowEmpty:
 		log.Warn(empty)

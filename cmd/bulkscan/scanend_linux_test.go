@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // TestScanOnTerminal scans on a terminal that is resized meanwhile: sentences instead of log lines, a bar that never needs two

@@ -35,13 +35,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
-	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
 	"github.com/bulkscan/bulkscan/internal/waittest"
+	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
 var update = flag.Bool("update", false, "rewrite what scripts compare output to (cmp)")
@@ -72,7 +72,7 @@ func (m tests) Run() int {
 
 // TestScript runs the scripts of testdata/script, one behaviour each. Every script has a simulated web of its own, to
 // which its environment leads: a plain `bulkscan scan list.txt` asks it, by names like `not-found.zoo.test`
-// (`go run ./internal/simweb/cmd/simweb --behaviours` lists them). README.md beside the scripts has their commands.
+// (`go run ./simweb/cmd/simweb --behaviours` lists them). README.md beside the scripts has their commands.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, scripts("script", setupScript))

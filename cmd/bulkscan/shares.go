@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/shares"
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/scan"
+	"github.com/bulkscan/bulkscan/scan/shares"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // A scan in shares: each is written by a task of an array job, by the command `scan --shard`.
@@ -117,11 +117,11 @@ func (f *scanFlags) ended(err error) error {
 
 // collectLast is --collect: the last share that is done makes one scan of all. While others are not done, or another
 // process collects, nothing is wrong with this share.
-func (a *app) collectLast(ctx context.Context, f *scanFlags, o job.Options, scanID string) error {
+func (a *app) collectLast(ctx context.Context, f *scanFlags, o scan.Options, scanID string) error {
 	if !f.collect || f.dryRun {
 		return nil
 	}
-	m, err := job.Collect(ctx, o.Store, scanID, job.Publishing{
+	m, err := scan.Collect(ctx, o.Store, scanID, scan.Publishing{
 		Compact: o.Compact, NoPublish: f.noPublish, AllowEmpty: f.allowEmpty, Registry: o.Sink.Registry, ToolVersion: toolVersion(), Log: o.Log,
 	})
 	if missing, ok := errors.AsType[*shares.NotDoneError](err); ok {

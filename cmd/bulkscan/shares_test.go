@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/simweb"
+	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
 // newShareWorld starts a web of hosts that a scan asks once, and lists n of them.

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/sitetest"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // shown says how each block of output of the documents is printed: by its page and the beginning of its first line. A printer works in an

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 func (a *app) statsCommand() *cobra.Command {
@@ -44,8 +44,8 @@ at any time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; without
 	return c
 }
 
-// computeStats is report.Stats alone with the scan.
-func computeStats(ctx context.Context, st store.Store, scanID string, o report.Options) (err error) {
+// computeStats is survey.Stats alone with the scan.
+func computeStats(ctx context.Context, st store.Store, scanID string, o survey.Options) (err error) {
 	lock, err := sink.LockStats(ctx, st, scanID)
 	if held, ok := errors.AsType[*commit.HeldError](err); ok && held.Holder.Doing == "" {
 		return fmt.Errorf("%w; it computes its statistics itself when it is complete, and bulkscan summary counts meanwhile", err)
@@ -54,24 +54,24 @@ func computeStats(ctx context.Context, st store.Store, scanID string, o report.O
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	if err := report.Stats(ctx, st, scanID, o); err != nil {
+	if err := survey.Stats(ctx, st, scanID, o); err != nil {
 		return err
 	}
-	if err := report.WriteReadme(ctx, st); !errors.Is(err, store.ErrNotExist) { // no scan is complete
+	if err := survey.WriteReadme(ctx, st); !errors.Is(err, store.ErrNotExist) { // no scan is complete
 		return err
 	}
 	return nil
 }
 
 // reportOptions reads a dataset with the registry of --tokens, and warns on standard error.
-func (a *app) reportOptions(counted string) (report.Options, error) {
+func (a *app) reportOptions(counted string) (survey.Options, error) {
 	registry, only, err := countedTokens(counted)
 	if err != nil {
-		return report.Options{}, err
+		return survey.Options{}, err
 	}
 	log, err := newLogger(a.stderr, "auto", "info")
 	if err != nil {
-		return report.Options{}, err
+		return survey.Options{}, err
 	}
-	return report.Options{Registry: registry, Only: only, ToolVersion: toolVersion(), Log: log}, nil
+	return survey.Options{Registry: registry, Only: only, ToolVersion: toolVersion(), Log: log}, nil
 }

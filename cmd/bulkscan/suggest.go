@@ -15,11 +15,11 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/internal/replay"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/terminal"
+	"github.com/bulkscan/bulkscan/warc/replay"
 )
 
 // Errors of the command line in the user's terms: what was probably meant, and what to write.

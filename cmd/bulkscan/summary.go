@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // summaryFlags are the flags of summary.
@@ -57,7 +57,7 @@ of another crawler that it follows. Bars are drawn in blocks on terminals that s
 		},
 	}
 	f.choice.add(c.Flags())
-	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+strings.Join(report.DefinitionNames(), ", "))
+	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+strings.Join(survey.DefinitionNames(), ", "))
 	f.filter.add(c.Flags())
 	c.Flags().IntVar(&f.top, "top", f.top, "how many tokens are listed, those first that most sites block; 0 for all")
 	c.Flags().StringVar(&f.sensitive, "sensitivity", "", "print instead how the share of sites that block this TOKEN depends on denominators, unseen sites, the unit and the dialect")
@@ -67,22 +67,22 @@ of another crawler that it follows. Bars are drawn in blocks on terminals that s
 }
 
 func newSummaryFlags() *summaryFlags {
-	return &summaryFlags{definition: report.Full, filter: newCountedFilter(), top: defaultTop}
+	return &summaryFlags{definition: survey.Full, filter: newCountedFilter(), top: defaultTop}
 }
 
 // definitionHelp lists the definitions.
 func definitionHelp() string {
 	var b strings.Builder
-	for _, d := range report.Definitions() {
+	for _, d := range survey.Definitions() {
 		fmt.Fprintf(&b, "  %-14s %s\n", d.Name, d.Question)
 	}
 	return b.String()
 }
 
 // sensitivityOf checks what --sensitivity is asked for: the definition, and the token as the registry spells it.
-func sensitivityOf(o *report.Options, definition report.Definition, token string) (by, name string, err error) {
+func sensitivityOf(o *survey.Options, definition survey.Definition, token string) (by, name string, err error) {
 	if definition.Over != "sites_rules" {
-		return "", "", usagef("--sensitivity counts by %s; %s is over other sites", strings.Join(report.SensitivityDefinitions(), ", "), definition.Name)
+		return "", "", usagef("--sensitivity counts by %s; %s is over other sites", strings.Join(survey.SensitivityDefinitions(), ", "), definition.Name)
 	}
 	list, err := named(o.Registry, []string{token})
 	if err != nil {
@@ -93,10 +93,10 @@ func sensitivityOf(o *report.Options, definition report.Definition, token string
 
 // summary checks what is asked, and answers.
 func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
-	definition, ok := report.DefinitionNamed(f.definition)
+	definition, ok := survey.DefinitionNamed(f.definition)
 	switch {
 	case !ok:
-		return oneOf("--definition", f.definition, report.DefinitionNames())
+		return oneOf("--definition", f.definition, survey.DefinitionNames())
 	case f.top < 0:
 		return usagef("--top %d: at least 0", f.top)
 	}
@@ -107,7 +107,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	if err != nil {
 		return err
 	}
-	of := report.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top}
+	of := survey.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top}
 	if f.sensitive != "" {
 		if of.Definition, f.sensitive, err = sensitivityOf(&o, definition, f.sensitive); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		return err
 	}
 	if f.sensitive != "" {
-		s, err := report.SensitivityOf(ctx, st, scans.chosen.ScanID, f.sensitive, of)
+		s, err := survey.SensitivityOf(ctx, st, scans.chosen.ScanID, f.sensitive, of)
 		if err != nil {
 			return err
 		}
@@ -127,12 +127,12 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		}
 		return terminal.Sensitivity(a.stdout, s, f.color)
 	}
-	s, err := report.Summarize(ctx, st, scans.chosen.ScanID, of)
+	s, err := survey.Summarize(ctx, st, scans.chosen.ScanID, of)
 	if err != nil {
 		return err
 	}
 	for _, m := range scans.others {
-		s.OtherScans = append(s.OtherScans, report.OtherScan{ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Observer: m.Observer.String()})
+		s.OtherScans = append(s.OtherScans, survey.OtherScan{ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Observer: m.Observer.String()})
 	}
 	if f.json {
 		return terminal.WriteJSON(a.stdout, s)

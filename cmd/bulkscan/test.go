@@ -16,11 +16,11 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/exchange"
-	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // The tester: may this crawler fetch that URL, and by which rule? This file is laid out as a run goes: the command, its

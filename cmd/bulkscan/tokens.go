@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // The registry, as people and programs look things up in it.
 
 // tokenFilter says which tokens are asked for.
-type tokenFilter struct{ report.Selection }
+type tokenFilter struct{ survey.Selection }
 
 // countedFilter says which tokens a command counts: by default those of AI crawlers, and all of --tokens.
 type countedFilter struct {
@@ -29,7 +29,7 @@ type countedFilter struct {
 }
 
 func newCountedFilter() countedFilter {
-	return countedFilter{tokenFilter: tokenFilter{report.Selection{Category: "ai"}}}
+	return countedFilter{tokenFilter: tokenFilter{survey.Selection{Category: "ai"}}}
 }
 
 // everyCategory is the value of --category that does not restrict.
@@ -44,7 +44,7 @@ func (f *countedFilter) add(flags *pflag.FlagSet) {
 }
 
 // options checks what is asked for, and returns how a dataset is read.
-func (f *countedFilter) options(a *app) (report.Options, error) {
+func (f *countedFilter) options(a *app) (survey.Options, error) {
 	o, err := a.reportOptions(f.tokens)
 	if err != nil {
 		return o, err

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/internal/nightly"
 	"github.com/bulkscan/bulkscan/internal/printable"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/terminal"
+	"github.com/bulkscan/bulkscan/nightly"
 	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // defaultOut is where a scan writes, and where the commands look that may be called without a place.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
 // TestViewsOnS3 holds a dataset that was scanned to an object store, and its views.sql, against what DuckDB makes of them:

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // cache holds answers until they expire, and the look-ups in flight. It has shards, so that thousands of concurrent

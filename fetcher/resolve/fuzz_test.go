@@ -13,7 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // plain is a simple second parser of answers, to compare the resolver with. It knows the header, names, and records

@@ -29,7 +29,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // Options configure a Resolver. The zero value of a field means its default.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/bulkscan/bulkscan/internal/exchange"
 	"github.com/bulkscan/bulkscan/internal/memnet"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // world is a network in memory with the clock of a bubble (see testing/synctest). It is the Network of resolvers, and notes what

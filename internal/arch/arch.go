@@ -14,7 +14,7 @@ import (
 const Module = "github.com/bulkscan/bulkscan"
 
 // MaxChain bounds the length of a chain of arrows among rooms. Commands (package main), which no room imports, are not
-// counted. The longest is that of internal/nightly, whose nights are jobs, which report what history has counted.
+// counted. The longest is that of nightly, whose nights are jobs, which report what history has counted.
 const MaxChain = 8
 
 // anything is the row of a command, which wires the rooms.
@@ -24,44 +24,44 @@ var anything = []string{"*"}
 var arrows = map[string][]string{
 	"cmd/bulkscan": anything,
 
-	"inputs":          {"internal/origin", "internal/store"},
-	"fetcher":         {"fetcher/resolve", "internal/origin", "internal/exchange"},
-	"fetcher/resolve": {"internal/origin", "internal/exchange"},
+	"inputs":          {"origin", "store"},
+	"fetcher":         {"fetcher/resolve", "origin", "origin/exchange"},
+	"fetcher/resolve": {"origin", "origin/exchange"},
 	"parser":          {},
-	"audit":           {"audit/tokens", "parser", "internal/origin", "internal/exchange"},
+	"audit":           {"audit/tokens", "parser", "origin", "origin/exchange"},
 	"audit/tokens":    {},
 	"sink/schema":     {},
-	"sink/table":      {"sink/schema", "internal/store"},
-	"sink/commit":     {"sink/schema", "internal/store", "internal/printable"},
-	"sink/index":      {"sink/schema", "sink/table", "sink/commit", "internal/store"},
-	"sink/views":      {"sink/schema", "sink/table", "audit/tokens", "internal/store"},
-	"sink/verify":     {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "internal/store"},
-	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "internal/store"},
-	"sink":            {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "sink/verify", "audit", "audit/tokens", "parser", "internal/origin", "internal/exchange", "internal/store", "internal/printable"},
-	"sink/reaudit":    {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "internal/exchange", "internal/store", "internal/printable"},
-	"history":         {"audit", "audit/tokens", "internal/exchange", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "internal/store"},
-	"pipeline":        {"audit", "internal/origin", "internal/exchange"},
+	"sink/table":      {"sink/schema", "store"},
+	"sink/commit":     {"sink/schema", "store", "internal/printable"},
+	"sink/index":      {"sink/schema", "sink/table", "sink/commit", "store"},
+	"sink/views":      {"sink/schema", "sink/table", "audit/tokens", "store"},
+	"sink/verify":     {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
+	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
+	"sink":            {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "sink/verify", "audit", "audit/tokens", "parser", "origin", "origin/exchange", "store", "internal/printable"},
+	"sink/reaudit":    {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "origin/exchange", "store", "internal/printable"},
+	"history":         {"audit", "audit/tokens", "origin/exchange", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "store"},
+	"pipeline":        {"audit", "origin", "origin/exchange"},
 
-	"internal/shares":      {"sink/commit", "internal/store", "internal/origin"},
-	"internal/warc":        {},
-	"internal/archive":     {"sink", "sink/schema", "sink/table", "sink/commit", "fetcher", "internal/store", "internal/warc"},
-	"internal/replay":      {"inputs", "fetcher", "internal/warc", "internal/exchange", "internal/origin"},
-	"internal/origin":      {},
-	"internal/exchange":    {"internal/origin"},
-	"internal/store":       {},
+	"scan/shares":          {"sink/commit", "store", "origin"},
+	"warc":                 {},
+	"warc/archive":         {"sink", "sink/schema", "sink/table", "sink/commit", "fetcher", "store", "warc"},
+	"warc/replay":          {"inputs", "fetcher", "warc", "origin/exchange", "origin"},
+	"origin":               {},
+	"origin/exchange":      {"origin"},
+	"store":                {},
 	"internal/printable":   {},
 	"internal/limits":      {},
-	"internal/job":         {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "internal/archive", "internal/replay", "internal/report", "internal/shares", "internal/store", "internal/origin", "internal/exchange"},
-	"internal/nightly":     {"audit", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "internal/job", "internal/report", "internal/page", "internal/printable", "internal/store"},
-	"internal/report":      {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "audit", "audit/tokens", "parser", "internal/exchange", "internal/printable", "internal/store"},
-	"internal/page":        {"internal/report", "internal/printable", "docs/queries"},
+	"scan":                 {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "warc/archive", "warc/replay", "survey", "scan/shares", "store", "origin", "origin/exchange"},
+	"nightly":              {"audit", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "scan", "survey", "survey/page", "internal/printable", "store"},
+	"survey":               {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "audit", "audit/tokens", "parser", "origin/exchange", "internal/printable", "store"},
+	"survey/page":          {"survey", "internal/printable", "docs/queries"},
 	"docs/queries":         {},
 	"internal/observer":    {"fetcher/resolve"},
-	"internal/terminal":    {"history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "internal/exchange", "internal/observer", "internal/printable", "internal/report", "internal/shares", "sink/commit"},
-	"internal/metrics":     {"pipeline", "fetcher/resolve", "internal/exchange"},
+	"terminal":             {"history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "origin/exchange", "internal/observer", "internal/printable", "survey", "scan/shares", "sink/commit"},
+	"terminal/metrics":     {"pipeline", "fetcher/resolve", "origin/exchange"},
 	"internal/sharedtest":  {},
 	"internal/rowtest":     {},
-	"internal/sitetest":    {"audit", "audit/tokens", "parser", "internal/origin", "internal/exchange"},
+	"internal/sitetest":    {"audit", "audit/tokens", "parser", "origin", "origin/exchange"},
 	"internal/hostiletest": {"internal/printable", "internal/waittest"},
 	"internal/waittest":    {},
 	"internal/memnet":      {},
@@ -69,13 +69,13 @@ var arrows = map[string][]string{
 	"internal/histories":   {},
 	"internal/arch":        {},
 
-	"internal/store/s3":        {"internal/store"},
-	"internal/store/storetest": {"internal/memnet", "internal/store"},
+	"store/s3":        {"store"},
+	"store/storetest": {"internal/memnet", "store"},
 
-	"internal/simweb":                {"internal/origin", "internal/exchange"},
-	"internal/simweb/compare":        {"internal/simweb", "sink", "sink/schema", "sink/table", "sink/commit", "internal/origin", "internal/exchange"},
-	"internal/integration/queries":   {"audit", "audit/tokens", "history", "sink", "sink/schema", "sink/table", "sink/commit", "internal/store", "internal/origin", "internal/exchange"},
-	"internal/simweb/cmd/simweb":     anything,
+	"simweb":                         {"origin", "origin/exchange"},
+	"simweb/compare":                 {"simweb", "sink", "sink/schema", "sink/table", "sink/commit", "origin", "origin/exchange"},
+	"internal/integration/queries":   {"audit", "audit/tokens", "history", "sink", "sink/schema", "sink/table", "sink/commit", "store", "origin", "origin/exchange"},
+	"simweb/cmd/simweb":              anything,
 	"internal/sharedtest/cmd/shared": anything,
 }
 
@@ -84,35 +84,35 @@ var arrows = map[string][]string{
 var doors = map[string][]string{
 	"github.com/spf13/cobra":          {"cmd/bulkscan"},
 	"github.com/spf13/pflag":          {"cmd/bulkscan"},
-	"github.com/cheggaaa/pb/v3":       {"internal/terminal"},
+	"github.com/cheggaaa/pb/v3":       {"terminal"},
 	"github.com/pelletier/go-toml/v2": {"cmd/bulkscan"},
-	"github.com/mattn/go-runewidth":   {"internal/terminal"},
+	"github.com/mattn/go-runewidth":   {"terminal"},
 
 	"github.com/valyala/fasthttp":   {"fetcher"},
 	"github.com/jlaffaye/ftp":       {"fetcher"},
-	"github.com/andybalholm/brotli": {"fetcher", "sink/table", "internal/simweb"}, // the first two decode, the last encodes
+	"github.com/andybalholm/brotli": {"fetcher", "sink/table", "simweb"}, // the first two decode, the last encodes
 	"golang.org/x/sync/semaphore":   {"fetcher"},
-	"github.com/miekg/dns":          {"fetcher/resolve", "internal/simweb"},
+	"github.com/miekg/dns":          {"fetcher/resolve", "simweb"},
 	"golang.org/x/time/rate":        {"fetcher/resolve"},
 
 	"golang.org/x/sync/errgroup": {"pipeline"},
 
 	"github.com/rogpeppe/go-internal/diff": {"history"},
 
-	"github.com/prometheus/client_golang": {"internal/metrics"},
-	"golang.org/x/net/netutil":            {"internal/metrics"},
-	"github.com/minio/minio-go/v7":        {"internal/store/s3"},
-	"gopkg.in/ini.v1":                     {"internal/store/s3"},
+	"github.com/prometheus/client_golang": {"terminal/metrics"},
+	"golang.org/x/net/netutil":            {"terminal/metrics"},
+	"github.com/minio/minio-go/v7":        {"store/s3"},
+	"gopkg.in/ini.v1":                     {"store/s3"},
 
 	"github.com/parquet-go/parquet-go":    {"sink/table", "internal/bubble"},
 	"github.com/RoaringBitmap/roaring/v2": {"sink", "sink/commit", "sink/verify", "sink/compact"},
 	"github.com/ulikunitz/xz":             {"inputs"},
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
-	"golang.org/x/net/publicsuffix":       {"internal/origin"},
-	"golang.org/x/net/idna":               {"internal/origin", "internal/simweb"}, // the simulated web spells names of its own
-	"golang.org/x/sys":                    {"internal/terminal", "internal/store", "internal/hostiletest", "internal/simweb"},
-	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink/table", "internal/simweb", "internal/sharedtest", "internal/replay", "internal/warc"},
-	"github.com/cespare/xxhash/v2":        {"audit", "history", "inputs", "internal/report", "internal/shares", "internal/simweb", "sink/index", "sink/schema"},
+	"golang.org/x/net/publicsuffix":       {"origin"},
+	"golang.org/x/net/idna":               {"origin", "simweb"}, // the simulated web spells names of its own
+	"golang.org/x/sys":                    {"terminal", "store", "internal/hostiletest", "simweb"},
+	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink/table", "simweb", "internal/sharedtest", "warc/replay", "warc"},
+	"github.com/cespare/xxhash/v2":        {"audit", "history", "inputs", "survey", "scan/shares", "simweb", "sink/index", "sink/schema"},
 }
 
 // Package is one package as `go list -json` describes it.

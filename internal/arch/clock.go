@@ -47,10 +47,10 @@ var wallClock = map[string]map[string]string{
 	"internal/histories": {
 		"history.restarting": unseen,
 	},
-	"internal/store": {
+	"store": {
 		"TestDirIrregular": kernel,
 	},
-	"internal/simweb": {
+	"simweb": {
 		"TestZooOnSockets": kernel,
 		"TestWaited":       kernel,
 	},

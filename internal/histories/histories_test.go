@@ -18,16 +18,16 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	led "github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/internal/bubble"
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/nightly"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/nightly"
+	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/store/storetest"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // history is a dataset, what has happened to it, and what the oracle knows of it.
@@ -36,7 +36,7 @@ type history struct {
 	disk  *storetest.Disk
 	lines []string // what has happened
 
-	scans   map[string]*scan
+	scans   map[string]*scanState
 	through string          // the date up to which nights were pruned
 	foreign map[string]bool // names of files of others, which say mine
 	asked   map[site]bool   // by the last command
@@ -56,7 +56,7 @@ type command struct {
 	refuses   func() bool  // reports whether it may fail without an accident; nil: never
 	done      func() error // checks what must be true once it has succeeded; may be nil
 	publishes bool         // when it has succeeded, readers have all that is published
-	of        *scan        // nil: of the dataset
+	of        *scanState   // nil: of the dataset
 }
 
 // action is what can happen to a dataset: how often, and the command that it makes of two bytes; nil for none.
@@ -72,36 +72,36 @@ var actions = []action{
 		time.Sleep(24 * time.Hour)
 		return h.scanning(h.known("s-"+today(), today()), a, b)
 	}},
-	{"again", 5, on(func(s *scan) bool { return s.id[0] == 's' }, (*history).scanning)}, // the same command again
+	{"again", 5, on(func(s *scanState) bool { return s.id[0] == 's' }, (*history).scanning)}, // the same command again
 	{"night", 3, func(h *history, a, b byte) *command {
 		time.Sleep(24 * time.Hour)
 		return h.night(a)
 	}},
 	{"night again", 1, func(h *history, a, _ byte) *command { return h.night(a) }}, // again, or after a scan of that day
-	{"compact", 4, on(func(s *scan) bool { return s.there }, (*history).compacting)},
-	{"release", 3, on(func(s *scan) bool { return s.there }, (*history).releasing)},
-	{"withhold", 2, on(func(s *scan) bool { return s.publication == "pending" || s.publication == "held" }, (*history).withholding)},
+	{"compact", 4, on(func(s *scanState) bool { return s.there }, (*history).compacting)},
+	{"release", 3, on(func(s *scanState) bool { return s.there }, (*history).releasing)},
+	{"withhold", 2, on(func(s *scanState) bool { return s.publication == "pending" || s.publication == "held" }, (*history).withholding)},
 	{"prune", 4, func(h *history, a, b byte) *command {
 		return h.pruning(nightly.Keep{Nights: int(a % 5), Bodies: int(b % 5), Evidence: int(b / 8 % 5)})
 	}},
-	{"damage", 6, on(func(s *scan) bool { return s.there && s.complete && s.damaged == "" && !s.pruned && s.untouched() }, (*history).damaging)},
-	{"repair", 4, on(func(s *scan) bool { return s.damaged != "" }, (*history).repairing)},
-	{"restart", 3, on(func(s *scan) bool { return s.there && s.id[0] == 's' }, (*history).restarting)},
+	{"damage", 6, on(func(s *scanState) bool { return s.there && s.complete && s.damaged == "" && !s.pruned && s.untouched() }, (*history).damaging)},
+	{"repair", 4, on(func(s *scanState) bool { return s.damaged != "" }, (*history).repairing)},
+	{"restart", 3, on(func(s *scanState) bool { return s.there && s.id[0] == 's' }, (*history).restarting)},
 	{"rebuild", 1, func(h *history, _, _ byte) *command {
 		none := func() bool {
-			return !h.any(func(s *scan) bool { return s.there && s.publication == "published" && s.complete })
+			return !h.any(func(s *scanState) bool { return s.there && s.publication == "published" && s.complete })
 		}
 		return &command{name: "derive the history anew", refuses: none, run: func(ctx context.Context, st store.Store) error {
 			return led.Rebuild(ctx, st, led.Options{})
 		}}
 	}},
-	{"stats", 1, on(func(s *scan) bool { return s.there && s.complete }, (*history).counting)},
+	{"stats", 1, on(func(s *scanState) bool { return s.there && s.complete }, (*history).counting)},
 }
 
 // on makes a command for one of these scans.
-func on(of func(*scan) bool, make func(h *history, s *scan, a, b byte) *command) func(h *history, a, b byte) *command {
+func on(of func(*scanState) bool, make func(h *history, s *scanState, a, b byte) *command) func(h *history, a, b byte) *command {
 	return func(h *history, a, b byte) *command {
-		var some []*scan
+		var some []*scanState
 		for _, id := range slices.Sorted(maps.Keys(h.scans)) {
 			if of(h.scans[id]) {
 				some = append(some, h.scans[id])
@@ -114,20 +114,20 @@ func on(of func(*scan) bool, make func(h *history, s *scan, a, b byte) *command)
 	}
 }
 
-func (h *history) compacting(s *scan, _, b byte) *command {
+func (h *history) compacting(s *scanState, _, b byte) *command {
 	return &command{name: "compact", of: s, refuses: func() bool { return !s.there }, run: func(ctx context.Context, st store.Store) error {
 		_, err := compact.Scan(ctx, st, s.id, compact.Options{PartBytes: int64(b) << 8}) // 0: all in one
 		return err
 	}}
 }
 
-func (h *history) releasing(s *scan, _, _ byte) *command {
+func (h *history) releasing(s *scanState, _, _ byte) *command {
 	return &command{name: "release", of: s, publishes: true, refuses: func() bool { return !s.there || !s.complete || s.date <= h.through }, run: func(ctx context.Context, st store.Store) error {
-		return job.Release(ctx, st, s.id, publishing)
+		return scan.Release(ctx, st, s.id, publishing)
 	}}
 }
 
-func (h *history) withholding(s *scan, _, b byte) *command {
+func (h *history) withholding(s *scanState, _, b byte) *command {
 	to := []commit.Publication{commit.PublicationHeld, commit.PublicationDiscarded}[b%2]
 	return &command{name: "make " + string(to), of: s, refuses: func() bool { return true }, run: func(ctx context.Context, st store.Store) error {
 		return commit.SetPublication(ctx, st, s.id, to)
@@ -144,7 +144,7 @@ func (h *history) pruning(keep nightly.Keep) *command {
 }
 
 // repairing is the command that repairs a scan.
-func (h *history) repairing(s *scan, _, _ byte) *command {
+func (h *history) repairing(s *scanState, _, _ byte) *command {
 	return &command{name: "repair", of: s, publishes: true, begun: func() { s.open = true }, run: func(ctx context.Context, st store.Store) error {
 		err := h.scan(ctx, st, scanning{id: s.id, date: s.date, repair: true})
 		if _, intact := errors.AsType[*sink.IntactError](err); intact {
@@ -154,7 +154,7 @@ func (h *history) repairing(s *scan, _, _ byte) *command {
 	}}
 }
 
-func (h *history) restarting(s *scan, _, b byte) *command {
+func (h *history) restarting(s *scanState, _, b byte) *command {
 	if b&1 > 0 {
 		time.Sleep(24 * time.Hour)
 	}
@@ -164,13 +164,13 @@ func (h *history) restarting(s *scan, _, b byte) *command {
 	}}
 }
 
-func (h *history) counting(s *scan, _, _ byte) *command {
+func (h *history) counting(s *scanState, _, _ byte) *command {
 	return &command{name: "stats", of: s, refuses: func() bool { return !s.there || !s.complete }, run: func(ctx context.Context, st store.Store) error {
 		lock, err := sink.LockStats(ctx, st, s.id)
 		if err != nil {
 			return err
 		}
-		return errors.Join(report.Stats(ctx, st, s.id, report.Options{Registry: tokens.Default(), Log: quiet}), lock.Unlock())
+		return errors.Join(survey.Stats(ctx, st, s.id, survey.Options{Registry: tokens.Default(), Log: quiet}), lock.Unlock())
 	}}
 }
 
@@ -180,9 +180,9 @@ func today() string { return ago(0) }
 func ago(days byte) string { return time.Now().UTC().AddDate(0, 0, -int(days)).Format(time.DateOnly) }
 
 // known returns a scan, which a command may make.
-func (h *history) known(id, date string) *scan {
+func (h *history) known(id, date string) *scanState {
 	if h.scans[id] == nil {
-		h.scans[id] = &scan{id: id, date: date, without: map[string]bool{}, parts: map[string]map[string]string{}}
+		h.scans[id] = &scanState{id: id, date: date, without: map[string]bool{}, parts: map[string]map[string]string{}}
 	}
 	return h.scans[id]
 }
@@ -191,7 +191,7 @@ func (h *history) known(id, date string) *scan {
 const unpublished = 96
 
 // scanning returns the command of a scan.
-func (h *history) scanning(s *scan, a, b byte) *command {
+func (h *history) scanning(s *scanState, a, b byte) *command {
 	o := scanning{id: s.id, date: s.date, merged: a&16 > 0, noPublish: a&unpublished == unpublished}
 	name := "scan"
 	if b%4 == 0 {
@@ -247,7 +247,7 @@ func (h *history) night(a byte) *command {
 // nights are the options of nights.
 func (h *history) nights(st store.Store, keep nightly.Keep) nightly.Options {
 	return nightly.Options{
-		Store: st, Keep: keep, Log: quiet, Publishing: publishing, Report: report.Options{Registry: tokens.Default(), Log: quiet},
+		Store: st, Keep: keep, Log: quiet, Publishing: publishing, Report: survey.Options{Registry: tokens.Default(), Log: quiet},
 		List: nightly.ListOptions{Source: h.list, Count: func(context.Context, string) (int64, error) { return int64(len(hosts)), nil }},
 		Scan: func(ctx context.Context, s nightly.Scan) error {
 			return h.scan(ctx, st, scanning{id: s.ScanID, date: s.Date, noPublish: true})
@@ -286,7 +286,7 @@ func (h *history) wasPruned(keep nightly.Keep) error {
 }
 
 // damaging deletes a file of a scan, or flips a bit of it. That is no command.
-func (h *history) damaging(s *scan, a, b byte) *command {
+func (h *history) damaging(s *scanState, a, b byte) *command {
 	parts, err := live(s.id, h.files())
 	if err != nil || len(parts) == 0 {
 		return nil
@@ -405,7 +405,7 @@ func (h *history) perform(c *command, fate int, at uint16, beside *command) erro
 
 // mark returns a function that makes the history again what it is now.
 func (h *history) mark() (back func()) {
-	disk, scans, is := h.disk.Restart(storetest.Nothing), map[string]scan{}, *h
+	disk, scans, is := h.disk.Restart(storetest.Nothing), map[string]scanState{}, *h
 	h.disk = disk.Restart(storetest.Nothing)
 	for id, s := range h.scans {
 		was := *s
@@ -415,7 +415,7 @@ func (h *history) mark() (back func()) {
 	return func() {
 		known := h.scans
 		*h = is
-		h.disk, h.scans = disk, map[string]*scan{}
+		h.disk, h.scans = disk, map[string]*scanState{}
 		for id := range scans {
 			*known[id] = scans[id] // which commands have
 			h.scans[id] = known[id]
@@ -473,7 +473,7 @@ func (h *history) attempt(c *command, fate int, at uint16, r rehearsal, beside *
 	moment := func(of []int) int { return append(of, 1)[int(at)*len(of)>>16] }
 	h.asked = map[site]bool{}
 	// The history is not derived from less than it has: a damaged scan, or one whose command did not end, may refuse others.
-	refused := c.refuses != nil && c.refuses() || h.damaged() || h.any(func(s *scan) bool { return s != c.of && !s.complete && (s.open || s.begunAnew) })
+	refused := c.refuses != nil && c.refuses() || h.damaged() || h.any(func(s *scanState) bool { return s != c.of && !s.complete && (s.open || s.begunAnew) })
 	if c.begun != nil {
 		c.begun()
 	}
@@ -615,7 +615,7 @@ func (h *history) command(chunk []byte) *command {
 func play(t *testing.T, list string, chunks [][]byte) (h *history, err error) {
 	t.Helper()
 	bubble.Test(t, func(*testing.T) {
-		h = &history{list: list, disk: storetest.NewDisk(), scans: map[string]*scan{}}
+		h = &history{list: list, disk: storetest.NewDisk(), scans: map[string]*scanState{}}
 		h.disk.NoLinks = len(chunks) > 0 && chunks[0][5]&1 > 0
 		for i := 0; err == nil && i < len(chunks); i++ {
 			at := chunks[i]
@@ -642,14 +642,16 @@ func play(t *testing.T, list string, chunks [][]byte) (h *history, err error) {
 func (h *history) end() error {
 	h.lines = append(h.lines, "the end:")
 	for _, then := range []struct {
-		of      func(*scan) bool
-		command func(s *scan, a, b byte) *command
+		of      func(*scanState) bool
+		command func(s *scanState, a, b byte) *command
 	}{
-		{func(s *scan) bool { return s.damaged != "" }, h.repairing},
-		{func(s *scan) bool { return s.there && s.publication != "discarded" && s.untouched() }, func(s *scan, _, b byte) *command { return h.scanning(s, map[byte]byte{'n': unpublished}[s.id[0]], b) }},
-		{func(s *scan) bool { return s.there && !s.untouched() }, h.compacting}, // which no scan continues
-		{func(s *scan) bool { return s.there && !s.untouched() && s.complete }, h.counting},
-		{func(s *scan) bool {
+		{func(s *scanState) bool { return s.damaged != "" }, h.repairing},
+		{func(s *scanState) bool { return s.there && s.publication != "discarded" && s.untouched() }, func(s *scanState, _, b byte) *command {
+			return h.scanning(s, map[byte]byte{'n': unpublished}[s.id[0]], b)
+		}},
+		{func(s *scanState) bool { return s.there && !s.untouched() }, h.compacting}, // which no scan continues
+		{func(s *scanState) bool { return s.there && !s.untouched() && s.complete }, h.counting},
+		{func(s *scanState) bool {
 			return s.there && s.complete && (s.publication == "pending" || s.publication == "held")
 		}, h.releasing},
 	} {

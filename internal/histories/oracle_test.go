@@ -17,20 +17,20 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	led "github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/internal/nightly"
-	"github.com/bulkscan/bulkscan/internal/store"
-	"github.com/bulkscan/bulkscan/internal/store/storetest"
+	"github.com/bulkscan/bulkscan/nightly"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
 // This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library. Of the product
 // it asks only verify, and at the end the ledger.
 
 // scan is what the oracle knows of a scan.
-type scan struct {
+type scanState struct {
 	id, date    string
 	there       bool // there is a manifest
 	complete    bool
@@ -48,10 +48,10 @@ type scan struct {
 }
 
 // untouched reports whether no pruning could delete a table.
-func (s *scan) untouched() bool { return !s.without[schema.Bodies] && !s.without[schema.Evidence] }
+func (s *scanState) untouched() bool { return !s.without[schema.Bodies] && !s.without[schema.Evidence] }
 
 // sites counts the sites that are committed.
-func (s *scan) sites() (n int) {
+func (s *scanState) sites() (n int) {
 	for key := range s.rows {
 		if strings.HasPrefix(key, schema.Sites+"/") {
 			n++
@@ -100,11 +100,11 @@ func filesOn(disk *storetest.Disk) map[string]string {
 }
 
 // any reports whether there is such a scan.
-func (h *history) any(of func(*scan) bool) bool {
+func (h *history) any(of func(*scanState) bool) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(h.scans)), of)
 }
 
-func (h *history) damaged() bool { return h.any(func(s *scan) bool { return s.damaged != "" }) }
+func (h *history) damaged() bool { return h.any(func(s *scanState) bool { return s.damaged != "" }) }
 
 // look compares the dataset with all that was ever durable, after each command, however it ended: as processes see it, and as the next
 // loss of power would leave it. It returns the first difference, and takes what is durable now.
@@ -124,7 +124,7 @@ func (h *history) look(accident bool) error {
 	if h.damaged() || !accident {
 		return nil
 	}
-	if _, merged := h.files()[schema.LedgerName]; merged && !h.any(func(s *scan) bool { return s.remade }) {
+	if _, merged := h.files()[schema.LedgerName]; merged && !h.any(func(s *scanState) bool { return s.remade }) {
 		if err := h.told(); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (h *history) look(accident bool) error {
 }
 
 // lookAt compares files, and returns what they say of each scan.
-func (h *history) lookAt(files map[string]string) (map[string]*scan, error) {
+func (h *history) lookAt(files map[string]string) (map[string]*scanState, error) {
 	for name := range h.foreign {
 		if files[name] != "mine" {
 			return nil, fmt.Errorf("the foreign file %s has changed, or is gone", name)
@@ -153,7 +153,7 @@ func (h *history) lookAt(files map[string]string) (map[string]*scan, error) {
 			return nil, fmt.Errorf("there is a scan %s that no command made", id)
 		}
 	}
-	now := map[string]*scan{}
+	now := map[string]*scanState{}
 	for _, id := range slices.Sorted(maps.Keys(h.scans)) {
 		s, err := h.scans[id].next(files)
 		if err != nil {
@@ -165,7 +165,7 @@ func (h *history) lookAt(files map[string]string) (map[string]*scan, error) {
 }
 
 // next returns what files say of a scan, or what is wrong with that after what it was.
-func (s *scan) next(files map[string]string) (*scan, error) {
+func (s *scanState) next(files map[string]string) (*scanState, error) {
 	was, is := *s, *s
 	s = &is
 	data, there := files[schema.ScansFolder+s.id+"/manifest.json"]
@@ -265,7 +265,7 @@ func live(id string, files map[string]string) (all []record, err error) {
 }
 
 // read returns the rows of a scan's parts that count, each of which must be there once, whole, and as the host said it.
-func (s *scan) read(files map[string]string) (map[string]string, error) {
+func (s *scanState) read(files map[string]string) (map[string]string, error) {
 	parts, err := live(s.id, files)
 	if err != nil {
 		return nil, err
@@ -293,7 +293,7 @@ func (s *scan) read(files map[string]string) (map[string]string, error) {
 
 // readPart returns the rows of one part by table and seq; several rows of a site are one text. Of a part that it has read before it
 // compares only the bytes.
-func (s *scan) readPart(part *record, files map[string]string) (map[string]string, error) {
+func (s *scanState) readPart(part *record, files map[string]string) (map[string]string, error) {
 	key := fmt.Sprint(s.tables)
 	for _, f := range part.Files {
 		if !slices.Contains(s.tables, f.Table) {
@@ -313,7 +313,7 @@ func (s *scan) readPart(part *record, files map[string]string) (map[string]strin
 	return rows, err
 }
 
-func (s *scan) readNew(part *record, files map[string]string) (map[string]string, error) {
+func (s *scanState) readNew(part *record, files map[string]string) (map[string]string, error) {
 	rows := map[string]string{}
 	said := map[int64]string{}
 	var all []schema.SiteRow
@@ -404,7 +404,7 @@ func addRows[T any](rows map[string]string, table, data string, of func(*T) (int
 }
 
 // lookAtIndex follows the index as a reader does: of each scan in it, all sites are there once.
-func lookAtIndex(scans map[string]*scan, files map[string]string) error {
+func lookAtIndex(scans map[string]*scanState, files map[string]string) error {
 	data, there := files[schema.IndexName]
 	if !there {
 		return nil
@@ -435,7 +435,7 @@ func lookAtIndex(scans map[string]*scan, files map[string]string) error {
 		part := &record{Rows: int(row.Rows), Files: []schema.File{{Table: row.Table, Name: row.Name, Rows: row.Rows}}}
 		sum := sha256.Sum256([]byte(files[row.Name]))
 		part.Files[0].SHA256 = hex.EncodeToString(sum[:])
-		rows, err := (&scan{id: s.id, tables: []string{schema.Sites}, parts: s.parts}).readPart(part, files)
+		rows, err := (&scanState{id: s.id, tables: []string{schema.Sites}, parts: s.parts}).readPart(part, files)
 		if err != nil {
 			return fmt.Errorf("the index leads to %w", err)
 		}
@@ -587,7 +587,7 @@ func (h *history) counted() error {
 // keeps what it has left: a discarded scan, and a night that was killed before it had a manifest.
 func (h *history) tidy() error {
 	for name, data := range h.files() {
-		if h.any(func(s *scan) bool {
+		if h.any(func(s *scanState) bool {
 			return (s.publication == "discarded" || !s.there && !s.pruned) && strings.Contains(name, s.id)
 		}) {
 			continue

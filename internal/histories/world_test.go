@@ -21,11 +21,11 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // hosts are the sites of the list, by seq. One line is no host.
@@ -109,7 +109,7 @@ type scanning struct {
 func (h *history) scan(ctx context.Context, st store.Store, s scanning) error {
 	var interrupted atomic.Bool
 	var asked atomic.Int64
-	var j *job.Job
+	var j *scan.Job
 	fetch, err := fetcher.New(fetcher.Config{UserAgent: "test", AllowPrivate: true, NoFallback: true, Resolver: names{}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !h.disk.Off() { // else the process is dead
 			h.asked[site{s.id, seqOf(address)}] = true // one after another
@@ -123,7 +123,7 @@ func (h *history) scan(ctx context.Context, st store.Store, s scanning) error {
 	if err != nil {
 		return err
 	}
-	j = job.New(job.Options{
+	j = scan.New(scan.Options{
 		Lists: []string{h.list}, Fetch: fetch, Store: st, Log: quiet, Begun: time.Now(), Compact: s.merged,
 		Pipeline: pipeline.Config{Concurrency: 1},
 		Sink: sink.Options{
@@ -144,5 +144,5 @@ var errInterrupted = errors.New("the scan was told to end")
 
 var (
 	quiet      = slog.New(slog.NewTextHandler(io.Discard, nil))
-	publishing = job.Publishing{Compact: true, Registry: tokens.Default(), Log: quiet}
+	publishing = scan.Publishing{Compact: true, Registry: tokens.Default(), Log: quiet}
 )

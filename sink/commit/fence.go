@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Fence prevents a late commit of an earlier lock holder from counting. A late commit is possible only if the lock is a

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // History is every commit record of a scan.

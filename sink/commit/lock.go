@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // HeldError says that another process holds the scan's lock.

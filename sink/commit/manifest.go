@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Manifest describes a scan. It is written at the start, compared on resume, and completed at the end.

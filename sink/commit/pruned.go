@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Pruned is the record of scans that were deleted for their age. It is replaced as one step, before their files are

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // before lists the publications from which a scan may go to another. A published scan stays published: the history has

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // This file writes and reads the records beside the tables (manifests, commits, hashes of other files) so that a change

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // TestBitmapDamaged shows that a bitmap takes memory in proportion to its bytes.

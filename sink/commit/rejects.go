@@ -12,8 +12,8 @@ import (
 	"sync"
 
 	"github.com/bulkscan/bulkscan/internal/printable"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Reject is an input line that is not an origin.

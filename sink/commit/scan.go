@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Scan is one scan of a dataset, opened for reading. It has what was committed when it was opened.

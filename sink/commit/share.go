@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // A scan may be cut into shares, each written by a process of its own: its shard has the share's number as its name, and

@@ -9,8 +9,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // TakeOut creates a tombstone that takes out other commits: from one moment to the next, none of them counts. The

@@ -19,10 +19,10 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Name is the name of the index in a dataset.

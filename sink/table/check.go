@@ -12,8 +12,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 	"github.com/parquet-go/parquet-go/format"
 )
 

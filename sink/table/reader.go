@@ -8,7 +8,7 @@ import (
 	"iter"
 	"math"
 
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/store"
 	"github.com/parquet-go/parquet-go"
 )
 

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // unnamed reports files that no record names, with the probable reason. Scans may begin, commit and end while the files

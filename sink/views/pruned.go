@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // pruned is what the views tell of nights that were pruned: that their dates cannot be asked for, and by which tokens they were

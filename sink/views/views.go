@@ -14,9 +14,9 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // With views.sql DuckDB reads a dataset as bulkscan does: only files that commits name. Loading it reads the index (see

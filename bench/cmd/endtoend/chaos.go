@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/origin"
-	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/simweb/compare"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/simweb"
+	"github.com/bulkscan/bulkscan/simweb/compare"
 )
 
 // chaos scans hosts of every common behaviour through a relay that disturbs connections and loses packets of the name server,

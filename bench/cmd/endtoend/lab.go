@@ -21,12 +21,12 @@ import (
 
 	"github.com/bulkscan/bulkscan/bench/built"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
-	"github.com/bulkscan/bulkscan/internal/simweb"
-	"github.com/bulkscan/bulkscan/internal/simweb/compare"
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/simweb"
+	"github.com/bulkscan/bulkscan/simweb/compare"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // lab is what the experiments have in common.

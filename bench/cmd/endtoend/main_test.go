@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // TestExperiments does each experiment at a hundredth of its size, with the real program and the real web. What they say of

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // hotSuffix ends the names of hosts that share simweb's hot address.

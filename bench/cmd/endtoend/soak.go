@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/bench/built"
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // soaked are the metrics of the process that are watched, and how much larger the median of the last third of the time may be

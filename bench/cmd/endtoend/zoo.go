@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/bulkscan/bulkscan/internal/simweb"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // zoo scans healthy hosts mixed with many copies of each behaviour that the simulated web knows, and the healthy ones by

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // ledger is what the files of a ledger have, in memory: rows by site, in the order of dates.

@@ -30,7 +30,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 func main() {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // TestYears scans and merges small years of both kinds.

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // This file runs the nights of a script by bulkscan nightly, as a scheduler does. Some are killed, interrupted, met by a second

@@ -104,7 +104,7 @@ if contained schema >"$work/schema.txt" && contained man -o /man 2>"$work/man.tx
 grep -q 'read-only file system' "$work/man.txt"
 
 # The roots are where Go looks for them: with the simulated web's authority there, its certificates hold, and else not.
-go build -o "$work/simweb" ./internal/simweb/cmd/simweb
+go build -o "$work/simweb" ./simweb/cmd/simweb
 "$work/simweb" --ca "$work/ca.pem" >"$work/web.txt" & web=$!
 for _ in {1..100}; do [[ -s $work/web.txt ]] && break; sleep 0.1; done
 read -ra flags < <(sed 's/.*LIST //' "$work/web.txt")

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/sitetest"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	datasetviews "github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // TestDefaultScan shows that all readers mean the same scan where none is named, whichever scans of other kinds are added to the
@@ -28,7 +28,7 @@ func TestDefaultScan(t *testing.T) {
 		id := fmt.Sprintf("s%d", n)
 		added(t, st, sink.Options{ScanID: id, Date: date, Tables: tables, NoPublish: as == commit.PublicationPending || as == commit.PublicationHeld || as == commit.PublicationDiscarded}, sites, as)
 		want = strings.ReplaceAll(want, "this", id)
-		if err := errors.Join(index.Update(t.Context(), st), datasetviews.Write(t.Context(), st, nil), report.WriteReadme(t.Context(), st)); err != nil {
+		if err := errors.Join(index.Update(t.Context(), st), datasetviews.Write(t.Context(), st, nil), survey.WriteReadme(t.Context(), st)); err != nil {
 			t.Fatal(err)
 		}
 		scans, err := commit.Scans(t.Context(), st)
@@ -37,7 +37,7 @@ func TestDefaultScan(t *testing.T) {
 		}
 		of := commit.Default(scans)
 		answers := ask(t, dir, []Query{{Name: "default", SQL: `SELECT arg_max(scan_id, {'date': scan_date, 'started': started_at}), CAST(latest() AS VARCHAR) FROM scans WHERE chosen`}})
-		readme, err := store.ReadAll(t.Context(), st, report.ReadmeName, 1<<20)
+		readme, err := store.ReadAll(t.Context(), st, survey.ReadmeName, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
-	"github.com/bulkscan/bulkscan/internal/store"
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // TestPoliciesBlocking checks, for every token of the registry, that the policies of the ledger block what the rows of sites say,
@@ -472,7 +472,7 @@ func TestRegistries(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := Survey{Name: "later", Sites: 300, Dates: dates[2:], Registry: more, Statistics: func(ctx context.Context, st store.Store, id string) error {
-		return report.Stats(ctx, st, id, report.Options{Registry: more})
+		return survey.Stats(ctx, st, id, survey.Options{Registry: more})
 	}}
 	if err := later.Write(t.Context(), st); err != nil {
 		t.Fatal(err)

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // TestMonths shows that the views of statistics answer the same whether or not past months are merged, whatever a killed process
@@ -80,7 +80,7 @@ func TestMonths(t *testing.T) {
 
 	// Statistics of one token: only that night changes.
 	id := "here-" + nights[2]
-	if err := report.Stats(t.Context(), st, id, report.Options{Only: []string{"GPTBot"}}); err != nil {
+	if err := survey.Stats(t.Context(), st, id, survey.Options{Only: []string{"GPTBot"}}); err != nil {
 		t.Fatal(err)
 	}
 	rows := ask(t, dir, []Query{{SQL: "SELECT count(DISTINCT token), (SELECT count(DISTINCT token) > 100 FROM token_stats WHERE scan_date = '2026-10-01') FROM token_stats WHERE scan_id = " + literal(id)}})

@@ -12,20 +12,20 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // surveyOf returns the tables over dates of a scan's survey.
-func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Registry) (s *report.Survey, tables map[string]*report.Table) {
+func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Registry) (s *survey.Survey, tables map[string]*survey.Table) {
 	t.Helper()
-	s, err := report.TakeSurvey(t.Context(), st, scanID, report.SurveyOptions{Options: report.Options{Registry: registry}, AllTokens: true})
+	s, err := survey.TakeSurvey(t.Context(), st, scanID, survey.SurveyOptions{Options: survey.Options{Registry: registry}, AllTokens: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables = map[string]*report.Table{}
+	tables = map[string]*survey.Table{}
 	for _, name := range []string{"blocked-over-time", "first-blocked", "transitions", "survival"} {
 		if s.Tables[name] != nil {
 			tables[name] = s.Tables[name]
@@ -35,7 +35,7 @@ func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Regi
 }
 
 // compareOverDates compares the tables over dates of a scan's survey with the queries.
-func compareOverDates(t *testing.T, dir string, st store.Store, scanID string, registry *tokens.Registry) (tables map[string]*report.Table) {
+func compareOverDates(t *testing.T, dir string, st store.Store, scanID string, registry *tokens.Registry) (tables map[string]*survey.Table) {
 	t.Helper()
 	s, tables := surveyOf(t, st, scanID, registry)
 	manifest := s.Manifest
@@ -84,7 +84,7 @@ func TestSurveyOverDates(t *testing.T) {
 		{Name: "second", Sites: 80, After: time.Hour, Dates: nights[20:22], Observer: here, Statistics: statistics},
 		{Name: "there", Sites: 50, Dates: nights[30:33], Observer: there, Statistics: statistics},
 		{Name: "gained", Sites: 60, Dates: nights[49:], Observer: here, Registry: more, Bodies: [][]byte{[]byte("User-agent: some-stranger\nDisallow: /\n")}, Statistics: func(ctx context.Context, st store.Store, id string) error {
-			return report.Stats(ctx, st, id, report.Options{Registry: more})
+			return survey.Stats(ctx, st, id, survey.Options{Registry: more})
 		}},
 	} {
 		if err := s.Write(t.Context(), st); err != nil {
@@ -117,7 +117,7 @@ func TestSurveyWithoutDates(t *testing.T) {
 		t.Skip("SKIPPED: it computes statistics, which -short leaves out")
 	}
 	dir, st := write(t, Survey{Sites: 60, Dates: dates})
-	f := func(date string, tables int) map[string]*report.Table {
+	f := func(date string, tables int) map[string]*survey.Table {
 		t.Helper()
 		_, got := surveyOf(t, st, "survey-"+date, nil)
 		if len(got) != tables {
@@ -152,7 +152,7 @@ func TestSurveyWithoutDates(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		_, err = report.TakeSurvey(t.Context(), st, "survey-"+dates[2], report.SurveyOptions{})
+		_, err = survey.TakeSurvey(t.Context(), st, "survey-"+dates[2], survey.SurveyOptions{})
 		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "history --rebuild") {
 			t.Errorf("damaged %s: %v", name, err)
 		}

@@ -9,17 +9,17 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // This file counts the headline figures in plain loops over the rows: the sites that block a token, by definition, and the
 // transitions between dates. It uses neither the statistics tables nor the code that computes them.
 
-// survey is a dataset in memory.
-type survey struct {
+// surveyed is a dataset in memory.
+type surveyed struct {
 	dates  []string
 	all    map[string][]*siteRows // by date
 	tokens []tokens.Token
@@ -34,13 +34,13 @@ type siteRows struct {
 	star            *schema.VerdictRow            // nil if no request was made
 }
 
-func readSurvey(t *testing.T, st store.Store) *survey {
+func readSurvey(t *testing.T, st store.Store) *surveyed {
 	t.Helper()
 	manifests, err := commit.Scans(t.Context(), st)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &survey{all: map[string][]*siteRows{}, tokens: tokens.Default().Tokens}
+	w := &surveyed{all: map[string][]*siteRows{}, tokens: tokens.Default().Tokens}
 	for _, m := range manifests {
 		scan, err := commit.ReadScan(t.Context(), st, m.ScanID)
 		if err != nil {
@@ -84,11 +84,11 @@ func set(list []string) map[string]bool {
 }
 
 // on returns the rows of a date; latest those of the newest.
-func (w *survey) on(date string) []*siteRows { return w.all[date] }
-func (w *survey) latest() []*siteRows        { return w.on(w.dates[len(w.dates)-1]) }
+func (w *surveyed) on(date string) []*siteRows { return w.all[date] }
+func (w *surveyed) latest() []*siteRows        { return w.on(w.dates[len(w.dates)-1]) }
 
 // sites returns the row of each site that counts on a date: the one fetched last.
-func (w *survey) sites(date string) map[string]*siteRows {
+func (w *surveyed) sites(date string) map[string]*siteRows {
 	last := map[string]*siteRows{}
 	for _, s := range w.on(date) {
 		if key := fmt.Sprint(s.Host, " ", s.Port, s.Requested); last[key] == nil || s.FetchedAt > last[key].FetchedAt {
@@ -171,8 +171,8 @@ func ordered(rows [][]any, by ...int) [][]any {
 }
 
 // plain answers the queries that define the headline figures, by name.
-var plain = map[string]func(*survey) [][]any{
-	"blocked-by-definition": func(w *survey) (out [][]any) {
+var plain = map[string]func(*surveyed) [][]any{
+	"blocked-by-definition": func(w *surveyed) (out [][]any) {
 		for _, t := range w.tokens {
 			for _, d := range definitions {
 				n, of := shares(w.latest(), d, t.Name)
@@ -181,7 +181,7 @@ var plain = map[string]func(*survey) [][]any{
 		}
 		return ordered(out, 0, 3)
 	},
-	"transitions": func(w *survey) (out [][]any) {
+	"transitions": func(w *surveyed) (out [][]any) {
 		states := map[string]*[2]string{}
 		for i, date := range w.dates[len(w.dates)-2:] {
 			for key, s := range w.sites(date) {
@@ -208,7 +208,7 @@ var plain = map[string]func(*survey) [][]any{
 		}
 		return ordered(out, ^3, 0, 1)
 	},
-	"first-blocked": func(w *survey) (out [][]any) {
+	"first-blocked": func(w *surveyed) (out [][]any) {
 		seen, ever, soFar := map[string]bool{}, map[string]bool{}, int64(0)
 		for _, date := range w.dates {
 			before, first := maps.Clone(seen), map[string]int64{}
@@ -228,7 +228,7 @@ var plain = map[string]func(*survey) [][]any{
 		}
 		return out
 	},
-	"domains": func(w *survey) [][]any {
+	"domains": func(w *surveyed) [][]any {
 		type key struct{ scan, domain string }
 		domains := map[key][]*siteRows{}
 		for _, s := range w.latest() {
@@ -262,7 +262,7 @@ var plain = map[string]func(*survey) [][]any{
 		}
 		return [][]any{{"GPTBot", blocking, of, share(blocking, of), int64(len(domains)), several, disagree}}
 	},
-	"site_tokens": func(w *survey) (out [][]any) {
+	"site_tokens": func(w *surveyed) (out [][]any) {
 		for _, t := range w.tokens {
 			for _, date := range w.dates {
 				rows := w.on(date)

@@ -11,10 +11,10 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/internal/job"
-	"github.com/bulkscan/bulkscan/internal/report"
-	"github.com/bulkscan/bulkscan/internal/store"
+	"github.com/bulkscan/bulkscan/scan"
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // TestPrunedDates asks for nights that were pruned: the tables refuse, and the history answers.
@@ -26,13 +26,13 @@ func TestPrunedDates(t *testing.T) {
 		t.Fatal(err)
 	}
 	nightsOf(t, st, "one.example=obbb", "two.example=b---")
-	publishing := job.Publishing{Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}
+	publishing := scan.Publishing{Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}
 	for _, date := range []string{"2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"} {
 		if err := statistics(t.Context(), st, "n"+date); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := job.Prune(t.Context(), st, job.Retention{Nights: "2026-01-03", Bodies: "2026-01-04"}, publishing); err != nil {
+	if _, err := scan.Prune(t.Context(), st, scan.Retention{Nights: "2026-01-03", Bodies: "2026-01-04"}, publishing); err != nil {
 		t.Fatal(err)
 	}
 	const refused, none = "of the nights up to 2026-01-02 this was pruned", "of the nights up to 2026-01-03 this was pruned"
@@ -87,14 +87,14 @@ func TestPrunedRegistries(t *testing.T) {
 			registry = tokens.Default()
 		}
 		s := Survey{Name: "night", Sites: 40, Dates: []string{date}, Registry: registry, Bodies: [][]byte{[]byte(file)}, Statistics: func(ctx context.Context, st store.Store, id string) error {
-			return report.Stats(ctx, st, id, report.Options{Registry: registry})
+			return survey.Stats(ctx, st, id, survey.Options{Registry: registry})
 		}}
 		if err := s.Write(t.Context(), st); err != nil {
 			t.Fatal(err)
 		}
 	}
-	publishing := job.Publishing{Registry: more, Log: slog.New(slog.DiscardHandler)}
-	if err := errors.Join(history.Rebuild(t.Context(), st, job.HistoryOptions(more, "", publishing.Log)), sinkviews.Write(t.Context(), st, more)); err != nil {
+	publishing := scan.Publishing{Registry: more, Log: slog.New(slog.DiscardHandler)}
+	if err := errors.Join(history.Rebuild(t.Context(), st, scan.HistoryOptions(more, "", publishing.Log)), sinkviews.Write(t.Context(), st, more)); err != nil {
 		t.Fatal(err)
 	}
 	ofHistory := func() string {
@@ -109,7 +109,7 @@ func TestPrunedRegistries(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, first := range days[1:3] {
-		if _, err := job.Prune(t.Context(), st, job.Retention{Nights: first}, publishing); err != nil {
+		if _, err := scan.Prune(t.Context(), st, scan.Retention{Nights: first}, publishing); err != nil {
 			t.Fatal(err)
 		}
 		if s, _ := surveyOf(t, st, "night-"+days[3], more); s.Pruned >= first || s.Pruned == "" {

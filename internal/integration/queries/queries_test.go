@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 var update = flag.Bool("update", false, "write testdata and docs/queries/README.md")
@@ -46,7 +46,7 @@ func needDuckDB(t *testing.T) {
 }
 
 func statistics(ctx context.Context, st store.Store, id string) error {
-	return report.Stats(ctx, st, id, report.Options{})
+	return survey.Stats(ctx, st, id, survey.Options{})
 }
 
 // write writes the survey into a new dataset.
@@ -92,7 +92,7 @@ func TestSeveralScansOfADate(t *testing.T) {
 	only := slices.DeleteFunc(load(t), func(q Query) bool { return q.Name != "explicit-or-star" })
 	goldenAnswers(t, "one-of-two", ask(t, dir, only))
 	for _, date := range second.Dates {
-		if err := report.Stats(t.Context(), st, "second-"+date, report.Options{}); err != nil {
+		if err := survey.Stats(t.Context(), st, "second-"+date, survey.Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/report"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
-	"github.com/bulkscan/bulkscan/internal/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // TestSurveyTables compares each table of a report with the answer to the query of its name.
@@ -87,7 +87,7 @@ func TestGivenTables(t *testing.T) {
 // compareTables compares the tables of a scan's report with what DuckDB answers.
 func compareTables(t *testing.T, dir string, st store.Store, scanID string) {
 	t.Helper()
-	survey, err := report.TakeSurvey(t.Context(), st, scanID, report.SurveyOptions{})
+	survey, err := survey.TakeSurvey(t.Context(), st, scanID, survey.SurveyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func compareTables(t *testing.T, dir string, st store.Store, scanID string) {
 }
 
 // compareTable compares a table with an answer, in order. Of a table with a note the answer may have rows with other texts.
-func compareTable(t *testing.T, table *report.Table, a Answer) {
+func compareTable(t *testing.T, table *survey.Table, a Answer) {
 	t.Helper()
 	if !slices.Equal(table.Columns, a.Columns) {
 		t.Errorf("%s has the columns %q, the query %q", a.Name, table.Columns, a.Columns)
@@ -132,7 +132,7 @@ func compareTable(t *testing.T, table *report.Table, a Answer) {
 }
 
 // named reports whether each text of a row occurs in the table's column.
-func named(table *report.Table, row []any) bool {
+func named(table *survey.Table, row []any) bool {
 	for i, value := range row {
 		if text, is := value.(string); is && !slices.ContainsFunc(table.Rows, func(has []any) bool { return fmt.Sprint(has[i]) == text }) {
 			if _, err := strconv.ParseInt(text, 10, 64); err != nil { // a BIGINT is a text, too

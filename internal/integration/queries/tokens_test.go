@@ -10,8 +10,8 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/internal/store"
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // counted are the tokens that these tests count in random ledgers: oldLacks has a fallback, and the last one ignores `*`.

@@ -1,0 +1,322 @@
+package nightly
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// The night's list is copied into the dataset before its scan begins: a list that is replaced meanwhile, or a machine
+// that is, must not keep a killed scan from going on.
+
+// ListOptions say where the list is, and what it must be like.
+type ListOptions struct {
+	Source string // a path, s3://BUCKET/KEY, or https://…
+	// Least is the share of the last published night's entries that the list must have.
+	Least float64
+	// Open opens the place of a list in an object store.
+	Open func(place string) (store.Store, error)
+	// Client fetches a list by https; nil is http.DefaultClient.
+	Client *http.Client
+	// Count reads a list and returns its entries. Its ListError says why a list is in doubt.
+	Count func(ctx context.Context, path string) (int64, error)
+}
+
+const (
+	maxList      = 16 << 30 // bytes
+	fetchTime    = 30 * time.Minute
+	fetchRetries = 4
+	fetchPause   = 10 * time.Second // doubled with each retry
+)
+
+const (
+	folderPattern = "bulkscan-night-*"
+	folderLock    = "lock"
+	// folderMark begins what the lock of a folder says. The name of the folder follows, and those of the files that are deleted
+	// with it, each on a line.
+	folderMark = "bulkscan nightly keeps the list of a night in this folder, and deletes these files when the night is over:\n"
+)
+
+// listFolder returns a new folder for the night's list, under one of these names, and what removes it. It also removes the folders
+// that killed nights have left, of this dataset or another: their locks say that they are such, and are free.
+func listFolder(ctx context.Context, names ...string) (folder string, remove func(), err error) {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPattern)) // a TMPDIR with signs of a pattern matches nothing
+	for _, old := range left {
+		removeLeft(ctx, old)
+	}
+	if folder, err = os.MkdirTemp("", folderPattern); err != nil {
+		return "", nil, err
+	}
+	if remove, err = takeFolder(ctx, folder, names); err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(folder)) // nothing else is in it yet
+	}
+	return folder, remove, nil
+}
+
+// takeFolder locks a folder and marks it as one for files of these names. remove deletes them, and then the folder if it is empty:
+// what another program has put into it stays.
+func takeFolder(ctx context.Context, folder string, names []string) (remove func(), err error) {
+	st, err := store.NewDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	mark := folderMark + filepath.Base(folder) + "\n" + strings.Join(names, "\n") + "\n"
+	lock, err := st.Lock(ctx, folderLock, []byte(mark))
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		ctx := context.WithoutCancel(ctx) // also after an interrupt
+		for _, name := range names {
+			for entry, err := range st.List(ctx, name) {
+				if err == nil && entry.Name == name {
+					_ = st.Delete(ctx, name)
+				}
+			}
+		}
+		_ = errors.Join(lock.Unlock(), os.Remove(folder))
+	}, nil
+}
+
+// removeLeft removes the folder of a killed night. It follows no link, and leaves a folder that is locked, another user's, or
+// not marked by takeFolder.
+func removeLeft(ctx context.Context, folder string) {
+	info, err := os.Lstat(folder)
+	if err != nil || !info.IsDir() || !owned(info) {
+		return
+	}
+	st, err := store.NewDir(folder)
+	if err != nil {
+		return
+	}
+	mark, err := store.ReadAll(ctx, st, folderLock, store.MaxHolder)
+	if err != nil {
+		return
+	}
+	text, ok := strings.CutPrefix(string(mark), folderMark+filepath.Base(folder)+"\n")
+	if !ok {
+		return
+	}
+	names := strings.Split(text, "\n")
+	if remove, err := takeFolder(ctx, folder, names[:len(names)-1]); err == nil {
+		remove()
+	}
+}
+
+// ListError says that the list is not one to scan.
+type ListError struct{ What string }
+
+func (e *ListError) Error() string { return e.What }
+
+const unlessMeant = "; nothing is scanned. If that is meant, repeat with --accept-list"
+
+// takeList returns the path of the night's list in a folder. The first run of a night takes it from its source and keeps
+// a copy.
+func (o *Options) takeList(ctx context.Context, n *Night, folder string) (path string, err error) {
+	if n.List != nil {
+		path := filepath.Join(folder, n.List.Name)
+		sum, err := o.download(ctx, o.Store, folderOf(n.Date)+n.List.Name, path)
+		if err == nil && sum != n.List.SHA256 {
+			err = errors.New("its bytes are not those of its record")
+		}
+		if err == nil {
+			return path, nil
+		}
+		if ctx.Err() != nil {
+			return "", err
+		}
+		// A list that is the same will do.
+		o.Log.Warn("the copy of the night's list cannot be read; it is taken anew", "error", err)
+	}
+	name := listName(o.List.Source)
+	path = filepath.Join(folder, name)
+	sum, err := o.fetchList(ctx, path)
+	if err != nil {
+		return "", fmt.Errorf("cannot take the list %s: %w", shown(o.List.Source), err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	list := &List{Source: shown(o.List.Source), Name: name, Bytes: info.Size(), SHA256: sum}
+	list.Entries, err = o.List.Count(ctx, path)
+	if doubt, ok := errors.AsType[*ListError](err); ok {
+		return "", &ListError{fmt.Sprintf("the list %s: %s%s", list.Source, doubt.What, unlessMeant)}
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot read the list %s: %w", shown(o.List.Source), err)
+	}
+	if err := o.checkList(ctx, list); err != nil {
+		return "", err
+	}
+	if err := o.keepList(ctx, path, folderOf(n.Date)+name); err != nil {
+		return "", err
+	}
+	n.List = list
+	return path, n.write(ctx, o.Store)
+}
+
+// checkList compares the list with that of the last published night.
+func (o *Options) checkList(ctx context.Context, list *List) error {
+	if list.Entries == 0 {
+		return &ListError{fmt.Sprintf("the list %s has no site; nothing is scanned", list.Source)}
+	}
+	nights, err := Nights(ctx, o.Store, recent)
+	if err != nil {
+		return err
+	}
+	for i := len(nights) - 1; i >= 0; i-- {
+		last := nights[i]
+		if last.State != Published || last.List == nil {
+			continue
+		}
+		if float64(list.Entries) < o.List.Least*float64(last.List.Entries) {
+			return &ListError{fmt.Sprintf("the list %s has %d sites, less than %v of the %d of %s%s",
+				list.Source, list.Entries, o.List.Least, last.List.Entries, last.Date, unlessMeant)}
+		}
+		break
+	}
+	return nil
+}
+
+// fetchList copies the list to a file and returns its SHA-256. What a network may cause is tried again.
+func (o *Options) fetchList(ctx context.Context, to string) (sum string, err error) {
+	source := o.List.Source
+	switch scheme, _, ok := strings.Cut(source, "://"); {
+	case !ok:
+		file, err := os.Open(source)
+		if err != nil {
+			return "", err
+		}
+		defer file.Close()
+		return copyTo(to, file)
+	case scheme == "s3":
+		place, err := o.List.Open(source[:strings.LastIndexByte(source, '/')])
+		if err != nil {
+			return "", err
+		}
+		return o.download(ctx, place, path.Base(source), to)
+	}
+	pause := fetchPause
+	for n := 0; ; n++ {
+		if sum, err = o.get(ctx, to); err == nil || ctx.Err() != nil || n == fetchRetries {
+			return sum, err
+		}
+		o.Log.Warn("cannot fetch the list; trying again", "error", err, "in", pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+		pause *= 2
+	}
+}
+
+// get fetches the list by https.
+func (o *Options) get(ctx context.Context, to string) (sum string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.List.Source, nil)
+	if err != nil {
+		return "", errors.New("not a valid URL")
+	}
+	request.Header.Set("Accept-Encoding", "identity") // a .gz file stays one
+	client := o.List.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	response, err := client.Do(request)
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+		err = wrapped.Err // without the URL, which may have a password
+	}
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	switch {
+	case response.Request.URL.Scheme != "https":
+		return "", errors.New("it redirects to another scheme than https")
+	case response.StatusCode != http.StatusOK:
+		return "", fmt.Errorf("status %d", response.StatusCode)
+	}
+	return copyTo(to, response.Body) // a body that is shorter than announced is an error of reading
+}
+
+// download copies an object to a file.
+func (o *Options) download(ctx context.Context, st store.Store, name, to string) (sum string, err error) {
+	object, err := st.Open(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer object.Close()
+	return copyTo(to, io.NewSectionReader(object, 0, object.Size()))
+}
+
+// copyTo writes a file of at most maxList bytes.
+func copyTo(to string, from io.Reader) (sum string, err error) {
+	file, err := os.Create(to)
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	n, err := io.Copy(io.MultiWriter(file, hash), io.LimitReader(from, maxList+1))
+	if n > maxList {
+		err = errors.Join(err, fmt.Errorf("it has more than %d bytes", int64(maxList)))
+	}
+	return hex.EncodeToString(hash.Sum(nil)), errors.Join(err, file.Close())
+}
+
+// keepList copies a file into the dataset.
+func (o *Options) keepList(ctx context.Context, from, name string) error {
+	file, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	draft, err := o.Store.Create(ctx, name)
+	if err != nil {
+		return err
+	}
+	if _, err = io.Copy(draft, file); err == nil {
+		err = draft.Seal()
+	}
+	if err == nil {
+		err = draft.Publish(ctx)
+	}
+	return errors.Join(err, draft.Discard())
+}
+
+// listName is what the copy of a list is called: list, and the endings by which formats are known.
+func listName(source string) string {
+	if parsed, err := url.Parse(source); err == nil && strings.Contains(source, "://") {
+		source = parsed.Path
+	}
+	base := filepath.Base(source)
+	for i := 0; i < len(base); i++ {
+		if c := base[i]; !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0) {
+			base = base[:i] + "_" + base[i+1:]
+		}
+	}
+	return "list-" + base[max(0, len(base)-100):]
+}
+
+// shown is a source without what may be secret: a user, a password, a query.
+func shown(source string) string {
+	parsed, err := url.Parse(source)
+	if err != nil || parsed.Scheme == "" || parsed.Host == "" {
+		return source
+	}
+	return parsed.Scheme + "://" + parsed.Host + parsed.Path
+}

@@ -1,0 +1,233 @@
+package nightly
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/scan"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// Names in a dataset. The files of a night are in a folder of its date.
+const (
+	Folder     = "_nights/"
+	recordName = "night.json"
+	lockName   = Folder + "lock"
+
+	reportName  = "report.html"
+	summaryName = "summary.json"
+	changesName = "changes.json"
+)
+
+// LatestReport and LatestSummary are copies of those of the newest published night.
+const (
+	LatestReport  = reportName
+	LatestSummary = summaryName
+)
+
+// State says how a night stands.
+type State string
+
+// The states.
+const (
+	Running    State = "running"    // or killed: the next run continues it
+	Published  State = "published"  // it counts
+	Held       State = "held"       // unlike the nights before: a person releases or discards it
+	Discarded  State = "discarded"  // it does not count
+	Incomplete State = "incomplete" // the deadline came before the end of the list
+	Failed     State = "failed"     // an error ended it; a run of the same night continues it
+)
+
+// final reports whether no run continues the night.
+func (s State) final() bool { return s == Published || s == Held || s == Discarded }
+
+// Night is the record of a night, replaced after each of its steps. Programs rely on its JSON; docs/nightly.md describes
+// it.
+type Night struct {
+	SchemaVersion int        `json:"schema_version"`
+	Date          string     `json:"date"` // also scan_date
+	ScanID        string     `json:"scan_id"`
+	State         State      `json:"state"`
+	StartedAt     time.Time  `json:"started_at"`
+	EndedAt       *time.Time `json:"ended_at,omitempty"`
+	Until         *time.Time `json:"until,omitempty"` // the deadline of its scan
+	Runs          int        `json:"runs"`            // more than 1 after a crash, a reboot or an interrupt
+	ToolVersion   string     `json:"tool_version"`
+	List          *List      `json:"list,omitempty"`
+	Error         string     `json:"error,omitempty"` // what ended it, at most 500 bytes
+
+	Figures    *Figures            `json:"figures,omitempty"`
+	Bytes      int64               `json:"bytes,omitempty"` // of the scan's files
+	Out        []Check             `json:"out_of_bounds,omitempty"`
+	Changes    *Changes            `json:"changes,omitempty"`
+	Pruned     *scan.Prunings      `json:"pruned,omitempty"`       // what was too old, after this night was published
+	Keep       *Keep               `json:"keep,omitempty"`         // the settings by which it was pruned; nil: it was not
+	PruneError string              `json:"prune_error,omitempty"`  // why that was not deleted: much was due at once
+	Files      []schema.File       `json:"files,omitempty"`        // beside this record
+	Reread     []commit.FileChange `json:"file_changes,omitempty"` // while its scan ran
+
+	Sum string `json:"sum,omitempty"` // see commit.SealRecord
+}
+
+// List is the list of a night.
+type List struct {
+	Source  string `json:"source"` // as configured, without a password
+	Name    string `json:"name"`   // of the copy beside the record, which is deleted after the night
+	Bytes   int64  `json:"bytes"`
+	SHA256  string `json:"sha256"`
+	Entries int64  `json:"entries"`
+}
+
+// Changes are what a night differs by from the published one before.
+type Changes struct {
+	From     string             `json:"from"` // date
+	Appeared int64              `json:"appeared"`
+	Vanished int64              `json:"vanished"`
+	Changed  int64              `json:"changed_sites"` // began or ceased to block a token
+	Tokens   []survey.TokenDiff `json:"tokens"`        // the most changed first, at most maxTokens
+}
+
+const maxTokens = 5
+
+func folderOf(date string) string { return Folder + date + "/" }
+
+func (n *Night) name() string { return folderOf(n.Date) + recordName }
+
+// ReadNight reads the record of a night. The error is store.ErrNotExist if there is none.
+func ReadNight(ctx context.Context, st store.Store, date string) (*Night, error) {
+	name := folderOf(date) + recordName
+	n := &Night{}
+	data, err := store.ReadAll(ctx, st, name, schema.MaxCommit)
+	if err == nil {
+		err = commit.OpenRecord(data, n, &n.Sum)
+	}
+	if err == nil {
+		err = schema.CheckVersion(n.SchemaVersion)
+	}
+	if err == nil && n.Date != date {
+		err = fmt.Errorf("%w: it is that of %.40q", commit.ErrRecord, n.Date)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	return n, nil
+}
+
+func (n *Night) write(ctx context.Context, st store.Store) error {
+	data, err := commit.SealRecord(n, &n.Sum)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", n.name(), err)
+	}
+	return st.Put(ctx, n.name(), data)
+}
+
+// dates lists the dates that have a file of a night, in order. What is no file in the place of a record may not be listed.
+func dates(ctx context.Context, st store.Store) (list []string, err error) {
+	for entry, err := range st.List(ctx, Folder) {
+		if err != nil {
+			return nil, fmt.Errorf("cannot find the nights: %w", err)
+		}
+		date, _, ok := strings.Cut(strings.TrimPrefix(entry.Name, Folder), "/")
+		if ok && commit.CheckDate(date) == nil {
+			list = append(list, date)
+		}
+	}
+	return slices.Compact(list), nil
+}
+
+// recent is how many nights are looked at for the last published one.
+const recent = 60
+
+// Nights reads the records of the last nights, at most so many (0: all), the newest last.
+func Nights(ctx context.Context, st store.Store, most int) (list []*Night, err error) {
+	all, err := dates(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	for _, date := range slices.Backward(all) {
+		if most > 0 && len(list) == most {
+			break
+		}
+		n, err := ReadNight(ctx, st, date)
+		if errors.Is(err, store.ErrNotExist) {
+			continue // a file of somebody else's
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, n)
+	}
+	slices.Reverse(list)
+	return list, nil
+}
+
+// Verify compares the records of all nights, and the files that they name, with their hashes.
+func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) error {
+	all, err := dates(ctx, st)
+	if err != nil {
+		return err
+	}
+	for _, date := range all {
+		n, err := ReadNight(ctx, st, date)
+		newer, isNewer := errors.AsType[*schema.NewerError](err)
+		switch name := folderOf(date) + recordName; {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, store.ErrNotExist):
+			continue
+		case isNewer:
+			report(verify.Finding{Kind: verify.Newer, File: name, What: newer.Error()})
+			continue
+		case err != nil:
+			report(verify.Finding{Kind: verify.Damaged, File: name, What: strings.TrimPrefix(err.Error(), "cannot read "+name+": ")})
+			continue
+		}
+		for _, f := range n.Files {
+			if err := verifyFile(ctx, st, n, f, report); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// verifyFile compares a file with its hash. A run may replace both meanwhile.
+func verifyFile(ctx context.Context, st store.Store, n *Night, f schema.File, report func(verify.Finding)) error {
+	finding := verify.Finding{Kind: verify.Damaged, File: f.Name, What: "sha256", Expected: f.SHA256}
+	switch data, err := store.ReadAll(ctx, st, f.Name, maxFile); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		finding.What, finding.Expected = err.Error(), ""
+	case schema.SumOf(data) == f.SHA256:
+		return nil
+	default:
+		finding.Found = schema.SumOf(data)
+	}
+	if now, err := ReadNight(ctx, st, n.Date); err == nil && now.Sum != n.Sum {
+		return nil
+	}
+	report(finding)
+	return nil
+}
+
+// maxFile bounds the files beside a record, in bytes.
+const maxFile = 256 << 20
+
+// changesOf is what the page says of a comparison.
+func changesOf(d *survey.Diff) *Changes {
+	c := &Changes{From: d.From.ScanDate, Appeared: d.Appeared, Vanished: d.Vanished, Changed: d.Changed}
+	c.Tokens = slices.Clone(d.Tokens)
+	slices.SortStableFunc(c.Tokens, func(a, b survey.TokenDiff) int { return cmp.Compare(b.Began+b.Ceased, a.Began+a.Ceased) })
+	c.Tokens = c.Tokens[:min(len(c.Tokens), maxTokens)]
+	return c
+}

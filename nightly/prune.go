@@ -1,0 +1,128 @@
+package nightly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/bulkscan/bulkscan/scan"
+	"github.com/bulkscan/bulkscan/sink/commit"
+)
+
+// Keep says for how many days things are kept, the night itself included; 0 is for ever.
+type Keep struct {
+	Nights   int `json:"nights"`
+	Bodies   int `json:"bodies"`
+	Evidence int `json:"evidence"`
+}
+
+// first returns the dates of the first nights, of so many that end with one, of which things are kept.
+func (k Keep) first(date string) scan.Retention {
+	of := func(days int) string {
+		night, err := time.Parse(time.DateOnly, date)
+		if days == 0 || err != nil { // records have dates
+			return ""
+		}
+		return night.AddDate(0, 0, 1-days).Format(time.DateOnly)
+	}
+	return scan.Retention{Nights: of(k.Nights), Bodies: of(k.Bodies), Evidence: of(k.Evidence)}
+}
+
+// prune deletes what is too old, once a night is published. What fails it is told with the night, which stays published;
+// the next run prunes again. If much is due at once, nothing is deleted: a person decides by Prune.
+func (o *Options) prune(ctx context.Context, n *Night) error {
+	if o.Keep == (Keep{}) || n.State != Published {
+		return nil
+	}
+	n.Error, n.PruneError, n.Keep = "", "", nil
+	keep := o.Keep.first(n.Date)
+	keep.Few = true
+	var err error
+	done := &scan.Prunings{}
+	if keep.Settled, err = o.settled(ctx, n); err == nil {
+		done, err = o.delete(ctx, keep)
+	}
+	if done.Bytes > 0 {
+		n.Pruned = done.And(n.Pruned)
+	}
+	if many, ok := errors.AsType[*scan.ManyError](err); ok {
+		n.PruneError = bounded(many)
+		o.Log.Warn("the night is published; "+many.Error(), "date", n.Date)
+		return nil
+	}
+	if err != nil {
+		err = fmt.Errorf("the night of %s is published; %w", n.Date, err)
+		n.Error = bounded(err)
+		return err
+	}
+	n.Keep = &o.Keep
+	return nil
+}
+
+// settled reports whether the last night before this one that was pruned was pruned by the same settings.
+func (o *Options) settled(ctx context.Context, n *Night) (bool, error) {
+	nights, err := Nights(ctx, o.Store, recent)
+	if err != nil {
+		return false, err
+	}
+	for _, before := range slices.Backward(nights) {
+		if before.Keep != nil && before.Date < n.Date {
+			return *before.Keep == o.Keep, nil
+		}
+	}
+	return false, nil
+}
+
+func (o *Options) delete(ctx context.Context, keep scan.Retention) (*scan.Prunings, error) {
+	done, err := scan.Prune(ctx, o.Store, keep, o.Publishing)
+	if done.Bytes > 0 {
+		o.Log.Info("pruned", "nights", done.Nights, "scans_without_bodies", done.Bodies, "scans_without_evidence", done.Evidence, "bytes", done.Bytes)
+	}
+	return done, err
+}
+
+// pruned returns the figures of nights before a scan that count and were pruned, by the same observer and of the same list,
+// the newest last: as many as bounds are learnt from at most. Their records stay. A night that is there again, from a copy, is left out.
+func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*commit.Manifest) (figures []*Figures, err error) {
+	record, err := commit.ReadPruned(ctx, o.Store)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range slices.Backward(record.Scans) {
+		if len(figures) == learnFrom || ctx.Err() != nil {
+			break
+		}
+		if s.Publication == commit.PublicationDiscarded || s.ScanDate >= of.ScanDate || s.Observer != of.Observer || s.ListID != of.ListID ||
+			slices.ContainsFunc(there, func(m *commit.Manifest) bool { return m.ScanID == s.ScanID }) {
+			continue
+		}
+		if n, err := ReadNight(ctx, o.Store, s.ScanDate); err == nil && n.ScanID == s.ScanID && n.Figures != nil {
+			figures = append(figures, n.Figures)
+		}
+	}
+	slices.Reverse(figures)
+	return figures, ctx.Err()
+}
+
+// Prune deletes what is too old, however much that is, seen from a date that may not be in the future.
+func Prune(ctx context.Context, o Options) (err error) {
+	unlock, err := o.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock.Unlock()) }()
+	today := o.now()
+	if o.Date == "" {
+		o.Date = today.Format(time.DateOnly)
+	}
+	if o.Date > today.AddDate(0, 0, 1).Format(time.DateOnly) {
+		return fmt.Errorf("--date %s is in the future, it is %s: nothing is pruned that is not too old today", o.Date, today.Format(time.DateOnly))
+	}
+	done, err := o.delete(ctx, o.Keep.first(o.Date))
+	if err == nil && done.Bytes == 0 {
+		o.Log.Info("nothing is too old", "date", o.Date)
+	}
+	return err
+}

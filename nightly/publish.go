@@ -1,0 +1,186 @@
+package nightly
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/scan"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/page"
+)
+
+// decide publishes or holds a night, or repeats what was decided and perhaps not done.
+func (o *Options) decide(ctx context.Context, n *Night, was commit.Publication) error {
+	switch {
+	case was == commit.PublicationDiscarded:
+		n.State = Discarded
+		return nil
+	case was == commit.PublicationHeld, was == commit.PublicationPending && len(n.Out) > 0:
+		n.State = Held
+		return commit.SetPublication(ctx, o.Store, n.ScanID, commit.PublicationHeld)
+	}
+	return o.publish(ctx, n)
+}
+
+// publish hands a night to readers: the history first, then the pages, and last what they open.
+func (o *Options) publish(ctx context.Context, n *Night) error {
+	publishing := o.Publishing
+	publishing.Pages = func(ctx context.Context) error { return o.pages(ctx, n) }
+	if err := scan.Release(ctx, o.Store, n.ScanID, publishing); err != nil {
+		return err
+	}
+	n.State = Published
+	return o.latest(ctx, n)
+}
+
+// before lists the published scans before one, by the same observer and of the same list, by date.
+func (o *Options) before(ctx context.Context, of *commit.Manifest) (list []*commit.Manifest, err error) {
+	scans, err := commit.Scans(ctx, o.Store)
+	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
+		return nil, err
+	}
+	for _, m := range scans {
+		if m.Published() && m.ScanDate < of.ScanDate && m.Observer == of.Observer && m.ListID == of.ListID && slices.Contains(m.Tables, schema.Sites) {
+			list = append(list, m)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *commit.Manifest) int { return strings.Compare(a.ScanDate, b.ScanDate) })
+	return list, nil
+}
+
+// pages writes the files of a night: what has changed, the summary and the report.
+func (o *Options) pages(ctx context.Context, n *Night) error {
+	m, err := commit.ReadManifest(ctx, o.Store, n.ScanID)
+	if err != nil {
+		return err
+	}
+	n.Files = nil
+	earlier, err := o.before(ctx, m)
+	if err != nil {
+		return err
+	}
+	if len(earlier) > 0 {
+		from := survey.ScanAt{Store: o.Store, ScanID: earlier[len(earlier)-1].ScanID}
+		d, err := survey.Compare(ctx, from, survey.ScanAt{Store: o.Store, ScanID: n.ScanID}, survey.DiffOptions{Options: o.Report, Top: 100})
+		if err != nil {
+			return err
+		}
+		n.Changes = changesOf(d)
+		if err := o.writeJSON(ctx, n, changesName, d); err != nil {
+			return err
+		}
+	}
+	summary, err := survey.Summarize(ctx, o.Store, n.ScanID, survey.SummaryOptions{Options: o.Report, Definition: survey.Full})
+	if err != nil {
+		return err
+	}
+	if err := o.writeJSON(ctx, n, summaryName, summary); err != nil {
+		return err
+	}
+	taken, err := survey.TakeSurvey(ctx, o.Store, n.ScanID, survey.SurveyOptions{Options: o.Report})
+	if errors.Is(err, commit.ErrNoTable) {
+		o.Log.Warn("the night has no report page", "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var html bytes.Buffer
+	if err := page.Write(&html, taken, page.Options{Definition: survey.Full}); err != nil {
+		return err
+	}
+	return o.writeFile(ctx, n, reportName, html.Bytes())
+}
+
+func (o *Options) writeJSON(ctx context.Context, n *Night, name string, value any) error {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	return o.writeFile(ctx, n, name, append(data, '\n'))
+}
+
+// writeFile writes a file beside the record of a night, which names it from then on.
+func (o *Options) writeFile(ctx context.Context, n *Night, name string, data []byte) error {
+	name = folderOf(n.Date) + name
+	n.Files = append(n.Files, schema.File{Name: name, Bytes: int64(len(data)), SHA256: schema.SumOf(data)})
+	return o.Store.Put(ctx, name, data)
+}
+
+// latest copies the report and the summary of a night to the dataset's root, unless a later night is published.
+func (o *Options) latest(ctx context.Context, n *Night) error {
+	all, err := Nights(ctx, o.Store, recent)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.Date > n.Date && other.State == Published {
+			return nil
+		}
+	}
+	for _, f := range n.Files {
+		for _, name := range []string{LatestReport, LatestSummary} {
+			if f.Name != folderOf(n.Date)+name {
+				continue
+			}
+			data, err := store.ReadAll(ctx, o.Store, f.Name, maxFile)
+			if err == nil {
+				err = o.Store.Put(ctx, name, data)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Release publishes a night that is held or discarded. Of a published night it repeats what a killed process may have
+// left undone.
+func Release(ctx context.Context, o Options) (*Night, error) { return o.settle(ctx, Published) }
+
+// Discard decides that a held or incomplete night does not count. It stays in the dataset.
+func Discard(ctx context.Context, o Options) (*Night, error) { return o.settle(ctx, Discarded) }
+
+// settle takes a night to a state that a person has chosen.
+func (o *Options) settle(ctx context.Context, to State) (n *Night, err error) {
+	unlock, err := o.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock.Unlock()) }()
+	n, err = ReadNight(ctx, o.Store, o.Date)
+	if errors.Is(err, store.ErrNotExist) {
+		return nil, fmt.Errorf("there is no night of %s", o.Date)
+	}
+	if err != nil {
+		return nil, err
+	}
+	pruned, err := commit.ReadPruned(ctx, o.Store)
+	if err != nil {
+		return n, err
+	}
+	if pruned.Has(n.ScanID) {
+		return n, fmt.Errorf("the night of %s was pruned: %s", n.Date, pruned.Left(n.ScanID))
+	}
+	if n.State != to {
+		n.Error = "" // which kept it from there
+	}
+	if to == Discarded {
+		if err := commit.SetPublication(ctx, o.Store, n.ScanID, commit.PublicationDiscarded); err != nil {
+			return n, err
+		}
+		n.State = Discarded
+	} else if err := o.publish(ctx, n); err != nil {
+		return n, err
+	}
+	return n, o.end(ctx, n)
+}

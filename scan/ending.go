@@ -1,0 +1,41 @@
+package scan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// Ending says how the scan went that Run has finished. The dataset is read where it is to be shown, and where only it can
+// tell whether any site answered: earlier runs of the scan may have had the answers. The scan is done, so that an error of reading
+// is logged and no more.
+func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *survey.Ending {
+	list := j.listStats()
+	e := &survey.Ending{
+		ScanID: j.scanID, Kept: int64(p.Kept.Load()), AlreadyKept: int64(p.Skipped.Load()), Throttled: int64(p.Throttled.Load()),
+		Entries: int64(list.Entries), Lines: int64(list.Lines), LeftOut: int64(list.LeftOut),
+		Rejected: int64(list.Rejects), Duplicates: int64(list.Duplicates), Stored: j.Store != nil,
+	}
+	for _, outcome := range exchange.Outcomes() {
+		if n := p.Outcomes[outcome].Load(); n > 0 {
+			e.Outcomes = append(e.Outcomes, survey.Count{Value: outcome.String(), Rows: int64(n)})
+		}
+	}
+	slices.SortStableFunc(e.Outcomes, func(a, b survey.Count) int { return cmp.Compare(b.Rows, a.Rows) })
+	if j.Store == nil || j.Nights > 1 || !shown && (e.AlreadyKept == 0 || e.Answers().Answered > 0) {
+		return e
+	}
+	o := survey.SummaryOptions{Options: survey.Options{Registry: j.Sink.Registry}, Selection: survey.Selection{Category: "ai"}, Top: 3}
+	scan, err := survey.Summarize(ctx, j.Store, j.scanID, o)
+	if err != nil && !errors.Is(err, commit.ErrNoTable) { // --tables may leave out what a summary needs
+		j.Log.Warn("cannot read what the scan has found", "error", err)
+	}
+	e.Scan = scan
+	return e
+}

@@ -1,0 +1,100 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/warc/replay"
+)
+
+// ErrSeveralNights says that one scan was named for several nights.
+var ErrSeveralNights = errors.New("the inputs have several nights, and one scan is named: leave the name out, or make them one night by a date")
+
+// readNights reads archives and bodies, once.
+func (j *Job) readNights(ctx context.Context) (err error) {
+	j.Replay.Parquet, j.Replay.Now = openParquet, j.Begun
+	var showing sync.WaitGroup
+	defer showing.Wait()
+	shown, hide := context.WithCancel(ctx)
+	defer hide()
+	j.nights, err = replay.Read(ctx, j.paths, j.Fetch, j.Replay, func(read func() (done, total int64)) {
+		showing.Go(func() { j.ShowReading(shown, read) })
+	})
+	if err == nil {
+		j.Nights = len(j.nights.List())
+	}
+	return j.unspooled(err)
+}
+
+// importNights makes a scan of each night. All are published at the end, together: a killed import leaves complete scans that are not
+// published, and the same command goes on behind them.
+func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
+	switch {
+	case j.Nights == 0:
+		var first sync.Once
+		return &pipeline.Progress{}, j.nights.Rest(func(r inputs.Reject) error { // no night keeps the rejects
+			first.Do(func() { j.Log.Warn("the first reject", "input", j.called(r.Input), "line", r.Line, "reason", r.Reason) })
+			return nil
+		})
+	case j.Nights > 1 && j.scanID != "":
+		return nil, ErrSeveralNights
+	}
+	nights, found := j.nights.List(), j.nights.Found()
+	j.Log.Info("read", "nights", j.Nights, "first", nights[0].Date, "last", nights[j.Nights-1].Date,
+		"rows", found.Rows, "rows_without_status_count_as_200", found.NoStatus, "rows_without_body_not_observed", found.NoBody, "rows_carried_not_observed", found.Carried,
+		"captures", found.Captures)
+	publish, allowEmpty := !j.Sink.NoPublish, j.AllowEmpty
+	j.Sink.NoPublish, j.AllowEmpty, j.Quiet = true, true, true
+	progress := &pipeline.Progress{}
+	j.Pipeline.Progress = progress
+	var scans []string
+	for night := j.nights.Next(); night != nil; night = j.nights.Next() {
+		if j.Sink.Date = night.Date; j.Sink.ScanID == "" {
+			j.scanID = j.datedName()
+		}
+		if slices.Contains(scans, j.scanID) { // two crawls may end on one day
+			j.scanID += fmt.Sprintf("-%d", len(scans))
+		}
+		scans = append(scans, j.scanID)
+		j.Sink.Unlisted = len(scans) < j.Nights // the last one brings index and views up to date
+		if err := j.judgeNight(ctx, night); err != nil {
+			return nil, err
+		}
+	}
+	if j.Store == nil || !publish || !allowEmpty && j.Ending(ctx, progress, false).Empty() != "" {
+		return progress, nil
+	}
+	for _, scanID := range scans {
+		m, err := commit.ReadManifest(ctx, j.Store, scanID)
+		if err == nil && m.Publication == commit.PublicationPending { // a person may have discarded it
+			err = commit.SetPublication(ctx, j.Store, scanID, commit.PublicationDone)
+		}
+		if err != nil {
+			return nil, unpublished(scanID, err)
+		}
+	}
+	return progress, j.publish(ctx)
+}
+
+// judgeNight makes the scan of a night.
+func (j *Job) judgeNight(ctx context.Context, night *replay.Night) error {
+	err := j.openSink(ctx)
+	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
+		j.Log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
+		j.Pipeline.Progress.Skipped.Add(intact.Sites)
+		return night.Skip()
+	}
+	if err != nil {
+		return err
+	}
+	j.reader, night.Reject = night, j.reject
+	_, err = j.run(ctx)
+	return errors.Join(err, night.Close())
+}

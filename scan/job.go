@@ -1,0 +1,438 @@
+// Package job answers one question: what is one scan, from its lists to its last commit? It opens the lists (lists.go) and the
+// dataset, takes the one through the pipeline into the other, and ends a scan as it deserves: complete, to be resumed, or
+// broken off.
+package scan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/scan/shares"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/warc/archive"
+	"github.com/bulkscan/bulkscan/warc/replay"
+)
+
+// Options say what a scan reads, asks and writes.
+type Options struct {
+	Lists  []string       // as given; "-" is Inputs.Stdin
+	Names  []string       // what records and messages call the lists; nil: as given
+	Inputs inputs.Options // Job sets Reject and Parquet
+	Replay replay.Options // of archives and bodies; Job sets Parquet and Now
+	DryRun bool           // Count instead of Run
+	// AcceptList scans lists that are in doubt, with a warning; else Run refuses them with a DoubtError.
+	AcceptList bool
+	Fetch      *fetcher.Fetcher
+	Pipeline   pipeline.Config // Job sets Skip and Rates
+
+	Store   store.Store // of the dataset; nil: a JSON line a site goes to Stdout instead
+	Out     string      // the name of Store, for the log
+	Stdout  io.Writer
+	Sink    sink.Options // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
+	Share   shares.Share // of the scan; the zero Share is all of it
+	Compact bool         // at the end, merge the parts
+	// AllowEmpty publishes a scan also if it has no site, or if none answered. Of a night the night decides.
+	AllowEmpty bool
+	Quiet      bool                   // as in Publishing
+	OptOut     *inputs.FollowedOptOut // of Fetch; its changes are logged and recorded; nil: none
+	Rates      *inputs.Rates          // their changes are applied, logged and recorded; nil: none
+	Archive    *archive.Archive       // of the exchanges; nil: none
+	Begun      time.Time
+	Log        *slog.Logger
+
+	// Show shows how the scan goes on, until the context ends; kept is how many sites earlier runs have kept.
+	Show func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64)
+	// ShowReading shows how far archives and bodies are read, until the context ends.
+	ShowReading func(ctx context.Context, read func() (done, total int64))
+	// Interrupted reports whether a signal has come.
+	Interrupted func() bool
+}
+
+// Job is one scan, or of archives and bodies one of each night (import.go).
+type Job struct {
+	Options
+
+	paths        []string             // of the files that are read: standard input is spooled
+	spooled      []string             // of them, those to be deleted at the end
+	fingerprints []inputs.Fingerprint // of each list; nil where nothing is resumed
+	scanID       string
+	mark         string // what the scan's name has of its lists
+
+	writer  *sink.Writer // nil without Store
+	rejects *commit.Rejects
+	lines   *sink.JSONLines // nil with Store
+	reader  listReader
+	nights  *replay.Nights // of archives and bodies, whose readers are nights; else nil
+	Nights  int            // how many of them were read; 0 for lists
+
+	stopReading context.CancelFunc                // makes the reader give up
+	asking      atomic.Pointer[pipeline.Pipeline] // nil before there is one
+}
+
+// New returns a scan that has not begun.
+func New(o Options) *Job { return &Job{Options: o} }
+
+// Stop ends the scan in order once hosts are asked: the exchanges in flight may finish. It reports whether that is so.
+func (j *Job) Stop() bool {
+	p := j.asking.Load()
+	if p == nil {
+		return false
+	}
+	p.Stop()
+	j.stopReading() // which may be waiting for a line that never comes
+	return true
+}
+
+// Close gives back what is still open. What matters has been closed, and its errors looked at, before.
+func (j *Job) Close() {
+	if j.reader != nil {
+		_ = j.reader.Close()
+	}
+	if j.writer != nil {
+		_ = j.writer.Abort()
+	}
+	if j.Archive != nil {
+		_ = j.Archive.Close()
+	}
+	if j.nights != nil {
+		_ = j.nights.Close()
+	}
+	j.removeSpooled()
+}
+
+// Run scans. The lists come first: one that cannot be read should leave no dataset behind.
+func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
+	if err := j.openLists(ctx); err != nil {
+		return nil, err
+	}
+	reading, stopReading := context.WithCancel(ctx)
+	defer stopReading()
+	j.stopReading = stopReading
+	if j.Inputs.Format == inputs.WARC {
+		if err := j.readNights(reading); err != nil {
+			return nil, err
+		}
+		return j.importNights(ctx)
+	}
+	doubts, err := j.doubts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(doubts) > 0 && !j.AcceptList {
+		return nil, &DoubtError{doubts}
+	}
+	if err := j.openReader(reading); err != nil {
+		return nil, err
+	}
+	if err := j.openSink(ctx); err != nil {
+		if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
+			err = cmp.Or(j.publish(ctx), err) // the repair may have been killed before readers had it
+		}
+		return nil, err
+	}
+	return j.run(ctx)
+}
+
+// ScanID is the name of the scan, or of the last night's, once Run has returned.
+func (j *Job) ScanID() string { return j.scanID }
+
+// Unsound says what damage of archives was met after records had been judged, in which of the lists.
+func (j *Job) Unsound() replay.Unsound {
+	if j.nights == nil {
+		return replay.Unsound{}
+	}
+	u := j.nights.Unsound()
+	u.File = j.called(u.File)
+	return u
+}
+
+func (j *Job) date() string {
+	if j.Sink.Date != "" {
+		return j.Sink.Date
+	}
+	return j.Begun.UTC().Format(time.DateOnly)
+}
+
+// sinkOptions are those of the dataset, once the lists are fixed.
+func (j *Job) sinkOptions() sink.Options {
+	o := j.Sink
+	o.ScanID, o.Date, o.Inputs = j.scanID, j.date(), j.listed()
+	if !j.Share.Whole() {
+		o.Shard, o.Shares = j.Share.Name(), j.Share.N
+	}
+	return o
+}
+
+// openSink opens the dataset, or standard output.
+func (j *Job) openSink(ctx context.Context) error {
+	o := j.sinkOptions()
+	if j.Archive != nil {
+		o.Sidecar = j.Archive
+	}
+	if j.Store == nil {
+		j.lines = sink.NewJSONLines(j.Stdout, o)
+		return nil
+	}
+	told := j.tellOfLock()
+	var err error
+	j.writer, err = sink.Open(ctx, j.Store, o)
+	told()
+	if err != nil {
+		return err
+	}
+	if done := j.writer.DoneCount(); o.Repair {
+		j.Log.Info("repairing", "scan", j.scanID, "already_kept", done, "lost", j.writer.LostCount())
+	} else if done > 0 {
+		j.Log.Info("resuming", "scan", j.scanID, "already_kept", done)
+	} else {
+		j.Log.Info("scanning", "scan", j.scanID, "out", j.Out)
+	}
+	if j.Share.Whole() {
+		j.rejects, err = commit.OpenRejects(ctx, j.Store, j.scanID)
+	} else {
+		j.rejects, err = commit.OpenShareRejects(ctx, j.Store, j.scanID, j.Share.Name())
+	}
+	return commit.BrokenOff(j.scanID, err)
+}
+
+// tellOfLock tells after a while why the dataset is not open yet. In a folder this takes no time. In an object store a lock that another
+// process has left takes its while to end. The function ends the telling.
+func (j *Job) tellOfLock() (end func()) {
+	told := make(chan struct{})
+	patience := time.AfterFunc(3*time.Second, func() {
+		defer close(told)
+		j.Log.Info("opening the dataset takes a while: another process may hold the scan's lock, or have been killed with it", "scan", j.scanID, "out", j.Out)
+	})
+	return func() {
+		if !patience.Stop() {
+			<-told // the line is written before any other
+		}
+	}
+}
+
+// run takes the lists through the pipeline, and ends the scan as it deserves.
+func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
+	cfg := j.Pipeline
+	if j.Rates != nil {
+		cfg.Rates = j.Rates
+	}
+	var keep pipeline.Sink = j.lines
+	if j.writer != nil {
+		keep, cfg.Skip = j.writer, j.writer.Done
+	}
+	auditor, list := audit.New(j.Sink.Registry), source{j.reader, j.unspooled}
+	p := pipeline.New(cfg, list, j.Fetch, auditor, keep)
+	if j.nights != nil {
+		p = pipeline.NewReplay(cfg, list, auditor, keep)
+	}
+	j.asking.Store(p)
+	// Writing ends a while after the second signal, also where it is what the pipeline waits for.
+	committing, end := lasting(ctx, abortTime)
+	defer end()
+	if j.writer != nil {
+		defer context.AfterFunc(committing, j.writer.GiveUp)()
+	}
+	if j.Archive != nil {
+		defer context.AfterFunc(committing, j.Archive.GiveUp)()
+	}
+	err := j.watch(ctx, p)
+	if err != nil && !errors.Is(err, pipeline.ErrStopped) {
+		// Whatever ended it, what was gathered is kept: also when it was a list that broke off.
+		commitErr := j.commit(committing, nil)
+		if j.writer != nil && errors.Is(err, syscall.ENOSPC) { // the disk of temporary files may be another one
+			err = commit.BrokenOff(j.scanID, err)
+		}
+		switch _, broken := errors.AsType[*commit.StoreError](err); {
+		case broken: // which closing it only says again
+			return nil, j.unkept(err)
+		case j.Interrupted() && commitErr != nil: // not everything was kept
+			return nil, j.unkept(commitErr)
+		}
+		return nil, errors.Join(j.ended(err), commitErr)
+	}
+	completed := p.Progress()
+	if err != nil {
+		completed = nil
+	}
+	if commitErr := j.commit(committing, completed); commitErr != nil {
+		return nil, j.unkept(commitErr)
+	}
+	if err != nil {
+		return nil, j.ended(err)
+	}
+	if j.writer != nil && j.Share.Whole() {
+		if err := j.publish(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return completed, nil
+}
+
+// publish hands the complete scan to readers.
+func (j *Job) publish(ctx context.Context) error {
+	return Publish(ctx, j.Store, j.scanID, Publishing{Compact: j.Compact, Quiet: j.Quiet, Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log})
+}
+
+// abortTime is how long what was gathered may take to be committed after the second signal.
+const abortTime = 5 * time.Second
+
+// lasting returns a context that ends so long after another one.
+func lasting(parent context.Context, more time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() {
+		timer := time.NewTimer(more)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// watch runs the pipeline while it is shown.
+func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
+	shown, hide := context.WithCancel(context.Background())
+	var kept uint64
+	if j.writer != nil {
+		kept = j.writer.DoneCount()
+	}
+	var showing sync.WaitGroup
+	showing.Go(func() { j.Show(shown, j.scanID, p.Progress(), j.reader.Progress, kept) })
+	if !j.Share.Whole() {
+		showing.Go(func() { j.reportShare(shown, p.Progress()) })
+	}
+	if j.OptOut != nil {
+		showing.Go(func() { j.followOptOut(shown) })
+	}
+	if j.Rates != nil && j.nights == nil { // nothing is sent for archives
+		showing.Go(func() { j.followRates(shown, p) })
+	}
+	err := p.Run(ctx)
+	hide()
+	showing.Wait()
+	return err
+}
+
+// followOptOut reads the list of sites that are never contacted again when it changes, until the context ends. The next
+// look-up, request and redirect hop go by it.
+func (j *Job) followOptOut(ctx context.Context) {
+	j.OptOut.Follow(ctx, func(added int, err error) {
+		entries := j.OptOut.Entries()
+		switch {
+		case err != nil:
+			j.Log.Warn("the list of --opt-out cannot be read; it holds as it was", "error", err)
+			return
+		case added == 0:
+			j.Log.Info("the list of --opt-out has changed, without a new entry; what was on it holds until this run ends", "entries", entries)
+			return
+		}
+		j.Log.Info("sites were added to the list of --opt-out, and are not contacted from now on", "added", added, "entries", entries)
+		j.recordChange(ctx, commit.FileChange{Flag: "opt-out", Added: added, Entries: entries})
+	})
+}
+
+// followRates reads the rates again when their file changes, until the context ends.
+func (j *Job) followRates(ctx context.Context, p *pipeline.Pipeline) {
+	j.Rates.Follow(ctx, func(rates *inputs.Rates, err error) {
+		if err != nil {
+			j.Log.Warn("the file of --rates cannot be read; the rates stay as they were", "error", err)
+			return
+		}
+		p.SetRates(rates)
+		j.Log.Info("the file of --rates has changed, and holds from now on", "entries", rates.Entries())
+		j.recordChange(ctx, commit.FileChange{Flag: "rates", Entries: rates.Entries()})
+	})
+}
+
+// recordChange records the change of a file in the manifest.
+func (j *Job) recordChange(ctx context.Context, change commit.FileChange) {
+	if j.writer == nil {
+		return
+	}
+	change.At = time.Now().UTC().Truncate(time.Second)
+	if err := j.writer.FileChanged(ctx, change); err != nil && ctx.Err() == nil {
+		j.Log.Warn("the change of a file was not recorded in the manifest", "flag", change.Flag, "error", err)
+	}
+}
+
+// ended is the error of a run that did not reach the end of its list.
+func (j *Job) ended(err error) error {
+	switch {
+	case !j.Interrupted():
+		return err
+	case j.writer == nil:
+		return errors.New("interrupted")
+	}
+	return fmt.Errorf("interrupted; everything finished so far is kept, and the same command resumes scan %s", j.scanID)
+}
+
+// unkept is the error of a run whose last part could not be committed: after a second signal that is no failure.
+func (j *Job) unkept(err error) error {
+	if j.Interrupted() && errors.Is(err, context.Canceled) && j.writer != nil {
+		return fmt.Errorf("interrupted; what was committed is kept, and the same command resumes scan %s", j.scanID)
+	}
+	return err
+}
+
+// commit makes durable what was kept. At the end of the list, which has the progress of the run, it also computes the statistics
+// and completes the scan; before it the progress is nil.
+func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
+	if j.writer == nil {
+		return j.lines.Close(ctx)
+	}
+	// What was gathered comes first: the scan goes on from there. The rejects are gathered anew by the run that resumes it, so
+	// that a store which has been given up need not be waited for once more.
+	err := j.writer.Flush(ctx)
+	if err == nil {
+		err = j.rejects.Close(ctx)
+	} else if discardErr := j.rejects.Discard(); discardErr != nil {
+		j.Log.Debug("discarding the rejects failed too", "error", discardErr)
+	}
+	switch {
+	case !j.Share.Whole():
+		err = j.endShare(ctx, completed != nil, err)
+	case completed != nil && err == nil:
+		err = j.complete(ctx, completed)
+	}
+	closeErr := j.writer.Close(ctx)
+	if err == nil {
+		return closeErr
+	}
+	if closeErr != nil {
+		j.Log.Debug("closing failed too", "error", closeErr)
+	}
+	return commit.BrokenOff(j.scanID, err)
+}
+
+// complete makes the scan one whose list was read to its end, with its statistics. A scan that writes too few tables for any
+// statistics has none.
+func (j *Job) complete(ctx context.Context, p *pipeline.Progress) error {
+	err := survey.Stats(ctx, j.Store, j.scanID, survey.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Unlisted: j.Sink.Unlisted, Log: j.Log})
+	if err != nil && !errors.Is(err, commit.ErrNoTable) {
+		return err
+	}
+	if !j.AllowEmpty && j.Ending(ctx, p, false).Empty() != "" {
+		return j.writer.CompleteEmpty(ctx)
+	}
+	return j.writer.Complete(ctx)
+}

@@ -1,0 +1,323 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/views"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// Retention says what is deleted for its age: what is from before these dates, YYYY-MM-DD. "" keeps all. A night goes
+// with all its tables, the others leave sites and verdicts.
+type Retention struct {
+	Nights, Bodies, Evidence string
+	Few                      bool // delete nothing if much is due: the error is a *ManyError
+	Settled                  bool // with Few: earlier nights were pruned by the same dates. If many are due, the oldest few go
+}
+
+// A pruning after a night deletes at most so many dates, none of which is due for longer than so many days. One is due for each
+// night that comes, and many after nights that were held or missed: then the oldest go first. A setting that is new or mistyped makes
+// many due, too, and a clock that is wrong old ones: then nothing goes.
+const (
+	fewDates = 7
+	fewDays  = 31
+)
+
+// ManyError says that more is due than a pruning after a night deletes.
+type ManyError struct {
+	What  string // nights, or a table
+	Dates int
+	First string
+}
+
+func (e *ManyError) Error() string {
+	return fmt.Sprintf("nothing was pruned: %s of %d dates are too old at once, the first of them %s; a night deletes at most %d, none of which is due for more than %d days; if the clock and the settings are right, `bulkscan nightly --prune` once by hand deletes them", e.What, e.Dates, e.First, fewDates, fewDays)
+}
+
+// Prunings counts what a pruning deleted.
+type Prunings struct {
+	Nights   []string `json:"nights,omitempty"` // dates
+	Bodies   int      `json:"bodies,omitempty"` // scans of which it deleted the bodies
+	Evidence int      `json:"evidence,omitempty"`
+	Bytes    int64    `json:"bytes"`
+}
+
+// And adds what an earlier run deleted, which may be nil.
+func (p *Prunings) And(earlier *Prunings) *Prunings {
+	if earlier == nil {
+		return p
+	}
+	return &Prunings{Nights: slices.Concat(earlier.Nights, p.Nights), Bodies: earlier.Bodies + p.Bodies, Evidence: earlier.Evidence + p.Evidence, Bytes: earlier.Bytes + p.Bytes}
+}
+
+// pruning is one run of Prune.
+type pruning struct {
+	store  store.Store
+	before *commit.Pruned
+	all    []*commit.Manifest
+	nights []*commit.Manifest
+	tables map[string][]*commit.Manifest // scans of which a table goes
+	done   Prunings
+}
+
+// Prune deletes what is too old. A scan that is neither published nor discarded stays, and so does the newest published
+// night. Of deleted nights the history has all that it ever had, and the last body of each open episode (see
+// history.Prune). Killed anywhere, the next Prune does what was left. The caller excludes other calls.
+func Prune(ctx context.Context, st store.Store, keep Retention, o Publishing) (*Prunings, error) {
+	p := &pruning{store: st, tables: map[string][]*commit.Manifest{}}
+	if err := p.run(ctx, keep, o); err != nil {
+		return &p.done, fmt.Errorf("cannot prune: %w", err)
+	}
+	return &p.done, nil
+}
+
+func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
+	if err := p.choose(ctx, keep); err != nil {
+		return err
+	}
+	if keep.Few {
+		if err := p.few(keep); err != nil {
+			return err
+		}
+	}
+	for _, m := range p.nights {
+		o.Log.Info("too old, and going", "scan", m.ScanID, "date", m.ScanDate, "publication", m.Publication)
+	}
+	registries, err := survey.RegistriesOnlyOf(ctx, p.store, p.nights)
+	if err != nil {
+		return err
+	}
+	record, err := history.Prune(ctx, p.store, HistoryOptions(o.Registry, o.ToolVersion, o.Log),
+		history.Pruning{All: p.all, Nights: p.nights, Bodies: p.tables[schema.Bodies], Tables: p.lastWithout(), Registries: registries})
+	if err != nil {
+		return err
+	}
+	for _, m := range p.nights {
+		if !slices.Contains(record.Removing, m.ScanID) { // it has come back, from a copy
+			record.Removing = append(record.Removing, m.ScanID)
+		}
+	}
+	for _, table := range []string{schema.Bodies, schema.Evidence} {
+		for _, m := range p.tables[table] {
+			if err := p.without(ctx, m.ScanID, table); err != nil {
+				return err
+			}
+		}
+	}
+	return p.remove(ctx, record, o)
+}
+
+// choose finds what is too old.
+func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
+	if p.all, err = commit.Scans(ctx, p.store); err != nil {
+		return err
+	}
+	if p.before, err = commit.ReadPruned(ctx, p.store); err != nil {
+		return err
+	}
+	newest := ""
+	for _, m := range p.all {
+		if m.Published() {
+			newest = max(newest, m.ScanDate)
+		}
+	}
+	for _, m := range p.all {
+		if m.ScanDate >= newest || !m.Published() && m.Publication != commit.PublicationDiscarded {
+			continue
+		}
+		if m.Published() && m.ScanDate <= p.before.Through && !p.before.Has(m.ScanID) {
+			continue // it ended after the pruning of its date, and no history has it
+		}
+		if m.ScanDate < keep.Nights {
+			p.nights = append(p.nights, m)
+			continue
+		}
+		for table, before := range map[string]string{schema.Bodies: keep.Bodies, schema.Evidence: keep.Evidence} {
+			if m.ScanDate < before && slices.Contains(m.Tables, table) {
+				p.tables[table] = append(p.tables[table], m)
+			}
+		}
+	}
+	return nil
+}
+
+// few leaves of what is due the oldest dates, or returns a *ManyError. What an earlier pruning has begun is not counted.
+func (p *pruning) few(keep Retention) (err error) {
+	if p.nights, err = p.oldest("nights", keep.Nights, p.nights, keep.Settled); err != nil {
+		return err
+	}
+	for table, due := range map[string]string{schema.Bodies: keep.Bodies, schema.Evidence: keep.Evidence} {
+		if p.tables[table], err = p.oldest(table, due, p.tables[table], keep.Settled); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oldest is few for scans of which nights, or a table, are due: those before a date.
+func (p *pruning) oldest(what, before string, scans []*commit.Manifest, settled bool) ([]*commit.Manifest, error) {
+	var dates []string
+	for _, m := range scans {
+		if m.ScanDate > max(p.before.Through, p.before.Tables[what]) {
+			dates = append(dates, m.ScanDate)
+		}
+	}
+	if len(dates) == 0 {
+		return scans, nil
+	}
+	slices.Sort(dates)
+	dates = slices.Compact(dates)
+	due, err := time.Parse(time.DateOnly, before)
+	if err != nil {
+		return nil, err
+	}
+	if len(dates) > fewDates && !settled || dates[0] < due.AddDate(0, 0, -fewDays).Format(time.DateOnly) {
+		return nil, &ManyError{What: what, Dates: len(dates), First: dates[0]}
+	}
+	last := dates[min(len(dates), fewDates)-1]
+	return slices.DeleteFunc(scans, func(m *commit.Manifest) bool { return m.ScanDate > last }), nil
+}
+
+// lastWithout returns the date of the last night that is left without a table, by table.
+func (p *pruning) lastWithout() map[string]string {
+	last := map[string]string{}
+	for table, scans := range p.tables {
+		for _, m := range scans {
+			last[table] = max(last[table], m.ScanDate)
+		}
+	}
+	return last
+}
+
+// without marks a scan as one without a table: from then on no reader looks for the table's files.
+func (p *pruning) without(ctx context.Context, scanID, table string) (err error) {
+	lock, m, err := commit.LockScan(ctx, p.store, scanID, commit.DoingPrune)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	m.Tables = slices.DeleteFunc(m.Tables, func(t string) bool { return t == table })
+	m.Pruned = append(m.Pruned, table)
+	if table == schema.Bodies {
+		p.done.Bodies++
+	} else {
+		p.done.Evidence++
+	}
+	return m.Write(ctx, p.store)
+}
+
+// settle makes durable that an earlier run has marked these scans as ones without a table, before its files are deleted: that run may
+// have been killed before its own sync.
+func (p *pruning) settle(ctx context.Context, table string, left []store.Entry) error {
+	for _, m := range p.all {
+		if slices.Contains(p.tables[table], m) || !slices.ContainsFunc(left, func(e store.Entry) bool {
+			id, _, _, _ := commit.SplitPart(path.Base(e.Name))
+			return id == m.ScanID
+		}) {
+			continue
+		}
+		lock, _, err := commit.LockScan(ctx, p.store, m.ScanID, commit.DoingPrune)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(commit.SweepFiles(ctx, p.store, commit.ManifestName(m.ScanID)), lock.Unlock()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes the files of pruned scans and tables, also what an earlier run has left. Readers of the index are told
+// before.
+func (p *pruning) remove(ctx context.Context, record *commit.Pruned, o Publishing) error {
+	removing := slices.DeleteFunc(slices.Clone(record.Scans), func(s commit.PrunedScan) bool { return !slices.Contains(record.Removing, s.ScanID) })
+	for i := range removing {
+		if err := p.withdraw(ctx, removing[i].ScanID); err != nil {
+			return err
+		}
+	}
+	if err := index.Update(ctx, p.store); err != nil {
+		return err
+	}
+	if err := p.removeTables(ctx); err != nil {
+		return err
+	}
+	if err := views.Write(ctx, p.store, nil); err != nil || len(removing) == 0 {
+		return err
+	}
+	for i := range removing {
+		s := &removing[i]
+		if err := commit.RemoveScan(ctx, p.store, s); err != nil {
+			return err
+		}
+		p.done.Nights, p.done.Bytes = append(p.done.Nights, s.ScanDate), p.done.Bytes+s.Bytes
+	}
+	p.done.Nights = slices.Compact(p.done.Nights)
+	if err := errors.Join(index.Update(ctx, p.store), index.RollUp(ctx, p.store, o.ToolVersion), survey.WriteReadme(ctx, p.store)); err != nil {
+		return err
+	}
+	record.Removing = nil
+	return record.Write(ctx, p.store)
+}
+
+// withdraw deletes the manifest of a pruned scan, unless another process works on the scan. Then no process begins to.
+func (p *pruning) withdraw(ctx context.Context, scanID string) (err error) {
+	lock, err := commit.TakeLock(ctx, p.store, scanID, commit.DoingPrune, time.Now().UTC().Truncate(time.Millisecond))
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.store.Delete(ctx, commit.ManifestName(scanID)), lock.Unlock())
+}
+
+// removeTables deletes the files of pruned tables, and the folders that these leave empty.
+func (p *pruning) removeTables(ctx context.Context) error {
+	for _, table := range []string{schema.Bodies, schema.Evidence} {
+		pruned := map[string]bool{} // ids
+		for _, m := range p.all {
+			if slices.Contains(m.Pruned, table) || slices.Contains(p.tables[table], m) {
+				pruned[m.ScanID] = true
+			}
+		}
+		if len(pruned) == 0 {
+			continue
+		}
+		ours := func(name string) bool {
+			id, _, _, ok := commit.SplitPart(path.Base(name))
+			return ok && pruned[id]
+		}
+		var left []store.Entry
+		for entry, err := range p.store.List(ctx, table+"/") {
+			if err != nil {
+				return err
+			}
+			if ours(entry.Name) {
+				left = append(left, entry)
+			}
+		}
+		if err := p.settle(ctx, table, left); err != nil {
+			return err
+		}
+		folders := make([]string, len(left))
+		for i, entry := range left {
+			if err := p.store.Delete(ctx, entry.Name); err != nil {
+				return err
+			}
+			p.done.Bytes += entry.Size
+			folders[i] = path.Dir(entry.Name)
+		}
+		if err := commit.RemoveEmpty(ctx, p.store, slices.Compact(folders)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

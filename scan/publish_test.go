@@ -1,0 +1,178 @@
+package scan
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/store/storetest"
+)
+
+// completed writes a complete scan of three parts, or opens and completes it once more.
+func completed(t *testing.T, st store.Store, id, date string, noPublish bool) {
+	t.Helper()
+	w, err := sink.Open(t.Context(), st, sink.Options{ScanID: id, Date: date, PartRows: 1, NoPublish: noPublish})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if w.Done(uint64(i)) {
+			continue
+		}
+		host, err := origin.Parse(fmt.Sprintf("h%d.test", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		site := &audit.Site{Seq: uint64(i), Input: host.Host(), Origin: host, Fetch: exchange.Response{Outcome: exchange.Answered, Status: 404}}
+		audit.Judge(site)
+		if err := w.Add(site); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newDisk returns an empty dataset in memory.
+func newDisk(t *testing.T) *store.Dir {
+	t.Helper()
+	dir, err := store.NewDirOn(storetest.NewDisk(), "/data/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// copied returns a copy of a dataset.
+func copied(t *testing.T, source store.Store) store.Store {
+	t.Helper()
+	dir := newDisk(t)
+	for entry, err := range source.List(t.Context(), "") {
+		var data []byte
+		if err == nil {
+			data, err = store.ReadAll(t.Context(), source, entry.Name, 1<<20)
+		}
+		if err == nil {
+			err = dir.Put(t.Context(), entry.Name, data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// findings returns what verify finds in a dataset, of these kinds.
+func findings(t *testing.T, st store.Store, kinds ...verify.FindingKind) (found []string) {
+	t.Helper()
+	report := func(f verify.Finding) {
+		if slices.Contains(kinds, f.Kind) {
+			found = append(found, f.String())
+		}
+	}
+	_, err := verify.Dataset(t.Context(), st, verify.Options{Report: report})
+	if err := errors.Join(err, history.Verify(t.Context(), st, report)); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// merged returns how many scans the history has.
+func merged(t *testing.T, st store.Store) int {
+	t.Helper()
+	ledger, err := history.ReadLedger(t.Context(), st)
+	if err != nil && !errors.Is(err, store.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if ledger == nil {
+		return 0
+	}
+	return len(ledger.Scans)
+}
+
+var publishing = Publishing{Compact: true, Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}
+
+// TestPublications shows from which publication a scan may go to which, and what readers get of it.
+func TestPublications(t *testing.T) {
+	const pending, done, held, discarded = commit.PublicationPending, commit.PublicationDone, commit.PublicationHeld, commit.PublicationDiscarded
+	f := func(from, to, want commit.Publication) {
+		t.Helper()
+		st := newDisk(t)
+		completed(t, st, "one", "2026-11-01", true)
+		if from != pending {
+			if err := commit.SetPublication(t.Context(), st, "one", from); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := commit.SetPublication(t.Context(), st, "one", to)
+		if refused := err != nil; refused != (want != to) {
+			t.Errorf("%s to %s: %v", from, to, err)
+		}
+		// Neither a merge of parts, nor repeating the scan's own command, changes a decision.
+		if want != pending {
+			completed(t, st, "one", "2026-11-01", false)
+		}
+		if err := Publish(t.Context(), st, "one", publishing); err != nil {
+			t.Fatal(err)
+		}
+		m, err := commit.ReadManifest(t.Context(), st, "one")
+		if err != nil || m.Publication != want || m.Counts == nil || m.Withheld() == (want == done) {
+			t.Errorf("%s to %s: %+v, %v", from, to, m, err)
+		}
+		if n := merged(t, st); (n == 1) != (want == done) {
+			t.Errorf("%s: the history has %d scans", want, n)
+		}
+		if state, err := index.Check(t.Context(), st); err != nil || state != index.Current {
+			t.Errorf("%s: the index is %v, %v", want, state, err)
+		}
+		if found := findings(t, st, verify.Damaged, verify.Leftover); len(found) > 0 {
+			t.Errorf("%s: %q", want, found)
+		}
+	}
+	f(pending, done, done)
+	f(pending, held, held)
+	f(pending, discarded, discarded)
+	f(held, done, done)
+	f(held, held, held)
+	f(held, discarded, discarded)
+	f(discarded, done, done)
+	f(discarded, held, discarded)
+	f(done, done, done)
+	f(done, held, done)
+	f(done, discarded, done)
+	st := newDisk(t)
+	w, err := sink.Open(t.Context(), st, sink.Options{ScanID: "one", Date: "2026-11-01"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := commit.SetPublication(t.Context(), st, "one", done); err == nil {
+		t.Error("a scan that is not complete is published")
+	}
+	if err := commit.SetPublication(t.Context(), st, "one", discarded); err != nil {
+		t.Error(err)
+	}
+	if _, err := sink.Open(t.Context(), st, sink.Options{ScanID: "one"}); err == nil || !strings.Contains(err.Error(), "was discarded") {
+		t.Errorf("a discarded scan is continued: %v", err)
+	}
+	completed(t, st, "two", "2026-11-02", false)
+	if done, err := Prune(t.Context(), st, Retention{Nights: "2026-11-02"}, publishing); err != nil || !slices.Equal(done.Nights, []string{"2026-11-01"}) {
+		t.Errorf("a discarded scan is too old: %+v, %v", done, err)
+	}
+}

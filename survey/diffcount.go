@@ -1,0 +1,353 @@
+package survey
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/audit"
+)
+
+// Words of the column change, and of the causes.
+const (
+	changeBegan     = "began"
+	changeCeased    = "ceased"
+	changeTightened = "tightened"
+	changeLoosened  = "loosened"
+
+	siteAppeared = "appeared"
+	siteVanished = "vanished"
+	siteFailed   = "failed"
+	sitePresence = "presence"
+	siteRefusal  = "refusal"
+)
+
+// The causes, as indexes into causes.
+const (
+	causePolicy = iota
+	causeManaged
+	causeJudge
+	causeUnknownJudge
+	causeObserver
+	numCauses
+)
+
+var causes = [numCauses]string{"policy", "managed", "judge", "unknown_judge", "observer"}
+
+// verdicts are the verdicts of verdictBits.
+var verdictNames = [...]string{"allowed", "partial", "blocked", "blocked"}
+
+// diffCounter counts what changed.
+type diffCounter struct {
+	c            *comparison
+	out          *diffFiles // nil writes nothing
+	sameObserver bool
+
+	appeared, unobserved, presence, refusal int64
+	failed                                  [audit.NumFindings]FailedCount
+
+	withBefore, withAfter []int64     // by policy: sites with rules in both scans
+	tokens                []TokenDiff // by place
+	sums                  []SumDiff   // of all tokens, then by operator
+	operators             []int       // by place: the operator's index in sums
+	blocked               []blockedIn // by index in sums, of the current site
+	causes                [numCauses]CauseCount
+	changed               int64
+	sites                 []SiteDiff
+	full                  bool // sites has as many as are listed, in order
+}
+
+// blockedIn is whether a site blocks one of several tokens.
+type blockedIn struct{ before, after bool }
+
+func newDiffCounter(c *comparison, out *diffFiles) *diffCounter {
+	d := &diffCounter{
+		c: c, out: out, sameObserver: c.sameObserver(),
+		tokens: make([]TokenDiff, len(c.chosen)), operators: make([]int, len(c.chosen)), sums: []SumDiff{{}}, sites: []SiteDiff{},
+	}
+	places := map[string]int{}
+	for _, place := range c.compared {
+		t := &c.o.Registry.Tokens[c.chosen[place]]
+		d.tokens[place] = TokenDiff{Token: t.Name, Operator: t.Operator, Purpose: t.Purpose}
+		at, known := places[t.Operator]
+		if !known {
+			at = len(d.sums)
+			places[t.Operator] = at
+			d.sums = append(d.sums, SumDiff{Value: t.Operator})
+		}
+		d.operators[place] = at
+		d.sums[0].Tokens++
+		d.sums[at].Tokens++
+	}
+	d.blocked = make([]blockedIn, len(d.sums))
+	return d
+}
+
+// site counts a site of the later scan.
+func (d *diffCounter) site(before, after *siteState) error {
+	switch {
+	case before == nil:
+		d.appeared++
+		return d.list(siteAppeared, nil, after)
+	case before.finding.IsGap() && after.finding.IsGap():
+		d.unobserved++
+		return nil
+	case before.finding.IsGap():
+		d.failed[before.finding].Before++
+		return d.list(siteFailed, before, after)
+	case after.finding.IsGap():
+		d.failed[after.finding].After++
+		return d.list(siteFailed, before, after)
+	case before.finding == after.finding:
+		if after.ruled() {
+			return d.policies(before, after)
+		}
+		return nil
+	case before.finding == audit.FindingRefused || after.finding == audit.FindingRefused:
+		d.refusal++
+		return d.list(siteRefusal, before, after)
+	}
+	d.presence++
+	return d.list(sitePresence, before, after)
+}
+
+func (d *diffCounter) list(change string, before, after *siteState) error {
+	if d.out == nil {
+		return nil
+	}
+	return d.out.site(&d.c.after, change, before, after)
+}
+
+// policies compares the policies of a site with rules in both scans.
+func (d *diffCounter) policies(before, after *siteState) error {
+	d.withBefore = counted(d.withBefore, before.policy)
+	d.withAfter = counted(d.withAfter, after.policy)
+	if before.policy == after.policy {
+		return nil
+	}
+	was, is := d.c.policies.values[before.policy], d.c.policies.values[after.policy]
+	clear(d.blocked)
+	var ofSite SiteDiff
+	var seen [numCauses]bool
+	managed := d.onlyManaged(before, after, was, is)
+	for _, place := range d.c.compared {
+		a, b := was[place], is[place]
+		group := &d.blocked[d.operators[place]]
+		group.before, group.after = group.before || a&blocksBit != 0, group.after || b&blocksBit != 0
+		if (a^b)&(blocksBit|verdictBits) == 0 {
+			continue
+		}
+		t := &d.tokens[place]
+		cause := d.cause(before, after, a&b&namedBit != 0, managed)
+		change := changeOf(a, b)
+		switch change {
+		case changeBegan:
+			t.Began++
+			d.causes[cause].Began++
+			ofSite.Began = append(ofSite.Began, t.Token)
+		case changeCeased:
+			t.Ceased++
+			d.causes[cause].Ceased++
+			ofSite.Ceased = append(ofSite.Ceased, t.Token)
+		case changeTightened:
+			t.Tightened++
+		case changeLoosened:
+			t.Loosened++
+		}
+		if (a^b)&blocksBit != 0 && !seen[cause] {
+			seen[cause] = true
+			d.causes[cause].Sites++
+		}
+		if d.out != nil {
+			if err := d.out.change(&d.c.after, t, verdictNames[a&verdictBits], verdictNames[b&verdictBits], change, causes[cause], before, after); err != nil {
+				return err
+			}
+		}
+	}
+	d.operatorsOfSite()
+	if len(ofSite.Began)+len(ofSite.Ceased) > 0 {
+		d.changed++
+		d.keep(ofSite)
+	}
+	return nil
+}
+
+// counted adds one to a policy's count.
+func counted(counts []int64, policy uint32) []int64 {
+	for len(counts) <= int(policy) {
+		counts = append(counts, 0)
+	}
+	counts[policy]++
+	return counts
+}
+
+// changeOf names the change of a token whose cell differs.
+func changeOf(before, after byte) string {
+	switch {
+	case before&blocksBit < after&blocksBit:
+		return changeBegan
+	case before&blocksBit > after&blocksBit:
+		return changeCeased
+	case before&verdictBits < after&verdictBits:
+		return changeTightened
+	}
+	return changeLoosened
+}
+
+// cause says why a token's verdict changed, by the first rule that applies. Where both files name the token, no registry
+// could change the verdict: fallbacks and `*` are for tokens that a file does not name.
+func (d *diffCounter) cause(before, after *siteState, named, managed bool) int {
+	switch {
+	case !d.sameObserver:
+		return causeObserver
+	case before.body == after.body:
+		return causeJudge
+	case before.judge != after.judge && !named:
+		return causeUnknownJudge
+	case managed:
+		return causeManaged
+	}
+	return causePolicy
+}
+
+// onlyManaged reports whether, as far as the columns show, a delivery network's block is all that came or went: the file
+// with the block is longer, it names all tokens that the other names, and the columns beside the groups are the same.
+func (d *diffCounter) onlyManaged(before, after *siteState, was, is string) bool {
+	if before.managed == after.managed || before.rest != after.rest {
+		return false
+	}
+	with, without := after, before
+	if before.managed {
+		with, without, was, is = before, after, is, was
+	}
+	lost := func(place int) bool { return was[place]&^is[place]&namedBit != 0 }
+	return with.lines > without.lines && !slices.ContainsFunc(d.c.compared, lost)
+}
+
+// operatorsOfSite counts the operators of which a site began to block a token, having blocked none, and the reverse.
+func (d *diffCounter) operatorsOfSite() {
+	for _, group := range d.blocked[1:] {
+		d.blocked[0].before, d.blocked[0].after = d.blocked[0].before || group.before, d.blocked[0].after || group.after
+	}
+	for i, group := range d.blocked {
+		d.sums[i].Began += one(!group.before && group.after)
+		d.sums[i].Ceased += one(group.before && !group.after)
+	}
+}
+
+// keep lists the current site, if it is among the best ranked ones.
+func (d *diffCounter) keep(s SiteDiff) {
+	r := &d.c.after.row
+	s.Host, s.Port, s.Requested, s.Rank = r.Host, r.Port, r.Requested, r.Rank
+	top := d.c.o.Top
+	if d.full && compareSites(&s, &d.sites[top-1]) > 0 {
+		return
+	}
+	s.Host, s.Requested = strings.Clone(s.Host), strings.Clone(s.Requested) // of a page that would stay in memory
+	if s.Began == nil {
+		s.Began = []string{}
+	}
+	if s.Ceased == nil {
+		s.Ceased = []string{}
+	}
+	d.sites = append(d.sites, s)
+	if top > 0 && len(d.sites) >= 2*top+keptSites {
+		d.sortSites()
+	}
+}
+
+// keptSites is how many sites are kept beyond those that are listed, so that they are not sorted for each site.
+const keptSites = 1000
+
+// sortSites orders the sites, and drops those that are not listed.
+func (d *diffCounter) sortSites() {
+	slices.SortFunc(d.sites, func(a, b SiteDiff) int { return compareSites(&a, &b) })
+	if top := d.c.o.Top; top > 0 && len(d.sites) > top {
+		d.sites, d.full = d.sites[:top], true
+	}
+}
+
+// compareSites orders sites by rank, those without one last, and by name.
+func compareSites(a, b *SiteDiff) int {
+	return cmp.Or(cmp.Compare(uint64(a.Rank-1), uint64(b.Rank-1)), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Requested, b.Requested))
+}
+
+// finish converts the counts.
+func (d *diffCounter) finish() *Diff {
+	c := d.c
+	all := &Diff{
+		Compared: c.compareds(), SameObserver: d.sameObserver, Definition: c.by.Name, Question: c.by.Question,
+		Appeared: d.appeared, Vanished: int64(len(c.states)) - c.both, Unobserved: d.unobserved, Presence: d.presence, Refusal: d.refusal,
+		Failed: []FailedCount{}, Tokens: []TokenDiff{}, Operators: []SumDiff{}, Causes: []CauseCount{}, Changed: d.changed,
+	}
+	d.shares()
+	for _, f := range DiffFindings() {
+		if n := d.failed[f]; n != (FailedCount{}) {
+			n.Finding = f.String()
+			all.Failed = append(all.Failed, n)
+		}
+	}
+	for _, place := range c.compared {
+		if t := &d.tokens[place]; t.Began+t.Ceased+t.Tightened+t.Loosened > 0 {
+			all.Tokens = append(all.Tokens, *t)
+		}
+	}
+	slices.SortFunc(all.Tokens, func(a, b TokenDiff) int {
+		return cmp.Or(cmp.Compare(b.Began+b.Ceased, a.Began+a.Ceased), cmp.Compare(b.Tightened+b.Loosened, a.Tightened+a.Loosened), cmp.Compare(a.Token, b.Token))
+	})
+	all.AtLeastOne = d.sums[0]
+	for _, s := range d.sums[1:] {
+		if s.Began+s.Ceased > 0 {
+			all.Operators = append(all.Operators, s)
+		}
+	}
+	slices.SortFunc(all.Operators, func(a, b SumDiff) int {
+		return cmp.Or(cmp.Compare(b.Began+b.Ceased, a.Began+a.Ceased), cmp.Compare(a.Value, b.Value))
+	})
+	for i, n := range d.causes {
+		if n != (CauseCount{}) {
+			n.Cause = causes[i]
+			all.Causes = append(all.Causes, n)
+		}
+	}
+	d.sortSites()
+	all.Sites, all.Changing = d.sites, len(all.Tokens)
+	if top := c.o.Top; top > 0 {
+		all.Tokens, all.Operators = all.Tokens[:min(top, len(all.Tokens))], all.Operators[:min(top, len(all.Operators))]
+	}
+	return all
+}
+
+// shares counts the sites that block each token, and each operator's, before and after.
+func (d *diffCounter) shares() {
+	blocks := func(with []int64, of func(m *Moves) *int64) {
+		operators := make([]bool, len(d.sums))
+		for policy, n := range with {
+			clear(operators)
+			for _, place := range d.c.compared {
+				if d.c.policies.values[policy][place]&blocksBit != 0 {
+					*of(&d.tokens[place].Moves) += n
+					operators[0], operators[d.operators[place]] = true, true
+				}
+			}
+			for i, blocks := range operators {
+				if blocks {
+					*of(&d.sums[i].Moves) += n
+				}
+			}
+		}
+	}
+	blocks(d.withBefore, func(m *Moves) *int64 { return &m.Before })
+	blocks(d.withAfter, func(m *Moves) *int64 { return &m.After })
+	for i := range d.tokens {
+		d.tokens[i].finish(d.c.rulesBoth)
+	}
+	for i := range d.sums {
+		d.sums[i].finish(d.c.rulesBoth)
+	}
+}
+
+func (m *Moves) finish(of int64) {
+	m.Net = m.Began - m.Ceased
+	m.ShareBefore, m.ShareAfter = share(m.Before, of), share(m.After, of)
+}

@@ -1,0 +1,122 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+)
+
+// Names of the files that Compare writes.
+const (
+	ChangesName      = "changes.parquet"
+	ChangedSitesName = "sites.parquet"
+)
+
+// ChangeRow is a row of changes.parquet: a site with rules in both scans, and a token whose verdict changed. docs/diff.md
+// describes the columns.
+type ChangeRow struct {
+	Host          string `parquet:"host,plain"`
+	Port          int32  `parquet:"port"`
+	Requested     string `parquet:"requested,dict"`
+	Token         string `parquet:"token,dict"`
+	Operator      string `parquet:"operator,dict"`
+	Before        string `parquet:"before,dict"`
+	After         string `parquet:"after,dict"`
+	Change        string `parquet:"change,dict"`
+	Cause         string `parquet:"cause,dict"`
+	BodyBefore    int64  `parquet:"body_hash_before"`
+	BodyAfter     int64  `parquet:"body_hash_after"`
+	FetchedBefore int64  `parquet:"fetched_at_before,optional,timestamp(millisecond)"`
+	FetchedAfter  int64  `parquet:"fetched_at_after,optional,timestamp(millisecond)"`
+}
+
+// ChangedSiteRow is a row of sites.parquet: a site that appeared, vanished, failed in one scan, or changed its class.
+type ChangedSiteRow struct {
+	Host          string `parquet:"host,plain"`
+	Port          int32  `parquet:"port"`
+	Requested     string `parquet:"requested,dict"`
+	Change        string `parquet:"change,dict"`
+	Before        string `parquet:"before,optional,dict"`
+	After         string `parquet:"after,optional,dict"`
+	BodyBefore    int64  `parquet:"body_hash_before"`
+	BodyAfter     int64  `parquet:"body_hash_after"`
+	FetchedBefore int64  `parquet:"fetched_at_before,optional,timestamp(millisecond)"`
+	FetchedAfter  int64  `parquet:"fetched_at_after,optional,timestamp(millisecond)"`
+}
+
+// diffFiles writes both files.
+type diffFiles struct {
+	changes *table.Writer[ChangeRow]
+	sites   *table.Writer[ChangedSiteRow]
+}
+
+// diffBatch is how many rows a writer buffers.
+const diffBatch = 512
+
+func createDiffFiles(ctx context.Context, c *comparison) (*diffFiles, error) {
+	from, to := c.before.scan.Manifest, c.after.scan.Manifest
+	metadata := map[string]string{
+		table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: c.o.ToolVersion, table.MetaRegistry: c.o.Registry.Version,
+		"from_scan_id": from.ScanID, "to_scan_id": to.ScanID, "definition": c.by.Name,
+	}
+	f := &diffFiles{
+		changes: table.NewWriter[ChangeRow]("changes", diffBatch, table.PageBytes, metadata),
+		sites:   table.NewWriter[ChangedSiteRow]("sites", diffBatch, table.PageBytes, metadata),
+	}
+	err := f.changes.Begin(ctx, c.o.Out, ChangesName)
+	if err == nil {
+		err = f.sites.Begin(ctx, c.o.Out, ChangedSitesName)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.discard())
+	}
+	return f, nil
+}
+
+// change adds a token of a site whose row s is at.
+func (f *diffFiles) change(s *side, t *TokenDiff, was, is, change, cause string, before, after *siteState) error {
+	row, err := f.changes.Next()
+	if err != nil {
+		return err
+	}
+	*row = ChangeRow{
+		Host: s.row.Host, Port: s.row.Port, Requested: s.row.Requested, Token: t.Token, Operator: t.Operator, Before: was, After: is, Change: change, Cause: cause,
+		BodyBefore: before.body, BodyAfter: after.body, FetchedBefore: before.fetched, FetchedAfter: after.fetched,
+	}
+	return nil
+}
+
+// site adds a site whose row s is at. A state is nil where the scan does not have the site.
+func (f *diffFiles) site(s *side, change string, before, after *siteState) error {
+	row, err := f.sites.Next()
+	if err != nil {
+		return err
+	}
+	*row = ChangedSiteRow{Host: s.row.Host, Port: s.row.Port, Requested: s.row.Requested, Change: change}
+	if before != nil {
+		row.Before, row.BodyBefore, row.FetchedBefore = before.finding.String(), before.body, before.fetched
+	}
+	if after != nil {
+		row.After, row.BodyAfter, row.FetchedAfter = after.finding.String(), after.body, after.fetched
+	}
+	return nil
+}
+
+// publish gives both files their names.
+func (f *diffFiles) publish(ctx context.Context) error {
+	for _, step := range []func() error{
+		f.changes.Flush, f.sites.Flush, f.changes.Seal, f.sites.Seal,
+		func() error { return f.changes.Publish(ctx) }, func() error { return f.sites.Publish(ctx) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard drops what is not published.
+func (f *diffFiles) discard() error { return errors.Join(f.changes.Discard(), f.sites.Discard()) }

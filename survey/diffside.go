@@ -1,0 +1,345 @@
+package survey
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/cespare/xxhash/v2"
+)
+
+// pick is what decides which of several rows speaks for a site.
+type pick struct {
+	seq, fetched, body int64
+	finding            audit.Finding
+	https              bool // an archive's capture by https, which speaks before the one by http
+}
+
+// siteState is what is kept of a site.
+type siteState struct {
+	pick
+	rest    uint64 // hash of the columns that no managed block changes
+	lines   int32
+	policy  uint32 // of comparison.policies
+	judge   uint32 // of comparison.judges
+	cdn     uint32 // of comparison.cdns
+	managed bool
+	seen    bool // the later scan has the site
+}
+
+func (s *siteState) ruled() bool { return s.finding == audit.FindingRules }
+
+// What a policy has for a token, in one byte.
+const (
+	verdictBits = 3 // 0 allowed, 1 partial, 2 blocked
+	namedBit    = 4 // the file names the token
+	blocksBit   = 8 // the file blocks it by the definition
+)
+
+// interned numbers distinct values.
+type interned struct {
+	ids    map[string]uint32
+	values []string
+}
+
+// id returns the number of a value, and adds a new value.
+func (t *interned) id(value []byte) uint32 {
+	if id, ok := t.ids[string(value)]; ok {
+		return id
+	}
+	if t.ids == nil {
+		t.ids = map[string]uint32{}
+	}
+	id := uint32(len(t.values))
+	t.values = append(t.values, string(value))
+	t.ids[t.values[id]] = id
+	return id
+}
+
+// side reads one of the two scans.
+type side struct {
+	verdictReader
+	c       *comparison
+	scan    *commit.Scan
+	archive bool
+	traced  []bool // by place: the scan says something of the token; nil if its registry is ours
+
+	row     diffColumns
+	cells   []byte // of the current site's policy
+	buffer  []byte
+	unknown *string // a finding that this version does not have
+	picks   map[int64]pick
+
+	sites, rules, repeated, folded, disagree int64
+}
+
+// diffColumns are the columns of sites that a comparison needs.
+type diffColumns struct {
+	Seq, Rank, Fetched, BodyHash   int64
+	Host, Requested                string
+	Port                           int32
+	Finding, Registry, CDN         string
+	Managed, BOM                   bool
+	Star, License, Usage           string
+	Delay                          *float64
+	Lines, Legacy, Unknown, Orphan int32
+	Invalid, Typo                  int32
+	Sitemaps                       []string
+	Named, Blocked, Partial        []int32
+}
+
+func newSide(c *comparison, scan *commit.Scan, foreign bool) side {
+	s := side{
+		verdictReader: verdictReader{tokens: newTokenIndex(c.o.Registry)}, c: c, scan: scan, archive: scan.Manifest.Observer.Source == commit.Archive,
+		cells: make([]byte, len(c.chosen)),
+	}
+	if foreign {
+		s.traced = make([]bool, len(c.chosen))
+	}
+	return s
+}
+
+// keyFields are the columns that choose a row.
+func (s *side) keyFields() []table.Field {
+	r := &s.row
+	return []table.Field{
+		{Name: "seq", Into: &r.Seq}, {Name: "host", Into: &r.Host}, {Name: "port", Into: &r.Port}, {Name: "requested", Into: &r.Requested},
+		{Name: "fetched_at", Into: &r.Fetched}, {Name: "finding", Into: &r.Finding}, {Name: "body_hash", Into: &r.BodyHash},
+	}
+}
+
+// listFields are the lists of tokens.
+func (s *side) listFields() []table.Field {
+	r, index := &s.row, s.tokens.index
+	return []table.Field{{Name: "named", Into: &r.Named, Index: index}, {Name: "blocked", Into: &r.Blocked, Index: index}, {Name: "partial", Into: &r.Partial, Index: index}}
+}
+
+// read calls do for each row, with all columns set.
+func (s *side) read(ctx context.Context, do func()) error {
+	r := &s.row
+	fields := append(append(s.keyFields(), s.listFields()...),
+		table.Field{Name: "rank", Into: &r.Rank}, table.Field{Name: "registry_version", Into: &r.Registry}, table.Field{Name: "cdn", Into: &r.CDN},
+		table.Field{Name: "managed_block", Into: &r.Managed}, table.Field{Name: "has_bom", Into: &r.BOM}, table.Field{Name: "star_verdict", Into: &r.Star},
+		table.Field{Name: "license", Into: &r.License}, table.Field{Name: "content_usage", Into: &r.Usage}, table.Field{Name: "crawl_delay", Into: &r.Delay},
+		table.Field{Name: "n_lines", Into: &r.Lines}, table.Field{Name: "n_legacy", Into: &r.Legacy}, table.Field{Name: "n_unknown", Into: &r.Unknown},
+		table.Field{Name: "n_orphan", Into: &r.Orphan}, table.Field{Name: "n_invalid", Into: &r.Invalid}, table.Field{Name: "n_typo", Into: &r.Typo},
+		table.Field{Name: "sitemaps", Into: &r.Sitemaps},
+	)
+	all := s.inPanel(func() {
+		s.trace()
+		do()
+	})
+	if s.c.by.Verdicts {
+		return s.checked(s.together(ctx, s.scan, fields, &r.Seq, s.verdictReader.row.fields(), all))
+	}
+	return s.checked(eachSite(ctx, s.scan, fields, all))
+}
+
+// readNames calls do for each row, with the columns of keyFields set.
+func (s *side) readNames(ctx context.Context, do func()) error {
+	return s.readSites(ctx, s.keyFields(), do)
+}
+
+func (s *side) readSites(ctx context.Context, fields []table.Field, do func()) error {
+	return s.checked(eachSite(ctx, s.scan, fields, s.inPanel(do)))
+}
+
+// inPanel returns what calls do for sites of the panel.
+func (s *side) inPanel(do func()) func() {
+	panel := s.c.o.Panel
+	if panel == nil {
+		return do
+	}
+	return func() {
+		if panel.has[s.row.Host] {
+			do()
+		}
+	}
+}
+
+// checked returns an error if a row had a finding of another version.
+func (s *side) checked(err error) error {
+	if err == nil && s.unknown != nil {
+		err = fmt.Errorf("scan %s has the finding %.40q, which this version does not know", s.scan.Manifest.ScanID, *s.unknown)
+	}
+	return err
+}
+
+// pick finds the row that speaks for each site, and what the scan says of tokens.
+func (s *side) pick(ctx context.Context) error {
+	s.picks = map[int64]pick{}
+	fields := s.keyFields()
+	if s.traced != nil {
+		fields = append(fields, s.listFields()...)
+	}
+	return s.readSites(ctx, fields, func() {
+		s.trace()
+		key, now := s.key(), s.current()
+		if before, known := s.picks[key]; !known || s.speaks(&before, &now) {
+			s.picks[key] = now
+		}
+	})
+}
+
+// current is the pick of the current row.
+func (s *side) current() pick {
+	r := &s.row
+	finding, ok := audit.FindingNamed(r.Finding)
+	if !ok && s.unknown == nil {
+		s.unknown = new(strings.Clone(r.Finding))
+	}
+	return pick{seq: r.Seq, fetched: r.Fetched, body: r.BodyHash, finding: finding, https: s.archive && r.Requested == "https"}
+}
+
+// speaks reports whether a further row of a site speaks for it instead of the one before, and counts such rows. Of an
+// archive's captures, the one by https does. Of two rows with the same key, the last fetched does.
+func (s *side) speaks(before, now *pick) bool {
+	if before.https != now.https {
+		s.folded++
+		s.disagree += one(before.finding != now.finding || before.body != now.body)
+		return now.https
+	}
+	s.repeated++
+	if now.fetched != before.fetched {
+		return now.fetched > before.fetched
+	}
+	return now.seq > before.seq
+}
+
+// key identifies the current site in both scans. An archive has captures by http and https, where a list has the host alone.
+func (s *side) key() int64 {
+	r := &s.row
+	if s.archive {
+		_, id := schema.FoldedKey(r.Host, r.Port, r.Requested)
+		return id
+	}
+	return schema.SiteID(r.Host, r.Port, r.Requested)
+}
+
+// trace notes the tokens of which the current row says something.
+func (s *side) trace() {
+	if s.traced == nil {
+		return
+	}
+	for _, list := range [][]int32{s.row.Named, s.row.Blocked, s.row.Partial} {
+		for _, id := range list {
+			if place := s.place(id); place >= 0 {
+				s.traced[place] = true
+			}
+		}
+	}
+}
+
+// knows reports whether the scan says something of the token.
+func (s *side) knows(place int) bool { return s.traced == nil || s.traced[place] }
+
+// count counts a site of this scan.
+func (s *side) count(f audit.Finding) {
+	s.sites++
+	s.rules += one(f == audit.FindingRules)
+}
+
+// place returns the place of a token among the selected ones, or noToken.
+func (s *side) place(id int32) int32 {
+	if id == noToken {
+		return noToken
+	}
+	return s.c.places[id]
+}
+
+// state is that of the current row.
+func (s *side) state() siteState {
+	r := &s.row
+	now := siteState{pick: s.current(), lines: r.Lines, managed: r.Managed}
+	now.cdn = s.c.cdns.id([]byte(r.CDN))
+	if now.ruled() {
+		now.policy, now.rest = s.policy(), s.rest()
+		now.judge = s.c.judges.id([]byte(r.Registry))
+	}
+	return now
+}
+
+// policy returns the number of the current site's policy.
+func (s *side) policy() uint32 {
+	r := &s.row
+	clear(s.cells)
+	mark := func(id int32, bits byte) {
+		if place := s.place(id); place >= 0 {
+			s.cells[place] |= bits
+		}
+	}
+	set := func(ids []int32, bits byte) {
+		for _, id := range ids {
+			mark(id, bits)
+		}
+	}
+	set(r.Named, namedBit)
+	set(r.Partial, 1)
+	for _, id := range r.Blocked {
+		if place := s.place(id); place >= 0 {
+			s.cells[place] = s.cells[place]&^verdictBits | 2
+		}
+	}
+	switch s.c.by.Name {
+	case "mention":
+		set(r.Named, blocksBit)
+	case Full:
+		set(r.Blocked, blocksBit)
+	case "any":
+		set(r.Blocked, blocksBit)
+		set(r.Partial, blocksBit)
+	case "explicit_root":
+		eachExplicit(s.rows, func(id int32) { mark(id, blocksBit) })
+	case "dpi_all":
+		s.markAsTheDPIReads()
+	}
+	return s.c.policies.id(s.cells)
+}
+
+// markAsTheDPIReads marks the tokens whose rows read `all`. Tokens without a row inherit from that of `*`.
+func (s *side) markAsTheDPIReads() {
+	const hasRow = 16
+	inherit := asTheDPIReads(s.rows, func(id int32, all bool) {
+		if place := s.place(id); place >= 0 {
+			s.cells[place] |= hasRow | byte(one(all))*blocksBit
+		}
+	})
+	for place, cell := range s.cells {
+		if inherit && cell&hasRow == 0 {
+			cell |= blocksBit
+		}
+		s.cells[place] = cell &^ hasRow
+	}
+}
+
+// rest hashes what the columns say of the file beside its groups for crawlers: a managed block changes none of it.
+func (s *side) rest() uint64 {
+	r := &s.row
+	b := s.buffer[:0]
+	text := func(value string) {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(value)))
+		b = append(b, value...)
+	}
+	for _, n := range []int32{r.Legacy, r.Unknown, r.Orphan, r.Invalid, r.Typo, int32(one(r.BOM)), int32(len(r.Sitemaps))} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	delay := math.NaN()
+	if r.Delay != nil {
+		delay = *r.Delay
+	}
+	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(delay))
+	text(r.Star)
+	text(r.License)
+	text(r.Usage)
+	for _, sitemap := range r.Sitemaps {
+		text(sitemap)
+	}
+	s.buffer = b
+	return xxhash.Sum64(b)
+}

@@ -1,0 +1,253 @@
+package page
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/docs/queries"
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// builder makes the figures of a survey.
+type builder struct {
+	survey *survey.Survey
+	on     string // the definition shown first
+}
+
+// fewSites is how many sites a figure needs to go without a warning.
+const fewSites = 100
+
+// frame is a table of the survey, read by the names of its columns. The frame of a missing table has no rows.
+type frame struct {
+	*survey.Table
+	at map[string]int
+}
+
+func (b *builder) table(name string) frame {
+	t := b.survey.Tables[name]
+	if t == nil {
+		t = &survey.Table{Name: name}
+	}
+	f := frame{t, map[string]int{}}
+	for i, column := range t.Columns {
+		f.at[column] = i
+	}
+	return f
+}
+
+func (f frame) value(row []any, column string) any {
+	if i, ok := f.at[column]; ok {
+		return row[i]
+	}
+	return nil
+}
+
+func (f frame) text(row []any, column string) string {
+	text, _ := f.value(row, column).(string)
+	return text
+}
+
+func (f frame) number(row []any, column string) int64 {
+	n, _ := f.value(row, column).(int64)
+	return n
+}
+
+// share is 0 for null.
+func (f frame) share(row []any, column string) float64 {
+	v, _ := f.value(row, column).(float64)
+	return v
+}
+
+func (f frame) flag(row []any, column string) bool {
+	v, _ := f.value(row, column).(bool)
+	return v
+}
+
+// where returns the rows in which a column has a text.
+func (f frame) where(column, text string) (rows [][]any) {
+	for _, row := range f.Rows {
+		if f.text(row, column) == text {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// sum adds up a column of rows.
+func (f frame) sum(rows [][]any, column string) (n int64) {
+	for _, row := range rows {
+		n += f.number(row, column)
+	}
+	return n
+}
+
+// single is a figure without a switch.
+func (b *builder) single(id, short string, v variant, names ...string) figure {
+	v.ID, v.On = id, true
+	for _, name := range names {
+		if t := b.table(name); len(t.Rows) > 0 {
+			v.Tables = append(v.Tables, sheetOf(t, name))
+		}
+	}
+	return figure{ID: id, Short: short, Variants: []variant{v}, Queries: sqlOf(names...)}
+}
+
+// switched is a figure with a variant for each definition.
+func (b *builder) switched(id, short string, names []string, of func(id string, d survey.Definition, s *survey.Summary) variant) figure {
+	f := figure{ID: id, Short: short, Queries: sqlOf(names...)}
+	for i, d := range survey.Definitions() {
+		v := of(id+"-"+d.Name, d, b.survey.Summaries[i])
+		v.ID, v.Definition, v.On = id+"-"+d.Name, d.Name, d.Name == b.on
+		f.Variants = append(f.Variants, v)
+	}
+	return f
+}
+
+func sqlOf(names ...string) (list []query) {
+	for _, name := range names {
+		if sql := queries.SQL(name); sql != "" {
+			list = append(list, query{name, sql})
+		}
+	}
+	return list
+}
+
+// subtitle says what a share is of, of how many sites, and of which date.
+func (b *builder) subtitle(of string, sites int64) string {
+	return fmt.Sprintf("%s, n = %s, %s", of, grouped(sites), b.survey.Manifest.ScanDate)
+}
+
+// by is the subtitle of a figure by a definition.
+func (b *builder) by(d survey.Definition, sites int64) string {
+	return b.subtitle(fmt.Sprintf("Definition %s: %s Of %s", d.Name, d.Question, overWhat(d)), sites)
+}
+
+func overWhat(d survey.Definition) string {
+	if d.Over == "sites_answered" {
+		return "sites that answered"
+	}
+	return "sites with rules"
+}
+
+// warning is set where a figure rests on few sites.
+func warning(sites int64) string {
+	if sites >= fewSites {
+		return ""
+	}
+	return fmt.Sprintf("This figure rests on %s only.", things(sites, "site"))
+}
+
+// things writes a number of things.
+func things(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return grouped(n) + " " + thing + "s"
+}
+
+// spoken are the shares that have a name, and whether it is of one site.
+var spoken = []struct {
+	share, within float64
+	words         string
+	one           bool
+}{
+	{0, 0, "No site", true}, {1, 0, "Every site", true},
+	{0.01, 0.0025, "One site in a hundred", true}, {0.05, 0.0025, "One site in twenty", true}, {0.1, 0.005, "One site in ten", true},
+	{0.2, 0.005, "One site in five", true}, {0.25, 0.005, "A quarter of the sites", false}, {0.3, 0.005, "Three sites in ten", false},
+	{1.0 / 3, 0.005, "A third of the sites", false}, {0.4, 0.005, "Four sites in ten", false}, {0.5, 0.005, "Half of the sites", false},
+	{0.6, 0.005, "Six sites in ten", false}, {2.0 / 3, 0.005, "Two thirds of the sites", false}, {0.7, 0.005, "Seven sites in ten", false},
+	{0.75, 0.005, "Three quarters of the sites", false}, {0.8, 0.005, "Eight sites in ten", false}, {0.9, 0.005, "Nine sites in ten", false},
+}
+
+// words says a share of sites as one would speak, and whether the verb that follows is of one site.
+func words(share float64) (text string, one bool) {
+	for _, s := range spoken {
+		if math.Abs(share-s.share) <= s.within {
+			return s.words, s.one
+		}
+	}
+	return percent(share) + " of sites", false
+}
+
+// sitesDo is a sentence about a share of sites, with the verb of one site or of several.
+func sitesDo(share float64, one, several, rest string) string {
+	text, single := words(share)
+	verb := several
+	if single {
+		verb = one
+	}
+	return text + " " + verb + " " + rest
+}
+
+// sitesBlock is a sentence about the share of sites that block something by a definition.
+func sitesBlock(d survey.Definition, share float64, what string) string {
+	one, several := verbs(d)
+	return sitesDo(share, one, several, what)
+}
+
+// verbs say what one site does by a definition, and what several do.
+func verbs(d survey.Definition) (one, several string) {
+	switch d.Name {
+	case "mention":
+		return "names", "name"
+	case "any":
+		return "denies something to", "deny something to"
+	case "explicit_root":
+		return "denies / by name to", "deny / by name to"
+	}
+	return "blocks", "block"
+}
+
+// reasonKeys explain by whose group a token is blocked.
+func reasonKeys(d survey.Definition) []key {
+	keys := []key{{"own", "by a group of its own"}, {"fallback", "by the group of a crawler that it follows"}, {"star", "by the group of *"}}
+	switch d.Name {
+	case "mention", "explicit_root":
+		return nil
+	case "dpi_all":
+		return []key{{"own", "by its own group, else by that of *"}}
+	case "rfc_effective":
+		return append(keys, key{"failing", "by a failing server, which forbids everything"})
+	}
+	return keys
+}
+
+// reasons are the parts of a token's bar.
+func reasons(t *survey.TokenCount, d survey.Definition, of int64) lengths {
+	part := func(n int64) float64 { return ratio(n, of) }
+	if d.Name == "dpi_all" { // the definition does not divide its sites
+		return lengths{{"own", part(t.Sites)}}
+	}
+	return lengths{{"own", part(t.ViaOwn)}, {"fallback", part(t.ViaFallback)}, {"star", part(t.ViaStar)}, {"failing", part(t.ViaHTTP)}}
+}
+
+func ratio(n, of int64) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(n) / float64(of)
+}
+
+// most returns the greatest of some shares.
+func most[T any](list []T, share func(*T) float64) (top float64) {
+	for i := range list {
+		top = max(top, share(&list[i]))
+	}
+	return top
+}
+
+// byOperator groups tokens: those of one operator are neighbours, the operators and their tokens in the order of first appearance.
+func byOperator(names []string, operator map[string]string) []string {
+	var operators []string
+	for _, name := range names {
+		if !slices.Contains(operators, operator[name]) {
+			operators = append(operators, operator[name])
+		}
+	}
+	sorted := slices.Clone(names)
+	slices.SortStableFunc(sorted, func(a, b string) int {
+		return slices.Index(operators, operator[a]) - slices.Index(operators, operator[b])
+	})
+	return sorted
+}

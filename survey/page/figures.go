@@ -1,0 +1,323 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// This file makes the figures about who is blocked: the first screen, and the figures that the definition switches.
+
+const (
+	topTokens    = 10 // on the first screen
+	shownTokens  = 30
+	shownOthers  = 20  // operators, agents, keys
+	showOverTime = 400 // dates; of more, some are left out
+)
+
+func (b *builder) groups() []group {
+	return []group{
+		{"Who is blocked", []figure{b.tokens(), b.operators(), b.purposes(), b.ranks(), b.suffixes(), b.labels()}},
+		{"Over time", []figure{b.overTime(), b.transitions(), b.firstBlocked()}},
+		{"How sites decide", []figure{b.numberBlocked(), b.together(), b.search(), b.managed(), b.networks()}},
+		{"Other signals", []figure{b.signals(), b.usage(), b.licenses()}},
+		{"What was seen", []figure{b.findings(), b.statuses(), b.sizes(), b.latency()}},
+		{"What files say", []figure{b.scores(), b.syntax(), b.delays(), b.agents(), b.keys()}},
+		{"How sure", []figure{b.sensitivity()}},
+	}
+}
+
+// full is the summary by full.
+func (b *builder) full() *survey.Summary {
+	for i, d := range survey.Definitions() {
+		if d.Name == survey.Full {
+			return b.survey.Summaries[i]
+		}
+	}
+	return b.survey.Summaries[0]
+}
+
+// numbers are the figures of the head. They say their definition, since the reader may choose another for the rest of the page.
+func (b *builder) numbers() []number {
+	s := b.full()
+	return []number{
+		{grouped(s.Asked), "sites asked"},
+		{grouped(s.Rules), "have rules"},
+		{grouped(s.Blocking.OneByName), "block at least one AI token by name (full)"},
+		{grouped(s.Blocking.OneByStar), "block AI tokens by * alone (full)"},
+	}
+}
+
+// answer is the first screen: one sentence, and the tokens blocked most.
+func (b *builder) answer(s *survey.Summary, on bool) answer {
+	d, _ := survey.DefinitionNamed(s.Blocking.Definition)
+	a := answer{Definition: d.Name, On: on, Subtitle: b.by(d, s.Blocking.Sites)}
+	if s.Blocking.Sites == 0 {
+		a.Sentence = "No site answered with rules, so there is nothing to say of who is blocked."
+		return a
+	}
+	share := ratio(s.Blocking.AtLeastOne, s.Blocking.Sites)
+	a.Sentence = sitesBlock(d, share, fmt.Sprintf("at least one AI crawler: %s of %s %s.", grouped(s.Blocking.AtLeastOne), grouped(s.Blocking.Sites), overWhat(d)))
+	if list := s.Blocking.MostBlocked; len(list) > 0 {
+		a.Sentence += fmt.Sprintf(" %s leads with %s.", list[0].Token, percent(list[0].Share))
+		a.Top = b.tokenBars("top-"+d.Name, d, s, topTokens)
+	}
+	return a
+}
+
+func (b *builder) tokenBars(id string, d survey.Definition, s *survey.Summary, n int) *bars {
+	list := s.Blocking.MostBlocked[:min(n, len(s.Blocking.MostBlocked))]
+	chart, scale := newBars(id, "share of "+overWhat(d), most(list, func(t *survey.TokenCount) float64 { return t.Share }), reasonKeys(d)...)
+	for i := range list {
+		t := &list[i]
+		chart.add(scale, t.Token, t.Operator+" · "+t.Purpose, percent(t.Share), reasons(t, d, s.Blocking.Sites))
+	}
+	return chart
+}
+
+func (b *builder) tokens() figure {
+	return b.switched("tokens", "Tokens", []string{"blocked-by-definition", "explicit-or-star"}, func(id string, d survey.Definition, s *survey.Summary) variant {
+		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Warning: warning(s.Blocking.Sites),
+			Caveat: "The bar says by whose rules a token is blocked. Tokens that sites rarely name are blocked by *, together with all others."}
+		list := s.Blocking.MostBlocked
+		if len(list) == 0 {
+			v.Headline, v.Empty = "No AI token is blocked", sitesBlock(d, 0, "an AI token by this definition.")
+			return v
+		}
+		first := list[0]
+		v.Headline = sitesBlock(d, first.Share, first.Token)
+		if d.Name == survey.Full || d.Name == "any" {
+			if 2*first.ViaOwn > first.Sites {
+				v.Headline += "; most name it"
+			} else {
+				v.Headline += "; most do so by a rule for all crawlers"
+			}
+		}
+		v.Plots = []any{b.tokenBars(id, d, s, shownTokens)}
+		// Tokens that no file names, and whose like none does, are blocked by * as often as each other: the page shows the first.
+		var rows [][]any
+		left := 0
+		for i := range list {
+			t := &list[i]
+			if i >= shownTokens && t.Named == 0 && t.ViaFallback == 0 {
+				left++
+				continue
+			}
+			rows = append(rows, []any{t.Token, t.Operator, t.Purpose, t.Sites, s.Blocking.Sites, t.Share, t.ViaOwn, t.ViaFallback, t.ViaStar, t.ViaHTTP})
+		}
+		if d.Name == "dpi_all" {
+			for _, row := range rows {
+				row[6], row[7], row[8], row[9] = nil, nil, nil, nil
+			}
+		}
+		v.Tables = []sheet{newSheet("tokens-"+d.Name, "AI tokens by "+d.Name, []string{"token", "operator", "purpose", "blocking", "of", "share", "own", "fallback", "star", "failing"}, rows, unnamed(left))}
+		return v
+	})
+}
+
+func unnamed(tokens int) string {
+	if tokens == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Not shown: %s that no file names; --csv writes all.", things(int64(tokens), "token"))
+}
+
+// sums is a figure of operators or purposes.
+func (b *builder) sums(id, short, property, queryName string, of func(*survey.Blocking) []survey.Sum) figure {
+	return b.switched(id, short, []string{queryName}, func(id string, d survey.Definition, s *survey.Summary) variant {
+		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Warning: warning(s.Blocking.Sites),
+			Caveat: "A site counts if it does so to at least one AI token of the " + property + ": the more tokens, the more sites. The query has the verdicts of all categories by full; bulkscan summary --definition counts the others."}
+		list := of(&s.Blocking)
+		if len(list) == 0 {
+			v.Headline, v.Empty = "No "+property+" is blocked", "No site blocks an AI token by this definition."
+			return v
+		}
+		whose := map[string]string{"operator": "of ", "purpose": "for "}[property]
+		v.Headline = sitesBlock(d, list[0].Share, "at least one token "+whose+list[0].Value)
+		shown := list[:min(len(list), shownOthers)]
+		chart, scale := newBars(id, "share of "+overWhat(d), most(shown, func(s *survey.Sum) float64 { return s.Share }))
+		for _, sum := range shown {
+			chart.add(scale, sum.Value, things(int64(sum.Tokens), "token"), percent(sum.Share), lengths{{"own", sum.Share}})
+		}
+		v.Plots = []any{chart}
+		var rows [][]any
+		for _, sum := range list {
+			rows = append(rows, []any{sum.Value, int64(sum.Tokens), sum.Sites, s.Blocking.Sites, sum.Share})
+		}
+		v.Tables = []sheet{newSheet(property+"s-"+d.Name, "By "+property+", "+d.Name, []string{property, "tokens", "blocking", "of", "share"}, rows, "")}
+		return v
+	})
+}
+
+func (b *builder) operators() figure {
+	return b.sums("operators", "Operators", "operator", "operators", func(s *survey.Blocking) []survey.Sum { return s.ByOperator })
+}
+
+func (b *builder) purposes() figure {
+	return b.sums("purposes", "Purposes", "purpose", "purposes", func(s *survey.Blocking) []survey.Sum { return s.ByPurpose })
+}
+
+func (b *builder) ranks() figure {
+	t := b.table("blocked-by-rank")
+	return b.switched("ranks", "Ranks", []string{"blocked-by-rank"}, func(id string, d survey.Definition, s *survey.Summary) variant {
+		v := variant{Caveat: "Cumulative: the first 1,000 are among the first 10,000. Sites without a rank are left out."}
+		rows := t.where("definition", d.Name)
+		var limits []int64
+		of := int64(0)
+		for _, row := range rows {
+			if to := t.number(row, "ranks_to"); !slices.Contains(limits, to) {
+				limits = append(limits, to)
+			}
+			of = max(of, t.number(row, "of"))
+		}
+		slices.Sort(limits)
+		v.Subtitle, v.Warning = b.by(d, of), warning(of)
+		if len(limits) == 0 || len(b.survey.Lines) == 0 || len(rows) == 0 {
+			v.Headline, v.Empty = "The list has no ranks", "Ranks come from the list: give one that has them, such as Tranco's."
+			if len(limits) > 0 {
+				v.Headline, v.Empty = "No AI token is named", "No file names an AI token, so no line is worth drawing."
+			}
+			return v
+		}
+		var x []tick
+		place := func(to int64) float64 {
+			return (float64(slices.Index(limits, to)) + 0.1) / (float64(len(limits)) - 0.8)
+		}
+		for _, to := range limits {
+			x = append(x, tick{along(place(to)), "top " + magnitude(to)})
+		}
+		names := b.leading(s)
+		var values [][]point
+		for _, token := range names {
+			var line []point
+			for _, row := range rows {
+				if t.text(row, "token") == token {
+					to := t.number(row, "ranks_to")
+					line = append(line, point{at: place(to), share: t.share(row, "share"), gap: t.value(row, "share") == nil,
+						title: fmt.Sprintf("%s, top %s: %s", token, magnitude(to), percent(t.share(row, "share")))})
+				}
+			}
+			values = append(values, line)
+		}
+		v.Headline = rankHeadline(b.survey.Lines[0], d, values[0], limits)
+		n := len(b.survey.Lines)
+		v.Plots = []any{newLines(id, v.Headline, x, names[:n], values[:n])}
+		if n < len(names) && len(limits) > 1 { // a plot of one point says no more than the table
+			v.Plots = append(v.Plots, newMultiples(names[n:], values[n:]))
+		}
+		var cells [][]any
+		for _, token := range names {
+			for _, row := range rows {
+				if t.text(row, "token") == token {
+					cells = append(cells, []any{row[0], row[2], row[3], row[4], row[5]})
+				}
+			}
+		}
+		v.Tables = []sheet{newSheet("ranks-"+d.Name, "By rank, "+d.Name, []string{"token", "ranks_to", "blocking", "of", "share"}, cells, leadingNote)}
+		return v
+	})
+}
+
+const leadingNote = "The tokens of the plot, and the others blocked most: 30 in all. --csv writes all tokens."
+
+// leading returns the tokens of lines, then those blocked most: 30 in all.
+func (b *builder) leading(s *survey.Summary) []string {
+	names := slices.Clone(b.survey.Lines)
+	for _, t := range s.Blocking.MostBlocked {
+		if len(names) < shownTokens && !slices.Contains(names, t.Token) {
+			names = append(names, t.Token)
+		}
+	}
+	return names
+}
+
+func rankHeadline(token string, d survey.Definition, line []point, limits []int64) string {
+	first, last := line[0].share, line[len(line)-1].share
+	_, block := verbs(d)
+	each := fmt.Sprintf("%s of the first %s, %s of the first %s", percent(first), magnitude(limits[0]), percent(last), magnitude(limits[len(limits)-1]))
+	often := "as often as"
+	switch {
+	case len(line) == 1:
+		return fmt.Sprintf("%s of the first %s %s %s", percent(last), magnitude(limits[0]), block, token)
+	case first > 1.1*last:
+		often = "more often than"
+	case last > 1.1*first:
+		often = "less often than"
+	}
+	return fmt.Sprintf("Popular sites %s %s %s others: %s", block, token, often, each)
+}
+
+// magnitude writes a power of ten.
+func magnitude(n int64) string {
+	switch {
+	case n >= 1e6 && n%1e6 == 0:
+		return grouped(n/1e6) + "M"
+	case n >= 1000 && n%1000 == 0:
+		return grouped(n/1000) + "k"
+	}
+	return grouped(n)
+}
+
+func (b *builder) suffixes() figure {
+	t := b.table("blocked-by-tld")
+	v := variant{Subtitle: b.subtitle("Definition full: everything is denied. Of sites with rules under each public suffix with at least 30 such sites", b.full().Rules),
+		Caveat: "The 30 suffixes with most sites, by the share that blocks GPTBot. Strokes are ClaudeBot, CCBot and Google-Extended. A suffix is no country: many .io and .ai sites are elsewhere."}
+	rows := t.where("token", "GPTBot")
+	if len(rows) == 0 {
+		v.Headline, v.Empty = "No public suffix has 30 sites with rules", "The list is too short, or its hosts have no suffix."
+		return b.single("tlds", "Top-level domains", v, "blocked-by-tld")
+	}
+	first, last := rows[0], rows[len(rows)-1]
+	v.Headline = fmt.Sprintf("From .%s to .%s: %s to %s block GPTBot", t.text(first, "tld"), t.text(last, "tld"), percent(t.share(first, "share")), percent(t.share(last, "share")))
+	if len(rows) == 1 {
+		v.Headline = fmt.Sprintf("Under .%s %s of sites block GPTBot", t.text(first, "tld"), percent(t.share(first, "share")))
+	}
+	top := 0.0
+	for _, row := range t.Rows {
+		top = max(top, t.share(row, "share"))
+	}
+	chart, scale := newBars("tlds", "share of sites with rules", top, key{"spot", "GPTBot"}, key{"stroke", "ClaudeBot, CCBot, Google-Extended"})
+	for _, row := range rows {
+		bar := bar{Name: "." + plain(t.text(row, "tld")), Under: things(t.number(row, "of"), "site"), Value: percent(t.share(row, "share"))}
+		for _, other := range t.where("tld", t.text(row, "tld")) {
+			if t.text(other, "token") != "GPTBot" {
+				bar.Parts = append(bar.Parts, part{Class: "stroke", X: along(t.share(other, "share") / scale)})
+			}
+		}
+		bar.Parts = append(bar.Parts, part{Class: "spot", X: along(t.share(row, "share") / scale)}) // the last is on top
+		chart.Rows = append(chart.Rows, bar)
+	}
+	v.Plots = []any{chart}
+	return b.single("tlds", "Top-level domains", v, "blocked-by-tld")
+}
+
+func (b *builder) labels() figure {
+	t := b.table("blocked-by-label")
+	v := variant{Subtitle: b.subtitle("Definition full. Of sites with rules of each label of the list", b.full().Rules), Caveat: "Labels are those of the list."}
+	if len(t.Rows) == 0 || len(b.survey.Lines) == 0 {
+		v.Headline, v.Empty = "The list has no labels", "With --label-column a list says of what kind each site is, and this figure compares the kinds."
+		return b.single("labels", "Labels", v)
+	}
+	token := b.survey.Lines[0]
+	rows := slices.Clone(t.where("token", token))
+	slices.SortStableFunc(rows, func(x, y []any) int { return compareShares(t.share(y, "share"), t.share(x, "share")) })
+	first, last := rows[0], rows[len(rows)-1]
+	v.Headline = fmt.Sprintf("%s of sites labelled %s block %s, %s of those labelled %s", percent(t.share(first, "share")), plain(t.text(first, "label")), token, percent(t.share(last, "share")), plain(t.text(last, "label")))
+	chart, scale := newBars("labels", "share of sites with rules that block "+token, t.share(first, "share"))
+	for _, row := range rows {
+		chart.add(scale, plain(t.text(row, "label")), things(t.number(row, "of"), "site"), percent(t.share(row, "share")), lengths{{"own", t.share(row, "share")}})
+	}
+	v.Plots = []any{chart}
+	return b.single("labels", "Labels", v, "blocked-by-label")
+}
+
+func compareShares(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,377 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// This file makes the figures about what was seen, what files say, and how sure that is.
+
+// findingClasses are the findings, in the order of a stacked bar, with their colours.
+var findingClasses = []struct{ finding, class, about string }{
+	{"rules", "own", "a file with rules"},
+	{"no_rules", "fallback", "a file without rules"},
+	{"html", "k1", "a web page instead"},
+	{"none", "open", "no file"},
+	{"refused", "k2", "refused (401, 403 …)"},
+	{"challenged", "k3", "a bot challenge"},
+	{"rate_limited", "k4", "rate limited (429)"},
+	{"server_error", "k5", "the server fails"},
+	{"unreachable", "k6", "no answer"},
+	{"not_asked", "k0", "not asked"},
+}
+
+func (b *builder) findings() figure {
+	t := b.table("findings")
+	total := t.sum(t.Rows, "sites")
+	v := variant{Subtitle: b.subtitle("What was seen, in one word a site. Of all sites listed", total), Warning: warning(total),
+		Caveat: survey.Unread}
+	if total == 0 {
+		v.Headline, v.Empty = "The list has no site", "Nothing was asked."
+		return b.single("findings", "Findings", v)
+	}
+	var names, abouts, classes []string
+	var counts []int64
+	by := map[string]int64{}
+	for _, row := range t.Rows {
+		by[t.text(row, "finding")] = t.number(row, "sites")
+	}
+	for _, f := range findingClasses {
+		if n, ok := by[f.finding]; ok {
+			names, classes, counts = append(names, f.finding), append(classes, f.class), append(counts, n)
+			abouts = append(abouts, f.about)
+			delete(by, f.finding)
+		}
+	}
+	others := int64(0)
+	for _, n := range by {
+		others += n
+	}
+	if others > 0 {
+		names, abouts, classes, counts = append(names, "other"), append(abouts, "other words"), append(classes, "k0"), append(counts, others)
+	}
+	v.Headline = sitesDo(ratio(b.full().Rules, total), "has", "have", "a file with rules")
+	v.Plots = []any{stacked("findings", "share of sites", names, abouts, classes, counts)}
+	return b.single("findings", "Findings", v, "findings", "outcomes-by-rank")
+}
+
+func (b *builder) statuses() figure {
+	s := b.full()
+	v := variant{Subtitle: b.subtitle("The HTTP status of the last response, after redirects. Of sites that answered", s.Answered), Warning: warning(s.Answered),
+		Caveat: "A redirect as the last status was not followed: too many hops, or an invalid target. 429 asks for fewer requests and says nothing of rules."}
+	if s.Answered == 0 {
+		v.Headline, v.Empty = "No site answered", "Without an answer there is no status."
+		return b.single("statuses", "Statuses", v)
+	}
+	list := s.Statuses[:min(len(s.Statuses), shownOthers)]
+	v.Headline = fmt.Sprintf("%s of answers have status %s", percent(ratio(list[0].Rows, s.Answered)), list[0].Value)
+	chart, scale := newBars("statuses", "share of sites that answered", ratio(list[0].Rows, s.Answered))
+	for _, c := range list {
+		class := "own"
+		if c.Value == "429" {
+			class = "warn"
+		}
+		chart.add(scale, c.Value, things(c.Rows, "site"), percent(ratio(c.Rows, s.Answered)), lengths{{class, ratio(c.Rows, s.Answered)}})
+	}
+	v.Plots = []any{chart}
+	return b.single("statuses", "Statuses", v, "status-by-rank")
+}
+
+// logarithmic is a histogram of one kind in the table histograms, with the quantiles that are asked for as lines.
+func (b *builder) logarithmic(id, kind, unit string, title string, marks ...float64) (*columns, int64) {
+	t := b.table("histograms")
+	rows := t.where("kind", kind)
+	total := t.sum(rows, "sites")
+	if total == 0 {
+		return nil, 0
+	}
+	low, high := math.Inf(1), 0.0
+	value := func(row []any, column string) float64 {
+		if n, ok := t.value(row, column).(int64); ok {
+			return float64(n)
+		}
+		return t.share(row, column)
+	}
+	for _, row := range rows {
+		low, high = min(low, value(row, "from")), max(high, value(row, "to"))
+	}
+	step := math.Log2(value(rows[0], "to") / value(rows[0], "from"))
+	n := int(math.Round(math.Log2(high/low) / step))
+	bins := make([]bin, max(1, n))
+	for i := range bins {
+		bins[i] = bin{label: amount(low*math.Exp2(float64(i)*step), unit) + " to " + amount(low*math.Exp2(float64(i+1)*step), unit), class: "blocked"}
+	}
+	for _, row := range rows {
+		i := int(math.Round(math.Log2(value(row, "from")/low) / step))
+		bins[max(0, min(i, len(bins)-1))].sites += t.number(row, "sites")
+	}
+	c := newColumns(id, title, "site", bins)
+	c.X = powers(low, high, unit)
+	for i, q := range marks {
+		c.Marks = append(c.Marks, newMark(math.Log2(q/low)/(step*float64(len(bins))), []string{"median ", "99% below "}[i]+amount(q, unit)))
+	}
+	c.Description = fmt.Sprintf("%s sites from %s to %s", grouped(total), amount(low, unit), amount(high, unit))
+	return c, total
+}
+
+// powers are the ticks of a scale of bytes or milliseconds: at most eight powers of two.
+func powers(low, high float64, unit string) (ticks []tick) {
+	from, to := math.Log2(low), math.Log2(high)
+	first := math.Ceil(from - 1e-9)
+	for p, every := first, math.Ceil((to-first+1e-9)/8); p <= to+1e-9; p += max(1, every) {
+		ticks = append(ticks, tick{along((p - from) / (to - from)), amount(math.Exp2(p), unit)})
+	}
+	return ticks
+}
+
+// amount writes bytes or milliseconds shortly.
+func amount(v float64, unit string) string {
+	switch {
+	case unit == "B" && v >= 1<<20:
+		return short(v/(1<<20)) + " MiB"
+	case unit == "B" && v >= 1<<10:
+		return short(v/(1<<10)) + " KiB"
+	case unit == "ms" && v >= 1000:
+		return short(v/1000) + " s"
+	}
+	return short(v) + " " + unit
+}
+
+func short(v float64) string {
+	if v >= 10 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
+}
+
+// quantiles estimates the median and the 99th percentile of a kind in the table histograms.
+func (b *builder) quantile(kind string, q float64) float64 {
+	t := b.table("histograms")
+	rows := t.where("kind", kind)
+	rank := q * float64(t.sum(rows, "sites"))
+	for _, row := range rows {
+		n := float64(t.number(row, "sites"))
+		if rank <= n && n > 0 {
+			from, to := number64(t.value(row, "from")), number64(t.value(row, "to"))
+			return from * math.Pow(to/from, rank/n)
+		}
+		rank -= n
+	}
+	return 0
+}
+
+func number64(v any) float64 {
+	switch v := v.(type) {
+	case int64:
+		return float64(v)
+	case float64:
+		return v
+	}
+	return 0
+}
+
+func (b *builder) sizes() figure {
+	v := variant{Caveat: "Bytes as kept: files are cut at --max-body, 500 KiB by default. Empty files are in the table only. Median and percentile are estimated within a bin."}
+	c, total := b.logarithmic("sizes", "body_bytes", "B", "Sizes of files", b.quantile("body_bytes", 0.5), b.quantile("body_bytes", 0.99))
+	v.Subtitle, v.Warning = b.subtitle("Decoded bytes of answers with status 200. Of such sites with a body", total), warning(total)
+	if c == nil {
+		v.Headline, v.Empty = "No file was read", "No site answered with status 200 and a body."
+		return b.single("sizes", "Sizes", v)
+	}
+	v.Headline = fmt.Sprintf("Half of the files are smaller than %s", amount(b.quantile("body_bytes", 0.5), "B"))
+	c.Title = v.Headline
+	v.Plots = []any{c}
+	return b.single("sizes", "Sizes", v, "sizes", "histograms")
+}
+
+func (b *builder) latency() figure {
+	s := b.full()
+	v := variant{Caveat: "Milliseconds of all exchanges of a site, as seen by the scan's machine, without waits for rates. Median and percentile are right within 2%."}
+	var marks []float64
+	if s.MedianMillis != nil && s.P99Millis != nil {
+		marks = []float64{*s.MedianMillis, *s.P99Millis}
+	}
+	c, total := b.logarithmic("latency", "total_ms", "ms", "Latency", marks...)
+	// An answer may have no time: that of an archive has none.
+	of := "Of sites that answered"
+	if total > 0 && total < s.Answered {
+		of += " and whose time is known"
+	}
+	v.Subtitle, v.Warning = b.subtitle("Time for all exchanges with a site. "+of, cmp.Or(total, s.Answered)), warning(total)
+	switch {
+	case s.Answered == 0:
+		v.Headline, v.Empty = "No site answered", "Without an answer there is no time."
+		return b.single("latency", "Latency", v)
+	case c == nil || len(marks) == 0:
+		v.Headline, v.Empty = "No times are known", "The dataset has no times of its answers; captures of an archive have none."
+		return b.single("latency", "Latency", v)
+	}
+	v.Headline = fmt.Sprintf("Half of the sites answer within %s, 99%% within %s", amount(marks[0], "ms"), amount(marks[1], "ms"))
+	c.Title = v.Headline
+	v.Plots = []any{c}
+	return b.single("latency", "Latency", v, "latency-by-cdn")
+}
+
+func (b *builder) scores() figure {
+	s := b.full()
+	t := b.table("steps")
+	total := s.Asked
+	v := variant{Subtitle: b.subtitle("The check robots.txt 1.0.0, of sites asked", total), Warning: warning(total), Caveat: "An answer that is not 2xx fails the check, though it may allow everything."}
+	if total == 0 {
+		v.Headline, v.Empty = "No site was asked", "There is nothing to check."
+		return b.single("scores", "Check", v)
+	}
+	passed := int64(0)
+	for _, c := range s.Checks {
+		if c.Value == "pass" {
+			passed = c.Rows
+		}
+	}
+	v.Headline = sitesDo(ratio(passed, total), "passes", "pass", "the check")
+	var bins []bin
+	for _, score := range s.Scores {
+		bins = append(bins, bin{fmt.Sprintf("score %.1f to %.1f", score.From, score.To), "blocked", score.Rows, false, false})
+	}
+	c := newColumns("scores", v.Headline, "site", bins)
+	for i := range 6 {
+		c.X = append(c.X, tick{along(float64(i) / 5), fmt.Sprintf("%.1f", float64(i)/5)})
+	}
+	c.Description = fmt.Sprintf("%s of %s sites pass", grouped(passed), grouped(total))
+	v.Plots = []any{c}
+	classes := map[string]string{"pass": "own", "warn": "warn", "fail": "k2", "skipped": "open"}
+	order := []string{"pass", "warn", "fail", "skipped"}
+	chart, _ := newBars("steps", "share of sites asked", 1, key{"own", "pass"}, key{"warn", "warn"}, key{"k2", "fail"}, key{"open", "skipped"})
+	for _, step := range []string{"step_fetch", "step_core_syntax", "step_extensions"} {
+		rows := t.where("step", step)
+		of := t.sum(rows, "sites")
+		var parts lengths
+		value := ""
+		for _, status := range order {
+			for _, row := range rows {
+				if t.text(row, "status") == status {
+					share := ratio(t.number(row, "sites"), of)
+					parts = append(parts, struct {
+						class string
+						share float64
+					}{classes[status], share})
+					if status == "pass" {
+						value = percent(share)
+					}
+				}
+			}
+		}
+		if of > 0 {
+			chart.add(1, strings.ReplaceAll(strings.TrimPrefix(step, "step_"), "_", " "), "passes", cmp.Or(value, "0%"), parts)
+		}
+	}
+	if len(chart.Rows) > 0 {
+		v.Plots = append(v.Plots, chart)
+	}
+	return b.single("scores", "Check", v, "scores", "steps", "advice")
+}
+
+func (b *builder) syntax() figure {
+	t := b.table("syntax")
+	of := b.full().Rules
+	headline := ""
+	if len(t.Rows) > 0 {
+		headline = fmt.Sprintf("The most common fault is %s: %s of files", strings.ReplaceAll(t.text(t.Rows[0], "kind"), "_", " "), percent(t.share(t.Rows[0], "share")))
+	}
+	if of == 0 {
+		return b.single("syntax", "Faults", variant{Headline: "No file has rules", Subtitle: b.subtitle("Of sites with rules", 0), Empty: "There is nothing to parse."})
+	}
+	v := variant{Headline: headline, Subtitle: b.subtitle("Of sites with rules", of), Warning: warning(of), Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
+	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })
+	if len(rows) == 0 {
+		v.Headline = "No file has a fault"
+		v.Empty = "All lines are known and valid."
+		return b.single("syntax", "Faults", v, "syntax")
+	}
+	v.Plots = []any{shares("syntax", "share of sites with rules", t, rows, "kind", "sites", "share")}
+	return b.single("syntax", "Faults", v, "syntax")
+}
+
+func (b *builder) delays() figure {
+	t := b.table("crawl-delay")
+	headline := ""
+	if len(t.Rows) > 0 {
+		headline = fmt.Sprintf("%s give %s a Crawl-delay, half of them %s or less", things(t.number(t.Rows[0], "sites"), "site"), agent(t.text(t.Rows[0], "token")), amount(1000*number64(t.value(t.Rows[0], "median")), "ms"))
+	}
+	return b.tally("delays", "Crawl-delay", headline, "No file has a Crawl-delay", "Sites whose group for the agent has a Crawl-delay. Of sites with rules",
+		"Google ignores the record; Bing and others read it differently.", "crawl-delay", func(t frame, row []any) string { return agent(t.text(row, "token")) }, b.full().Rules)
+}
+
+// agent names a token, and `*` in words.
+func agent(token string) string {
+	if token == "*" {
+		return "* (all others)"
+	}
+	return plain(token)
+}
+
+func (b *builder) agents() figure {
+	t := b.table("unknown-agents")
+	v := variant{Subtitle: b.subtitle("Agents that files name and the registry does not know. Of sites with rules", b.full().Rules), Caveat: "Names are product tokens in lower case, which several crawlers may share. The first hundred."}
+	if len(t.Rows) == 0 {
+		v.Headline, v.Empty = "Files name no unknown agent", "The registry knows them all."
+		return b.single("agents", "Unknown agents", v)
+	}
+	v.Headline = fmt.Sprintf("The unknown agent that most files name is %s", plain(t.text(t.Rows[0], "token")))
+	v.Plots = []any{counted("agents", "share of sites with rules", t, t.Rows, func(row []any) string { return plain(t.text(row, "token")) }, func(row []any) string { return things(t.number(row, "mention"), "site") }, "mention", b.full().Rules)}
+	return b.single("agents", "Unknown agents", v, "unknown-agents")
+}
+
+func (b *builder) keys() figure {
+	t := b.table("unknown-keys")
+	headline := ""
+	if len(t.Rows) > 0 {
+		headline = fmt.Sprintf("The undefined or obsolete key in most files is %s", plain(t.text(t.Rows[0], "key")))
+	}
+	return b.tally("keys", "Unknown keys", headline, "Files have no undefined key", "Sites with keys that no specification defines, or one did once (legacy), in any text. The share is of the number of sites with rules",
+		"At most 32 lines a site and kind, and none of web pages. The first hundred.", "unknown-keys",
+		func(t frame, row []any) string { return plain(t.text(row, "key")) + " (" + t.text(row, "kind") + ")" }, b.full().Rules)
+}
+
+func (b *builder) sensitivity() figure {
+	s := b.survey.Sensitivity
+	v := variant{Caveat: "Each row makes one choice otherwise than the default, which is the first."}
+	if s == nil || len(s.Rows) == 0 || s.Rows[0].Share == nil {
+		v.Headline, v.Subtitle, v.Empty = "No choice makes a difference", b.subtitle("Of sites with rules", b.full().Rules), "No file names an AI token."
+		return figure{ID: "sensitivity", Short: "Sensitivity", Variants: []variant{single("sensitivity", v)}}
+	}
+	low, high := *s.Rows[0].Share, *s.Rows[0].Share
+	for i := range s.Rows {
+		if share := s.Rows[i].Share; share != nil {
+			low, high = min(low, *share), max(high, *share)
+		}
+	}
+	v.Headline = fmt.Sprintf("%s is blocked by %s of sites, by other choices %s to %s", s.Token, percent(*s.Rows[0].Share), percent(low), percent(high))
+	v.Subtitle = b.subtitle("Definition "+s.Definition+". The share that blocks "+s.Token+", by denominator, treatment of unseen sites, unit and dialect", s.Rows[0].Of)
+	v.Warning = warning(s.Rows[0].Of)
+	chart, scale := newBars("sensitivity", "share that blocks "+s.Token, high)
+	var rows [][]any
+	for i := range s.Rows {
+		c := &s.Rows[i]
+		row := []any{c.ID, c.About, c.Sites, c.Of, nil}
+		if c.Share != nil {
+			row[4] = *c.Share
+			bar := bar{Name: c.ID, Under: c.About, Value: percent(*c.Share), Parts: []part{{Class: "spot", X: along(*c.Share / scale)}}}
+			chart.Rows = append(chart.Rows, bar)
+		}
+		rows = append(rows, row)
+	}
+	v.Plots = []any{chart}
+	v.Tables = []sheet{newSheet("sensitivity", "Choices", []string{"choice", "about", "blocking", "of", "share"}, rows, "")}
+	return figure{ID: "sensitivity", Short: "Sensitivity", Variants: []variant{single("sensitivity", v)}, Note: "bulkscan summary OUT --sensitivity " + s.Token + " prints it."}
+}
+
+// single is the only variant of a figure.
+func single(id string, v variant) variant {
+	v.ID, v.On = id, true
+	return v
+}

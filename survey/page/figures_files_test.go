@@ -1,0 +1,74 @@
+package page
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// seen is a survey in which so many sites answered, of which so many have a time.
+func seen(answered, timed int64) *builder {
+	s := &survey.Survey{Manifest: &commit.Manifest{ScanDate: "2026-11-22"}, Tables: map[string]*survey.Table{}}
+	for _, d := range survey.Definitions() {
+		summary := &survey.Summary{Asked: 9, Answered: answered, Blocking: survey.Blocking{Definition: d.Name}}
+		if answered > 0 {
+			summary.Statuses = []survey.Count{{Value: "404", Rows: answered}}
+		}
+		if timed > 0 {
+			half, most := 20.0, 30.0
+			summary.MedianMillis, summary.P99Millis = &half, &most
+		}
+		s.Summaries = append(s.Summaries, summary)
+	}
+	if timed > 0 {
+		s.Tables["histograms"] = &survey.Table{Columns: []string{"kind", "from", "to", "sites"}, Rows: [][]any{{"total_ms", 16.0, 22.6, timed}}}
+	}
+	return &builder{survey: s, on: survey.Full}
+}
+
+// TestAnswersWithoutTimes holds that a figure says that no site answered where none did, and not where times or sizes are not known.
+func TestAnswersWithoutTimes(t *testing.T) {
+	f := func(answered, timed int64, headline, subtitle string) {
+		t.Helper()
+		b := seen(answered, timed)
+		latency := b.latency().Variants[0]
+		if latency.Headline != headline || !strings.Contains(latency.Subtitle, subtitle) {
+			t.Errorf("%d answered, %d have a time: %q, %q", answered, timed, latency.Headline, latency.Subtitle)
+		}
+		for _, g := range b.groups() {
+			for _, figure := range g.Figures {
+				for _, v := range figure.Variants {
+					if says := v.Headline == "No site answered" || strings.HasPrefix(v.Empty, "Without an answer"); says && answered > 0 {
+						t.Errorf("%s says %q, %q of %d answers", v.ID, v.Headline, v.Empty, answered)
+					}
+				}
+			}
+		}
+	}
+	f(0, 0, "No site answered", "Of sites that answered, n = 0")
+	f(3, 0, "No times are known", "Of sites that answered, n = 3")
+	f(3, 2, "Half of the sites answer within 20 ms, 99% within 30 ms", "Of sites that answered and whose time is known, n = 2")
+	f(3, 3, "Half of the sites answer within 20 ms, 99% within 30 ms", "Of sites that answered, n = 3")
+}
+
+// TestNumbersSayTheirDefinition checks that the figures of the head that depend on a definition name it: they stay when the reader
+// chooses another one.
+func TestNumbersSayTheirDefinition(t *testing.T) {
+	b := seen(3, 3)
+	for _, n := range b.numbers() {
+		if strings.Contains(n.Label, "block") != strings.HasSuffix(n.Label, "("+survey.Full+")") {
+			t.Errorf("%q", n.Label)
+		}
+	}
+}
+
+// TestFindingsSayWhoCounts holds that the page says of sites without rules what report has found true.
+func TestFindingsSayWhoCounts(t *testing.T) {
+	b := seen(3, 3)
+	b.survey.Tables["findings"] = &survey.Table{Columns: []string{"finding", "sites"}, Rows: [][]any{{"server_error", int64(3)}}}
+	if v := b.findings().Variants[0]; v.Caveat != survey.Unread {
+		t.Errorf("the page says %q", v.Caveat)
+	}
+}

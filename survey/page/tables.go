@@ -1,0 +1,105 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/docs/queries"
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// datapackage describes a folder of CSV files (Frictionless Data, Data Package).
+type datapackage struct {
+	Profile   string     `json:"profile"`
+	Name      string     `json:"name"`
+	Title     string     `json:"title"`
+	Created   string     `json:"created"`
+	Sources   []source   `json:"sources"`
+	Resources []resource `json:"resources"`
+}
+
+type source struct {
+	Title string `json:"title"`
+}
+
+type resource struct {
+	Profile     string `json:"profile"`
+	Name        string `json:"name"`
+	Path        string `json:"path"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	Format      string `json:"format"`
+	Encoding    string `json:"encoding"`
+	Schema      struct {
+		Fields []field `json:"fields"`
+	} `json:"schema"`
+}
+
+type field struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
+// WriteTables writes the tables of a survey as CSV, each by one call of write, then datapackage.json, which describes them.
+func WriteTables(s *survey.Survey, write func(name string, content []byte) error) error {
+	m := s.Manifest
+	about := datapackage{
+		Profile: "tabular-data-package", Name: "bulkscan-" + strings.ToLower(m.ScanID), Title: "robots.txt of " + s.List + ", " + m.ScanDate,
+		Created: m.StartedAt.UTC().Format("2006-01-02T15:04:05Z"),
+		Sources: []source{{fmt.Sprintf("scan %s by bulkscan %s, token registry %s, observer %s", m.ScanID, m.ToolVersion, m.RegistryVersion, m.Observer)}},
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Tables)) {
+		t := s.Tables[name]
+		var text strings.Builder
+		if err := writeCSV(&text, t.Columns, t.Rows); err != nil {
+			return err
+		}
+		if err := write(name+".csv", []byte(text.String())); err != nil {
+			return fmt.Errorf("cannot write %s.csv: %w", name, err)
+		}
+		about.Resources = append(about.Resources, described(t))
+	}
+	text, err := json.MarshalIndent(about, "", "  ")
+	if err != nil {
+		return err
+	}
+	return write("datapackage.json", append(text, '\n'))
+}
+
+// described is the description of a table: the comment of its query, and the types of its columns.
+func described(t *survey.Table) resource {
+	r := resource{Profile: "tabular-data-resource", Name: t.Name, Path: t.Name + ".csv", Format: "csv", Encoding: "utf-8"}
+	for line := range strings.Lines(queries.SQL(t.Name)) {
+		text, ok := strings.CutPrefix(strings.TrimSpace(line), "-- ")
+		if !ok {
+			break
+		}
+		if r.Title == "" {
+			r.Title = text
+		} else {
+			r.Description += text + " "
+		}
+	}
+	r.Description = strings.TrimSpace(r.Description + t.Note)
+	for i, column := range t.Columns {
+		f := field{Name: column, Type: "string"}
+		for _, row := range t.Rows {
+			switch row[i].(type) {
+			case int64:
+				f.Type = "integer"
+			case float64:
+				f.Type = "number"
+			case bool:
+				f.Type = "boolean"
+			}
+			if row[i] != nil {
+				break
+			}
+		}
+		r.Schema.Fields = append(r.Schema.Fields, f)
+	}
+	return r
+}

@@ -1,0 +1,579 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// This file counts both statistics tables again in the plainest way: site by site and token by token, from the judged
+// sites in memory, each column by its definition. It shares nothing with stats.go. Where the parser can say what a
+// file's groups amount to, this file asks the parser and not audit's rows.
+
+// answers are the answers of the test sites, in rotation. Only those with status 200 have a body.
+var answers = []struct {
+	outcome exchange.Outcome
+	status  int
+}{
+	{exchange.Answered, 200},
+	{exchange.Answered, 200},
+	{exchange.Answered, 404},
+	{exchange.Answered, 200},
+	{exchange.Answered, 503},
+	{exchange.Answered, 200},
+	{exchange.Answered, 200},
+	{exchange.Answered, 401},
+	{exchange.Answered, 200},
+	{exchange.DNSNotFound, 0},
+	{exchange.Answered, 200},
+	{exchange.Answered, 503},
+	{exchange.Answered, 200},
+	{exchange.Timeout, 0},
+	{exchange.Answered, 200},
+	{exchange.RedirectLimit, 302},
+	{exchange.Answered, 200},
+	{exchange.BlockedAddress, 0},
+	{exchange.Answered, 200},
+	{exchange.OptedOut, 0},
+	{exchange.NotArchived, 0},
+	{exchange.Answered, 200},
+	{exchange.Answered, 503},
+	{exchange.Answered, 200},
+	{exchange.ConnectTimeout, 0},
+	{exchange.Answered, 200},
+	{exchange.Reset, 0},
+	{exchange.Answered, 200},
+	{exchange.ClosedEarly, 200}, // the head arrived, the body did not
+	{exchange.Answered, 200},
+	{exchange.Answered, 429},
+	{exchange.Answered, 200},
+}
+
+// judged returns a judged site for each body. Answers, ranks, labels and top-level domains rotate with different
+// periods, so that every segment has some of all.
+func judged(t *testing.T, bodies [][]byte) []*audit.Site {
+	t.Helper()
+	tlds := []string{"com", "org", "de", "com", "co.uk", "", "net"}
+	labels := []string{"", "news", "shop", "news", "", "état", "a b", "shop", "x", "", "news"}
+	var sites []*audit.Site
+	for i, body := range bodies {
+		o, err := origin.Parse(fmt.Sprintf("host%d.example", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := answers[i%len(answers)]
+		s := &audit.Site{Seq: uint64(i), Input: o.Host(), Origin: o, TLD: tlds[i%len(tlds)], Label: labels[i%len(labels)]}
+		switch {
+		case i%97 == 1:
+			s.Rank = 1000 // the last of its segment
+		case i%5 != 0:
+			s.Rank = int64(i) * 7919 % 30_000
+		}
+		s.Fetch = exchange.Response{Outcome: a.outcome, Status: a.status, Answered: o.As(origin.HTTPS)}
+		if a.outcome == exchange.Answered && a.status == 200 {
+			s.Fetch.Body = body
+			if i%29 == 7 { // a page with rules, which are in force and are no finding
+				s.Fetch.Body = append([]byte("<!-- page -->\n"), body...)
+			}
+			if i%31 == 11 {
+				s.Fetch.Fields.Challenge = "vercel"
+			}
+		}
+		audit.Judge(s)
+		sites = append(sites, s)
+	}
+	return sites
+}
+
+// statsKey identifies a row of token_stats.
+type statsKey struct{ token, kind, value string }
+
+func keyOf(r *schema.TokenStatsRow) statsKey { return statsKey{r.Token, r.SegmentKind, r.SegmentValue} }
+
+// plainTokenStats counts every column for every registry token in every segment, and for every other agent over all.
+func plainTokenStats(sites []*audit.Site) map[statsKey]*schema.TokenStatsRow {
+	registry := tokens.Default()
+	segments := map[[2]string][]schema.TokenStatsRow{} // by kind and value: a row a token
+	agents := map[string]*schema.TokenStatsRow{}
+	most := int64(0)
+	for _, s := range sites {
+		most = max(most, s.Rank)
+		for name := range otherAgents(s) {
+			agents[name] = &schema.TokenStatsRow{Token: name, SegmentKind: "all"}
+		}
+	}
+	for _, s := range sites {
+		in := [][2]string{{"all", ""}}
+		for limit := int64(1000); s.Rank > 0 && limit < 10*most; limit *= 10 {
+			if s.Rank <= limit {
+				in = append(in, [2]string{"rank", strconv.FormatInt(limit, 10)})
+			}
+		}
+		if s.TLD != "" {
+			in = append(in, [2]string{"tld", s.TLD})
+		}
+		if s.Label != "" {
+			in = append(in, [2]string{"label", s.Label})
+		}
+		for _, segment := range in {
+			if segments[segment] == nil {
+				segments[segment] = make([]schema.TokenStatsRow, len(registry.Tokens))
+			}
+		}
+		lenient := plainlyLenient(&s.Robots)
+		for id := range registry.Tokens {
+			row := onlyRules(plainToken(s, lenient, &registry.Tokens[id], uint16(id)))
+			for _, segment := range in {
+				addCounts(&segments[segment][id], &row)
+			}
+		}
+		here, unnamed := otherAgents(s), onlyRules(plainAgent(s, nil))
+		for name, sum := range agents {
+			if v := here[name]; v != nil {
+				row := onlyRules(plainAgent(s, v))
+				addCounts(sum, &row)
+			} else {
+				addCounts(sum, &unnamed)
+			}
+		}
+	}
+
+	want := map[statsKey]*schema.TokenStatsRow{}
+	for segment, rows := range segments {
+		for id, t := range registry.Tokens {
+			r := &rows[id]
+			r.Token, r.Known, r.Category, r.Operator, r.Purpose = t.Name, true, t.Category, t.Operator, t.Purpose
+			r.SegmentKind, r.SegmentValue = segment[0], segment[1]
+			want[keyOf(r)] = r
+		}
+	}
+	for _, r := range agents {
+		want[keyOf(r)] = r
+	}
+	for _, r := range want {
+		r.Any = r.Full + r.Partial
+	}
+	return want
+}
+
+// otherAgents returns the rows of a site for agents outside of the registry.
+func otherAgents(s *audit.Site) map[string]*audit.Verdict {
+	rows := map[string]*audit.Verdict{}
+	for i := range s.Report.Verdicts {
+		if v := &s.Report.Verdicts[i]; v.ID < 0 && string(v.Token) != "*" {
+			rows[string(v.Token)] = v
+		}
+	}
+	return rows
+}
+
+// addCounts adds the counts of a row to another, except for Any, which is itself a sum.
+func addCounts(sum, r *schema.TokenStatsRow) {
+	sum.SitesAll += r.SitesAll
+	sum.SitesAnswered += r.SitesAnswered
+	sum.Sites += r.Sites
+	sum.SitesRules += r.SitesRules
+	sum.Mention += r.Mention
+	sum.ExplicitRoot += r.ExplicitRoot
+	sum.Full += r.Full
+	sum.Partial += r.Partial
+	sum.DPIAll += r.DPIAll
+	sum.RFCEffective += r.RFCEffective
+	sum.Unreachable += r.Unreachable
+	sum.ViaOwn += r.ViaOwn
+	sum.ViaStar += r.ViaStar
+	sum.ViaFallback += r.ViaFallback
+	sum.Lenient += r.Lenient
+	sum.FullViaOwn += r.FullViaOwn
+	sum.FullViaFallback += r.FullViaFallback
+	sum.FullViaStar += r.FullViaStar
+	sum.AnyViaOwn += r.AnyViaOwn
+	sum.AnyViaFallback += r.AnyViaFallback
+	sum.AnyViaStar += r.AnyViaStar
+	sum.AnsweredRules += r.AnsweredRules
+	sum.AnsweredNoRules += r.AnsweredNoRules
+	sum.AnsweredHTML += r.AnsweredHTML
+	sum.AnsweredNone += r.AnsweredNone
+	sum.AnsweredRefused += r.AnsweredRefused
+	sum.AnsweredChallenged += r.AnsweredChallenged
+	sum.AnsweredRateLimited += r.AnsweredRateLimited
+	sum.AnsweredServerError += r.AnsweredServerError
+	sum.AnsweredUnreachable += r.AnsweredUnreachable
+}
+
+func when(condition bool) int64 {
+	if condition {
+		return 1
+	}
+	return 0
+}
+
+// plainSite counts the columns that do not depend on a token.
+func plainSite(s *audit.Site) schema.TokenStatsRow {
+	answered := s.Fetch.Status != 0
+	row := schema.TokenStatsRow{
+		SitesAll:      1,
+		SitesAnswered: when(answered),
+		Sites:         when(s.Report.Access == parser.AccessConditional),
+		SitesRules:    when(s.Report.Finding == audit.FindingRules),
+		Unreachable:   when(!answered && s.Fetch.Outcome != exchange.BlockedAddress && s.Fetch.Outcome != exchange.OptedOut && s.Fetch.Outcome != exchange.NotArchived),
+		RFCEffective:  when(answered && s.Report.Access == parser.AccessFullDisallow),
+	}
+	if answered {
+		*answeredColumn(&row, s.Report.Finding) = 1
+	}
+	return row
+}
+
+// answeredColumn returns the column of answered sites with a finding.
+func answeredColumn(row *schema.TokenStatsRow, f audit.Finding) *int64 {
+	switch f {
+	case audit.FindingRules:
+		return &row.AnsweredRules
+	case audit.FindingNoRules:
+		return &row.AnsweredNoRules
+	case audit.FindingHTML:
+		return &row.AnsweredHTML
+	case audit.FindingNone:
+		return &row.AnsweredNone
+	case audit.FindingRefused:
+		return &row.AnsweredRefused
+	case audit.FindingChallenged:
+		return &row.AnsweredChallenged
+	case audit.FindingRateLimited:
+		return &row.AnsweredRateLimited
+	case audit.FindingServerError:
+		return &row.AnsweredServerError
+	case audit.FindingUnreachable:
+		return &row.AnsweredUnreachable
+	}
+	return new(int64)
+}
+
+// splitByRules fills in by whose rules the site blocks the agent.
+func splitByRules(row *schema.TokenStatsRow) {
+	blocked := row.Full + row.Partial
+	row.FullViaOwn, row.AnyViaOwn = row.ViaOwn*row.Full, row.ViaOwn*blocked
+	row.FullViaFallback, row.AnyViaFallback = row.ViaFallback*row.Full, row.ViaFallback*blocked
+	if row.ViaOwn+row.ViaFallback == 0 {
+		row.FullViaStar, row.AnyViaStar = row.Full, blocked
+	}
+}
+
+// onlyRules leaves out the counts of a site whose finding is not rules, except that of rfc_effective.
+func onlyRules(row schema.TokenStatsRow) schema.TokenStatsRow {
+	if row.SitesRules == 0 {
+		rest := schema.TokenStatsRow{SitesAll: row.SitesAll, SitesAnswered: row.SitesAnswered, Sites: row.Sites, Unreachable: row.Unreachable, RFCEffective: row.RFCEffective}
+		for f := range audit.NumFindings {
+			*answeredColumn(&rest, f) = *answeredColumn(&row, f)
+		}
+		return rest
+	}
+	return row
+}
+
+// plainToken counts one site, with its plainlyLenient tokens, for one registry token.
+func plainToken(s *audit.Site, lenient []string, t *tokens.Token, id uint16) schema.TokenStatsRow {
+	row := plainSite(s)
+	if row.Sites == 0 {
+		return row
+	}
+	f := &s.Robots
+	name := cmp.Or(t.InFiles(), t.Name)
+	follows := f.Find(name)
+	switch {
+	case follows >= 0:
+		row.Mention, row.ViaOwn = 1, 1
+		row.ExplicitRoot = when(!f.Decide(name, []byte("/")).Allow)
+	default:
+		row.Lenient = when(slices.Contains(lenient, t.Name))
+		for _, name := range t.Fallback {
+			if follows < 0 {
+				follows = f.Find(name)
+			}
+		}
+		row.ViaFallback = when(follows >= 0)
+	}
+	if follows < 0 {
+		row.ViaStar = when(f.Star() >= 0 && t.HeedsStar)
+		follows = f.Star() // an unlisted agent inherits `*`, even one that does not heed it
+	}
+	row.DPIAll = when(plainDPI(f, follows))
+	row.Full, row.Partial = when(slices.Contains(s.Report.Blocked, id)), when(slices.Contains(s.Report.Partial, id))
+	row.RFCEffective += row.Full * row.SitesAnswered
+	splitByRules(&row)
+	return row
+}
+
+// plainlyLenient returns the tokens that user-agent lines mean by the lenient reading only. The strict name, its
+// leading letters, `-` and `_`, must not be in the registry. The lenient names are the whole value, else the part
+// before its first `/` or `;`, else the part before its first white space.
+func plainlyLenient(f *parser.File) (names []string) {
+	for i := range f.Records() {
+		r := f.Record(i)
+		if r.Key != parser.KeyUserAgent {
+			continue
+		}
+		value := string(r.Value)
+		strict := value[:len(value)-len(strings.TrimLeft(value, "-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))]
+		if value == "*" || strings.HasPrefix(value, "* ") || tokens.Default().Lookup(strict) >= 0 {
+			continue
+		}
+		for _, ends := range []string{"\n", "/;", " \t\v\f\r"} {
+			read := strings.TrimSpace(value[:max(strings.IndexAny(value+"\n", ends), 0)])
+			if id, _ := tokens.Default().Find([]byte(read)); id >= 0 {
+				names = append(names, tokens.Default().Tokens[id].Name)
+				break
+			}
+		}
+	}
+	return names
+}
+
+// plainAgent counts one site for an agent outside of the registry: by its row, or as an unnamed agent.
+func plainAgent(s *audit.Site, named *audit.Verdict) schema.TokenStatsRow {
+	row := plainSite(s)
+	if row.Sites == 0 {
+		return row
+	}
+	f := &s.Robots
+	follows, verdict := f.Star(), s.Report.Star
+	if named != nil {
+		name := string(named.Token)
+		follows, verdict = f.Find(name), named.Decision
+		row.Mention, row.ViaOwn = 1, 1
+		row.ExplicitRoot = when(!f.Decide(name, []byte("/")).Allow)
+	} else {
+		row.ViaStar = when(follows >= 0)
+	}
+	row.DPIAll = when(plainDPI(f, follows))
+	row.Full, row.Partial = when(verdict == audit.Blocked), when(verdict == audit.Partial)
+	row.RFCEffective += row.Full * row.SitesAnswered
+	splitByRules(&row)
+	return row
+}
+
+// plainDPI reads an agent's groups as the Data Provenance Initiative does: among rules without a question mark there
+// is a disallow of `/` and no allow.
+func plainDPI(f *parser.File, agent int) bool {
+	if agent < 0 {
+		return false
+	}
+	root := false
+	for _, g := range f.AgentGroups(agent) {
+		start, end := f.GroupRecords(g)
+		for i := start; i < end; i++ {
+			r := f.Record(i)
+			switch {
+			case strings.Contains(string(r.Value), "?"):
+			case r.Key == parser.KeyAllow:
+				return false
+			case r.Key == parser.KeyDisallow && string(r.Value) == "/":
+				root = true
+			}
+		}
+	}
+	return root
+}
+
+// plainRecordStats counts keys by kind from the evidence of the sites.
+func plainRecordStats(sites []*audit.Site) map[[2]string]*schema.RecordStatsRow {
+	want := map[[2]string]*schema.RecordStatsRow{}
+	for _, s := range sites {
+		here := map[[2]string]bool{}
+		for _, e := range s.Report.Evidence {
+			if len(e.Key) == 0 || e.Kind == audit.KindSitemap || e.Kind == audit.KindOrphan {
+				continue
+			}
+			key := [2]string{e.Kind.String(), strings.ToLower(validKey(e.Key))}
+			if want[key] == nil {
+				want[key] = &schema.RecordStatsRow{Kind: key[0], Key: key[1]}
+			}
+			want[key].Lines++
+			want[key].Sites += when(!here[key])
+			here[key] = true
+		}
+	}
+	return want
+}
+
+// validKey spells a key as the dataset does: U+FFFD for each byte that is part of no character, whole characters only.
+func validKey(raw []byte) string {
+	key := ""
+	for _, r := range string(raw) {
+		if next := key + string(r); len(next) <= schema.MaxKey {
+			key = next
+			continue
+		}
+		break
+	}
+	return key
+}
+
+// comparePlainly writes the sites with the sink, in parts, and compares the result of Stats.
+func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
+	t.Helper()
+	sites := judged(t, bodies)
+	dir, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "plain", Date: "2026-11-21", PartRows: len(sites)/6 + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sites {
+		if err := w.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	scan, err := commit.ReadScan(t.Context(), dir, "plain")
+	if err != nil || len(scan.Commits) != 6 {
+		t.Fatalf("%d parts, want 6: %v", len(scan.Commits), err)
+	}
+	wantTokens, wantRecords := plainTokenStats(sites), plainRecordStats(sites)
+	expectAll(t, wantTokens)
+	for _, limit := range limits {
+		if err := Stats(t.Context(), dir, "plain", Options{limit: limit}); err != nil {
+			t.Fatal(err)
+		}
+		compareRows(t, dir, schema.TokenStats, wantTokens, keyOf)
+		compareRows(t, dir, schema.RecordStats, wantRecords, func(r *schema.RecordStatsRow) [2]string { return [2]string{r.Kind, r.Key} })
+	}
+}
+
+// compareRows compares a file of statistics with the expected rows, in any order.
+func compareRows[K comparable, T comparable](t *testing.T, st store.Store, tableName string, want map[K]*T, key func(*T) K) {
+	t.Helper()
+	left := maps.Clone(want)
+	differences := 0
+	report := func(format string, args ...any) {
+		if differences++; differences <= 10 {
+			t.Errorf(tableName+": "+format, args...)
+		}
+	}
+	for row, err := range table.FileRows[T](t.Context(), st, commit.StatsName(tableName, "2026-11-21", "plain")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := key(row)
+		wanted, ok := left[k]
+		switch {
+		case !ok:
+			report("unexpected or twice: %+v", *row)
+		case *row != *wanted:
+			report("\n got %+v\nwant %+v", *row, *wanted)
+		}
+		delete(left, k)
+	}
+	for _, row := range left {
+		report("missing: %+v", *row)
+	}
+	if differences > 10 {
+		t.Errorf("%s: %d differences in all", tableName, differences)
+	}
+	t.Logf("%s: %d rows compared", tableName, len(want))
+}
+
+// expectAll fails if the sites could not reveal a wrong count: each column must count something, and no two
+// definitions of blocking may agree on every token.
+func expectAll(t *testing.T, want map[statsKey]*schema.TokenStatsRow) {
+	t.Helper()
+	columns := []string{"Mention", "ExplicitRoot", "Full", "Partial", "Any", "DPIAll", "RFCEffective", "Unreachable", "ViaOwn", "ViaStar", "ViaFallback", "Lenient"}
+	differ := map[[2]string]bool{}
+	counted := map[string]bool{}
+	kinds, unknown := map[string]bool{}, 0
+	for _, row := range want {
+		kinds[row.SegmentKind] = true
+		unknown += int(when(!row.Known))
+		fields := reflect.ValueOf(*row)
+		for i, a := range columns {
+			n := fields.FieldByName(a).Int()
+			counted[a] = counted[a] || n > 0
+			for _, b := range columns[:i] {
+				differ[[2]string{b, a}] = differ[[2]string{b, a}] || n != fields.FieldByName(b).Int()
+			}
+		}
+	}
+	for i, a := range columns {
+		if !counted[a] {
+			t.Errorf("no site counts for %s", a)
+		}
+		for _, b := range columns[:i] {
+			if same := b == "Mention" && a == "ViaOwn"; !same && !differ[[2]string{b, a}] {
+				t.Errorf("%s and %s are equal in every row", b, a)
+			}
+		}
+	}
+	if len(kinds) != 4 || unknown < 3 {
+		t.Errorf("kinds of segments %v, %d agents that are not in the registry", slices.Sorted(maps.Keys(kinds)), unknown)
+	}
+}
+
+// TestTokenStatsPlainly compares both tables with a plain count over generated files.
+func TestTokenStatsPlainly(t *testing.T) {
+	comparePlainly(t, generatedBodies(900), 0, 5)
+}
+
+// TestTokenStatsOfRealFiles does so over 3,000 real files.
+func TestTokenStatsOfRealFiles(t *testing.T) {
+	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:1899])
+	// The packs are mixed, so that each part and segment has bodies of all.
+	random := rand.New(rand.NewPCG(1, 3000))
+	random.Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
+	if testing.Short() {
+		bodies = bodies[:len(bodies)/3]
+	}
+	comparePlainly(t, bodies, 0)
+}
+
+// generatedBodies makes files of a few lines that differ by definition.
+func generatedBodies(n int) [][]byte {
+	agents := []string{
+		"*", "*", "*", "GPTBot", "gptbot", "ClaudeBot", "CCBot/2.0", "Googlebot", "Googlebot-News", "GoogleOther", "Applebot",
+		"AdsBot-Google", "Mediapartners-Google", "Yandex", "MJ12bot", "AI2Bot", "mybot", "OtherBot", "x_y", "2bot", "",
+	}
+	lines := []string{
+		"Disallow: /", "Disallow: /", "Disallow: /", "Disallow:", "Disallow: /private/", "Disallow: /*?q=", "Disallow: /*", "Disallow: /?",
+		"Allow: /", "Allow:", "Allow: /public/", "Allow: /?x", "Allow: /$", "Disallow: private", "Dissallow: /x", "disallow /",
+		"Crawl-delay: 5", "Crawl-delay: ten", "Foo: bar", "FOO: bar", "Noindex: /", "Content-Signal: ai-train=no", "Sitemap: /no-url",
+		"a line without a colon or sense", "", "# comment",
+	}
+	random := rand.New(rand.NewPCG(7, 9309))
+	bodies := make([][]byte, n)
+	for i := range bodies {
+		var b strings.Builder
+		for range random.IntN(5) {
+			for range 1 + random.IntN(2) {
+				b.WriteString("User-agent: " + agents[random.IntN(len(agents))] + "\n")
+			}
+			for range random.IntN(3) {
+				b.WriteString(lines[random.IntN(len(lines))] + "\n")
+			}
+		}
+		bodies[i] = []byte(cmp.Or(b.String(), "Disallow: /\n")) // of no group: an orphan
+	}
+	return bodies
+}

@@ -1,0 +1,384 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/cespare/xxhash/v2"
+)
+
+// This file counts one token's share again and again, each time with another choice that a survey has to make: which sites
+// are in the denominator, what is assumed of those that were not seen, what is one site, how files are read. It reads
+// the bodies, to judge them in the other dialect; then the sites, to count, and to find the files that many sites have; and
+// where there are such files the sites again, for the domains of each. Memory: some 100 bytes a registrable domain and 100 a
+// distinct file.
+
+// Sensitivity says how much one token's share depends on choices. Programs rely on its JSON.
+type Sensitivity struct {
+	ScanID          string `json:"scan_id"`
+	ScanDate        string `json:"scan_date"`
+	Observer        string `json:"observer"`
+	ListID          string `json:"list_id"`
+	RegistryVersion string `json:"registry_version"`
+	Token           string `json:"token"`
+	Definition      string `json:"definition"`
+
+	Rows []Choice `json:"rows"` // in the order of Choices
+}
+
+// Choice is a share under one choice.
+type Choice struct {
+	ID    string   `json:"id"`
+	About string   `json:"about"`
+	Sites int64    `json:"sites"` // that block the token, or domains, or distinct files
+	Of    int64    `json:"of"`
+	Share *float64 `json:"share"`         // nil for an empty denominator, and where it could not be counted
+	Why   string   `json:"why,omitempty"` // it could not be counted
+}
+
+// The choices, as indexes into choices.
+const (
+	choiceRules = iota
+	choiceFile
+	choiceAnswered
+	choiceListed
+	choiceUnobservedOpen
+	choiceUnobservedBlocking
+	choiceUnreadOpen
+	choiceUnreadBlocking
+	choiceSameDomain
+	choiceDomains
+	choiceFiles
+	choiceUnmanaged
+	choiceRFC
+	numChoices
+)
+
+// sharedBy is how many domains must have a file before it counts once.
+const sharedBy = 100
+
+var choices = [numChoices]struct{ id, about string }{
+	choiceRules:              {"rules", "sites with rules: the default"},
+	choiceFile:               {"file", "sites with a file, HTML pages and challenges included, as a crawler reads them"},
+	choiceAnswered:           {"answered", "sites that answered"},
+	choiceListed:             {"listed", "all sites listed"},
+	choiceUnobservedOpen:     {"unobserved_open", "lower bound: every unobserved site (not asked, challenged, rate limited, failing, unreachable) has rules and is open"},
+	choiceUnobservedBlocking: {"unobserved_blocking", "upper bound: every unobserved site blocks"},
+	choiceUnreadOpen:         {"unread_open", "lower bound, also of refusals and HTML pages: each hides rules and is open"},
+	choiceUnreadBlocking:     {"unread_blocking", "upper bound, also of refusals and HTML pages: each hides a block"},
+	choiceSameDomain:         {"same_domain", "sites with rules, without those whose redirects led to another domain"},
+	choiceDomains:            {"domains", "domains with rules: the apex, else www, else the best rank speaks for its registrable domain"},
+	choiceFiles:              {"files", "sites with rules; a file that 100 domains or more have counts once"},
+	choiceUnmanaged:          {"unmanaged", "sites with rules, without those with a block that a delivery network manages"},
+	choiceRFC:                {"rfc", "sites with rules, their files read by RFC 9309 to the letter, and not as Google does"},
+}
+
+// SensitivityDefinitions are the definitions that Sensitivity can count by: those over sites with rules.
+func SensitivityDefinitions() (names []string) {
+	for _, d := range Definitions() {
+		if d.Over == "sites_rules" {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// SensitivityOf reads the committed parts of a scan twice, and its bodies once. token is one of the registry's. It takes no
+// lock and writes nothing. If the scan lacks the table sites, or verdicts where the definition needs them, the error is
+// commit.ErrNoTable.
+func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o SummaryOptions) (*Sensitivity, error) {
+	o.Options = o.withDefaults()
+	fail := func(err error) error { return fmt.Errorf("cannot count %s in scan %s: %w", token, scanID, err) }
+	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
+	id := o.Registry.Lookup(token)
+	if !ok || definition.Over != "sites_rules" || id < 0 {
+		return nil, fail(fmt.Errorf("the registry must have the token, and the definition %.40q be one of %v", o.Definition, SensitivityDefinitions()))
+	}
+	scan, err := commit.ReadScan(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	if err := needs(scan, &definition); err != nil {
+		return nil, fail(err)
+	}
+	o.foreign(scan, "it may say nothing of the token, which then counts as not blocked")
+	m := scan.Manifest
+	s := &sensitivity{
+		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)}, scan: scan, by: &definition, id: int32(id),
+		auditor: audit.New(o.Registry), byRFC: map[int64]bool{}, domains: map[uint64]domainSite{}, files: map[int64]*sharedFile{},
+	}
+	for _, pass := range []func(context.Context) error{s.judgeBodies, s.countSites, s.countDomainsOfFiles} {
+		if err := pass(ctx); err != nil {
+			return nil, fail(err)
+		}
+	}
+	return &Sensitivity{
+		ScanID: m.ScanID, ScanDate: m.ScanDate, Observer: m.Observer.String(), ListID: m.ListID, RegistryVersion: m.RegistryVersion,
+		Token: o.Registry.Tokens[id].Name, Definition: definition.Name, Rows: s.finish(),
+	}, nil
+}
+
+// sensitivity counts.
+type sensitivity struct {
+	verdictReader
+
+	scan    *commit.Scan
+	by      *Definition
+	id      int32 // of the token
+	auditor *audit.Auditor
+
+	site struct {
+		Seq, Rank, BodyHash     int64
+		Host, Domain            string
+		Status                  int32
+		Access, Finding, Scope  string
+		Managed                 bool
+		Named, Blocked, Partial []int32
+	}
+	byRFC map[int64]bool // by body hash: whether the file blocks the token by the RFC
+
+	counts             [numChoices]struct{ sites, of int64 }
+	unobserved, unread int64
+	domains            map[uint64]domainSite // by hash of the registrable domain
+	files              map[int64]*sharedFile // by body hash, of sites with rules
+}
+
+// domainSite is the site that speaks for its domain.
+type domainSite struct {
+	rank, seq     int64
+	class         uint8 // 0 apex, 1 www, 2 another
+	rules, blocks bool
+}
+
+// sharedFile is a file that sites with rules have.
+type sharedFile struct {
+	sites   int64
+	blocks  bool
+	domains map[uint64]struct{} // in the second pass, of files that enough sites have; at most sharedBy
+}
+
+// judgeBodies judges each distinct file by the RFC.
+func (s *sensitivity) judgeBodies(ctx context.Context) error {
+	if !s.scan.Has(schema.Bodies) {
+		return nil
+	}
+	site := &audit.Site{}
+	for row, err := range sink.Rows[schema.BodyRow](ctx, s.scan, schema.Bodies) {
+		if err != nil {
+			return err
+		}
+		if _, known := s.byRFC[row.BodyHash]; known {
+			continue
+		}
+		site.Reset()
+		site.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, Body: row.Body}
+		site.Dialect = parser.RFC
+		s.auditor.Judge(site)
+		s.byRFC[row.BodyHash] = s.blocksIn(&site.Report)
+	}
+	return nil
+}
+
+// countSites reads the sites, with their verdicts where the definition needs them.
+func (s *sensitivity) countSites(ctx context.Context) error {
+	r, index := &s.site, s.tokens.index
+	fields := []table.Field{
+		{Name: "seq", Into: &r.Seq}, {Name: "rank", Into: &r.Rank}, {Name: "host", Into: &r.Host}, {Name: "registrable_domain", Into: &r.Domain},
+		{Name: "status", Into: &r.Status}, {Name: "access", Into: &r.Access}, {Name: "finding", Into: &r.Finding},
+		{Name: "redirect_scope", Into: &r.Scope}, {Name: "managed_block", Into: &r.Managed}, {Name: "body_hash", Into: &r.BodyHash},
+		{Name: "named", Into: &r.Named, Index: index}, {Name: "blocked", Into: &r.Blocked, Index: index}, {Name: "partial", Into: &r.Partial, Index: index},
+	}
+	if s.by.Verdicts {
+		return s.together(ctx, s.scan, fields, &r.Seq, s.row.fields(), s.count)
+	}
+	return eachSite(ctx, s.scan, fields, s.count)
+}
+
+// countDomainsOfFiles reads the sites again if many share a file.
+func (s *sensitivity) countDomainsOfFiles(ctx context.Context) error {
+	for _, f := range s.files {
+		if f.sites >= sharedBy {
+			r := &s.site
+			return eachSite(ctx, s.scan, []table.Field{
+				{Name: "registrable_domain", Into: &r.Domain}, {Name: "host", Into: &r.Host}, {Name: "finding", Into: &r.Finding}, {Name: "body_hash", Into: &r.BodyHash},
+			}, s.domainsOfFiles)
+		}
+	}
+	return nil
+}
+
+// ruled says what a file's groups make of an agent. The zero value is that of an agent without a row.
+type ruled struct{ row, own, rootAllowed, dpiAll bool }
+
+// saidOf is what a file says of a token: whether it is in the three lists of sites, and the rows of the token and of `*`.
+type saidOf struct {
+	named, blocked, partial bool
+	token, star             ruled
+}
+
+// blocksBy reports whether a file blocks the token by a definition. rfc_effective, which also depends on the answer, is full here.
+func (s *saidOf) blocksBy(definition string) bool {
+	switch definition {
+	case "mention":
+		return s.named
+	case "any":
+		return s.blocked || s.partial
+	case "explicit_root":
+		return s.token.own && !s.token.rootAllowed
+	case "dpi_all":
+		return s.token.dpiAll || !s.token.row && s.star.dpiAll
+	}
+	return s.blocked
+}
+
+// blocksIn reports whether a judged file blocks the token.
+func (s *sensitivity) blocksIn(r *audit.Report) bool {
+	id := uint16(s.id)
+	of := saidOf{named: slices.Contains(r.Named, id), blocked: slices.Contains(r.Blocked, id), partial: slices.Contains(r.Partial, id)}
+	for i := range r.Verdicts {
+		v := &r.Verdicts[i]
+		is := ruled{true, v.Via == audit.ViaOwn, v.RootAllowed, v.DPI == audit.DPIAll}
+		switch {
+		case v.Lenient:
+		case v.ID == int(s.id):
+			of.token = is
+		case string(v.Token) == "*":
+			of.star = is
+		}
+	}
+	return of.blocksBy(s.by.Name)
+}
+
+// saysOf returns what a site's lists and verdicts say of a registry token.
+func saysOf(id int32, named, blocked, partial []int32, verdicts []verdictColumns) saidOf {
+	of := saidOf{named: slices.Contains(named, id), blocked: slices.Contains(blocked, id), partial: slices.Contains(partial, id)}
+	for i := range verdicts {
+		v := &verdicts[i]
+		is := ruled{true, v.Via == "own", v.RootAllowed, v.DPI == "all"}
+		switch {
+		case v.Lenient:
+		case v.id == id:
+			of.token = is
+		case v.Token == "*":
+			of.star = is
+		}
+	}
+	return of
+}
+
+// count counts the current site under every choice.
+func (s *sensitivity) count() {
+	r := &s.site
+	of := saysOf(s.id, r.Named, r.Blocked, r.Partial, s.rows)
+	blocks := of.blocksBy(s.by.Name)
+	rules := r.Finding == "rules"
+	add := func(choice int, in, blocks bool) {
+		if in {
+			s.counts[choice].of++
+			s.counts[choice].sites += one(blocks)
+		}
+	}
+	add(choiceRules, rules, blocks)
+	add(choiceFile, r.Access == "conditional", blocks)
+	add(choiceAnswered, r.Status != 0, rules && blocks)
+	add(choiceListed, true, rules && blocks)
+	add(choiceSameDomain, rules && r.Scope != "other_domain", blocks)
+	add(choiceUnmanaged, rules && !r.Managed, blocks)
+	add(choiceRFC, rules, s.byRFC[r.BodyHash])
+	switch f, known := audit.FindingNamed(r.Finding); {
+	case known && f.IsGap():
+		s.unobserved++
+	case f == audit.FindingRefused, f == audit.FindingHTML:
+		s.unread++
+	}
+	s.speak(rules, rules && blocks)
+	if rules {
+		f := s.files[r.BodyHash]
+		if f == nil {
+			f = &sharedFile{blocks: blocks}
+			s.files[r.BodyHash] = f
+		}
+		f.sites++
+	}
+}
+
+// domainOf identifies the current site's registrable domain, or the site's host where there is none.
+func (s *sensitivity) domainOf() uint64 {
+	return xxhash.Sum64String(cmp.Or(s.site.Domain, s.site.Host))
+}
+
+// speak lets the current site speak for its domain if it is to be preferred to the sites before it.
+func (s *sensitivity) speak(rules, blocks bool) {
+	r := &s.site
+	now := domainSite{rank: r.Rank, seq: r.Seq, class: 2, rules: rules, blocks: blocks}
+	if r.Rank <= 0 {
+		now.rank = 1<<63 - 1
+	}
+	switch domain := cmp.Or(r.Domain, r.Host); {
+	case r.Host == domain:
+		now.class = 0
+	case len(r.Host) == len(domain)+4 && r.Host[:4] == "www.":
+		now.class = 1
+	}
+	key := s.domainOf()
+	before, known := s.domains[key]
+	if !known || cmp.Or(cmp.Compare(now.class, before.class), cmp.Compare(now.rank, before.rank), cmp.Compare(now.seq, before.seq)) < 0 {
+		s.domains[key] = now
+	}
+}
+
+// domainsOfFiles counts the domains of the current site's file.
+func (s *sensitivity) domainsOfFiles() {
+	f := s.files[s.site.BodyHash]
+	if s.site.Finding != "rules" || f == nil || f.sites < sharedBy || len(f.domains) == sharedBy {
+		return
+	}
+	if f.domains == nil {
+		f.domains = map[uint64]struct{}{}
+	}
+	f.domains[s.domainOf()] = struct{}{}
+}
+
+// finish makes the rows.
+func (s *sensitivity) finish() []Choice {
+	rules := s.counts[choiceRules]
+	for choice, unseen := range map[int]int64{choiceUnobservedOpen: s.unobserved, choiceUnreadOpen: s.unobserved + s.unread} {
+		s.counts[choice].sites, s.counts[choice].of = rules.sites, rules.of+unseen
+		s.counts[choice+1].sites, s.counts[choice+1].of = rules.sites+unseen, rules.of+unseen
+	}
+	for _, d := range s.domains {
+		s.counts[choiceDomains].of += one(d.rules)
+		s.counts[choiceDomains].sites += one(d.blocks)
+	}
+	for _, f := range s.files {
+		n := f.sites
+		if len(f.domains) == sharedBy {
+			n = 1
+		}
+		s.counts[choiceFiles].of += n
+		if f.blocks {
+			s.counts[choiceFiles].sites += n
+		}
+	}
+	rows := make([]Choice, numChoices)
+	for i, c := range s.counts {
+		rows[i] = Choice{ID: choices[i].id, About: choices[i].about, Sites: c.sites, Of: c.of}
+		if i == choiceRFC && !s.scan.Has(schema.Bodies) {
+			rows[i] = Choice{ID: choices[i].id, About: choices[i].about, Why: "the scan has no table bodies"}
+		} else if c.of > 0 {
+			share := share(c.sites, c.of)
+			rows[i].Share = &share
+		}
+	}
+	return rows
+}

@@ -1,0 +1,262 @@
+package survey
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// sensitive returns a scan's shares of GPTBot under each choice.
+func sensitive(t *testing.T, st store.Store, definition string) map[string]Choice {
+	t.Helper()
+	s, err := SensitivityOf(t.Context(), st, "cut", "gptbot", SummaryOptions{Definition: definition})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]Choice{}
+	for _, r := range s.Rows {
+		rows[r.ID] = r
+	}
+	return rows
+}
+
+// mixedSites are sites of all findings: apexes, www and other hosts of domains, with shared files, managed blocks, redirects, and
+// files that the dialects read differently.
+func mixedSites(t *testing.T, n int, seed uint64) []*audit.Site {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 9309))
+	bodies := generatedBodies(200)
+	shared := []byte("User-agent: GPTBot\nDisallow: /\n# of a hosting company\n")
+	seldom := []byte("User-agent: GPTBot\nDisallow: /\n# of a smaller one\n")
+	managed := []byte("# BEGIN Cloudflare Managed content\nUser-agent: GPTBot\nDisallow: /\n# END Cloudflare Managed Content\n")
+	typo := []byte("User-agent: GPTBot\nDissallow: /\nDisallow: /x\n") // Google reads the misspelt line, the RFC does not
+	var sites []*audit.Site
+	for i := range n {
+		host := []string{"", "www.", "shop."}[i%3] + fmt.Sprintf("d%d.co.uk", i/3)
+		if random.IntN(20) == 0 {
+			host = fmt.Sprintf("192.0.2.%d", i%250)
+		}
+		o, err := origin.Parse(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &audit.Site{Seq: uint64(i), Input: host, Origin: o, Domain: o.RegistrableDomain(), TLD: o.TLD()}
+		if random.IntN(3) > 0 {
+			s.Rank = int64(random.IntN(5000) + 1)
+		}
+		f := &s.Fetch
+		*f = exchange.Response{Outcome: exchange.Answered, Status: 200, Answered: o.As(origin.HTTPS)}
+		switch k := random.IntN(20); {
+		case k < 8:
+			f.Body = bodies[random.IntN(len(bodies))]
+		case k < 10:
+			f.Body = shared
+		case k < 11 && i%40 < 20:
+			f.Body = seldom
+		case k < 12:
+			f.Body = managed
+		case k < 13:
+			f.Body = typo
+		case k < 14:
+			f.Body = []byte("<!doctype html><title>x</title>\nUser-agent: GPTBot\nDisallow: /\n")
+		case k < 15:
+			f.Status = []int{403, 404, 429, 503}[random.IntN(4)]
+		case k < 16:
+			f.Status, f.Fields.Challenge = 403, "cloudflare"
+		case k < 17:
+			f.Status, f.Outcome = 0, []exchange.Outcome{exchange.DNSNotFound, exchange.OptedOut, exchange.Timeout}[random.IntN(3)]
+		default:
+			f.Body = []byte("Sitemap: https://example.com/x.xml\n")
+		}
+		if f.Status == 200 && random.IntN(6) == 0 {
+			other, _ := origin.Parse([]string{"https://elsewhere.net", "https://" + host}[random.IntN(2)])
+			f.Hops = []exchange.Hop{{Status: 301, URL: other.String() + "/robots.txt"}}
+			f.Final = exchange.Target{Origin: other, Path: "/robots.txt"}
+		}
+		audit.Judge(s)
+		sites = append(sites, s)
+	}
+	return sites
+}
+
+// TestSensitivityPlainly counts every choice again, from the judged sites in memory, by every definition that it is for.
+func TestSensitivityPlainly(t *testing.T) {
+	sites := mixedSites(t, 3000, 18)
+	st := written(t, sites, cut{rows: 700, shards: 2, seed: 3})
+	token := &tokens.Default().Tokens[tokens.Default().Lookup("GPTBot")]
+	id := uint16(tokens.Default().Lookup("GPTBot"))
+	for _, definition := range SensitivityDefinitions() {
+		at := slices.Index(DefinitionNames(), definition)
+		blocksIn := func(s *audit.Site) bool {
+			row := plainToken(s, plainlyLenient(&s.Robots), token, id)
+			row.Any = row.Full + row.Partial
+			return definitionsOf(&row)[at] > 0
+		}
+		type count struct{ sites, of int }
+		want := map[string]*count{}
+		add := func(choice string, in, blocks bool) {
+			if want[choice] == nil {
+				want[choice] = &count{}
+			}
+			if in {
+				want[choice].of++
+				if blocks {
+					want[choice].sites++
+				}
+			}
+		}
+		unseen := map[bool]int{} // by whether it is refused or HTML
+		type file struct {
+			sites   int
+			blocks  bool
+			domains map[string]bool
+		}
+		files, domains := map[string]*file{}, map[string][]*audit.Site{}
+		for _, s := range sites {
+			blocks, rules := blocksIn(s), s.Report.Finding == audit.FindingRules
+			add("rules", rules, blocks)
+			add("file", s.Report.Access == parser.AccessConditional, blocks)
+			add("answered", s.Fetch.Status != 0, blocks && rules)
+			add("listed", true, blocks && rules)
+			other := len(s.Fetch.Hops) > 0 && s.Fetch.Final.Origin.Host() == "elsewhere.net"
+			add("same_domain", rules && !other, blocks)
+			add("unmanaged", rules && !strings.Contains(string(s.Fetch.Body), "Cloudflare"), blocks)
+			again := &audit.Site{Dialect: parser.RFC, Fetch: exchange.Response{Outcome: exchange.Answered, Status: 200, Body: s.Fetch.Body}}
+			audit.Judge(again)
+			add("rfc", rules, blocksIn(again))
+			switch s.Report.Finding {
+			case audit.FindingRefused, audit.FindingHTML:
+				unseen[true]++
+			case audit.FindingRules, audit.FindingNoRules, audit.FindingNone:
+			default:
+				unseen[false]++
+			}
+			domain := cmp.Or(s.Domain, s.Origin.Host())
+			domains[domain] = append(domains[domain], s)
+			if rules {
+				f := files[string(s.Fetch.Body)]
+				if f == nil {
+					f = &file{blocks: blocks, domains: map[string]bool{}}
+					files[string(s.Fetch.Body)] = f
+				}
+				f.sites++
+				f.domains[domain] = true
+			}
+		}
+		for _, f := range files {
+			if len(f.domains) >= 100 {
+				f.sites = 1
+			}
+			for range f.sites {
+				add("files", true, f.blocks)
+			}
+		}
+		for domain, of := range domains {
+			slices.SortFunc(of, func(a, b *audit.Site) int {
+				key := func(s *audit.Site) (int, int64) {
+					class := slices.Index([]string{domain, "www." + domain}, s.Origin.Host())
+					return []int{2, 0, 1}[class+1], cmp.Or(s.Rank, 1<<40)
+				}
+				classA, rankA := key(a)
+				classB, rankB := key(b)
+				return cmp.Or(cmp.Compare(classA, classB), cmp.Compare(rankA, rankB), cmp.Compare(a.Seq, b.Seq))
+			})
+			add("domains", of[0].Report.Finding == audit.FindingRules, blocksIn(of[0]))
+		}
+		rules := *want["rules"]
+		want["unobserved_open"] = &count{rules.sites, rules.of + unseen[false]}
+		want["unobserved_blocking"] = &count{rules.sites + unseen[false], rules.of + unseen[false]}
+		all := unseen[false] + unseen[true]
+		want["unread_open"], want["unread_blocking"] = &count{rules.sites, rules.of + all}, &count{rules.sites + all, rules.of + all}
+
+		got := sensitive(t, st, definition)
+		if len(got) != len(want) {
+			t.Errorf("%d choices, want %d", len(got), len(want))
+		}
+		for choice, w := range want {
+			if g := got[choice]; int(g.Sites) != w.sites || int(g.Of) != w.of || g.Share == nil || *g.Share != float64(w.sites)/float64(w.of) {
+				t.Errorf("by %s, %s: got %d of %d, want %+v", definition, choice, g.Sites, g.Of, *w)
+			}
+		}
+		if definition != Full {
+			continue
+		}
+		for _, choice := range []string{"file", "same_domain", "domains", "files", "unmanaged", "rfc"} { // else the test would show nothing
+			if *want[choice] == rules {
+				t.Errorf("%s counts as rules does", choice)
+			}
+		}
+	}
+}
+
+// TestDeliveryNetworkHidesRules puts sites behind a delivery network that answers our crawler with something else than the file. The
+// sites' files are known here. If it does so whatever a site's file says, the share over sites with rules stays what it is,
+// within the error of the sample, where a share that takes answers as a crawler does is far off. If it does so for the sites
+// that block, no denominator helps, but the bounds contain the truth: the outer ones where nothing tells what was hidden.
+func TestDeliveryNetworkHidesRules(t *testing.T) {
+	answers := map[string]func(*exchange.Response){
+		"403":         func(f *exchange.Response) { f.Status = 403 },
+		"429":         func(f *exchange.Response) { f.Status = 429 },
+		"challenge":   func(f *exchange.Response) { f.Status, f.Fields.Challenge = 403, "cloudflare" },
+		"maintenance": func(f *exchange.Response) { f.Body = []byte("<!doctype html><title>Back soon</title>") },
+		"503":         func(f *exchange.Response) { f.Status = 503 },
+	}
+	const n, blocking = 4000, 0.3
+	for name, answer := range answers {
+		for _, onlyBlocking := range []bool{false, true} {
+			random := rand.New(rand.NewPCG(18, 2026))
+			truth := 0
+			var sites []*audit.Site
+			for i := range n {
+				o, _ := origin.Parse(fmt.Sprintf("host%d.example", i))
+				s := &audit.Site{Seq: uint64(i), Origin: o}
+				blocks := random.Float64() < blocking
+				s.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, Answered: o.As(origin.HTTPS), Body: []byte("User-agent: *\nDisallow: /private/\n")}
+				if blocks {
+					truth++
+					s.Fetch.Body = []byte("User-agent: GPTBot\nDisallow: /\n")
+				}
+				if behind := random.Float64() < 0.4; behind && (blocks || !onlyBlocking) {
+					if answer(&s.Fetch); s.Fetch.Status != 200 {
+						s.Fetch.Body = nil
+					}
+				}
+				audit.Judge(s)
+				sites = append(sites, s)
+			}
+			got := sensitive(t, written(t, sites, cut{rows: n, shards: 1}), Full)
+			share, listed := *got["rules"].Share, *got["listed"].Share
+			is := float64(truth) / n
+			inner := *got["unobserved_open"].Share <= is && is <= *got["unobserved_blocking"].Share
+			outer := *got["unread_open"].Share <= is && is <= *got["unread_blocking"].Share
+			t.Logf("%-11s only blocking %5v: truth %.3f, over rules %.3f, over listed %.3f, bounds %.3f to %.3f, outer %.3f to %.3f", name, onlyBlocking, is,
+				share, listed, *got["unobserved_open"].Share, *got["unobserved_blocking"].Share, *got["unread_open"].Share, *got["unread_blocking"].Share)
+			if !outer || !inner && name != "403" && name != "maintenance" {
+				t.Errorf("%s, only blocking %v: %.3f is not within the bounds", name, onlyBlocking, is)
+			}
+			if !onlyBlocking && (share < is-0.03 || share > is+0.03 || listed > is-0.1) {
+				t.Errorf("%s: %.3f of sites with rules, %.3f of those listed, want %.3f and far less", name, share, listed, is)
+			}
+		}
+	}
+}
+
+// TestSensitivityNeeds refuses what it cannot count, and says what is missing.
+func TestSensitivityNeeds(t *testing.T) {
+	st := written(t, mixedSites(t, 30, 18), cut{rows: 30, shards: 1})
+	for definition, token := range map[string]string{"rfc_effective": "GPTBot", Full: "NoSuchBot", "unheard": "GPTBot"} {
+		if _, err := SensitivityOf(t.Context(), st, "cut", token, SummaryOptions{Definition: definition}); err == nil {
+			t.Errorf("%s by %s: no error", token, definition)
+		}
+	}
+}

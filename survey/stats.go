@@ -1,0 +1,375 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// This file computes the tables token_stats and record_stats: it opens the parts of a scan, and has workers count each of them.
+// tokenstats.go and recordstats.go count.
+
+// Options of Stats and Summarize.
+type Options struct {
+	Registry    *tokens.Registry // nil is tokens.Default()
+	Only        []string         // the tokens that count; nil is all
+	ToolVersion string
+	Unlisted    bool // as in sink.Options
+
+	// Log receives warnings that a reader of the result needs: the registry is not the scan's, or segments are
+	// missing. nil discards them.
+	Log *slog.Logger
+
+	limit int // keys of unknown agents in memory; 0 is maxKeys. Tests set it.
+}
+
+// withDefaults fills in missing options.
+func (o Options) withDefaults() Options {
+	if o.Registry == nil {
+		o.Registry = tokens.Default()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.limit == 0 {
+		o.limit = maxKeys
+	}
+	return o
+}
+
+// foreign reports whether the registry differs from that of the scan, or of a part of a scan that was judged again. It
+// logs a warning with the effect.
+func (o *Options) foreign(scan *commit.Scan, effect string) bool {
+	m := scan.Manifest
+	if m.RegistryVersion == o.Registry.Version {
+		sites := scan.ByOtherRegistry()
+		if sites > 0 {
+			o.Log.Warn("sites keep the judgement of another token registry, as their bodies were not stored", "sites", sites, "registry", o.Registry.Version,
+				"effect", "tokens that it did not have count there as not named and not blocked; those of which no other site says anything have no row", "remedy", "scan again")
+		}
+		return sites > 0
+	}
+	o.Log.Warn("the scan was judged by another token registry", "scan_registry", m.RegistryVersion, "registry", o.Registry.Version,
+		"effect", effect, "remedy", "give --tokens FILE as the scan had it, or scan again")
+	return true
+}
+
+// maxKeys bounds the unknown agents and keys that a worker counts at once: 32 MB at most.
+const maxKeys = 1 << 17
+
+// maxWorkers bounds the parts that are read at once: each worker has counts of its own.
+const maxWorkers = 4
+
+// maxLabels bounds the label segments. A list with more labels uses them as keys, not as segments, and gets none.
+const maxLabels = 1000
+
+// maxTLDs bounds the segments of top-level domains. The DNS root has some 1,450, and bulkscan writes no others. A
+// dataset with more was written by another program and gets none, since the order of its parts would choose them.
+const maxTLDs = 2000
+
+// Stats computes the tables token_stats and record_stats of a scan from its committed parts, and replaces the file of
+// each. token_stats needs the tables sites and verdicts, record_stats needs evidence. A table that lacks what it needs
+// is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer or
+// sink.LockStats.
+func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
+	o = o.withDefaults()
+	scan, err := commit.ReadScan(ctx, st, scanID)
+	if err != nil {
+		return err
+	}
+	if err := scan.Whole(); err != nil {
+		return fmt.Errorf("cannot compute statistics of scan %s: %w", scanID, err)
+	}
+	errTokens := writeTokenStats(ctx, st, scan, &o)
+	errRecords := writeRecordStats(ctx, st, scan, &o)
+	if errors.Is(errTokens, commit.ErrNoTable) && errors.Is(errRecords, commit.ErrNoTable) {
+		return errTokens
+	}
+	var errs []error
+	for _, err := range []error{errTokens, errRecords} {
+		if !errors.Is(err, commit.ErrNoTable) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeTable publishes rows as the scan's file of a table.
+func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, table string, fill func(add func(T) error) error) error {
+	name := commit.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID)
+	w, err := sink.CreateTable[T](ctx, st, scan, name, table, o.ToolVersion)
+	if err != nil {
+		return err
+	}
+	w.Unlisted = o.Unlisted
+	if err := fill(w.Add); err != nil {
+		return errors.Join(err, w.Discard())
+	}
+	return w.Close(ctx)
+}
+
+func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
+	if !scan.Has(schema.Sites) || !scan.Has(schema.Verdicts) {
+		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, commit.ErrNoTable)
+	}
+	foreign := o.foreign(scan, "tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
+	return writeTable(ctx, st, scan, o, schema.TokenStats, func(add func(schema.TokenStatsRow) error) error {
+		var workers []*counter
+		for range workersFor(scan) {
+			workers = append(workers, newCounter(o, foreign))
+		}
+		for first := true; ; first = false {
+			c, err := countParts(ctx, scan, workers, first)
+			if err != nil {
+				return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, err)
+			}
+			if first {
+				c.warn(o.Log)
+				if err := c.registryRows(add); err != nil {
+					return err
+				}
+			}
+			if o.Only != nil {
+				return nil
+			}
+			if err := c.unknownRows(add); err != nil {
+				return err
+			}
+			if !c.unknown.advance() {
+				return nil
+			}
+			for _, w := range workers[1:] {
+				w.unknown.follow(c.unknown)
+			}
+		}
+	})
+}
+
+// workersFor returns the number of workers for a scan.
+func workersFor(scan *commit.Scan) int {
+	return max(1, min(maxWorkers, runtime.GOMAXPROCS(0), len(scan.Commits)))
+}
+
+// countParts reads all committed parts once, each by one of the workers. It returns the first worker, with the counts
+// of all.
+func countParts(ctx context.Context, scan *commit.Scan, workers []*counter, first bool) (*counter, error) {
+	for _, c := range workers {
+		c.beginPass(first)
+	}
+	err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *commit.Commit) error {
+		return workers[worker].commit(ctx, scan, commit)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range workers[1:] {
+		workers[0].merge(c)
+	}
+	return workers[0], nil
+}
+
+// eachCommit calls do for every commit, from so many numbered goroutines. It returns the first error and begins no
+// commit after it.
+func eachCommit(ctx context.Context, scan *commit.Scan, workers int, do func(ctx context.Context, worker int, commit *commit.Commit) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for worker := range workers {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(scan.Commits) {
+					return
+				}
+				if err := do(ctx, worker, &scan.Commits[i]); err != nil {
+					cancel(err) // the first call counts
+				}
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// siteColumns are the columns of sites that token_stats needs.
+type siteColumns struct {
+	Seq, Rank   int64
+	Label, TLD  string
+	Status      int32
+	Access      string
+	Finding     string
+	StarVerdict string
+	Blocked     []int32 // registry indexes, noToken for others
+	Partial     []int32
+}
+
+func (s *siteColumns) fields(index func(token string) int32) []table.Field {
+	return []table.Field{
+		{Name: "seq", Into: &s.Seq},
+		{Name: "rank", Into: &s.Rank},
+		{Name: "label", Into: &s.Label},
+		{Name: "tld", Into: &s.TLD},
+		{Name: "status", Into: &s.Status},
+		{Name: "access", Into: &s.Access},
+		{Name: "finding", Into: &s.Finding},
+		{Name: "star_verdict", Into: &s.StarVerdict},
+		{Name: "blocked", Into: &s.Blocked, Index: index},
+		{Name: "partial", Into: &s.Partial, Index: index},
+	}
+}
+
+// verdictColumns are those of verdicts.
+type verdictColumns struct {
+	Seq         int64
+	Token       string
+	Known       bool
+	Category    string
+	Verdict     string
+	Via         string
+	RootAllowed bool
+	DPI         string
+	Lenient     bool
+
+	id int32 // of Token in the registry, noToken for unknown agents
+}
+
+func (v *verdictColumns) fields() []table.Field {
+	return append(v.lenientFields(),
+		table.Field{Name: "category", Into: &v.Category},
+		table.Field{Name: "verdict", Into: &v.Verdict},
+		table.Field{Name: "via", Into: &v.Via},
+		table.Field{Name: "root_allowed", Into: &v.RootAllowed},
+		table.Field{Name: "dpi", Into: &v.DPI},
+	)
+}
+
+// lenientFields are the columns that lenient names need.
+func (v *verdictColumns) lenientFields() []table.Field {
+	return []table.Field{
+		{Name: "seq", Into: &v.Seq},
+		{Name: "token", Into: &v.Token},
+		{Name: "known", Into: &v.Known},
+		{Name: "lenient", Into: &v.Lenient},
+	}
+}
+
+// verdictReader reads verdicts together with sites: a commit has both in the same order.
+type verdictReader struct {
+	tokens tokenIndex
+	row    verdictColumns        // set by the cursor of verdicts
+	rows   []verdictColumns      // of the current site
+	each   func(*verdictColumns) // called for each row, if not nil
+}
+
+// read calls do for each site of a commit, with the fields of both tables set, and closes the cursors. seq is where
+// the cursor of sites stores the row's number.
+func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *int64, verdicts *table.Cursor, do func()) error {
+	verdict := func() {
+		if r.row.id = noToken; r.row.Known {
+			r.row.id = r.tokens.index(r.row.Token)
+		}
+		r.rows = append(r.rows, r.row)
+		if r.each != nil {
+			r.each(&r.row)
+		}
+	}
+	return beside(commit, sites, seq, verdicts, &r.row.Seq, verdict, func() {
+		do()
+		r.rows = r.rows[:0]
+	})
+}
+
+// beside calls do for each site of a commit, and before that row for each row of another table with the number of the site. It
+// closes the cursors.
+func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *table.Cursor, of *int64, row, do func()) error {
+	more := others.Next()
+	err := eachOf(sites, func() {
+		for ; more && *of == *seq; more = others.Next() {
+			row()
+		}
+		do()
+	})
+	if err == nil {
+		err = others.Err()
+	}
+	if err == nil && more {
+		err = fmt.Errorf("part %s-%d: the rows of seq %d are not in the order of sites", commit.Shard, commit.N, *of)
+	}
+	return errors.Join(err, others.Close())
+}
+
+// together calls do for each site of a scan, like read. fields are the columns of sites, with seq, and columns those of
+// verdicts.
+func (r *verdictReader) together(ctx context.Context, scan *commit.Scan, fields []table.Field, seq *int64, columns []table.Field, do func()) error {
+	return together(ctx, scan, fields, schema.Verdicts, columns, func(commit *commit.Commit, sites, verdicts *table.Cursor) error {
+		return r.read(commit, sites, seq, verdicts, do)
+	})
+}
+
+// together calls read for each commit, with the open files of sites and of another table.
+func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tableName string, columns []table.Field, read func(c *commit.Commit, sites, others *table.Cursor) error) error {
+	others, stop := iter.Pull2(sink.Cursors(ctx, scan, tableName, columns...))
+	defer stop()
+	part := 0
+	for sites, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
+		if err != nil {
+			return err
+		}
+		rows, err, _ := others() // both tables have one file a commit
+		if err != nil {
+			return errors.Join(err, sites.Close())
+		}
+		if err := read(&scan.Commits[part], sites, rows); err != nil {
+			return err
+		}
+		part++
+	}
+	return nil
+}
+
+// eachExplicit calls do for each registry token whose own group denies it `/`.
+func eachExplicit(verdicts []verdictColumns, do func(id int32)) {
+	for i := range verdicts {
+		if v := &verdicts[i]; !v.Lenient && v.id != noToken && v.Via == "own" && !v.RootAllowed {
+			do(v.id)
+		}
+	}
+}
+
+// asTheDPIReads calls ruled for each registry token with a row, and says whether the row reads `all`. inherit reports whether
+// that of `*` does: then all tokens without a row do, even those that do not heed it.
+func asTheDPIReads(verdicts []verdictColumns, ruled func(id int32, all bool)) (inherit bool) {
+	for i := range verdicts {
+		v := &verdicts[i]
+		all := v.DPI == "all"
+		switch {
+		case v.Lenient:
+		case v.Token == "*":
+			inherit = all
+		case v.id != noToken:
+			ruled(v.id, all)
+		}
+	}
+	return inherit
+}
+
+// answered reports whether there was an HTTP status.
+func (s *siteColumns) answered() bool { return s.Status != 0 }
+
+// unreachable reports whether requests were made and there was no HTTP status.
+func (s *siteColumns) unreachable() bool {
+	return !s.answered() && s.Access != "unknown"
+}

@@ -1,0 +1,490 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// This file counts the headline figures of a scan over all its commits, complete or not. It does not use token_stats,
+// which may be missing, outdated or of another registry. It makes one pass over the columns of sites in
+// summaryColumns. Where the scan has verdicts, it reads the columns for lenient names and for the definition together
+// with them. blocking.go counts tokens.
+
+// Summary is the headline figures of a scan. Programs rely on its JSON; docs/summary.md describes each field.
+type Summary struct {
+	ScanID          string      `json:"scan_id"`
+	ScanDate        string      `json:"scan_date"`
+	State           string      `json:"state"`
+	Publication     string      `json:"publication"` // commit.Publication; "" if not complete
+	StartedAt       time.Time   `json:"started_at"`
+	FinishedAt      *time.Time  `json:"finished_at"`
+	ListRead        *int64      `json:"list_lines_read"` // at least; nil for complete scans
+	SchemaVersion   int         `json:"schema_version"`
+	ToolVersion     string      `json:"tool_version"`
+	RegistryVersion string      `json:"registry_version"`
+	Observer        string      `json:"observer"` // who asked, and how: commit.Observer in one line
+	ListID          string      `json:"list_id"`
+	OtherScans      []OtherScan `json:"other_scans"` // set by the caller: a summary reads one scan
+
+	Lost []commit.Total `json:"lost"` // totals of a complete scan that its commits do not reach
+
+	Rows       int64 `json:"rows"`
+	Asked      int64 `json:"asked"`       // not opted out, not refused by address, not missing in an archive
+	Answered   int64 `json:"answered"`    // with an HTTP status
+	WithFile   int64 `json:"conditional"` // a file decides
+	Rules      int64 `json:"rules"`       // finding rules: the denominator of most definitions
+	Redirected int64 `json:"redirected"`  // of those asked
+	HTML       int64 `json:"html"`
+	Truncated  int64 `json:"truncated"`
+	Managed    int64 `json:"managed_block"`
+
+	Blocking Blocking `json:"blocking"`
+
+	Findings      []Count  `json:"findings"`
+	Outcomes      []Count  `json:"outcomes"`
+	StatusClasses []Count  `json:"status_classes"`
+	Statuses      []Count  `json:"statuses"`
+	Access        []Count  `json:"access"`
+	Checks        []Count  `json:"check_status"`
+	MeanScore     *float64 `json:"mean_score"` // of asked rows; nil without any
+	Scores        []Bin    `json:"scores"`
+
+	MedianMillis *float64 `json:"median_ms"` // total_ms of answered rows, within 2 %; nil without any
+	P99Millis    *float64 `json:"p99_ms"`
+
+	BodyBytes    int64 `json:"body_bytes"`    // decoded
+	DatasetBytes int64 `json:"dataset_bytes"` // of all committed files
+	Parts        int   `json:"parts"`
+
+	PartRows    *int64   `json:"part_rows"`    // bounds of the open part; nil for complete scans, and if unknown
+	PartSeconds *float64 `json:"part_seconds"` // counted from its first site
+}
+
+// OtherScan is another scan of the same dataset.
+type OtherScan struct {
+	ScanID   string `json:"scan_id"`
+	ScanDate string `json:"scan_date"`
+	State    string `json:"state"`
+	Observer string `json:"observer"`
+}
+
+// Count is how many rows have a value.
+type Count struct {
+	Value string `json:"value"`
+	Rows  int64  `json:"rows"`
+}
+
+// Bin is how many rows have a value from From to below To. The last bin includes To.
+type Bin struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
+	Rows int64   `json:"rows"`
+}
+
+// Complete reports whether the scan is finished.
+func (s *Summary) Complete() bool { return s.State == string(commit.Complete) }
+
+// summaryColumns are the columns of sites that a summary needs.
+type summaryColumns struct {
+	Seq         int64 // set only if verdicts are read together with sites
+	Outcome     string
+	Status      int32
+	Hops        int32
+	TotalMillis float32
+	BodyBytes   int64
+	Truncated   bool
+	Access      string
+	CheckStatus string
+	Score       float64
+	Finding     string
+	IsHTML      bool
+	Managed     bool
+	StarVerdict string
+	Named       []int32 // registry indexes, noToken for others
+	Blocked     []int32
+	Partial     []int32
+}
+
+func (s *summaryColumns) fields(index func(token string) int32) []table.Field {
+	return []table.Field{
+		{Name: "outcome", Into: &s.Outcome},
+		{Name: "status", Into: &s.Status},
+		{Name: "hops", Into: &s.Hops},
+		{Name: "total_ms", Into: &s.TotalMillis},
+		{Name: "body_bytes", Into: &s.BodyBytes},
+		{Name: "truncated", Into: &s.Truncated},
+		{Name: "access", Into: &s.Access},
+		{Name: "check_status", Into: &s.CheckStatus},
+		{Name: "score", Into: &s.Score},
+		{Name: "finding", Into: &s.Finding},
+		{Name: "is_html", Into: &s.IsHTML},
+		{Name: "managed_block", Into: &s.Managed},
+		{Name: "star_verdict", Into: &s.StarVerdict},
+		{Name: "named", Into: &s.Named, Index: index},
+		{Name: "blocked", Into: &s.Blocked, Index: index},
+		{Name: "partial", Into: &s.Partial, Index: index},
+	}
+}
+
+// SummaryOptions are the options of Summarize.
+type SummaryOptions struct {
+	Options
+	Definition string // one of DefinitionNames; "" is Full
+	Selection  Selection
+	Top        int // tokens listed at most; 0 is all
+}
+
+// Summarize reads the committed parts of a scan, complete or not, in one or two passes (see again). It takes no lock
+// and writes nothing. If the scan lacks the table sites, or verdicts where the definition needs them, the error is
+// commit.ErrNoTable.
+func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
+	o.Options = o.withDefaults()
+	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
+	if !ok {
+		return nil, fmt.Errorf("cannot summarize by %.40q: the definitions are %s", o.Definition, strings.Join(DefinitionNames(), ", "))
+	}
+	scan, err := commit.ReadScan(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	all, err := summaries(ctx, scan, &o, []Definition{definition}, further{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
+	}
+	return all[0], nil
+}
+
+// summaries returns a summary by each of the definitions, all from the same pass, which also counts what is further.
+func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, definitions []Definition, also further) ([]*Summary, error) {
+	o.Selection.Tokens = append([]string{}, o.Only...)
+	s, err := summaryOf(scan)
+	if err != nil {
+		return nil, err
+	}
+	for i := range definitions {
+		if err := needs(scan, &definitions[i]); err != nil {
+			return nil, err
+		}
+	}
+	foreign := o.foreign(scan, "tokens that only one of the two has are missing among those that are counted")
+	var blockers []*blocker
+	for i := range definitions {
+		blockers = append(blockers, newBlocker(o, &definitions[i], foreign))
+		blockers[i].partials = blockers[0]
+	}
+	g := newGatherer(s, blockers, also)
+	if err := g.read(ctx, scan); err != nil {
+		return nil, err
+	}
+	for i, b := range blockers {
+		if next := b.again(o); next != nil {
+			blockers[i] = next
+			if err := newGatherer(&Summary{}, blockers[i:i+1], further{}).read(ctx, scan); err != nil {
+				return nil, err
+			}
+		}
+	}
+	g.finish()
+	var all []*Summary
+	for _, b := range blockers {
+		of := *s
+		of.Blocking = b.finish(&of, o.Top)
+		if !scan.Has(schema.Verdicts) {
+			of.Blocking.Lenient = nil
+		}
+		all = append(all, &of)
+	}
+	return all, nil
+}
+
+// summaryOf fills in what the scan's records say.
+func summaryOf(scan *commit.Scan) (*Summary, error) {
+	m := scan.Manifest
+	s := &Summary{
+		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Publication: publicationOf(m), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
+		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, Observer: m.Observer.String(), ListID: m.ListID, OtherScans: []OtherScan{}, Lost: []commit.Total{}, Parts: len(scan.Commits),
+	}
+	if lost := scan.Lost(); lost != nil {
+		s.Lost = lost.Totals
+	}
+	for _, c := range scan.Commits {
+		for _, f := range c.Files {
+			s.DatasetBytes += f.Bytes
+		}
+	}
+	if s.Complete() {
+		return s, nil
+	}
+	// The length of the list is known only at its end. Until then, its last finished line says how far it was read.
+	lines := int64(0)
+	for i := range scan.Commits {
+		done, err := scan.Commits[i].Bitmap()
+		if err != nil {
+			return nil, err
+		}
+		if !done.IsEmpty() && done.Maximum() < math.MaxInt64 {
+			lines = max(lines, int64(done.Maximum())+1)
+		}
+	}
+	s.ListRead = &lines
+	for _, setting := range m.Config {
+		switch setting.Name {
+		case "part-rows":
+			if n, err := strconv.ParseInt(setting.Value, 10, 64); err == nil {
+				s.PartRows = &n
+			}
+		case "part-age":
+			if age, err := time.ParseDuration(setting.Value); err == nil {
+				seconds := age.Seconds()
+				s.PartSeconds = &seconds
+			}
+		}
+	}
+	return s, nil
+}
+
+// publicationOf says whether readers get a scan, "" for one that is not complete.
+func publicationOf(m *commit.Manifest) string {
+	if m.State != commit.Complete {
+		return ""
+	}
+	return string(cmp.Or(m.Publication, commit.PublicationDone))
+}
+
+// needs returns an error if the scan lacks a table that a summary by this definition needs.
+func needs(scan *commit.Scan, d *Definition) error {
+	if !scan.Has(schema.Sites) {
+		return fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable)
+	}
+	if !d.Verdicts || scan.Has(schema.Verdicts) {
+		return nil
+	}
+	var others []string
+	for _, other := range Definitions() {
+		if !other.Verdicts {
+			others = append(others, other.Name)
+		}
+	}
+	return fmt.Errorf("by %s: table %s: %w; without it there are %s", d.Name, schema.Verdicts, commit.ErrNoTable, strings.Join(others, ", "))
+}
+
+// further is what a pass counts besides the summary. The zero value is nothing.
+type further struct {
+	sites, verdicts []table.Field                               // columns that this needs
+	verdict         func(r *summaryColumns, v *verdictColumns)  // called for each row of verdicts, with its site, before that is counted
+	site            func(r *summaryColumns, v []verdictColumns) // called for each site, with its verdicts
+}
+
+// gatherer builds a Summary row by row.
+type gatherer struct {
+	s        *Summary
+	blockers []*blocker // of the same registry
+	columns  summaryColumns
+	further  further
+
+	findings, outcomes, access, checks map[string]int64
+	statuses                           [maxStatus + 1]int64 // the last is for invalid statuses
+	scores                             [scoreBins]int64
+	score                              int64 // the sum, in units of 1/scoreUnit
+	latency                            histogram
+}
+
+const (
+	maxStatus = 1000
+	scoreBins = 10
+	// Scores are added as whole numbers, so that the mean does not depend on the order of parts. Scores have few
+	// digits, and the sum of nine thousand million fits.
+	scoreUnit = 1e9
+)
+
+func newGatherer(s *Summary, blockers []*blocker, also further) *gatherer {
+	return &gatherer{s: s, blockers: blockers, further: also, findings: map[string]int64{}, outcomes: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{}}
+}
+
+// read reads each site of a scan, with its verdicts where the scan has them.
+func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
+	index := g.blockers[0].index
+	fields := append(g.columns.fields(index.index), g.further.sites...)
+	if !scan.Has(schema.Verdicts) {
+		return eachSite(ctx, scan, fields, func() { g.row(nil) })
+	}
+	reader := verdictReader{tokens: index}
+	if g.further.verdict != nil {
+		reader.each = func(v *verdictColumns) { g.further.verdict(&g.columns, v) }
+	}
+	columns := reader.row.lenientFields()
+	if g.further.verdict != nil || slices.ContainsFunc(g.blockers, func(b *blocker) bool { return b.by.Verdicts }) {
+		columns = append(reader.row.fields(), g.further.verdicts...)
+	}
+	fields = append(fields, table.Field{Name: "seq", Into: &g.columns.Seq})
+	return reader.together(ctx, scan, fields, &g.columns.Seq, columns, func() { g.row(reader.rows) })
+}
+
+// row counts the current site.
+func (g *gatherer) row(verdicts []verdictColumns) {
+	s, r := g.s, &g.columns
+	s.Rows++
+	s.BodyBytes += r.BodyBytes
+	count(g.outcomes, r.Outcome)
+	count(g.access, r.Access)
+	if r.Access != "unknown" {
+		s.Asked++
+		count(g.checks, r.CheckStatus)
+		g.rated(r.Score)
+		s.Redirected += one(r.Hops > 0) // rows that were not asked have no redirects that count
+	}
+	if r.Status != 0 {
+		s.Answered++
+		g.statuses[statusPlace(r.Status)]++
+		g.latency.add(float64(r.TotalMillis))
+	}
+	s.Truncated += one(r.Truncated)
+	s.HTML += one(r.IsHTML)
+	s.Managed += one(r.Managed)
+	s.WithFile += one(r.Access == "conditional")
+	s.Rules += one(r.Finding == "rules")
+	count(g.findings, r.Finding)
+	for _, b := range g.blockers {
+		b.site(r, verdicts)
+	}
+	if g.further.site != nil {
+		g.further.site(r, verdicts)
+	}
+}
+
+// rated counts a valid score: any program may have written the dataset.
+func (g *gatherer) rated(score float64) {
+	if score >= 0 && score <= 1 {
+		g.scores[min(int(score*scoreBins), scoreBins-1)]++
+		g.score += int64(math.Round(score * scoreUnit))
+	}
+}
+
+// statusPlace returns the index of a status.
+func statusPlace(status int32) int {
+	if status > 0 && status < maxStatus {
+		return int(status)
+	}
+	return maxStatus
+}
+
+func (g *gatherer) finish() {
+	s := g.s
+	s.Findings = ordered(g.findings)
+	s.Outcomes, s.Access, s.Checks = ordered(g.outcomes), ordered(g.access), ordered(g.checks)
+	g.finishStatuses()
+	rated := int64(0)
+	for i, n := range g.scores {
+		s.Scores = append(s.Scores, Bin{From: float64(i) / scoreBins, To: float64(i+1) / scoreBins, Rows: n})
+		rated += n
+	}
+	if rated > 0 {
+		mean := float64(g.score) / scoreUnit / float64(rated)
+		s.MeanScore = &mean
+	}
+	if g.latency.total > 0 {
+		median, p99 := g.latency.quantile(0.5), g.latency.quantile(0.99)
+		s.MedianMillis, s.P99Millis = &median, &p99
+	}
+}
+
+// finishStatuses lists the statuses and their classes.
+func (g *gatherer) finishStatuses() {
+	statuses, classes := map[string]int64{}, map[string]int64{}
+	for status, n := range g.statuses {
+		if n == 0 {
+			continue
+		}
+		name, class := strconv.Itoa(status), StatusClass(status)
+		if status == maxStatus {
+			name = other
+		}
+		statuses[name] += n
+		classes[class] += n
+	}
+	g.s.Statuses, g.s.StatusClasses = ordered(statuses), ordered(classes)
+	slices.SortFunc(g.s.StatusClasses, func(a, b Count) int { return cmp.Compare(a.Value, b.Value) })
+}
+
+// StatusClass returns the class of an HTTP status, `2xx` and so on, or `other`.
+func StatusClass(status int) string {
+	if status < 100 || status > 599 {
+		return other
+	}
+	return strconv.Itoa(status/100) + "xx"
+}
+
+func one(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// maxValues bounds the distinct values. bulkscan writes a few dozen, but any program may have written the dataset.
+const maxValues = 2000
+
+// other counts further values.
+const other = "other"
+
+func count(counts map[string]int64, value string) {
+	if _, ok := counts[value]; !ok {
+		if value = strings.Clone(value); len(counts) >= maxValues {
+			value = other
+		}
+	}
+	counts[value]++
+}
+
+// ordered lists counts, the greatest first.
+func ordered(counts map[string]int64) []Count {
+	list := make([]Count, 0, len(counts))
+	for _, value := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, Count{value, counts[value]})
+	}
+	slices.SortStableFunc(list, func(a, b Count) int { return cmp.Compare(b.Rows, a.Rows) })
+	return list
+}
+
+// histogram counts milliseconds in buckets that grow by 2^(1/32), so that a quantile is right within 2 %.
+type histogram struct {
+	counts [2048]int64
+	total  int64
+}
+
+const (
+	bucketsPerDoubling = 32
+	bucketOfOne        = 640 // 1 ms; the first bucket is about a nanosecond, the last more than a century
+)
+
+func (h *histogram) add(v float64) {
+	if !(v > 0) {
+		return
+	}
+	bucket := math.Floor(math.Log2(v)*bucketsPerDoubling) + bucketOfOne
+	h.counts[int(max(0, min(bucket, float64(len(h.counts)-1))))]++
+	h.total++
+}
+
+// quantile returns the value below which a share q of all lies: the middle of its bucket, or 0 without values.
+func (h *histogram) quantile(q float64) float64 {
+	rank := int64(math.Ceil(q * float64(h.total)))
+	for bucket, n := range h.counts {
+		if rank -= n; n > 0 && rank <= 0 {
+			return math.Exp2((float64(bucket-bucketOfOne) + 0.5) / bucketsPerDoubling)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,530 @@
+package survey
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/store/storetest"
+)
+
+// summaryBy summarizes the scan `hand` with the small registry.
+func summaryBy(t *testing.T, st store.Store, definition string, about Selection, top int) *Summary {
+	t.Helper()
+	s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: registry()}, Definition: definition, Selection: about, Top: top})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSummary compares a whole summary with a golden file.
+func TestSummary(t *testing.T) {
+	s := summaryBy(t, dataset(t), "", Selection{}, 0)
+	if s.DatasetBytes == 0 || s.StartedAt.IsZero() || s.FinishedAt == nil {
+		t.Errorf("%+v", s)
+	}
+	// Values that change from run to run are fixed.
+	s.StartedAt = time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
+	finished := s.StartedAt.Add(83 * time.Second)
+	s.FinishedAt, s.DatasetBytes = &finished, 123_456
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/summary.json", append(data, '\n'))
+}
+
+// TestSummaryByHand compares each definition's counts of the nine sites of dataset with counts by hand.
+func TestSummaryByHand(t *testing.T) {
+	st := dataset(t)
+	f := func(definition string, about Selection, top int, want string) {
+		t.Helper()
+		b := summaryBy(t, st, definition, about, top).Blocking
+		got := fmt.Sprintf("%d/%d: ", b.AtLeastOne, b.Sites)
+		for _, c := range b.MostBlocked {
+			got += fmt.Sprintf("%s %d=%d+%d+%d+%d; ", c.Token, c.Sites, c.ViaOwn, c.ViaFallback, c.ViaStar, c.ViaHTTP)
+		}
+		if got = strings.TrimSuffix(got, "; "); got != want {
+			t.Errorf("%s of %+v:\n got %s\nwant %s", definition, about, got, want)
+		}
+	}
+	everything := Selection{}
+	// Sites = own group + group of a fallback + `*` + failing server.
+	f("mention", everything, 0, "2/5: GPTBot 2=2+0+0+0; Googlebot 1=1+0+0+0")
+	f("explicit_root", everything, 0, "2/5: GPTBot 1=1+0+0+0; Googlebot 1=1+0+0+0")
+	f("full", everything, 0, "3/5: GPTBot 3=1+0+2+0; Googlebot 2=0+0+2+0; Googlebot-News 2=0+0+2+0")
+	f("any", everything, 0, "4/5: GPTBot 3=1+0+2+0; Googlebot 3=1+0+2+0; Googlebot-News 3=0+1+2+0")
+	f("dpi_all", everything, 0, "3/5: GPTBot 3=1+0+2+0; Googlebot 2=0+0+2+0; AdsBot-Google 2=0+0+2+0; Googlebot-News 2=0+0+2+0")
+	f("RFC_Effective", everything, 0, "4/7: GPTBot 4=1+0+2+1; Googlebot 3=0+0+2+1; Googlebot-News 3=0+0+2+1; AdsBot-Google 1=0+0+0+1")
+	f("full", everything, 1, "3/5: GPTBot 3=1+0+2+0")
+	f("full", Selection{Category: "AI"}, 0, "3/5: GPTBot 3=1+0+2+0")
+	f("any", Selection{Operator: "google", Purpose: "search"}, 0, "3/5: Googlebot 3=1+0+2+0; Googlebot-News 3=0+1+2+0")
+	f("rfc_effective", Selection{Purpose: "ads"}, 0, "1/7: AdsBot-Google 1=0+0+0+1")
+	f("rfc_effective", Selection{Purpose: "nonsense"}, 0, "0/7: ")
+
+	_, err := Summarize(t.Context(), st, "hand", SummaryOptions{Definition: "fullish"})
+	if err == nil || !strings.Contains(err.Error(), "mention, explicit_root, full, any, dpi_all, rfc_effective") {
+		t.Errorf("a definition that there is not: %v", err)
+	}
+}
+
+// TestSummaryAgrees summarizes generated files by every definition.
+func TestSummaryAgrees(t *testing.T) {
+	agree(t, judged(t, generatedBodies(900)))
+}
+
+// TestSummaryAgreesOnRealFiles does so with 3,000 real files.
+func TestSummaryAgreesOnRealFiles(t *testing.T) {
+	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:1899])
+	random := rand.New(rand.NewPCG(2, 3000))
+	random.Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
+	if testing.Short() {
+		bodies = bodies[:len(bodies)/3]
+	}
+	agree(t, judged(t, bodies))
+}
+
+// agree compares summaries by every definition with token_stats, and with a plain count over the judged sites, for
+// several ways of cutting the scan.
+func agree(t *testing.T, sites []*audit.Site) {
+	t.Helper()
+	plain, nameOne, starBlocks := plainBlockings(sites)
+	for _, c := range []cut{{rows: len(sites), shards: 1}, {rows: len(sites)/7 + 1, shards: 2, seed: 3}} {
+		st := written(t, sites, c)
+		if err := Stats(t.Context(), st, "cut", Options{}); err != nil {
+			t.Fatal(err)
+		}
+		stats := map[string]schema.TokenStatsRow{}
+		for _, row := range fileRows[schema.TokenStatsRow](t, st, commit.StatsName(schema.TokenStats, "2026-11-21", "cut")) {
+			if row.SegmentKind == "all" && row.Known {
+				stats[row.Token] = row
+			}
+		}
+		for i, definition := range DefinitionNames() {
+			s, err := Summarize(t.Context(), st, "cut", SummaryOptions{Definition: definition})
+			if err != nil {
+				t.Fatal(err)
+			}
+			agreesWithStats(t, s, stats, i)
+			agreesWithPlainCount(t, &s.Blocking, &plain[i])
+			if s.Blocking.NameOne != nameOne || s.Blocking.StarBlocks != starBlocks {
+				t.Errorf("%d sites name one, %d block by *; want %d, %d", s.Blocking.NameOne, s.Blocking.StarBlocks, nameOne, starBlocks)
+			}
+			agreesOnSites(t, s, sites)
+			if s.Blocking.Blocked < 10 {
+				t.Errorf("by %s only %d tokens are blocked: too few to compare", definition, s.Blocking.Blocked)
+			}
+		}
+	}
+}
+
+// agreesWithStats compares one definition, by its index in definitionsOf, with token_stats.
+func agreesWithStats(t *testing.T, s *Summary, stats map[string]schema.TokenStatsRow, definition int) {
+	t.Helper()
+	b := &s.Blocking
+	listed := map[string]TokenCount{}
+	for _, c := range b.MostBlocked {
+		listed[c.Token] = c
+	}
+	lenient := map[string]int64{}
+	for _, c := range b.Lenient {
+		lenient[c.Token] = c.Sites
+		if c.Sites == 0 || c.Share != float64(c.Sites)/float64(s.Rules) {
+			t.Errorf("by %s: %+v of %d", b.Definition, c, s.Rules)
+		}
+	}
+	if len(lenient) < 2 || !slices.IsSortedFunc(b.Lenient, func(a, b LenientCount) int { return cmp.Compare(b.Sites, a.Sites) }) {
+		t.Errorf("by %s, named leniently: %+v", b.Definition, b.Lenient)
+	}
+	if len(listed) != b.Blocked || b.Selected != len(stats) {
+		t.Errorf("by %s: %d tokens, %d of them blocked, %d listed; token_stats has %d", b.Definition, b.Selected, b.Blocked, len(listed), len(stats))
+	}
+	for token, row := range stats {
+		c := listed[token]
+		of := map[string]int64{"sites_rules": row.SitesRules, "sites_answered": row.SitesAnswered}[b.Over]
+		if want := definitionsOf(&row)[definition]; c.Sites != want || b.Sites != of {
+			t.Errorf("by %s, %s: %d of %d, token_stats has %d of %d", b.Definition, token, c.Sites, b.Sites, want, of)
+		}
+		if got := lenient[token]; got != row.Lenient {
+			t.Errorf("by %s, %s: %d sites name it leniently, token_stats has %d", b.Definition, token, got, row.Lenient)
+		}
+		if c.Sites > 0 && (c.Named != row.Mention || c.Partial != row.Partial || c.Category != row.Category || c.Operator != row.Operator || c.Purpose != row.Purpose) {
+			t.Errorf("by %s: %+v, token_stats has %+v", b.Definition, c, row)
+		}
+	}
+}
+
+// plainBlocking is the plain count of one definition.
+type plainBlocking struct {
+	tokens              []TokenCount // by registry index, with sites and reasons
+	purposes, operators map[string]int64
+	atLeastOne          int64
+	nearest             TokenCount // sites by the first reason that they have
+}
+
+// plainBlockings counts every definition, in the order of definitionsOf, site by site and token by token. It also
+// returns how many sites name a token of the registry, and how many block unnamed agents.
+func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBlocks int64) {
+	registry := tokens.Default().Tokens
+	for range DefinitionNames() {
+		all = append(all, plainBlocking{tokens: make([]TokenCount, len(registry)), purposes: map[string]int64{}, operators: map[string]int64{}})
+	}
+	for _, site := range sites {
+		names := false
+		purposes, operators := make([]map[string]bool, len(all)), make([]map[string]bool, len(all))
+		reasons := make([]TokenCount, len(all))
+		for i := range all {
+			purposes[i], operators[i] = map[string]bool{}, map[string]bool{}
+		}
+		lenient := plainlyLenient(&site.Robots)
+		for id := range registry {
+			row := plainToken(site, lenient, &registry[id], uint16(id))
+			counted := onlyRules(row)
+			counted.Any = counted.Full + counted.Partial
+			names = names || counted.Mention > 0
+			for i, n := range definitionsOf(&counted) {
+				if n > 0 {
+					all[i].tokens[id].count(&row)
+					reasons[i].count(&row)
+					purposes[i][registry[id].Purpose], operators[i][registry[id].Operator] = true, true
+				}
+			}
+		}
+		for i := range all {
+			all[i].atLeastOne += when(len(purposes[i]) > 0)
+			switch r, n := &reasons[i], &all[i].nearest; {
+			case r.ViaOwn > 0:
+				n.ViaOwn++
+			case r.ViaFallback > 0:
+				n.ViaFallback++
+			case r.ViaStar > 0:
+				n.ViaStar++
+			case r.ViaHTTP > 0:
+				n.ViaHTTP++
+			}
+			for p := range purposes[i] {
+				all[i].purposes[p]++
+			}
+			for o := range operators[i] {
+				all[i].operators[o]++
+			}
+		}
+		nameOne += when(names)
+		starBlocks += when(site.Report.Finding == audit.FindingRules && site.Report.Star == audit.Blocked)
+	}
+	return all, nameOne, starBlocks
+}
+
+// count counts a site that blocks the token, by the reason.
+func (c *TokenCount) count(row *schema.TokenStatsRow) {
+	c.Sites++
+	switch {
+	case row.Sites == 0:
+		c.ViaHTTP++
+	case row.ViaOwn > 0:
+		c.ViaOwn++
+	case row.ViaFallback > 0:
+		c.ViaFallback++
+	default:
+		c.ViaStar++
+	}
+}
+
+// agreesWithPlainCount compares a summary with the plain count of its definition.
+func agreesWithPlainCount(t *testing.T, b *Blocking, want *plainBlocking) {
+	t.Helper()
+	if b.AtLeastOne != want.atLeastOne {
+		t.Errorf("by %s: %d sites block one, want %d", b.Definition, b.AtLeastOne, want.atLeastOne)
+	}
+	if n := want.nearest; b.OneByName != n.ViaOwn || b.OneFallback != n.ViaFallback || b.OneByStar != n.ViaStar || b.OneByHTTP != n.ViaHTTP {
+		t.Errorf("by %s: at least one by %d, %d, %d, %d, want %+v", b.Definition, b.OneByName, b.OneFallback, b.OneByStar, b.OneByHTTP, n)
+	}
+	for _, c := range b.MostBlocked {
+		w := &want.tokens[tokens.Default().Lookup(c.Token)]
+		if c.Sites != w.Sites || c.ViaOwn != w.ViaOwn || c.ViaFallback != w.ViaFallback || c.ViaStar != w.ViaStar || c.ViaHTTP != w.ViaHTTP {
+			t.Errorf("by %s:\n got %+v\nwant %+v", b.Definition, c, *w)
+		}
+		if c.Share != float64(c.Sites)/float64(b.Sites) {
+			t.Errorf("by %s, %s: a share of %v", b.Definition, c.Token, c.Share)
+		}
+	}
+	sums := func(kind string, got []Sum, want map[string]int64) {
+		counted := map[string]int64{}
+		for _, sum := range got {
+			counted[sum.Value] = sum.Sites
+		}
+		if !reflect.DeepEqual(counted, want) {
+			t.Errorf("by %s, sites by %s:\n got %v\nwant %v", b.Definition, kind, counted, want)
+		}
+	}
+	sums("purpose", b.ByPurpose, want.purposes)
+	sums("operator", b.ByOperator, want.operators)
+}
+
+// agreesOnSites compares the figures that do not depend on tokens.
+func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
+	t.Helper()
+	want := Summary{}
+	counts := map[string]map[string]int64{"finding": {}, "outcome": {}, "status": {}, "class": {}, "access": {}, "check": {}}
+	scores, sum := make([]int64, 10), 0.0
+	for _, site := range sites {
+		r := &site.Report
+		want.Rows++
+		want.BodyBytes += int64(len(site.Fetch.Body))
+		counts["outcome"][site.Fetch.Outcome.String()]++
+		counts["access"][r.Access.String()]++
+		if r.Access != parser.AccessUnknown {
+			want.Asked++
+			counts["check"][r.Status.String()]++
+			scores[min(int(r.Score*10), 9)]++
+			sum += r.Score
+		}
+		if status := strconv.Itoa(site.Fetch.Status); status != "0" {
+			want.Answered++
+			counts["status"][status]++
+			counts["class"][status[:1]+"xx"]++
+		}
+		counts["finding"][r.Finding.String()]++
+		want.Rules += when(r.Finding == audit.FindingRules)
+		if r.Access == parser.AccessConditional {
+			want.WithFile++
+		}
+	}
+	if s.Rows != want.Rows || s.Asked != want.Asked || s.Answered != want.Answered || s.WithFile != want.WithFile || s.Rules != want.Rules || s.BodyBytes != want.BodyBytes {
+		t.Errorf("got %+v\nwant %+v", *s, want)
+	}
+	if want.Rules == want.WithFile {
+		t.Error("each file has rules")
+	}
+	for name, list := range map[string][]Count{"finding": s.Findings, "outcome": s.Outcomes, "status": s.Statuses, "class": s.StatusClasses, "access": s.Access, "check": s.Checks} {
+		got := map[string]int64{}
+		for _, c := range list {
+			got[c.Value] = c.Rows
+		}
+		if !reflect.DeepEqual(got, counts[name]) {
+			t.Errorf("%s: got %v, want %v", name, got, counts[name])
+		}
+	}
+	for i, bin := range s.Scores {
+		if bin.Rows != scores[i] {
+			t.Errorf("%d scores from %v to %v, want %d", bin.Rows, bin.From, bin.To, scores[i])
+		}
+	}
+	if mean := sum / float64(want.Asked); math.Abs(*s.MeanScore-mean) > 1e-9 {
+		t.Errorf("the mean score is %v, want %v", *s.MeanScore, mean)
+	}
+}
+
+// TestSummaryHostile has rows that bulkscan would not write: invalid values count as none, duplicates once.
+func TestSummaryHostile(t *testing.T) {
+	by, _ := DefinitionNamed("any")
+	o := SummaryOptions{Options: Options{Registry: registry()}}
+	g := newGatherer(&Summary{}, []*blocker{newBlocker(&o, &by, false)}, further{})
+	for i, score := range []float64{math.NaN(), math.Inf(1), -1, 1.5, 0.25, math.SmallestNonzeroFloat64} {
+		g.columns = summaryColumns{
+			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: "conditional", Finding: "rules", Score: score, TotalMillis: float32(math.Inf(1)),
+			Hops: -1, BodyBytes: math.MaxInt64,
+			Named: []int32{gpt, gpt, noToken}, Blocked: []int32{gpt, noToken, gpt}, Partial: []int32{gpt, gpt, noToken, gpt},
+		}
+		g.row(nil)
+	}
+	// Blocked and partly blocked at once, first as the usual list, then not.
+	for _, partial := range [][]int32{nil, {google}, {google}, nil} {
+		g.columns = summaryColumns{Outcome: other, Access: "conditional", Finding: "rules", Blocked: []int32{google, noToken, google}, Partial: partial, Score: -1, Hops: 1}
+		g.row(nil)
+	}
+	for i := range 3 * maxValues { // not asked, and yet with a redirect
+		g.columns = summaryColumns{Outcome: strconv.Itoa(i), Access: "unknown", Hops: 1}
+		g.row(nil)
+	}
+	g.finish()
+	s := g.s
+	s.Blocking = g.blockers[0].finish(s, 0)
+	if len(s.Outcomes) > maxValues+1 || s.Outcomes[0].Value != other {
+		t.Errorf("%d outcomes are told apart, the first is %+v", len(s.Outcomes), s.Outcomes[0])
+	}
+	if !reflect.DeepEqual(s.Statuses, []Count{{other, 6}}) || !reflect.DeepEqual(s.StatusClasses, []Count{{other, 6}}) {
+		t.Errorf("statuses %v, classes %v", s.Statuses, s.StatusClasses)
+	}
+	if s.Redirected != 4 || s.Asked != 10 {
+		t.Errorf("%d of %d are redirected, want 4 of 10", s.Redirected, s.Asked)
+	}
+	if *s.MeanScore != 0.125 || s.Scores[2].Rows != 1 || s.Scores[0].Rows != 1 {
+		t.Errorf("mean score %v, scores %v", *s.MeanScore, s.Scores)
+	}
+	want := []TokenCount{
+		{Token: "GPTBot", Category: "ai", Operator: "OpenAI", Purpose: "training", Sites: 6, Share: 0.6, ViaOwn: 6, Named: 6, Partial: 6},
+		{Token: "Googlebot", Category: "search", Operator: "Google", Purpose: "search", Sites: 4, Share: 0.4, ViaStar: 4, Partial: 2},
+	}
+	if b := s.Blocking; !reflect.DeepEqual(b.MostBlocked, want) || b.AtLeastOne != 10 || b.NameOne != 6 {
+		t.Errorf("got %+v, want of tokens %+v", b, want)
+	}
+	if _, err := json.Marshal(s); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSummaryOfNothing summarizes a scan without rows: shares and means are nil or 0.
+func TestSummaryOfNothing(t *testing.T) {
+	dir, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Registry: registry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	s := summaryBy(t, dir, "", Selection{}, 0)
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.MeanScore != nil || s.MedianMillis != nil || s.P99Millis != nil || s.FinishedAt != nil || s.ListRead == nil || *s.ListRead != 0 || s.Complete() {
+		t.Errorf("%s", text)
+	}
+	for _, list := range []string{`"outcomes":[]`, `"most_blocked":[]`, `"by_purpose":[]`, `"other_scans":[]`, `"mean_score":null`} {
+		if !bytes.Contains(text, []byte(list)) {
+			t.Errorf("no %s in %s", list, text)
+		}
+	}
+}
+
+// TestSummaryOfRunning checks how far a summary of an incomplete scan says that the list was read.
+func TestSummaryOfRunning(t *testing.T) {
+	sites := judged(t, generatedBodies(40))
+	st := written(t, slices.DeleteFunc(sites, func(s *audit.Site) bool { return s.Seq%3 == 1 }), cut{rows: 7, shards: 2})
+	s, err := Summarize(t.Context(), st, "cut", SummaryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Complete() || s.ListRead == nil || *s.ListRead != 40 || s.Rows != 27 {
+		t.Errorf("state %s, %v lines of the list, %d rows; want 40 and 27", s.State, s.ListRead, s.Rows)
+	}
+	if s = summaryBy(t, dataset(t), "", Selection{}, 0); !s.Complete() || s.ListRead != nil {
+		t.Errorf("state %s, %v lines", s.State, s.ListRead)
+	}
+}
+
+// TestSummaryWithout checks the errors for scans that lack a table.
+func TestSummaryWithout(t *testing.T) {
+	f := func(definition, want string, tables ...string) {
+		t.Helper()
+		dir, err := store.NewDir(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "x", Tables: tables})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Summarize(t.Context(), dir, "x", SummaryOptions{Definition: definition})
+		if want == "" && err != nil || want != "" && (!errors.Is(err, commit.ErrNoTable) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s with %v: %v, want %q", definition, tables, err, want)
+		}
+	}
+	f("full", "", "sites")
+	f("rfc_effective", "", "sites")
+	f("dpi_all", "by dpi_all: table verdicts: the scan has no such table; without it there are mention, full, any, rfc_effective", "sites")
+	f("explicit_root", "by explicit_root: table verdicts", "sites", "evidence")
+	f("explicit_root", "", "sites", "verdicts")
+	f("full", "table sites", "verdicts")
+}
+
+// TestSummaryOnlyReads checks that a summary takes no lock and writes nothing, so that it works on a read-only dataset
+// and a running scan, and that it does not use the statistics, which may be outdated.
+func TestSummaryOnlyReads(t *testing.T) {
+	watched := &storetest.Faults{Store: dataset(t)}
+	for _, definition := range DefinitionNames() {
+		summaryBy(t, watched, definition, Selection{}, 0)
+	}
+	if steps := watched.Steps(); len(steps) > 0 {
+		t.Errorf("%v", steps)
+	}
+}
+
+// TestDefinitions compares the definitions with the table in docs/definitions.md.
+func TestDefinitions(t *testing.T) {
+	page, err := os.ReadFile("../docs/definitions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range regexp.MustCompile("(?m)^\\| \\[(\\w+)\\]\\(#\\w+\\) \\| (.*) \\| `(\\w+)` \\| `(\\w+)` \\|$").FindAllStringSubmatch(string(page), -1) {
+		got = append(got, strings.Join(row[1:], " | "))
+	}
+	var want []string
+	for _, d := range Definitions() {
+		want = append(want, strings.Join([]string{d.Name, strings.Replace(d.Question, "deny it /?", "deny it `/`?", 1), d.Over, d.Name}, " | "))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the page has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestSummaryDocument checks that docs/summary.md describes each field of the JSON, and no other.
+func TestSummaryDocument(t *testing.T) {
+	page, err := os.ReadFile("../docs/summary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
+		got = append(got, row[1])
+	}
+	want := fieldNames(reflect.TypeFor[Summary](), "")
+	if !slices.Equal(got, want) {
+		t.Errorf("the page describes\n%s\nthe fields are\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// fieldNames lists the JSON names of a struct's fields in order, nested ones with a dot.
+func fieldNames(of reflect.Type, before string) (names []string) {
+	for field := range of.Fields() {
+		if !field.IsExported() {
+			continue
+		}
+		kind := field.Type
+		for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
+			kind = kind.Elem()
+		}
+		within := kind.Kind() == reflect.Struct && kind != reflect.TypeFor[time.Time]()
+		if field.Anonymous {
+			names = append(names, fieldNames(kind, before)...)
+			continue
+		}
+		name := before + field.Tag.Get("json")
+		names = append(names, name)
+		if within {
+			names = append(names, fieldNames(kind, name+".")...)
+		}
+	}
+	return names
+}

@@ -1,0 +1,123 @@
+package survey
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// This file gathers what the report page shows of a scan, as tables. surveystats.go takes tables from token_stats and
+// record_stats, surveysites.go counts others in one pass over the parts, surveyhistory.go those over dates.
+
+// Table is rows as the query of its name in docs/queries returns them: with its columns, in its order.
+type Table struct {
+	Name    string // of the query, without .sql
+	Columns []string
+	Rows    [][]any // string, int64, float64, bool or nil; dates are strings
+
+	// Note says what was left out, "" if nothing: the rows are then those of the query for the values that they name.
+	Note string
+}
+
+// Survey is all that the report page shows of a scan.
+type Survey struct {
+	Manifest    *commit.Manifest
+	List        string            // what the scan's list is called
+	Summaries   []*Summary        // one a definition, in the order of Definitions, of the AI tokens
+	Tables      map[string]*Table // by name
+	Lines       []string          // the tokens shown over ranks and dates: the AI tokens that most files name, at most maxLines
+	Sensitivity *Sensitivity      // of the first of Lines by full; nil without Lines, and where verdicts are missing
+	Judged      []Judged          // between the nights of blocked-over-time
+	Pruned      string            // date of the last pruned night, which blocked-over-time lacks with all before it, or ""
+	Method      []Section
+}
+
+// Judged is a night from which on another version of the token registry judged.
+type Judged struct{ Date, Registry string }
+
+// SurveyOptions are the options of TakeSurvey.
+type SurveyOptions struct {
+	Options
+
+	Counted   *atomic.Int64 // sites counted so far; nil for nobody to know
+	AllTokens bool          // also over dates those that the page does not show: many rows, of many nights
+}
+
+const (
+	maxLines  = 6   // tokens that one plot of lines shows
+	mostShown = 30  // suffixes, labels, and tokens of a matrix
+	topShown  = 100 // agents, keys and licences: the LIMIT of their queries
+)
+
+// category whose tokens the page is about.
+const surveyCategory = "ai"
+
+// TakeSurvey gathers the survey of a complete scan. The statistics of the scan must be there: the error is commit.ErrNoTable
+// without them, or without the tables sites and verdicts. Its memory does not depend on the number of sites.
+func TakeSurvey(ctx context.Context, st store.Store, scanID string, o SurveyOptions) (*Survey, error) {
+	o.Options = o.withDefaults()
+	scan, err := commit.ReadScan(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	s := &Survey{Manifest: scan.Manifest, List: listName(scan.Manifest), Tables: map[string]*Table{}}
+	if o.Counted == nil {
+		o.Counted = new(atomic.Int64)
+	}
+	for _, stage := range []func(context.Context, store.Store, *commit.Scan, *SurveyOptions) error{
+		s.fromStats,
+		s.fromSites,
+		s.fromHistory,
+		s.sensitivity,
+		s.method,
+	} {
+		if err := stage(ctx, st, scan, &o); err != nil {
+			return nil, fmt.Errorf("cannot make a report of scan %s: %w", scanID, err)
+		}
+	}
+	return s, nil
+}
+
+// add adds a table.
+func (s *Survey) add(name string, columns []string, rows [][]any) *Table {
+	t := &Table{Name: name, Columns: columns, Rows: rows}
+	s.Tables[name] = t
+	return t
+}
+
+// sensitivity counts how the share of the token that most files name depends on choices.
+func (s *Survey) sensitivity(ctx context.Context, st store.Store, scan *commit.Scan, o *SurveyOptions) (err error) {
+	if len(s.Lines) > 0 {
+		s.Sensitivity, err = SensitivityOf(ctx, st, scan.Manifest.ScanID, s.Lines[0], SummaryOptions{Options: o.Options, Definition: Full})
+	}
+	return err
+}
+
+func (s *Survey) method(ctx context.Context, st store.Store, scan *commit.Scan, _ *SurveyOptions) (err error) {
+	s.Method, err = Method(ctx, st, scan.Manifest.ScanID)
+	return err
+}
+
+// mostNamed returns the tokens of a registry and a category that most files name.
+func mostNamed(rows []schema.TokenStatsRow, registry *tokens.Registry, category string, most int) (names []string) {
+	named := []*schema.TokenStatsRow{}
+	for i := range rows {
+		if r := &rows[i]; r.SegmentKind == "all" && r.Known && r.Category == category && r.Mention > 0 && registry.Lookup(r.Token) >= 0 {
+			named = append(named, r)
+		}
+	}
+	slices.SortFunc(named, func(a, b *schema.TokenStatsRow) int {
+		return cmp.Or(cmp.Compare(b.Mention, a.Mention), cmp.Compare(a.Token, b.Token))
+	})
+	for _, r := range named[:min(len(named), most)] {
+		names = append(names, r.Token)
+	}
+	return names
+}

@@ -1,0 +1,276 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// This file makes the tables of the report page over dates: from the token_stats of the nights, and from the ledger of package
+// history.
+
+// fromHistory adds the tables over dates, where there are several up to the scan's by its observer. Those of the ledger are
+// left out unless it has the scan, and a night before.
+func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *SurveyOptions) error {
+	pruned, err := commit.ReadPruned(ctx, st)
+	if err != nil {
+		return err
+	}
+	s.Pruned = lastPruned(pruned, scan.Manifest)
+	nights, judged, err := statsFiles(ctx, st, scan.Manifest)
+	if err != nil || len(nights) == 0 || nights[0].ScanDate == nights[len(nights)-1].ScanDate {
+		return err
+	}
+	if err := s.overTime(ctx, st, nights, o.AllTokens); err != nil {
+		return err
+	}
+	for i, night := range nights {
+		if i > 0 && night.RegistryVersion != nights[i-1].RegistryVersion {
+			s.Judged = append(s.Judged, Judged{night.ScanDate, night.RegistryVersion})
+		}
+	}
+	lacks, err := lackedTokens(ctx, st, judged, pruned.Registries)
+	if err != nil {
+		return err
+	}
+	asked := history.TokensAsked{ScanID: scan.Manifest.ScanID, Registry: o.Registry, Lacks: lacks}
+	for _, name := range s.Lines {
+		asked.Tokens = append(asked.Tokens, o.Registry.Lookup(name))
+	}
+	counts, err := history.CountTokens(ctx, st, asked)
+	if err == nil && counts != nil && len(counts.Nights) > 1 {
+		s.fromLedger(counts)
+	}
+	return err
+}
+
+// lastPruned returns the date of the last night before a scan's, by its observer, that was pruned, or "".
+func lastPruned(pruned *commit.Pruned, scan *commit.Manifest) (date string) {
+	for i := range pruned.Scans {
+		if s := &pruned.Scans[i]; s.Publication != commit.PublicationDiscarded && s.Observer == scan.Observer && s.ScanDate < scan.ScanDate {
+			date = max(date, s.ScanDate)
+		}
+	}
+	return date
+}
+
+// statsFiles returns the files of token_stats up to the scan's date by its observer, by date, and one of each version of the
+// registry: the newest, whoever the observer was. Merged months are left out: the files of their scans are still there, and have
+// the rows that are needed at their beginnings.
+func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nights []index.Row, judged map[string]index.Row, err error) {
+	judged = map[string]index.Row{}
+	for row, err := range table.FileRows[index.Row](ctx, st, index.Name) {
+		if errors.Is(err, store.ErrNotExist) {
+			return nil, nil, nil // no scan is published
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w; any scan, stats or compact writes it anew", err)
+		}
+		if !row.Complete || row.Table != schema.TokenStats {
+			continue
+		}
+		if row.ScanDate > judged[row.RegistryVersion].ScanDate {
+			judged[row.RegistryVersion] = *row
+		}
+		if row.Observer == scan.Observer.String() && row.ScanDate <= scan.ScanDate {
+			nights = append(nights, *row)
+		}
+	}
+	return nights, judged, nil
+}
+
+// knownTokens returns the rows of a file of token_stats that are of registry tokens and of all sites, with the columns that
+// measured needs for Full and the other definitions. Nearly all of them are at the beginning of the file, but tokens that only
+// the scan's registry had are at its end. So two columns are read of all rows, and the others as far as needed.
+func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []schema.TokenStatsRow, err error) {
+	var row schema.TokenStatsRow
+	open := func(fields ...table.Field) (*table.Cursor, error) {
+		object, err := st.Open(ctx, file.Name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", file.Name, err)
+		}
+		of := schema.File{Table: file.Table, Name: file.Name, Rows: file.Rows}
+		return table.NewCursor(ctx, table.Opened{Place: table.Place{Object: object, File: of, Rows: of.Rows}}, nil, fields...)
+	}
+	all, err := open(table.Field{Name: "known", Into: &row.Known}, table.Field{Name: "segment_kind", Into: &row.SegmentKind})
+	if err != nil {
+		return nil, err
+	}
+	counts, err := open(table.Field{Name: "token", Into: &row.Token}, table.Field{Name: "category", Into: &row.Category},
+		table.Field{Name: "sites_answered", Into: &row.SitesAnswered}, table.Field{Name: "sites_rules", Into: &row.SitesRules},
+		table.Field{Name: "mention", Into: &row.Mention}, table.Field{Name: "explicit_root", Into: &row.ExplicitRoot}, table.Field{Name: "full", Into: &row.Full},
+		table.Field{Name: "any", Into: &row.Any}, table.Field{Name: "dpi_all", Into: &row.DPIAll}, table.Field{Name: "rfc_effective", Into: &row.RFCEffective})
+	if err != nil {
+		return nil, errors.Join(err, all.Close())
+	}
+	for all.Next() {
+		if !row.Known || row.SegmentKind != "all" {
+			continue
+		}
+		for counts.Row() < all.Row() && counts.Next() {
+		}
+		row.Token, row.Category = strings.Clone(row.Token), strings.Clone(row.Category)
+		rows = append(rows, row)
+	}
+	return rows, errors.Join(all.Err(), counts.Err(), all.Close(), counts.Close())
+}
+
+// eachNight calls do for the rows of knownTokens of each file, in order.
+func eachNight(ctx context.Context, st store.Store, files []index.Row, do func(index.Row, []schema.TokenStatsRow)) error {
+	type read struct {
+		rows []schema.TokenStatsRow
+		err  error
+	}
+	readFile := func(ctx context.Context, file index.Row) read {
+		rows, err := knownTokens(ctx, st, file)
+		return read{rows, err}
+	}
+	for file, r := range commit.Ahead(ctx, files, readFile, func(read) {}) {
+		if r.err != nil {
+			return fmt.Errorf("table %s of %s: %w; bulkscan stats --scan-id %s computes it again", schema.TokenStats, file.ScanDate, r.err, file.ScanID)
+		}
+		do(file, r.rows)
+	}
+	return nil
+}
+
+// overTime adds the series of the tokens of the category: of those that the page shows, or of all. Scans of one date are added up.
+func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Row, allTokens bool) error {
+	type night struct {
+		date   any // a string, once for all rows
+		counts []measure
+	}
+	definitions, series := sortedDefinitions(), map[string][]night{}
+	err := eachNight(ctx, st, nights, func(file index.Row, rows []schema.TokenStatsRow) {
+		date := any(file.ScanDate)
+		for i := range rows {
+			r := &rows[i]
+			if r.Category != surveyCategory || !allTokens && !slices.Contains(s.Lines, r.Token) {
+				continue
+			}
+			of := series[r.Token]
+			if len(of) == 0 || of[len(of)-1].date != date {
+				of = append(of, night{date, make([]measure, len(definitions))})
+				series[r.Token] = of
+			}
+			for k, d := range definitions {
+				of[len(of)-1].counts[k].add(measured(r, d))
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	t := s.add("blocked-over-time", []string{"token", "definition", "scan_date", "blocking", "of", "share", "change"}, nil)
+	if !allTokens {
+		t.Note = "the tokens of the plot"
+	}
+	for _, name := range slices.Sorted(maps.Keys(series)) {
+		token := any(name)
+		for k, name := range definitions {
+			d, before := any(name), any(nil)
+			for _, n := range series[token.(string)] {
+				m := n.counts[k]
+				share, change := shareOrNil(m.blocking, m.of), any(nil)
+				if share != nil && before != nil {
+					change = share.(float64) - before.(float64)
+				}
+				before = share
+				t.Rows = append(t.Rows, []any{token, d, n.date, m.blocking, m.of, share, change})
+			}
+		}
+	}
+	return nil
+}
+
+// lackedTokens returns a function that says whether a version of the registry lacks a token, by its statistics, or by what is
+// kept of those of pruned nights. A version without either lacks none.
+func lackedTokens(ctx context.Context, st store.Store, judged map[string]index.Row, pruned map[string][]string) (func(version, token string) bool, error) {
+	known, err := tokensBy(ctx, st, judged)
+	if err != nil {
+		return nil, err
+	}
+	has := map[string]map[string]bool{}
+	for _, registries := range []map[string][]string{pruned, known} {
+		for version, tokens := range registries {
+			has[version] = map[string]bool{}
+			for _, token := range tokens {
+				has[version][token] = true
+			}
+		}
+	}
+	return func(version, token string) bool { return has[version] != nil && !has[version][token] }, nil
+}
+
+// tokensBy returns the tokens of each version of the registry, by its file of token_stats.
+func tokensBy(ctx context.Context, st store.Store, judged map[string]index.Row) (map[string][]string, error) {
+	tokens := map[string][]string{}
+	err := eachNight(ctx, st, slices.Collect(maps.Values(judged)), func(file index.Row, rows []schema.TokenStatsRow) {
+		for i := range rows {
+			tokens[file.RegistryVersion] = append(tokens[file.RegistryVersion], rows[i].Token)
+		}
+	})
+	return tokens, err
+}
+
+// RegistriesOnlyOf returns the tokens of the versions of the registry of which no other scans than these have statistics. The
+// last of these scans is older than the others.
+func RegistriesOnlyOf(ctx context.Context, st store.Store, scans []*commit.Manifest) (map[string][]string, error) {
+	if len(scans) == 0 {
+		return nil, nil
+	}
+	if err := index.Update(ctx, st); err != nil {
+		return nil, err
+	}
+	_, judged, err := statsFiles(ctx, st, &commit.Manifest{}) // of no nights before it
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(judged, func(_ string, newest index.Row) bool {
+		return !slices.ContainsFunc(scans, func(m *commit.Manifest) bool { return m.ScanID == newest.ScanID })
+	})
+	return tokensBy(ctx, st, judged)
+}
+
+// fromLedger adds the tables of the ledger.
+func (s *Survey) fromLedger(counts *history.TokenCounts) {
+	first := s.add("first-blocked", []string{"token", "first_blocked", "censoring", "sites", "so_far"}, nil)
+	changes := s.add("transitions", []string{"token", "before", "after", "change", "sites"}, nil)
+	survival := s.add("survival", []string{"token", "night", "by_then", "maybe", "of", "share_low", "share_high"}, nil)
+	nights := counts.Nights[len(counts.Nights)-2:]
+	changes.Note = fmt.Sprintf("from %s to %s", nights[0], nights[1])
+	for i, token := range s.Lines {
+		of, soFar := &counts.Tokens[i], int64(0)
+		for _, f := range of.FirstBlocked {
+			soFar += f.Sites
+			first.Rows = append(first.Rows, []any{token, f.Night.String(), f.Censoring, f.Sites, soFar})
+		}
+		for _, c := range of.Transitions {
+			changes.Rows = append(changes.Rows, []any{token, c.Before, c.After, textOrNil(c.Change), c.Sites})
+		}
+		if i > 0 {
+			continue // survival is of the first token
+		}
+		for _, n := range of.Survival {
+			survival.Rows = append(survival.Rows, []any{token, n.Night.String(), n.ByThen, n.Maybe, n.Sites, share(n.ByThen, n.Sites), share(n.Maybe, n.Sites)})
+		}
+	}
+}
+
+// textOrNil is nil for an empty text, where SQL has NULL.
+func textOrNil(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}

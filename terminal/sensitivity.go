@@ -1,0 +1,34 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// Sensitivity prints how much one token's share depends on choices, a row a choice.
+func Sensitivity(w io.Writer, s *survey.Sensitivity, when Color) error {
+	p := newPage(w, when)
+	p.flow(0, words(styled(bold, "%s", s.Token), textf("blocked by the definition %s, scan %s of %s, registry %s,", s.Definition, s.ScanID, s.ScanDate, s.RegistryVersion), textf("observer %s.", s.Observer)))
+	p.line()
+	t := &table{wrap: true}
+	t.add(styled(dim, "choice"), piece{text: "blocking", style: dim, right: true}, piece{text: "of", style: dim, right: true}, piece{text: "share", style: dim, right: true}, styled(dim, "over"))
+	for i, r := range s.Rows {
+		of, share, name := number(r.Of), "n/a", text(r.ID)
+		if r.Share != nil {
+			share = fmt.Sprintf("%.2f %%", 100**r.Share)
+		}
+		sites := number(r.Sites)
+		about := r.About
+		if r.Why != "" {
+			sites, of, about = "", "", r.About+" ("+r.Why+")"
+		}
+		if i == 0 {
+			name.style = bold
+		}
+		t.add(name, piece{text: sites, right: true}, piece{text: of, right: true}, piece{text: share, right: true}, text(about))
+	}
+	p.table(t)
+	return p.end()
+}

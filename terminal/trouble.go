@@ -1,0 +1,90 @@
+package terminal
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/pipeline"
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// What is said of a scan's troubles while it runs.
+
+// Troubles warns of stalls of the process, and when most sites fail for one reason, whatever else is shown, until the context
+// ends. A log that blocks is waited for here, where it does not stop the scan.
+func (d *Display) Troubles(ctx context.Context, log *slog.Logger) {
+	ticker := time.NewTicker(stillInterval)
+	defer ticker.Stop()
+	var told time.Duration
+	var failures failures
+	for alive := true; alive; {
+		select {
+		case <-ctx.Done():
+			alive = false
+		case <-ticker.C:
+		}
+		if stood := d.Progress.Stalled(); stood > told {
+			log.Warn("this process stood still; hosts that it kept waiting are asked again", "for", (stood - told).Round(100*time.Millisecond))
+			told = stood
+		}
+		if outcome, n, of := failures.look(countsOf(d.Progress), d.Progress.ListDone()); n > 0 {
+			log.Warn("most sites fail for one reason", "outcome", outcome, "sites", n, "of", of, "remedy", survey.Suspicion(outcome.String()))
+		}
+	}
+}
+
+// outcomeCounts are sites by outcome.
+type outcomeCounts [exchange.NumOutcomes]uint64
+
+func countsOf(p *pipeline.Progress) (c outcomeCounts) {
+	for i := range c {
+		c[i] = p.Outcomes[i].Load()
+	}
+	return c
+}
+
+func (c *outcomeCounts) sum() (n uint64) {
+	for _, of := range c {
+		n += of
+	}
+	return n
+}
+
+// failures finds out when most sites fail for one reason: a name server or a network that is gone.
+type failures struct {
+	before outcomeCounts                // the window begins there
+	next   [exchange.NumOutcomes]uint64 // sites in all before the outcome is told again
+}
+
+const (
+	failureWindow = 1000 // sites
+	failureRepeat = 10   // an outcome is told again when there are so many times as many sites
+)
+
+// look returns the outcome of more than half of the last sites, with its number, if it is no answer and has to be told; else
+// n is 0. At the end of the list silent sites are what is left, so that all sites of the run count there.
+func (f *failures) look(now outcomeCounts, listDone bool) (worst exchange.Outcome, n, of uint64) {
+	last := now
+	for i := range last {
+		last[i] -= f.before[i]
+	}
+	if last.sum() < failureWindow {
+		return 0, 0, 0
+	}
+	f.before = now
+	if listDone {
+		last = now
+	}
+	for _, outcome := range exchange.Outcomes() {
+		if outcome != exchange.Answered && last[outcome] > n {
+			worst, n = outcome, last[outcome]
+		}
+	}
+	if all := now.sum(); 2*n > last.sum() && all >= f.next[worst] {
+		f.next[worst] = failureRepeat * all
+		return worst, n, last.sum()
+	}
+	return 0, 0, 0
+}

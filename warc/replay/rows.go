@@ -1,0 +1,268 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
+)
+
+// usual are the columns of rows with their usual names.
+var usual = []inputs.Column{
+	{Name: "host", Names: inputs.HostNames, Needed: "hosts"},
+	{Name: "status", Names: []string{"status", "status_code", "http_status"}},
+	{Name: "fetched_at", Names: []string{"fetched_at", "timestamp", "date", "crawl_date", "fetch_time"}},
+	{Name: "observed", Names: []string{"observed"}},
+	{Name: "unchanged", Names: []string{"unchanged"}},
+	{Name: "body", Names: []string{"body", "content", "robots_txt", "robotstxt", "robots", "text"}, Needed: "bodies", Instead: []string{"status", "observed", "unchanged"}},
+	{Name: "final_url", Names: []string{"final_url"}},
+	{Name: "content_type", Names: []string{"content_type"}},
+	{Name: "headers", Names: []string{"headers", "response_headers"}},
+	{Name: "rank", Names: inputs.RankNames},
+	{Name: "label"},
+}
+
+// ParseColumns reads the value of --columns: `body=robots,host=site`. Columns that it does not name have their usual names.
+func ParseColumns(text string) ([]inputs.Column, error) {
+	columns := slices.Clone(usual)
+	if text == "" {
+		return columns, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		what, name, _ := strings.Cut(strings.TrimSpace(part), "=")
+		i := slices.IndexFunc(columns, func(c inputs.Column) bool { return c.Name == what })
+		if name == "" || i < 0 {
+			var all []string
+			for _, c := range columns {
+				all = append(all, c.Name)
+			}
+			return nil, fmt.Errorf("%.80q: want WHAT=COLUMN, separated by commas; WHAT is one of %s", part, strings.Join(all, ", "))
+		}
+		columns[i].Names, columns[i].Given = []string{name}, true
+	}
+	return columns, nil
+}
+
+// Files lists the files of a folder in lexical order. Links are not followed.
+func Files(folder string) (files []string, err error) {
+	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
+}
+
+// fileName is HOST/robots.txt, RANK-HOST.txt or HOST.txt, plain or compressed. A host may begin with digits and a hyphen, so that HOST
+// behind a RANK has a dot.
+var fileName = regexp.MustCompile(`(?:^|/)(?:([^/]+)/robots|([0-9]{1,15})-([^/]*\.[^/]*)|([^/]+))\.txt(\.gz|\.zst|\.xz|\.bz2)?$`)
+
+// readFolder reads a folder of bodies.
+func (n *Nights) readFolder(folder string) error {
+	files, err := Files(folder)
+	if err != nil {
+		return &inputs.Error{File: folder, Err: plain(err)}
+	}
+	n.begin(inputs.FileStats{Name: folder, Layout: "folder"})
+	for i := 0; i < len(files) && !n.full(); i++ {
+		cells := map[string][]byte{}
+		reason := "its name is neither HOST.txt nor HOST/robots.txt"
+		if part := fileName.FindStringSubmatch(filepath.ToSlash(files[i])); part != nil {
+			cells["host"], cells["rank"], reason = []byte(part[1]+part[3]+part[4]), []byte(part[2]), ""
+			if cells["body"], err = inputs.ReadText(n.ctx, files[i], part[5] != "", n.opt.MaxBody+1); err != nil {
+				reason = err.Error()
+			}
+		}
+		if n.ctx.Err() != nil {
+			return n.ctx.Err()
+		}
+		text := strings.TrimPrefix(files[i], filepath.Clean(folder)+string(filepath.Separator))
+		if err := n.takeRow(uint64(i+1), []byte(text), reason, func(column string) []byte { return cells[column] }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cells returns a row's value of a column.
+type cells func(column string) []byte
+
+// text returns a value that is no body, without white space around it, at most 16 KiB.
+func (c cells) text(column string) string {
+	value := c(column)
+	return string(bytes.TrimSpace(value[:min(len(value), 16<<10)]))
+}
+
+// takeRow takes a row of bodies: its line, its text for a reject, why it cannot be read, and its values.
+func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) error {
+	r := n.count()
+	r.line = line
+	if reason != "" {
+		return n.reject(&r, text, reason)
+	}
+	asked, at, code, reason := n.readRow(&r, row)
+	if reason != "" {
+		if len(r.input) > 0 {
+			text = r.input
+		}
+		return n.reject(&r, text, reason)
+	}
+	if n.leftOut(asked.Origin.Host()) {
+		return nil
+	}
+	n.found.Rows++
+	switch {
+	case r.flags&carried != 0:
+		n.found.Carried++
+	case code <= 0:
+		r.flags |= unseen
+		n.found.NoBody++
+	default:
+		r.block = n.response(code, row)
+		if row.text("status") == "" {
+			n.found.NoStatus++
+		}
+	}
+	return n.add(&r, asked, at, "")
+}
+
+// readRow reads the values but for the response, and returns what was asked for, when, and the status: 0 or less if there was no answer.
+// It returns the reason if the row is none.
+func (n *Nights) readRow(r *record, row cells) (asked exchange.Target, at time.Time, code int, reason string) {
+	name := row.text("host")
+	if name == "" {
+		return asked, at, 0, "it has no host"
+	}
+	r.input = []byte(inputs.Clip(strings.ToValidUTF8(name, "\uFFFD"), inputs.MaxInput))
+	r.label = []byte(inputs.Clip(strings.ToValidUTF8(row.text("label"), "\uFFFD"), inputs.MaxLabel))
+	r.rank = uint64(inputs.Number([]byte(row.text("rank"))))
+	if asked.Origin, reason = inputs.ParseSite(name, n.opt.LocalNames); reason != "" {
+		return asked, at, 0, reason
+	}
+	switch asked.Origin.Scheme() {
+	case origin.Auto:
+		r.flags |= auto
+		asked.Origin = asked.Origin.As(origin.HTTPS)
+	case origin.HTTP, origin.HTTPS:
+	default:
+		return asked, at, 0, "its scheme is neither http nor https"
+	}
+	seen, known := truths[strings.ToLower(cmp.Or(row.text("observed"), "true"))]
+	same, alsoKnown := truths[strings.ToLower(cmp.Or(row.text("unchanged"), "false"))]
+	if !known || !alsoKnown {
+		return asked, at, 0, "whether it was observed is neither true nor false"
+	}
+	if !seen || same {
+		r.flags |= unseen | carried
+	}
+	if text := row.text("fetched_at"); text != "" {
+		var ok bool
+		if at, ok = parseTime(text); !ok {
+			return asked, at, 0, "its date is in no known form"
+		}
+	}
+	if text := row.text("status"); text != "" {
+		number, err := strconv.ParseFloat(text, 64)
+		if code = int(number); err != nil || number != float64(code) || code > 599 || code > 0 && code < 100 {
+			return asked, at, 0, "its status is no number from 100 to 599"
+		}
+	} else if len(row("body")) > 0 {
+		code = http.StatusOK
+	}
+	if text := row.text("final_url"); text != "" && r.flags&carried == 0 {
+		final, ok := fetcher.ParseTarget(text)
+		if !ok {
+			return asked, at, 0, "its final URL is no http or https URL"
+		}
+		if final != asked {
+			r.final = final.AppendTo(nil)
+		}
+	}
+	return asked, at, code, ""
+}
+
+// truths are the words of observed and unchanged, in lower case.
+var truths = map[string]bool{"true": true, "t": true, "yes": true, "1": true, "false": false, "f": false, "no": false, "0": false}
+
+// forms are those of dates, beside seconds since 1970 and parts of these. Without a zone a time is in UTC.
+var forms = []string{
+	time.RFC3339, "2006-01-02", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02T15:04:05Z0700",
+	"2006-01-02 15:04:05 MST", time.RFC1123, time.RFC1123Z, "20060102", "20060102150405",
+}
+
+// units are those of numbers since 1970, by their digits.
+var units = map[int]int64{9: 1, 10: 1, 11: 1, 13: 1e3, 16: 1e6, 19: 1e9}
+
+// parseTime reads a date by one of the forms, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970.
+func parseTime(text string) (time.Time, bool) {
+	whole, fraction, _ := strings.Cut(text, ".")
+	n, err := strconv.ParseUint(whole, 10, 63)
+	if unit := units[len(whole)]; unit > 0 && err == nil && strings.Trim(fraction, "0123456789") == "" {
+		return time.Unix(int64(n)/unit, int64(n)%unit*(1e9/unit)).UTC(), true
+	}
+	for _, form := range forms {
+		if t, err := time.Parse(form, text); err == nil {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// response writes the row as the response that its body was: the fetcher reads it like any other.
+func (n *Nights) response(code int, row cells) []byte {
+	text := row("body")
+	text = text[:min(len(text), n.opt.MaxBody+1)]
+	fields := fieldsOf(row.text("headers"))
+	if kind := row.text("content_type"); kind != "" {
+		fields.Set("Content-Type", kind)
+	}
+	for _, name := range []string{"Content-Encoding", "Transfer-Encoding", "Trailer", "Connection"} { // bodies of rows are decoded
+		fields.Del(name)
+	}
+	fields.Set("Content-Length", strconv.Itoa(len(text)))
+	block := bytes.NewBuffer(make([]byte, 0, len(text)+1024))
+	fmt.Fprintf(block, "HTTP/1.1 %d\r\n", code)
+	_ = fields.Write(block) // to memory
+	block.WriteString("\r\n")
+	block.Write(text)
+	return block.Bytes()
+}
+
+// fieldsOf reads header fields: a JSON object, of which values may be lists, or lines. What cannot be read is left out.
+func fieldsOf(text string) http.Header {
+	fields := http.Header{}
+	var object map[string]any
+	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &object) != nil {
+		for line := range strings.Lines(text) {
+			if name, value, ok := strings.Cut(line, ":"); ok {
+				fields.Add(name, value)
+			}
+		}
+	}
+	for name, value := range object {
+		values, ok := value.([]any)
+		if !ok {
+			values = []any{value}
+		}
+		for _, value := range values {
+			if text, ok := value.(string); ok {
+				fields.Add(name, text)
+			}
+		}
+	}
+	return fields
+}
