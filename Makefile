@@ -103,7 +103,7 @@ histories: ## play histories of a dataset, with kills, losses of power and repai
 .PHONY: corpora
 corpora: ## run the tests of real files and conformance cases in ../shared, which a bare clone does not have beside it
 	@if [[ -d ../shared ]]; then \
-		go test -short -count 1 $(TESTFLAGS) $$(grep -rl internal/sharedtest --include='*_test.go' audit inputs internal parser | xargs dirname | sort -u | grep -v ^internal/integration | sed 's|^|./|'); \
+		go test -short -count 1 $(TESTFLAGS) $$(grep -rl internal/sharedtest --include='*_test.go' * | xargs dirname | sort -u | grep -v '^internal/integration\|^cmd\|^bench' | sed 's|^|./|'); \
 		go test -short -count 1 -run '^TestCases' ./cmd/bulkscan; \
 	else echo "SKIPPED: what needs the real files and cases of ../shared, which is not here"; fi
 

@@ -1,4 +1,4 @@
-// Package job answers one question: what is one scan, from its lists to its last commit? It opens the lists (lists.go) and the
+// Package scan answers one question: what is one scan, from its lists to its last commit? It opens the lists (lists.go) and the
 // dataset, takes the one through the pipeline into the other, and ends a scan as it deserves: complete, to be resumed, or
 // broken off.
 package scan

@@ -1,4 +1,4 @@
-// Package report answers one question: what do runs tell? It computes the statistics of a scan from its committed
+// Package survey answers one question: what do runs tell? It computes the statistics of a scan from its committed
 // parts (stats.go) and its headline figures (summary.go), and compares two scans (diff.go). It reads datasets through
 // package sink. The memory of statistics and summaries is bounded, whatever the number of sites and of the agents that
 // they name.

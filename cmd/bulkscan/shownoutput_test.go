@@ -30,7 +30,6 @@ var shown = map[string]func(t *testing.T, block string) string{
 	"docs/history.md: news.example":       printHistory,
 	"docs/resuming.md: cannot resume sca": printLoss,
 	"docs/cookbook.md: GPTBot      ":      nil, // TestFigures
-	"ARCHITECTURE.md:                   ": nil, // a drawing: internal/arch tests its arrows
 	"ARCHITECTURE.md:  list ─► feed ─► r": nil, // a drawing
 }
 

@@ -1,4 +1,4 @@
-// Package arch answers one question: which package may do what? It has three tables: arrows (which room imports
+// Package arch answers one question: which package may do what? It has four tables: floors, arrows (which room imports
 // which), doors (which room uses which library), and the tests that wait by the clock of the machine (clock.go). Its
 // tests compare them with the source. ARCHITECTURE.md has the reasons: change it with the tables.
 package arch
@@ -13,9 +13,24 @@ import (
 // Module is the path of this module.
 const Module = "github.com/bulkscan/bulkscan"
 
-// MaxChain bounds the length of a chain of arrows among rooms. Commands (package main), which no room imports, are not
-// counted. The longest is that of nightly, whose nights are jobs, which report what history has counted.
-const MaxChain = 8
+// floors are the rooms of the top level by floor, the highest first. An arrow only goes down, or to a room within the same one.
+// Tools and helpers of tests, in internal, see what is below them; printable and memnet, which import nothing, are for all.
+var floors = []string{
+	"cmd", "terminal", "nightly", "scan", "survey", "internal", "history", "warc simweb", "sink", "pipeline", "audit inputs fetcher",
+	"parser store origin", "internal/printable internal/memnet docs",
+}
+
+// floorOf returns the number of a room's floor from below, and its room of the top level; 0 if it is on none.
+func floorOf(room string) (floor int, found string) {
+	for i, rooms := range floors {
+		for top := range strings.FieldsSeq(rooms) {
+			if room == top || strings.HasPrefix(room, top+"/") {
+				floor, found = len(floors)-i, top
+			}
+		}
+	}
+	return floor, found
+}
 
 // anything is the row of a command, which wires the rooms.
 var anything = []string{"*"}
@@ -24,9 +39,9 @@ var anything = []string{"*"}
 var arrows = map[string][]string{
 	"cmd/bulkscan": anything,
 
-	"inputs":          {"origin", "store"},
+	"inputs":          {"origin"},
 	"fetcher":         {"fetcher/resolve", "origin", "origin/exchange"},
-	"fetcher/resolve": {"origin", "origin/exchange"},
+	"fetcher/resolve": {"origin/exchange"},
 	"parser":          {},
 	"audit":           {"audit/tokens", "parser", "origin", "origin/exchange"},
 	"audit/tokens":    {},
@@ -42,9 +57,9 @@ var arrows = map[string][]string{
 	"history":         {"audit", "audit/tokens", "origin/exchange", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "store"},
 	"pipeline":        {"audit", "origin", "origin/exchange"},
 
-	"scan/shares":          {"sink/commit", "store", "origin"},
+	"scan/shares":          {"sink/commit", "origin"},
 	"warc":                 {},
-	"warc/archive":         {"sink", "sink/schema", "sink/table", "sink/commit", "fetcher", "store", "warc"},
+	"warc/archive":         {"sink", "fetcher", "store", "warc"},
 	"warc/replay":          {"inputs", "fetcher", "warc", "origin/exchange", "origin"},
 	"origin":               {},
 	"origin/exchange":      {"origin"},
@@ -73,7 +88,7 @@ var arrows = map[string][]string{
 	"store/storetest": {"internal/memnet", "store"},
 
 	"simweb":                         {"origin", "origin/exchange"},
-	"simweb/compare":                 {"simweb", "sink", "sink/schema", "sink/table", "sink/commit", "origin", "origin/exchange"},
+	"simweb/compare":                 {"simweb", "sink", "sink/schema", "sink/commit", "origin", "origin/exchange"},
 	"internal/integration/queries":   {"audit", "audit/tokens", "history", "sink", "sink/schema", "sink/table", "sink/commit", "store", "origin", "origin/exchange"},
 	"simweb/cmd/simweb":              anything,
 	"internal/sharedtest/cmd/shared": anything,
@@ -125,24 +140,22 @@ type Package struct {
 // Problems returns the differences from the tables. Each is one line with the correct direction of the arrow.
 func Problems(packages []Package) []string {
 	var problems []string
-	seen := map[string]bool{}
 	graph := map[string][]string{}
 	for _, p := range packages {
-		room := roomOf(p.ImportPath)
-		seen[room] = true
+		graph[roomOf(p.ImportPath)] = ours(p)
 		problems = append(problems, check(p)...)
-		if p.Name != "main" {
-			graph[room] = ours(p)
-		}
 	}
 	for _, room := range slices.Sorted(maps.Keys(arrows)) {
-		if !seen[room] {
+		imported, there := graph[room]
+		if !there {
 			problems = append(problems, fmt.Sprintf("%s is in the table of arrows, but there is no such package", room))
+			continue
 		}
-	}
-	if chain := longest(graph); len(chain) > MaxChain+1 {
-		problems = append(problems, fmt.Sprintf("%d arrows in a row, at most %d are wanted: %s",
-			len(chain)-1, MaxChain, strings.Join(chain, " → ")))
+		for _, other := range arrows[room] {
+			if other != "*" && !slices.Contains(imported, other) {
+				problems = append(problems, fmt.Sprintf("%s may import %s, and does not: remove the arrow from the table", room, other))
+			}
+		}
 	}
 	return problems
 }
@@ -155,7 +168,15 @@ func check(p Package) []string {
 		return []string{fmt.Sprintf("%s is in no table: say in internal/arch which question it answers by what it may import, and in ARCHITECTURE.md", room)}
 	}
 	var problems []string
+	floor, top := floorOf(room)
+	if floor == 0 {
+		return []string{fmt.Sprintf("%s is on no floor: say in internal/arch and in ARCHITECTURE.md on which", room)}
+	}
 	for _, other := range ours(p) {
+		if below, its := floorOf(other); below >= floor && its != top {
+			problems = append(problems, fmt.Sprintf("%s must not import %s: an arrow only goes down, and %s is not below %s", room, other, its, top))
+			continue
+		}
 		if slices.Equal(allowed, anything) || slices.Contains(allowed, other) {
 			continue
 		}
@@ -214,27 +235,4 @@ func ours(p Package) []string {
 func isLibrary(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return strings.Contains(first, ".") && !strings.HasPrefix(path, Module+"/")
-}
-
-// longest returns the longest chain of arrows. A cycle, which Go refuses anyway, ends a chain where it closes.
-func longest(graph map[string][]string) []string {
-	var best, trail []string
-	var walk func(room string)
-	walk = func(room string) {
-		circle := slices.Contains(trail, room)
-		trail = append(trail, room)
-		if len(trail) > len(best) {
-			best = slices.Clone(trail)
-		}
-		if !circle {
-			for _, next := range graph[room] {
-				walk(next)
-			}
-		}
-		trail = trail[:len(trail)-1]
-	}
-	for _, room := range slices.Sorted(maps.Keys(graph)) {
-		walk(room)
-	}
-	return best
 }
