@@ -85,7 +85,7 @@ func (o *Options) pages(ctx context.Context, n *Night) error {
 	if err := o.writeJSON(ctx, n, summaryName, summary); err != nil {
 		return err
 	}
-	taken, err := survey.TakeSurvey(ctx, o.Store, n.ScanID, survey.SurveyOptions{Options: o.Report})
+	taken, err := survey.Take(ctx, o.Store, n.ScanID, survey.TakeOptions{Options: o.Report})
 	if errors.Is(err, commit.ErrNoTable) {
 		o.Log.Warn("the night has no report page", "error", err)
 		return nil

@@ -86,7 +86,7 @@ func BenchmarkReport(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		o := SurveyOptions{Options: Options{}.withDefaults(), Counted: new(atomic.Int64)}
+		o := TakeOptions{Options: Options{}.withDefaults(), Counted: new(atomic.Int64)}
 		b.ReportAllocs()
 		for b.Loop() {
 			s := Survey{Tables: map[string]*Table{}}

@@ -42,8 +42,8 @@ type Survey struct {
 // Judged is a night from which on another version of the token registry judged.
 type Judged struct{ Date, Registry string }
 
-// SurveyOptions are the options of TakeSurvey.
-type SurveyOptions struct {
+// TakeOptions are the options of Take.
+type TakeOptions struct {
 	Options
 
 	Counted   *atomic.Int64 // sites counted so far; nil for nobody to know
@@ -59,9 +59,9 @@ const (
 // category whose tokens the page is about.
 const surveyCategory = "ai"
 
-// TakeSurvey gathers the survey of a complete scan. The statistics of the scan must be there: the error is commit.ErrNoTable
+// Take gathers the survey of a complete scan. The statistics of the scan must be there: the error is commit.ErrNoTable
 // without them, or without the tables sites and verdicts. Its memory does not depend on the number of sites.
-func TakeSurvey(ctx context.Context, st store.Store, scanID string, o SurveyOptions) (*Survey, error) {
+func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*Survey, error) {
 	o.Options = o.withDefaults()
 	scan, err := commit.ReadScan(ctx, st, scanID)
 	if err != nil {
@@ -71,7 +71,7 @@ func TakeSurvey(ctx context.Context, st store.Store, scanID string, o SurveyOpti
 	if o.Counted == nil {
 		o.Counted = new(atomic.Int64)
 	}
-	for _, stage := range []func(context.Context, store.Store, *commit.Scan, *SurveyOptions) error{
+	for _, stage := range []func(context.Context, store.Store, *commit.Scan, *TakeOptions) error{
 		s.fromStats,
 		s.fromSites,
 		s.fromHistory,
@@ -93,14 +93,14 @@ func (s *Survey) add(name string, columns []string, rows [][]any) *Table {
 }
 
 // sensitivity counts how the share of the token that most files name depends on choices.
-func (s *Survey) sensitivity(ctx context.Context, st store.Store, scan *commit.Scan, o *SurveyOptions) (err error) {
+func (s *Survey) sensitivity(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) (err error) {
 	if len(s.Lines) > 0 {
 		s.Sensitivity, err = SensitivityOf(ctx, st, scan.Manifest.ScanID, s.Lines[0], SummaryOptions{Options: o.Options, Definition: Full})
 	}
 	return err
 }
 
-func (s *Survey) method(ctx context.Context, st store.Store, scan *commit.Scan, _ *SurveyOptions) (err error) {
+func (s *Survey) method(ctx context.Context, st store.Store, scan *commit.Scan, _ *TakeOptions) (err error) {
 	s.Method, err = Method(ctx, st, scan.Manifest.ScanID)
 	return err
 }

@@ -21,7 +21,7 @@ import (
 
 // fromHistory adds the tables over dates, where there are several up to the scan's by its observer. Those of the ledger are
 // left out unless it has the scan, and a night before.
-func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *SurveyOptions) error {
+func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) error {
 	pruned, err := commit.ReadPruned(ctx, st)
 	if err != nil {
 		return err

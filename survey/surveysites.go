@@ -16,7 +16,7 @@ import (
 // surveyblocks.go counts who is blocked, surveyrecords.go the records of files, and surveycells.go bounds the memory of each.
 
 // fromSites counts the summaries by all definitions and the tables.
-func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan, o *SurveyOptions) error {
+func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan, o *TakeOptions) error {
 	of := SummaryOptions{Options: o.Options, Selection: Selection{Category: surveyCategory}}
 	answers, blocks, records := newAnswerTables(), newBlockTables(o.Registry), newRecordTables()
 	var columns surveyColumns

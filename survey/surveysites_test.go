@@ -29,7 +29,7 @@ func surveyed(t *testing.T, st store.Store, scanID string, o Options) *Survey {
 		t.Fatal(err)
 	}
 	s := &Survey{Tables: map[string]*Table{}}
-	if err := s.fromSites(t.Context(), st, scan, &SurveyOptions{Options: o.withDefaults(), Counted: new(atomic.Int64)}); err != nil {
+	if err := s.fromSites(t.Context(), st, scan, &TakeOptions{Options: o.withDefaults(), Counted: new(atomic.Int64)}); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -22,7 +22,7 @@ var tldTokens = []string{"GPTBot", "ClaudeBot", "CCBot", "Google-Extended"}
 const tldLeast = 30
 
 // fromStats adds the tables that the scan's statistics hold. Of the unknown agents, which may be millions, it keeps the first hundred.
-func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Scan, o *SurveyOptions) error {
+func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) error {
 	var known []schema.TokenStatsRow
 	unknown := first[schema.TokenStatsRow]{most: topShown, compare: func(a, b *schema.TokenStatsRow) int {
 		return cmp.Or(cmp.Compare(b.Mention, a.Mention), cmp.Compare(a.Token, b.Token))

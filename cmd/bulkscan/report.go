@@ -81,7 +81,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if scans.chosen.State != commit.Complete {
 		return fmt.Errorf("scan %s is not complete, so that its figures would change: bulkscan scan resumes it, and bulkscan summary counts what is there", scans.chosen.ScanID)
 	}
-	survey, err := a.takeSurvey(ctx, st, scans.chosen, survey.SurveyOptions{Options: o, AllTokens: f.csv != ""}, f.progress)
+	survey, err := a.takeSurvey(ctx, st, scans.chosen, survey.TakeOptions{Options: o, AllTokens: f.csv != ""}, f.progress)
 	if errors.Is(err, commit.ErrNoTable) {
 		return fmt.Errorf("%w; a report needs the tables sites and verdicts, and statistics, which bulkscan stats computes again", err)
 	}
@@ -105,7 +105,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 }
 
 // takeSurvey gathers the survey of a scan, behind a bar.
-func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manifest, o survey.SurveyOptions, progress string) (*survey.Survey, error) {
+func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manifest, o survey.TakeOptions, progress string) (*survey.Survey, error) {
 	o.Counted = new(atomic.Int64)
 	all := int64(0)
 	if scan.Counts != nil {
@@ -118,7 +118,7 @@ func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manif
 	})
 	defer drawn.Wait()
 	defer hide()
-	return survey.TakeSurvey(ctx, st, scan.ScanID, o)
+	return survey.Take(ctx, st, scan.ScanID, o)
 }
 
 // writeTables writes the tables of a survey as files of a folder.

@@ -21,7 +21,7 @@ import (
 // surveyOf returns the tables over dates of a scan's survey.
 func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Registry) (s *survey.Survey, tables map[string]*survey.Table) {
 	t.Helper()
-	s, err := survey.TakeSurvey(t.Context(), st, scanID, survey.SurveyOptions{Options: survey.Options{Registry: registry}, AllTokens: true})
+	s, err := survey.Take(t.Context(), st, scanID, survey.TakeOptions{Options: survey.Options{Registry: registry}, AllTokens: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestSurveyWithoutDates(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		_, err = survey.TakeSurvey(t.Context(), st, "survey-"+dates[2], survey.SurveyOptions{})
+		_, err = survey.Take(t.Context(), st, "survey-"+dates[2], survey.TakeOptions{})
 		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "history --rebuild") {
 			t.Errorf("damaged %s: %v", name, err)
 		}

@@ -87,7 +87,7 @@ func TestGivenTables(t *testing.T) {
 // compareTables compares the tables of a scan's report with what DuckDB answers.
 func compareTables(t *testing.T, dir string, st store.Store, scanID string) {
 	t.Helper()
-	survey, err := survey.TakeSurvey(t.Context(), st, scanID, survey.SurveyOptions{})
+	survey, err := survey.Take(t.Context(), st, scanID, survey.TakeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
