@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -14,12 +16,17 @@ import (
 // The files of this package, in the order in which a site is judged: audit.go has the stages and access; body.go the
 // body as a whole; records.go its lines with counts, evidence and the values for each agent; signals.go, contentsignal.go
 // and usage.go the values of extension records; check.go the scored check; verdicts.go the verdict of each token; advice.go what a site
-// might change; crawlers.go the verdicts of given crawlers. explain.go renders all of it as texts.
+// might change; policy.go what the file makes of all crawlers, as a value; crawlers.go the verdicts of given crawlers. explain.go
+// renders all of it as texts.
 
 // Auditor judges sites by a registry of tokens. It is safe for concurrent use: everything that changes is in the Site.
 type Auditor struct {
 	reg       *tokens.Registry
 	names     [][]byte   // the names in reg.Tokens
+	folded    []string   // the same in lower case
+	ranks     []uint16   // by token: its place in the alphabetical order of folded
+	byRank    []uint16   // the tokens in that order
+	twins     chan *Site // for second readings of files, not in use
 	heeding   []uint16   // tokens that follow `*` when no group names them, ascending
 	followers [][]uint16 // by token: itself and the tokens that fall back to it
 
@@ -29,6 +36,7 @@ type Auditor struct {
 // New returns an Auditor for a registry.
 func New(reg *tokens.Registry) *Auditor {
 	a := &Auditor{reg: reg, names: make([][]byte, len(reg.Tokens)), followers: make([][]uint16, len(reg.Tokens))}
+	a.ranks, a.twins = make([]uint16, len(reg.Tokens)), make(chan *Site, keptTwins)
 	a.sameWork = make([][]uint16, len(reg.Tokens))
 	ai := map[[2]string][]uint16{}
 	for i, t := range reg.Tokens {
@@ -37,12 +45,18 @@ func New(reg *tokens.Registry) *Auditor {
 			ai[work] = append(ai[work], uint16(i))
 		}
 		a.names[i] = []byte(t.Name)
+		a.folded = append(a.folded, strings.ToLower(t.Name))
+		a.byRank = append(a.byRank, uint16(i))
 		if t.HeedsStar {
 			a.heeding = append(a.heeding, uint16(i))
 		}
 		for _, of := range append([]int{i}, t.Chain...) {
 			a.followers[of] = append(a.followers[of], uint16(i))
 		}
+	}
+	slices.SortFunc(a.byRank, func(x, y uint16) int { return strings.Compare(a.folded[x], a.folded[y]) })
+	for rank, id := range a.byRank {
+		a.ranks[id] = uint16(rank)
 	}
 	for _, list := range ai {
 		for _, id := range list {
@@ -94,6 +108,7 @@ func (a *Auditor) Judge(s *Site) {
 	runCheck(s)
 	if r.Access == parser.AccessConditional {
 		a.judgeTokens(s)
+		a.setPolicies(s)
 	} else {
 		r.judgeByStatus()
 	}

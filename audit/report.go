@@ -39,6 +39,9 @@ type Report struct {
 	Star                    Decision // verdict of an agent that no group names
 	Named, Blocked, Partial []uint16 // registry tokens, as indices into tokens.Registry.Tokens, ascending
 
+	Policy    Policy // what the file makes of all crawlers
+	RFCPolicy Policy // the same in the RFC dialect
+
 	Verdicts []Verdict  // rows of the table `verdicts`
 	Evidence []Evidence // rows of the table `evidence`
 

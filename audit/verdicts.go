@@ -29,6 +29,13 @@ type scratch struct {
 	text          []byte   // these names in lower case
 	signals       signalFacts
 	long          map[string]struct{} // those with MaxToken octets, which may have been cut
+
+	ranked                     ranked
+	named, rfcNamed            []NamedCell // of the policies, as the lists below
+	namedLeniently, rfcLenient []uint16
+	pairs                      [][]byte // of a content signal, in order
+	signal, rfcSignal          []byte
+	content                    []byte // of which a policy's id is the hash
 }
 
 func (c *scratch) reset() {
@@ -42,12 +49,14 @@ func (c *scratch) reset() {
 		c.byToken[c.lenient[i].id] = 0
 	}
 	clear(c.agents) // they contain views
+	clear(c.pairs)
 	clear(c.lenient)
 	c.by, c.validAgent, c.unknownOctets, c.shown, c.long = nil, 0, 0, [NumKinds]int{}, nil
 	c.advice = adviceNotes{near: c.advice.near[:0], lines: c.advice.lines}
 	c.agents, c.usages, c.mentions = trimmed(c.agents), trimmed(c.usages), trimmed(c.mentions)
 	c.listed, c.groups, c.text = trimmed(c.listed), trimmed(c.groups), trimmed(c.text)
 	c.touched, c.lenient = c.touched[:0], c.lenient[:0]
+	c.named, c.namedLeniently = c.named[:0], c.namedLeniently[:0]
 	c.signals.reset()
 }
 

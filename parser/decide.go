@@ -136,7 +136,9 @@ func (f *File) askAnew(path []byte) {
 
 // isRobots reports whether a normalised path is that of robots.txt. RFC 9309 §2.2.2: "The /robots.txt URI is
 // implicitly allowed."
-func isRobots(path []byte) bool { return string(path) == "/robots.txt" }
+func isRobots(path []byte) bool { return string(path) == robots }
+
+const robots = "/robots.txt"
 
 // groupWinner returns the group's best rules for the current path. Each rule is tried once, however many agents share
 // the group.

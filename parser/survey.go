@@ -47,9 +47,10 @@ var unlisted = []byte("/dummy-testing-path-54321")
 // surveys holds the surveys of a body's groups so far. Agents with the same groups share one survey.
 type surveys struct {
 	work       int64    // units left for this body
-	tallied    bool     // tallies and remarkable are filled
+	tallied    bool     // tallies, remarkable and tolerated are filled
 	tallies    []tally  // by group
 	remarkable []uint32 // records other than plain rules
+	tolerated  bool     // see File.tolerates
 	sets       []set    // surveyed sets of two or more groups
 	table      []uint32 // of the sets
 	trials     trials   // scratch: the rules of one set
@@ -83,7 +84,7 @@ type set struct {
 
 func (s *surveys) reset() {
 	s.work = maxSurveyWork
-	s.tallied, s.tallies, s.remarkable = false, s.tallies[:0], s.remarkable[:0]
+	s.tallied, s.tallies, s.remarkable, s.tolerated = false, s.tallies[:0], s.remarkable[:0], false
 	s.sets, s.table = s.sets[:0], s.table[:0]
 }
 
@@ -238,6 +239,7 @@ func (f *File) tallyGroup(t *tally, g uint32) {
 		r := &f.records[i]
 		if r.kind-KeyAllow > KeyDisallow-KeyAllow {
 			s.remarkable = append(s.remarkable, uint32(i))
+			s.tolerated = s.tolerated || f.tolerates(r)
 			continue
 		}
 		value := f.src[r.value:r.end]
@@ -251,9 +253,11 @@ func (f *File) tallyGroup(t *tally, g uint32) {
 			if !f.tallyRule(t, r, i) || r.flags != 0 {
 				s.remarkable = append(s.remarkable, uint32(i))
 			}
+			s.tolerated = s.tolerated || f.tolerates(r)
 			continue
 		}
 		if r.kind == KeyAllow {
+			s.tolerated = s.tolerated || f.indexFolder(r, value) != nil
 			allow++
 			t.PlainAllow = t.PlainAllow || isPlain(value)
 		} else {
@@ -352,16 +356,17 @@ func mayMatchUnlisted(value []byte) bool {
 
 // The meaning of a rule's second octet where the first is `/`.
 const (
-	ordinary  = iota // it matches neither of the two paths
-	odd              // the rule must be tried
-	starThird        // the octet is `*`: the third octet decides
-	nameThird        // the octet is that of the unlisted path: the third octet decides
+	ordinary    = iota // it matches neither of the two paths
+	odd                // the rule must be tried
+	starThird          // the octet is `*`: the third octet decides
+	nameThird          // the octet is that of the unlisted path: the third octet decides
+	robotsThird        // the octet is that of `/robots.txt`: the third octet decides
 )
 
-// octets tabulates mayMatchRoot and mayMatchUnlisted by the octets after the `/`.
+// octets tabulates mayMatchRoot and mayMatchUnlisted by the octets after the `/`, and the beginnings of `/robots.txt`.
 var octets = func() (tell struct {
 	second [2][256]uint8 // by kind, from KeyAllow on
-	third  [4][256]uint8 // by the meaning of the second octet
+	third  [5][256]uint8 // by the meaning of the second octet
 }) {
 	mayMatch := func(kind Key, value ...byte) bool { return mayMatchRoot(kind, value) || mayMatchUnlisted(value) }
 	for c := range 256 {
@@ -369,7 +374,7 @@ var octets = func() (tell struct {
 			if mayMatch(KeyAllow+kind, '/', byte(c)) {
 				tell.second[kind][c] = odd
 			}
-			tell.second[kind]['*'], tell.second[kind][unlisted[1]] = starThird, nameThird
+			tell.second[kind]['*'], tell.second[kind][unlisted[1]], tell.second[kind][robots[1]] = starThird, nameThird, robotsThird
 		}
 		if mayMatch(KeyAllow, '/', '*', byte(c)) {
 			tell.third[starThird][c] = odd
@@ -377,7 +382,11 @@ var octets = func() (tell struct {
 		if mayMatch(KeyAllow, '/', unlisted[1], byte(c)) {
 			tell.third[nameThird][c] = odd
 		}
+		if special[c] || byte(c) == robots[2] {
+			tell.third[robotsThird][c] = odd
+		}
 	}
+	tell.third[starThird][robots[1]] = odd
 	return tell
 }()
 

@@ -1,0 +1,249 @@
+package audit
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// This file sums up what a file makes of all crawlers as a value, the Policy. Files with the same cells and signals have the same
+// policy, whatever their text. Definitions has each meaning of "blocks", as a function of a cell.
+
+// Cell is what a file makes of one crawler: a set of facts.
+type Cell uint8
+
+// The facts. A cell without CellOwn, CellFallback and CellStar follows no group.
+const (
+	CellBlocked  Cell = 1 << iota // the groups that it follows deny everything: Blocked
+	CellPartial                   // the groups that it follows deny something: Partial
+	CellOwn                       // a group names it, by the strict reading, and decides
+	CellFallback                  // a group that names one of its fallbacks decides
+	CellStar                      // the group of `*` decides
+	CellRoot                      // its own group denies `/`; for `*`, that of `*`
+	CellDPIAll                    // the group that it follows is DPIAll; without CellOwn and CellFallback that of `*`, whether it heeds `*` or not
+	CellLenient                   // only the lenient reading finds its name, which no definition counts
+)
+
+// Definition is one meaning of "this site blocks that crawler": see docs/definitions.md. Its name is a column of token_stats.
+type Definition struct {
+	Name   string
+	Blocks func(Cell) bool
+}
+
+// Definitions are all of them, in the order of docs/definitions.md. All but rfc_effective are over sites with finding rules.
+var Definitions = [...]Definition{
+	{"mention", func(c Cell) bool { return c&CellOwn != 0 }},
+	{"explicit_root", func(c Cell) bool { return c&CellOwn != 0 && c&CellRoot != 0 }},
+	{"full", func(c Cell) bool { return c&CellBlocked != 0 }},
+	{"any", func(c Cell) bool { return c&(CellBlocked|CellPartial) != 0 }},
+	{"dpi_all", func(c Cell) bool { return c&CellDPIAll != 0 }},
+	{"rfc_effective", func(c Cell) bool { return c&CellBlocked != 0 }}, // of any site with an HTTP status: see StatusCell
+}
+
+// StatusCell is the cell of every crawler on a site without a file in force: its status decides, or nothing is known.
+func StatusCell(a parser.Access) Cell {
+	if a == parser.AccessFullDisallow {
+		return CellBlocked
+	}
+	return 0
+}
+
+// NamedCell is the cell of a registry token that a group of a file names.
+type NamedCell struct {
+	Token uint16 // index into tokens.Registry.Tokens
+	Cell  Cell
+}
+
+// Policy is what a file makes of all crawlers. It keeps only what the file itself says; Cells derives the rest by a registry. Its
+// slices belong to the Report. The zero value is that of a site without a file in force.
+type Policy struct {
+	// ID is a hash of the fields below, of tokens by their names, except Lenient. So it does not change when a registry gains a token,
+	// an alias or a fallback, unless the file names the token. 0: there is no policy.
+	ID uint64
+
+	Star          Cell        // of an agent that no group names
+	Named         []NamedCell // tokens that a group names, by the strict reading, in alphabetical order
+	ContentSignal []byte      // Report.ContentSignal, whose unknown keys and equal keys are in alphabetical order, not in that of the file
+	ContentUsage  Preferences // what Content-Usage says of `/` for agents of `*`
+	Licensed      bool        // there is a License with an absolute URL
+	ManagedBy     string      // Report.ManagedBy
+
+	Lenient []uint16 // tokens of which only the lenient reading finds the name
+}
+
+// Cells appends the cell of each token of the registry with which the site was judged.
+func (p *Policy) Cells(dst []Cell, registry *tokens.Registry) []Cell {
+	from := len(dst)
+	dst = append(dst, make([]Cell, len(registry.Tokens))...)
+	cells := dst[from:]
+	for _, n := range p.Named {
+		cells[n.Token] = n.Cell
+	}
+	for i := range cells {
+		if cells[i]&CellOwn == 0 {
+			cells[i] = p.unnamed(cells, &registry.Tokens[i])
+		}
+	}
+	for _, id := range p.Lenient {
+		cells[id] |= CellLenient
+	}
+	return dst
+}
+
+// unnamed returns the cell of a token that no group names.
+func (p *Policy) unnamed(cells []Cell, t *tokens.Token) Cell {
+	for _, next := range t.Chain {
+		if own := cells[next]; own&CellOwn != 0 {
+			return own&(CellBlocked|CellPartial|CellDPIAll) | CellFallback
+		}
+	}
+	cell := p.Star & CellDPIAll
+	if t.HeedsStar {
+		cell |= p.Star & (CellBlocked | CellPartial | CellStar)
+	}
+	return cell
+}
+
+// ranked are the named tokens of a site by the alphabetical order of names, for reuse. No order of a registry must change an id.
+type ranked struct {
+	cells   []Cell   // by rank
+	present []uint64 // a bit for each rank
+}
+
+// setPolicies sets the policies of a judged file: in the dialect in which it was parsed, and in the RFC dialect.
+func (a *Auditor) setPolicies(s *Site) {
+	r, c := &s.Report, s.Report.scratch
+	a.setPolicy(s)
+	if s.Robots.SameInRFC() {
+		r.RFCPolicy = r.Policy
+		return
+	}
+	var twin *Site
+	select {
+	case twin = <-a.twins:
+	default:
+		twin = new(Site)
+	}
+	twin.IsFile, twin.Dialect, twin.Fetch.Body = true, parser.RFC, s.Fetch.Body
+	a.Judge(twin)
+	p := twin.Report.Policy
+	c.rfcNamed = append(c.rfcNamed[:0], p.Named...)
+	c.rfcLenient = append(c.rfcLenient[:0], p.Lenient...)
+	c.rfcSignal = append(c.rfcSignal[:0], p.ContentSignal...)
+	p.Named, p.Lenient, p.ContentSignal = c.rfcNamed, c.rfcLenient, c.rfcSignal
+	r.RFCPolicy = p
+	twin.Reset()
+	select {
+	case a.twins <- twin:
+	default: // more goroutines judge than twins are kept
+	}
+}
+
+// keptTwins bounds the Sites that an Auditor keeps for second readings.
+const keptTwins = 16
+
+// setPolicy makes Report.Policy from the verdicts.
+func (a *Auditor) setPolicy(s *Site) {
+	r, c := &s.Report, s.Report.scratch
+	if len(c.ranked.cells) != len(a.names) {
+		c.ranked = ranked{make([]Cell, len(a.names)), make([]uint64, (len(a.names)+63)/64)}
+	}
+	p := &r.Policy
+	p.ContentSignal, p.Licensed, p.ManagedBy = c.ordered(r.ContentSignal), r.License != nil, r.ManagedBy
+	for i := range r.Verdicts {
+		v := &r.Verdicts[i]
+		switch {
+		case i == 0: // of `*`
+			p.Star, p.ContentUsage = cellOf(v), v.ContentUsage
+		case v.ID < 0 || v.Via != ViaOwn:
+		case !v.Lenient:
+			rank := a.ranks[v.ID]
+			c.ranked.cells[rank] = cellOf(v)
+			c.ranked.present[rank/64] |= 1 << (rank % 64)
+		case c.own[v.ID] == 0:
+			c.namedLeniently = append(c.namedLeniently, uint16(v.ID))
+		}
+	}
+	p.Lenient = c.namedLeniently
+	content := append(c.content[:0], byte(p.Star))
+	if len(r.Named) > 0 {
+		for word, set := range c.ranked.present {
+			for ; set != 0; set &= set - 1 {
+				rank := 64*word + bits.TrailingZeros64(set)
+				named := NamedCell{a.byRank[rank], c.ranked.cells[rank]}
+				c.named = append(c.named, named)
+				content = appendText(content, a.folded[named.Token])
+				content = append(content, byte(named.Cell))
+			}
+			c.ranked.present[word] = 0
+		}
+	}
+	p.Named = c.named
+	content = append(content, 0) // no name is empty
+	content = appendText(content, view(p.ContentSignal))
+	content = append(content, byte(p.ContentUsage.TrainAI), byte(p.ContentUsage.Search), 0)
+	if p.Licensed {
+		content[len(content)-1] = 1
+	}
+	content = appendText(content, p.ManagedBy)
+	c.content = content
+	p.ID = max(xxhash.Sum64(content), 1)
+}
+
+// ordered returns a content signal in canonical form with its pairs in an order that does not depend on the file's.
+func (c *scratch) ordered(signal []byte) []byte {
+	if bytes.IndexByte(signal, ',') < 0 {
+		return signal
+	}
+	c.pairs, c.signal = c.pairs[:0], c.signal[:0]
+	for pair := range bytes.SplitSeq(signal, []byte(", ")) {
+		c.pairs = append(c.pairs, pair)
+	}
+	slices.SortFunc(c.pairs, func(x, y []byte) int {
+		return cmp.Or(cmp.Compare(signalKey(keyOf(x)), signalKey(keyOf(y))), bytes.Compare(x, y))
+	})
+	for i, pair := range c.pairs {
+		if i > 0 {
+			c.signal = append(c.signal, ", "...)
+		}
+		c.signal = append(c.signal, pair...)
+	}
+	return c.signal
+}
+
+func keyOf(pair []byte) []byte { return pair[:bytes.IndexByte(pair, '=')] }
+
+// cellOf returns the cell of a row of verdicts.
+func cellOf(v *Verdict) (cell Cell) {
+	switch v.Decision {
+	case Blocked:
+		cell = CellBlocked
+	case Partial:
+		cell = CellPartial
+	}
+	switch v.Via {
+	case ViaOwn:
+		cell |= CellOwn
+	case ViaStar:
+		cell |= CellStar
+	}
+	if !v.RootAllowed {
+		cell |= CellRoot
+	}
+	if v.DPI == DPIAll {
+		cell |= CellDPIAll
+	}
+	return cell
+}
+
+// appendText appends a text after its length.
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
