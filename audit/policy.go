@@ -31,6 +31,17 @@ const (
 	CellLenient                   // only the lenient reading finds its name, which no definition counts
 )
 
+// Decision returns the verdict of the groups that the crawler follows.
+func (c Cell) Decision() Decision {
+	switch {
+	case c&CellBlocked != 0:
+		return Blocked
+	case c&CellPartial != 0:
+		return Partial
+	}
+	return Allowed
+}
+
 // Definition is one meaning of "this site blocks that crawler": see docs/definitions.md. Its name is a column of token_stats.
 type Definition struct {
 	Name   string

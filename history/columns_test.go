@@ -29,7 +29,7 @@ func TestColumnsDocument(t *testing.T) {
 	for _, table := range []struct {
 		name string
 		row  reflect.Type
-	}{{History, reflect.TypeFor[Episode]()}, {Policies, reflect.TypeFor[Policy]()}, {Gaps, reflect.TypeFor[Gap]()}} {
+	}{{History, reflect.TypeFor[Episode]()}, {"history_" + Policies, reflect.TypeFor[Policy]()}, {Gaps, reflect.TypeFor[Gap]()}} {
 		fmt.Fprintf(&b, "\n### `%s`\n\n| column | meaning | example |\n|---|---|---|\n", table.name)
 		for _, column := range schema.ColumnsOf(table.row) {
 			fmt.Fprintf(&b, "| `%s` | %s | `%s` |\n", column.Name, column.Meaning, column.Example)

@@ -58,7 +58,7 @@ type Episode struct {
 	Host         string `json:"host" parquet:"host,plain" about:"as in sites" example:"www.example.co.uk"`
 	Port         int32  `json:"port" parquet:"port" about:"as in sites; 443 for captures of port 80" example:"443"`
 	Requested    string `json:"requested" parquet:"requested,dict" about:"as in sites; auto for captures of archives" example:"auto"`
-	Policy       int64  `json:"policy_id,string" parquet:"policy_id" about:"key of policies" example:"6151466271542271102"`
+	Policy       int64  `json:"policy_id,string" parquet:"policy_id" about:"key of history_policies; the one of sites names a row of policies" example:"6151466271542271102"`
 	ValidFrom    Date   `json:"valid_from" parquet:"valid_from,date" about:"first night with the policy" example:"2026-11-21"`
 	PreviousLast Date   `json:"previous_last,omitzero" parquet:"previous_last,optional,date" about:"last night of the episode before: the change lies after it, and not after valid_from; null for a site's first episode" example:"2026-11-19"`
 	ValidTo      Date   `json:"valid_to" parquet:"valid_to,date" about:"last night with the policy" example:"2026-12-24"`

@@ -33,7 +33,7 @@ func isGap(finding string) bool {
 	return !known || f.IsGap()
 }
 
-// Policy is a row of the table policies. It has the verdicts of `*` and of tokens with a group of their own only: with
+// Policy is a row of the ledger's table policies, of which the view is history_policies. It has the verdicts of `*` and of tokens with a group of their own only: with
 // the verdicts of all tokens, a registry that gains one token would change nearly every site's policy.
 type Policy struct {
 	ID            int64    `json:"policy_id,string" parquet:"policy_id" about:"hash of all other columns" example:"6151466271542271102"`

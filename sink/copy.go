@@ -268,7 +268,33 @@ func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	if r.Access == parser.AccessConditional {
 		row.Blocked, row.Partial = c.names(r.Blocked), c.names(r.Partial)
 	}
+	row.PolicyID, row.RFCPolicyID = int64(r.Policy.ID), int64(r.RFCPolicy.ID)
 	row.Advice = c.advice(r.Advice)
+}
+
+// policy fills a row of the table policies.
+func (c *copier) policy(row *schema.PolicyRow, p *audit.Policy) {
+	*row = schema.PolicyRow{
+		PolicyID: int64(p.ID), Star: p.Star&audit.CellStar != 0, StarVerdict: p.Star.Decision().String(),
+		StarRootDenied: p.Star&audit.CellRoot != 0, StarDPIAll: p.Star&audit.CellDPIAll != 0,
+		Own: c.having(p, audit.CellOwn), OwnBlocked: c.having(p, audit.CellBlocked), OwnPartial: c.having(p, audit.CellPartial),
+		OwnRootDenied: c.having(p, audit.CellRoot), OwnDPIAll: c.having(p, audit.CellDPIAll),
+		ContentSignal: c.text(p.ContentSignal, schema.MaxField), ContentUsage: p.ContentUsage.String(), Licensed: p.Licensed, ManagedBy: p.ManagedBy,
+	}
+}
+
+// having spells the tokens with cells of their own that have a fact.
+func (c *copier) having(p *audit.Policy, fact audit.Cell) []string {
+	list := c.lists.take(len(p.Named))
+	n := 0
+	for _, named := range p.Named {
+		if named.Cell&fact != 0 && int(named.Token) < len(c.tokens) {
+			list[n] = c.tokens[named.Token].name
+			n++
+		}
+	}
+	c.lists.giveBack(len(list) - n)
+	return list[:n]
 }
 
 // Judged returns a function that makes rows of sites with the judged columns alone, as a scan with that registry would write

@@ -212,7 +212,7 @@ func TestCursorErrors(t *testing.T) {
 	if err := cursor.Close(); err != nil {
 		t.Error(err)
 	}
-	scan.Commits[0].Files[3].Rows = -1
+	scan.Commits[0].Files[4].Rows = -1
 	f("it has 2 rows, its commit says -1")
 }
 

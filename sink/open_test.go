@@ -155,7 +155,7 @@ func TestRestartLeavesOthers(t *testing.T) {
 			t.Errorf("left: %s", entry.Name)
 		}
 	}
-	want := map[string]int{"_scans": 2 + 2 + 2 + 1, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "token_stats": 2, "record_stats": 2, views.Name: 1}
+	want := map[string]int{"_scans": 2 + 2 + 2 + 1, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "policies": 2, "token_stats": 2, "record_stats": 2, views.Name: 1}
 	if !reflect.DeepEqual(left, want) {
 		t.Errorf("left %v, want %v", left, want)
 	}

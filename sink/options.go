@@ -20,7 +20,7 @@ type Options struct {
 	Shard  string // letters and digits; "" is "0"
 	Shares int    // the scan is written in so many shares, and Shard is the number of one, from 0; 0: it is written as a whole
 
-	Tables   []string      // of schema.AllTables; nil is all
+	Tables   []string      // of schema.AllTables; nil is all; schema.Policies is always added
 	PartRows int           // a part is full at this number of sites, or earlier if they are large; 0 is 50,000
 	PartAge  time.Duration // or at this age, counted from its first site; 0 is 5 minutes
 
@@ -78,6 +78,9 @@ func (o *Options) complete(now time.Time) error {
 	}
 	if len(o.Tables) == 0 {
 		return errors.New("no table to write")
+	}
+	if !slices.Contains(o.Tables, schema.Policies) {
+		o.Tables = append(slices.Clone(o.Tables), schema.Policies)
 	}
 	for i, t := range o.Tables {
 		if !slices.Contains(schema.AllTables, t) || slices.Contains(o.Tables[:i], t) {

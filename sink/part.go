@@ -37,7 +37,9 @@ type part struct {
 	evidence *table.Writer[schema.EvidenceRow]
 	bodies   *table.Writer[schema.BodyRow]
 	hashes   map[uint64]struct{} // hashes of the bodies already written
-	rejudged *commit.Rejudged    // set for a part made from a stored one
+	policies *table.Writer[schema.PolicyRow]
+	ids      map[int64]struct{} // of the policies already written
+	rejudged *commit.Rejudged   // set for a part made from a stored one
 
 	files []file // the tables to write, in the order of publishing: sites last
 }
@@ -60,6 +62,7 @@ func newPart(o *Options) *part {
 		copier: newCopier(o.ScanID, o.Registry),
 		seqs:   make([]uint64, 0, min(o.PartRows, 1<<20)),
 		hashes: map[uint64]struct{}{},
+		ids:    map[int64]struct{}{},
 		limit:  cmp.Or(o.groupBytes, groupBytes),
 	}
 	metadata := o.metadata()
@@ -67,6 +70,7 @@ func newPart(o *Options) *part {
 	if slices.Contains(o.Tables, schema.Bodies) {
 		p.bodies = table.NewWriter[schema.BodyRow](schema.Bodies, 1, page, metadata)
 	}
+	p.policies = table.NewWriter[schema.PolicyRow](schema.Policies, batchRows, page, metadata)
 	if slices.Contains(o.Tables, schema.Evidence) {
 		p.evidence = table.NewWriter[schema.EvidenceRow](schema.Evidence, detailRows, page, metadata)
 	}
@@ -91,6 +95,7 @@ func (p *part) tables() (files []file) {
 	if p.verdicts != nil {
 		files = append(files, p.verdicts)
 	}
+	files = append(files, p.policies)
 	if p.sites != nil {
 		files = append(files, p.sites)
 	}
@@ -102,6 +107,7 @@ func (p *part) begin(ctx context.Context, st store.Store, o *Options, n int) err
 	p.n, p.weight = n, 0
 	p.seqs = p.seqs[:0]
 	clear(p.hashes)
+	clear(p.ids)
 	for _, f := range p.files {
 		if err := f.Begin(ctx, st, commit.PartName(f.TableName(), o.Date, o.ScanID, o.Shard, n)); err != nil {
 			return errors.Join(err, p.discard())
@@ -143,7 +149,33 @@ func (p *part) add(s *audit.Site) error {
 		}
 		p.copier.site(row, k, s)
 	}
+	if err := p.addPolicies(&s.Report); err != nil {
+		return err
+	}
 	return p.added(s.Seq)
+}
+
+// addPolicies adds the policies of a site that the part does not have.
+func (p *part) addPolicies(r *audit.Report) error {
+	for _, policy := range [...]*audit.Policy{&r.Policy, &r.RFCPolicy} {
+		row, err := p.nextPolicy(int64(policy.ID))
+		if err != nil {
+			return err
+		}
+		if row != nil {
+			p.copier.policy(row, policy)
+		}
+	}
+	return nil
+}
+
+// nextPolicy returns the row for a policy, nil if there is none (0) or the part has it.
+func (p *part) nextPolicy(id int64) (*schema.PolicyRow, error) {
+	if _, has := p.ids[id]; has || id == 0 {
+		return nil, nil
+	}
+	p.ids[id] = struct{}{}
+	return p.policies.Next()
 }
 
 // added records a site whose rows have been added, and flushes if a batch is full.

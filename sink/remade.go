@@ -21,7 +21,7 @@ type SiteRows struct {
 	Evidence []schema.EvidenceRow
 }
 
-// Remade is a part that is made of a stored part. For each part: Begin; Judge and Add for each site; Finish; then Commit, LeaveOut
+// Remade is a part that is made of a stored part. For each part: Begin; Judge, AddPolicies and Add for each site; Finish; then Commit, LeaveOut
 // or Discard. After that it is ready for another part. One goroutine uses it at a time.
 type Remade struct {
 	writer *Writer
@@ -99,6 +99,20 @@ func (r *Remade) Judge(rows *SiteRows, report *audit.Report) {
 			c.evidence(&rows.Evidence[i], k, &report.Evidence[i])
 		}
 	}
+}
+
+// AddPolicies adds the policies of a site that was judged.
+func (r *Remade) AddPolicies(report *audit.Report) error {
+	return table.Writing(r.part.addPolicies(report))
+}
+
+// KeepPolicy adds a stored policy of a site that keeps its judgement.
+func (r *Remade) KeepPolicy(policy *schema.PolicyRow) error {
+	row, err := r.part.nextPolicy(policy.PolicyID)
+	if row != nil && err == nil {
+		*row = *policy
+	}
+	return table.Writing(err)
 }
 
 // Add writes a site's rows and its body, if any, to the tables that are not copied. It copies the lists and what the pointers of

@@ -251,7 +251,7 @@ func TestRepairRefuses(t *testing.T) {
 	f("more than 100000 part numbers are missing, up to _scans/crash-1/commits/0-1000000.json", func(dir *store.Dir) {
 		copyObject(t, dir, crashPart(schema.Sites, 1), crashPart(schema.Sites, 1_000_000))
 	})
-	f(`--tables was "sites,verdicts,evidence,bodies" and is now "sites"`, func(dir *store.Dir) {
+	f(`--tables was "sites,verdicts,evidence,bodies,policies" and is now "sites,policies"`, func(dir *store.Dir) {
 		remove(t, dir, crashCommit(1))
 		o.Tables = []string{schema.Sites}
 	})

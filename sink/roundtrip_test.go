@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func golden(t *testing.T, path string, got []byte) {
 // TestParquetSchema pins the physical and logical types of every column as parquet-go writes them.
 func TestParquetSchema(t *testing.T) {
 	var b strings.Builder
-	for _, row := range []any{schema.SiteRow{}, schema.HopRow{}, schema.VerdictRow{}, schema.EvidenceRow{}, schema.BodyRow{}, schema.TokenStatsRow{}, schema.RecordStatsRow{}} {
+	for _, row := range []any{schema.SiteRow{}, schema.HopRow{}, schema.VerdictRow{}, schema.EvidenceRow{}, schema.BodyRow{}, schema.PolicyRow{}, schema.TokenStatsRow{}, schema.RecordStatsRow{}} {
 		b.WriteString(parquet.SchemaOf(row).String())
 		b.WriteString("\n")
 	}
@@ -145,6 +146,7 @@ func TestRoundTrip(t *testing.T) {
 		ContentSignal: "ai-train=no", ContentUsage: "train-ai=n", License: "https://example.com/license.xml",
 		Sitemaps: []string{"https://" + host + "/sitemap.xml", "https://" + host + "/news.xml"}, StarVerdict: "partial",
 		Named: sites[0].Named, Blocked: []string{"GPTBot"}, Partial: []string{"Googlebot"},
+		PolicyID: math.MinInt64 + 5, RFCPolicyID: 6,
 		Advice: []string{"noindex_in_robots", "x_robots_tag_of_robots"},
 	}
 	equal(t, "typical", sites[0], want)
@@ -196,6 +198,19 @@ func TestRoundTrip(t *testing.T) {
 	f("body_hash", x.BodyHash, int64(-1))
 	f("named", x.Named, want.Named)
 
+	policies := readAll[schema.PolicyRow](t, dir, "round-trip", schema.Policies)
+	if len(policies) != 2 {
+		t.Fatalf("%d policies", len(policies))
+	}
+	equal(t, "policy", policies[0], schema.PolicyRow{
+		PolicyID: math.MinInt64 + 5, Star: true, StarVerdict: "partial", StarRootDenied: true, StarDPIAll: true,
+		Own: []string{"Googlebot", "GPTBot"}, OwnBlocked: []string{"GPTBot"}, OwnPartial: []string{"Googlebot"}, OwnRootDenied: []string{"Googlebot", "GPTBot"}, OwnDPIAll: []string{"GPTBot"},
+		ContentSignal: "ai-train=no", ContentUsage: "train-ai=n", Licensed: true, ManagedBy: "cloudflare",
+	})
+	equal(t, "policy by the RFC", policies[1], schema.PolicyRow{
+		PolicyID: 6, StarVerdict: "allowed", Own: []string{"GPTBot"}, OwnBlocked: []string{}, OwnPartial: []string{}, OwnRootDenied: []string{}, OwnDPIAll: []string{},
+	})
+
 	verdicts := readAll[schema.VerdictRow](t, dir, "round-trip", schema.Verdicts)
 	if len(verdicts) != 4+1+5 {
 		t.Fatalf("%d verdicts", len(verdicts))
@@ -232,7 +247,7 @@ func TestRoundTrip(t *testing.T) {
 	equal(t, "bodies", bodies, []schema.BodyRow{{BodyHash: math.MinInt64 + 7, Body: typical.Fetch.Body}, {BodyHash: -1, Body: extreme.Fetch.Body}})
 
 	metadata(t, dir, "sites/scan_date=2026-11-21/part-round-trip-0-0.parquet", map[string]string{
-		"schema_version": "1", "tool_version": "test", "registry_version": version, "scan_id": "round-trip"})
+		"schema_version": strconv.Itoa(schema.Version), "tool_version": "test", "registry_version": version, "scan_id": "round-trip"})
 }
 
 func typicalRegistry(t *testing.T) *tokens.Registry {

@@ -171,11 +171,11 @@ func boundsOf[T any](t *testing.T, name string, want ...string) {
 // TestBoundsOfScans shows the same for whole scans and merged parts.
 func TestBoundsOfScans(t *testing.T) {
 	dir := smallDataset(t)
-	if n := trueBounds(t, dir); n != 15 {
+	if n := trueBounds(t, dir); n != 18 {
 		t.Errorf("%d files", n)
 	}
 	mustCompact(t, dir, compact.Options{})
-	if n := trueBounds(t, dir); n != 7 {
+	if n := trueBounds(t, dir); n != 8 {
 		t.Errorf("%d files", n)
 	}
 }

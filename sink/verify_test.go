@@ -55,7 +55,7 @@ func TestVerifySound(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(t, dir, commits[len(commits)-1].Name())
-	f(4)
+	f(5)
 }
 
 func remove(t testing.TB, dir *store.Dir, name string) {
@@ -267,11 +267,11 @@ func TestVerifyFinds(t *testing.T) {
 	f("first commit deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"commits/0-0.json") },
 		"damaged: "+scan+"commits/0-0.json: it is missing", "damaged: "+scan+"manifest.json: counts.rows: expected 10, found 6",
 		"damaged: "+scan+"manifest.json: counts.table_rows.verdicts: expected 40, found 24", "damaged: "+part("sites", 0)+": no commit names it",
-		"damaged: "+part("verdicts", 0), "damaged: "+part("evidence", 0), "damaged: "+part("bodies", 0), "damaged: "+scan+"manifest.json: counts.parts: expected 3, found 2")
+		"damaged: "+part("verdicts", 0), "damaged: "+part("evidence", 0), "damaged: "+part("bodies", 0), "damaged: "+part("policies", 0), "damaged: "+scan+"manifest.json: counts.table_rows.policies", "damaged: "+scan+"manifest.json: counts.parts: expected 3, found 2")
 	f("last commit deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"commits/0-2.json") },
 		"damaged: "+scan+"manifest.json: counts.rows: expected 10, found 8", "damaged: "+part("sites", 2)+": no commit names it",
 		"damaged: "+scan+"manifest.json: counts.table_rows.sites", "damaged: "+scan+"manifest.json: counts.table_rows.verdicts",
-		"damaged: "+scan+"manifest.json: counts.parts: expected 3, found 2", "damaged: "+part("verdicts", 2), "damaged: "+part("evidence", 2), "damaged: "+part("bodies", 2))
+		"damaged: "+scan+"manifest.json: counts.parts: expected 3, found 2", "damaged: "+part("verdicts", 2), "damaged: "+part("evidence", 2), "damaged: "+part("bodies", 2), "damaged: "+part("policies", 2))
 	f("commit edited", func(t *testing.T, dir *store.Dir) {
 		name := scan + "commits/0-1.json"
 		write(t, dir, name, bytes.Replace(read(t, dir, name), []byte(`"rows": 4`), []byte(`"rows": 3`), 1))
@@ -309,17 +309,17 @@ func TestVerifyFinds(t *testing.T) {
 		edit(t, dir, 1, func(c *commit.Commit) { c.Finished = bitmapOf(t, 4, 5) })
 	}, "damaged: "+scan+"commits/0-1.json: it has 2 entries for 4 rows")
 	f("hash of another file", func(t *testing.T, dir *store.Dir) {
-		edit(t, dir, 1, func(c *commit.Commit) { c.Files[3].SHA256 = strings.Repeat("0", 64) })
+		edit(t, dir, 1, func(c *commit.Commit) { c.Files[4].SHA256 = strings.Repeat("0", 64) })
 	}, "damaged: "+part("sites", 1)+": sha256: expected 0000000000000000000000000000000000000000000000000000000000000000, found ")
 	f("rows of a file", func(t *testing.T, dir *store.Dir) { edit(t, dir, 1, func(c *commit.Commit) { c.Files[2].Rows++ }) },
 		"damaged: "+part("verdicts", 1)+": rows: expected 17, found 16")
 	f("file of another place", func(t *testing.T, dir *store.Dir) {
-		edit(t, dir, 1, func(c *commit.Commit) { c.Files[3].Name = "sites/elsewhere.parquet" })
+		edit(t, dir, 1, func(c *commit.Commit) { c.Files[4].Name = "sites/elsewhere.parquet" })
 		write(t, dir, "sites/elsewhere.parquet", read(t, dir, part("sites", 1)))
 		remove(t, dir, part("sites", 1))
 	}, "damaged: "+scan+"commits/0-1.json: name of the file of sites: expected "+part("sites", 1)+", found sites/elsewhere.parquet")
 	f("table left out", func(t *testing.T, dir *store.Dir) { edit(t, dir, 1, func(c *commit.Commit) { c.Files = c.Files[1:] }) },
-		"damaged: "+scan+"commits/0-1.json: tables: expected bodies,evidence,sites,verdicts, found evidence,verdicts,sites")
+		"damaged: "+scan+"commits/0-1.json: tables: expected bodies,evidence,policies,sites,verdicts, found evidence,verdicts,policies,sites")
 	f("manifest deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"manifest.json") },
 		"damaged: "+scan+"manifest.json: it is missing")
 	f("manifest edited", func(t *testing.T, dir *store.Dir) {

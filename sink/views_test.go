@@ -54,9 +54,9 @@ func TestViews(t *testing.T) {
 	if err := w.Complete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f("bulkscan_files", "sites", "evidence", "sites_live", "tokens", "scans", "site_blocks", "domains", "blocked_sets")
+	f("bulkscan_files", "sites", "evidence", "policies", "sites_live", "tokens", "scans", "site_blocks", "domains", "blocked_sets")
 	writeStats(t, dir, "v", schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "x"})
-	f("bulkscan_files", "sites", "evidence", "record_stats", "sites_live", "tokens", "scans", "site_blocks", "domains", "blocked_sets")
+	f("bulkscan_files", "sites", "evidence", "policies", "record_stats", "sites_live", "tokens", "scans", "site_blocks", "domains", "blocked_sets")
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func TestEveryFlagChanged(t *testing.T) {
 		"ipv4":          {"true", `--ipv4 was "false" and is now "true"`},
 		"ipv6":          {"true", `--ipv6 was "false" and is now "true"`},
 		"allow-private": {"false", `--allow-private was "true" and is now "false"`},
-		"tables":        {"sites", `--tables was "sites,verdicts,evidence,bodies" and is now "sites"`},
+		"tables":        {"sites", `--tables was "sites,verdicts,evidence,bodies,policies" and is now "sites,policies"`},
 		"tokens": {file("tokens.txt", "version 1\nname | aliases | category | purpose | operator | * | fallback | source | checked\n"+
 			"MyBot | | ai | training | Me | yes | | https://example.org | 2026-01-01\n"), "the token registry was "},
 	}

@@ -68,7 +68,7 @@ func TestListings(t *testing.T) {
 	f("docs/dataset.md", "are parts of `rollups`. Macros:", "\n\n", regexp.MustCompile("`([a-z_]+)\\("), of("sink/views/analyses.sql", "MACRO"))
 	inner := []string{"night_of", "registries_without", "registry_row", "state_by", "transition_causes", "panel_balanced", "panel_folded"} // parts of the others, and those of panels
 	f("docs/history-sql.md", "| macro | a row is |", "`censoring` is", firstCell, lacking(of("sink/views/history.sql", "MACRO"), inner))
-	f("docs/history-sql.md", "| view | a row is |", "They show", firstCell, append(of("sink/views/history.sql", "VIEW"), "history", "policies", "gaps", "nights"))
+	f("docs/history-sql.md", "| view | a row is |", "They show", firstCell, append(of("sink/views/history.sql", "VIEW"), "history", "history_policies", "gaps", "nights"))
 
 	f("docs/nightly.md", "## How a night ends", "## What counts", firstCell, s.all("nightly/night.go", `(?s)(.*)`, `State = "([a-z]+)"`))
 	f("docs/report.md", "| part | figures |", "\n\n", regexp.MustCompile(`(?m)^\| ([A-Z][^|]*) \|`), append(s.all("survey/page/figures.go", `(?s)func \(b \*builder\) groups(.*?)\n}`, `\{"([^"]+)", \[\]figure`), "About"))

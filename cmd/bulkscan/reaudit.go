@@ -182,6 +182,9 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	case !source.Has(schema.Bodies):
 		log.Warn("the scan was written without bodies: answers that had one keep their judgement", "scan", id)
 	}
+	if m.SchemaVersion < schema.Version {
+		log.Warn("the scan is of an earlier schema version: sites that keep their judgement have no value in later columns", "scan", id, "schema_version", m.SchemaVersion, "now", schema.Version)
+	}
 	var done, total atomic.Int64
 	begun := time.Now()
 	shown, hide := context.WithCancel(context.WithoutCancel(ctx))

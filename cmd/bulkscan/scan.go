@@ -93,7 +93,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one IPv4 address, or IPv6 network of /64 (0: no limit)")
 	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
 	f.ratesFlag.add(flags)
-	flags.StringSliceVar(&f.tables, "tables", schema.AllTables, "tables to write")
+	flags.StringSliceVar(&f.tables, "tables", schema.AllTables, "tables to write; policies always")
 	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	flags.DurationVar(&f.partAge, "part-age", sink.DefaultPartAge, "or at this age")
 	flags.StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")

@@ -5,8 +5,8 @@
 SELECT night AS scan_date, sum(n)::BIGINT AS sites, sum(n) FILTER (fully OR partly OR allowing)::BIGINT AS naming, sum(n) FILTER (fully)::BIGINT AS fully,
   sum(n) FILTER (fully OR partly)::BIGINT AS fully_or_partially, fully_or_partially / sites AS share
 FROM nights JOIN (SELECT valid_from, valid_to, list_has_any(own_blocked, ai) AS fully, list_has_any(own_partial, ai) AS partly, list_has_any(own_allowed, ai) AS allowing, count(*) AS n
-  FROM history JOIN policies USING (policy_id), (SELECT list(token) AS ai FROM tokens WHERE category = 'ai')
-  WHERE site IN (SELECT site FROM history JOIN policies USING (policy_id) WHERE class IN ('rules', 'none') GROUP BY site HAVING sum(observations) = (SELECT count(*) FROM nights))
+  FROM history JOIN history_policies USING (policy_id), (SELECT list(token) AS ai FROM tokens WHERE category = 'ai')
+  WHERE site IN (SELECT site FROM history JOIN history_policies USING (policy_id) WHERE class IN ('rules', 'none') GROUP BY site HAVING sum(observations) = (SELECT count(*) FROM nights))
   GROUP BY ALL) ON night BETWEEN valid_from AND valid_to
 GROUP BY night
 ORDER BY night;

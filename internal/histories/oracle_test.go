@@ -281,7 +281,7 @@ func (s *scanState) read(files map[string]string) (map[string]string, error) {
 			return nil, err
 		}
 		for key, row := range part {
-			if _, twice := rows[key]; twice && !strings.HasPrefix(key, schema.Bodies+"/") { // once a part
+			if _, twice := rows[key]; twice && !strings.HasPrefix(key, schema.Bodies+"/") && !strings.HasPrefix(key, schema.Policies+"/") { // once a part
 				return nil, fmt.Errorf("%s is there twice", key)
 			}
 			rows[key] = row
@@ -336,6 +336,8 @@ func (s *scanState) readNew(part *record, files map[string]string) (map[string]s
 				said[r.BodyHash] = string(r.Body)
 				return r.BodyHash, ""
 			})
+		case schema.Policies:
+			n, err = addRows(rows, f.Table, data, func(r *schema.PolicyRow) (int64, string) { return r.PolicyID, "" })
 		}
 		if err != nil || int64(n) != f.Rows {
 			return nil, fmt.Errorf("%s: %d rows of %d, %w", f.Name, n, f.Rows, err)
@@ -360,6 +362,8 @@ func (s *scanState) readNew(part *record, files map[string]string) (map[string]s
 			return nil, fmt.Errorf("%s said %q, and has the verdicts %q", row.Host, want.body, rows[fmt.Sprintf("%s/%d", schema.Verdicts, row.Seq)])
 		case slices.Contains(s.tables, schema.Evidence) && strings.Count(rows[fmt.Sprintf("%s/%d", schema.Evidence, row.Seq)], "\n") != strings.Count(want.body, "Foo:")+strings.Count(want.body, "Sitemap:"):
 			return nil, fmt.Errorf("%s said %q, and has the evidence %q", row.Host, want.body, rows[fmt.Sprintf("%s/%d", schema.Evidence, row.Seq)])
+		case slices.Contains(s.tables, schema.Policies) && row.Access == "conditional" && strings.Contains(rows[fmt.Sprintf("%s/%d", schema.Policies, row.PolicyID)], `"OwnBlocked":["GPTBot"`) != strings.HasPrefix(want.body, "User-agent: GPTBot"):
+			return nil, fmt.Errorf("%s said %q, and has the policy %q", row.Host, want.body, rows[fmt.Sprintf("%s/%d", schema.Policies, row.PolicyID)])
 		case rows[key] != "":
 			return nil, fmt.Errorf("%s is there twice", row.Host)
 		}
@@ -390,7 +394,7 @@ func addRows[T any](rows map[string]string, table, data string, of func(*T) (int
 		if err != nil {
 			return 0, err
 		}
-		if name == "" { // a body, once for each part that was merged
+		if name == "" { // a body or a policy, once for each part that was merged
 			rows[key] = string(text)
 			continue
 		}

@@ -80,6 +80,15 @@ func Typical(tb testing.TB, seq uint64) *audit.Site {
 		Blocked:  []uint16{uint16(gptbot)},
 		Partial:  []uint16{uint16(googlebot)},
 		Advice:   1<<audit.AdviceNoindex | 1<<audit.AdviceXRobotsTag,
+		Policy: audit.Policy{
+			ID: 1<<63 + 5, Star: audit.CellPartial | audit.CellStar | audit.CellRoot | audit.CellDPIAll,
+			Named: []audit.NamedCell{
+				{Token: uint16(googlebot), Cell: audit.CellOwn | audit.CellPartial | audit.CellRoot},
+				{Token: uint16(gptbot), Cell: audit.CellOwn | audit.CellBlocked | audit.CellRoot | audit.CellDPIAll},
+			},
+			ContentSignal: []byte("ai-train=no"), ContentUsage: audit.Preferences{TrainAI: audit.UseRefused}, Licensed: true, ManagedBy: "cloudflare",
+		},
+		RFCPolicy: audit.Policy{ID: 6, Named: []audit.NamedCell{{Token: uint16(gptbot), Cell: audit.CellOwn}}, Lenient: []uint16{uint16(googlebot)}},
 		Verdicts: []audit.Verdict{
 			{Token: []byte("GPTBot"), ID: gptbot, Decision: audit.Blocked, Via: audit.ViaOwn, NDisallow: 1, HasDisallowRoot: true, DPI: audit.DPIAll, Line: 1, ContentSignal: []byte("ai-train=no")},
 			{Token: []byte("Googlebot"), ID: googlebot, Decision: audit.Partial, Via: audit.ViaOwn, RootAllowed: true, NAllow: 2, NDisallow: 3, DPI: audit.DPISome, CrawlDelay: 2.5, HasCrawlDelay: true, RequestRate: 0.2, Visit: audit.Hours{To: 525}, HasVisit: true, ContentUsage: audit.Preferences{TrainAI: audit.UseRefused, Search: audit.UseAllowed}, Line: 4, Limited: true},

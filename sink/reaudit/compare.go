@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
@@ -54,13 +55,15 @@ type judgedColumn struct {
 	index int
 }
 
-// newDifferences returns an empty count. The version of the registry is not counted: it is a cause.
-func newDifferences(came *commit.Rejudged) *differences {
+// newDifferences returns an empty count for a part of a schema version. The version of the registry is not counted: it is a cause.
+// Nor are columns that the part cannot have.
+func newDifferences(came *commit.Rejudged, version int) *differences {
 	d := &differences{came: came}
 	row := reflect.TypeFor[schema.SiteRow]()
 	for i := range row.NumField() {
 		name := schema.ColumnName(row.Field(i))
-		if row.Field(i).Tag.Get("judged") != "" && name != "registry_version" {
+		since, _ := strconv.Atoi(row.Field(i).Tag.Get("since")) // 0: since the first
+		if row.Field(i).Tag.Get("judged") != "" && name != "registry_version" && since <= version {
 			d.columns = append(d.columns, judgedColumn{name, i})
 		}
 	}

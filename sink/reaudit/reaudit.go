@@ -261,7 +261,13 @@ func endsRun(ctx context.Context, err error) bool {
 func (m *making) fill(ctx context.Context, p *sink.Remade) (*commit.Rejudged, error) {
 	copied := map[string]bool{}
 	for _, name := range m.source.Manifest.Tables {
-		copied[name] = m.whole && (name != schema.Sites || m.stored.RegistryVersion == m.options.Registry.Version)
+		switch name {
+		case schema.Policies: // written anew: some of its policies may be those of no site any more
+		case schema.Sites:
+			copied[name] = m.whole && m.stored.RegistryVersion == m.options.Registry.Version && m.stored.SchemaVersion == schema.Version
+		default:
+			copied[name] = m.whole
+		}
 		if !copied[name] {
 			if err := m.unharmed(ctx, name); err != nil {
 				return nil, err
@@ -324,7 +330,7 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 	if err := p.Begin(m.n, m.source.Store, files); err != nil {
 		return came, "", err
 	}
-	diff := newDifferences(came)
+	diff := newDifferences(came, m.stored.SchemaVersion)
 	site, judged := new(audit.Site), new(sink.SiteRows)
 	for n := int64(0); ; n++ {
 		more, err := stored.next()
@@ -351,6 +357,9 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 			if rows.Site.NGroups > 0 && rows.Site.RegistryVersion != m.options.Registry.Version {
 				came.Other++
 			}
+			if err := stored.keepPolicies(p); err != nil {
+				return came, "", err
+			}
 		} else {
 			if err := m.judge(stored, site); err != nil {
 				return came, "", err
@@ -359,6 +368,9 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 			p.Judge(judged, &site.Report)
 			if name := diff.count(rows, judged, site, copied); name != "" {
 				return came, name, nil
+			}
+			if err := p.AddPolicies(&site.Report); err != nil {
+				return came, "", err
 			}
 			rows = judged
 		}

@@ -341,6 +341,32 @@ func TestWithAnotherRegistry(t *testing.T) {
 	}
 }
 
+// policiesOf returns the rows of the table policies by id. It fails unless they are those that sites name.
+func policiesOf(t *testing.T, scan *commit.Scan) map[int64]schema.PolicyRow {
+	t.Helper()
+	policies, named := map[int64]schema.PolicyRow{}, map[int64]bool{}
+	for _, row := range collect[schema.PolicyRow](t, scan, schema.Policies) {
+		policies[row.PolicyID] = row
+	}
+	for _, row := range collect[schema.SiteRow](t, scan, schema.Sites) {
+		if (row.PolicyID != 0) != (row.Access == "conditional") || (row.PolicyID == 0) != (row.RFCPolicyID == 0) {
+			t.Errorf("seq %d: access %s, policies %d and %d", row.Seq, row.Access, row.PolicyID, row.RFCPolicyID)
+		}
+		for _, id := range []int64{row.PolicyID, row.RFCPolicyID} {
+			if _, has := policies[id]; id != 0 && !has {
+				t.Errorf("seq %d has the policy %d, which has no row", row.Seq, id)
+			}
+			named[id] = true
+		}
+	}
+	for id := range policies {
+		if !named[id] {
+			t.Errorf("no site has the policy %d", id)
+		}
+	}
+	return policies
+}
+
 // TestTables judges scans again that were written without some tables.
 func TestTables(t *testing.T) {
 	sites := sitetest.Judged(t, 120)
@@ -352,11 +378,14 @@ func TestTables(t *testing.T) {
 		source := storedScan(t, from, o, sites)
 		came := mustScan(t, source, to, asToday())
 		made := mustReadScan(t, to, "stored")
-		if !reflect.DeepEqual(made.Manifest.Tables, tables) || came.Sites != 0 || came.Judged()+came.Stayed() != 120 {
+		if !reflect.DeepEqual(made.Manifest.Tables, append(tables, schema.Policies)) || came.Sites != 0 || came.Judged()+came.Stayed() != 120 {
 			t.Errorf("%v: %+v", tables, came)
 		}
 		if !reflect.DeepEqual(collect[schema.SiteRow](t, source, schema.Sites), collect[schema.SiteRow](t, made, schema.Sites)) {
 			t.Errorf("%v: other sites", tables)
+		}
+		if !reflect.DeepEqual(policiesOf(t, source), policiesOf(t, made)) {
+			t.Errorf("%v: other policies", tables)
 		}
 		soundDataset(t, to)
 		return came
@@ -845,7 +874,7 @@ func TestRowsDiffer(t *testing.T) {
 	}
 	came := commit.NewRejudged()
 	rows := func(e schema.EvidenceRow) *sink.SiteRows { return &sink.SiteRows{Evidence: []schema.EvidenceRow{e}} }
-	if newDifferences(came).count(rows(schema.EvidenceRow{Line: 1}), rows(schema.EvidenceRow{Line: 1, GroupLine: 1}), new(audit.Site), map[string]bool{schema.Evidence: true}) != schema.Evidence || came.Sites != 1 {
+	if newDifferences(came, schema.Version).count(rows(schema.EvidenceRow{Line: 1}), rows(schema.EvidenceRow{Line: 1, GroupLine: 1}), new(audit.Site), map[string]bool{schema.Evidence: true}) != schema.Evidence || came.Sites != 1 {
 		t.Errorf("evidence of another group is the same: %+v", came)
 	}
 }

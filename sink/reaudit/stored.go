@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/origin/exchange"
@@ -26,7 +28,8 @@ type storedPart struct {
 	verdicts *aheadRows[schema.VerdictRow] // nil if the scan has no such table, like the next two
 	evidence *aheadRows[schema.EvidenceRow]
 	bodies   *storedBodies
-	kept     map[int64][]byte // by hash, where there is no table
+	kept     map[int64][]byte                            // by hash, where there is no table
+	policies func() (map[int64]*schema.PolicyRow, error) // by id, read when a site keeps its judgement
 
 	now sink.SiteRows // of the current site, until the next call of next
 }
@@ -43,9 +46,46 @@ type DamagedPartError struct {
 func (e *DamagedPartError) Error() string { return fmt.Sprintf("%s: %v", e.Part, e.Err) }
 func (e *DamagedPartError) Unwrap() error { return e.Err }
 
+// readPolicies reads the policies of a commit.
+func readPolicies(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[int64]*schema.PolicyRow, error) {
+	policies := map[int64]*schema.PolicyRow{}
+	for row, err := range sink.CommitRows[schema.PolicyRow](ctx, s, c, schema.Policies, 0, math.MaxInt64) {
+		if err != nil {
+			return nil, err
+		}
+		kept := *row
+		for _, list := range []*[]string{&kept.Own, &kept.OwnBlocked, &kept.OwnPartial, &kept.OwnRootDenied, &kept.OwnDPIAll} {
+			*list = slices.Clone(*list)
+		}
+		policies[kept.PolicyID] = &kept
+	}
+	return policies, nil
+}
+
+// keepPolicies adds the policies of the current site, which keeps its judgement, to the part that is made. There are none in a scan
+// of a schema version before that of the table.
+func (p *storedPart) keepPolicies(to *sink.Remade) error {
+	for _, id := range [...]int64{p.now.Site.PolicyID, p.now.Site.RFCPolicyID} {
+		if id == 0 {
+			continue
+		}
+		policies, err := p.policies()
+		if err != nil {
+			return err
+		}
+		if policies[id] == nil {
+			return fmt.Errorf("cannot read table %s: it has no policy %d, which seq %d (%.100q) has", schema.Policies, id, p.now.Site.Seq, p.now.Site.Host)
+		}
+		if err := to.KeepPolicy(policies[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // openStored opens the files of a commit. All columns of sites are read if facts, otherwise only those that a judgement needs.
 func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, facts bool) (_ *storedPart, err error) {
-	p := &storedPart{}
+	p := &storedPart{policies: sync.OnceValues(func() (map[int64]*schema.PolicyRow, error) { return readPolicies(ctx, s, c) })}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())

@@ -14,6 +14,7 @@ package schema
 //     in 53 bits.
 //   - `judged` marks a column of sites that the evaluation sets. Re-evaluating stored bodies sets these again and
 //     copies all others.
+//   - `since` is the version that added the column, where it is not the first.
 //
 // The Parquet writers, the readers, the JSON lines and docs/SCHEMA.md are all derived from the tags.
 //
@@ -32,7 +33,9 @@ package schema
 
 // Version is the version of all tables, in the metadata of every file. It is incremented when a column is added or a
 // meaning changes.
-const Version = 1
+//
+// 2: the table policies, and its keys in sites.
+const Version = 2
 
 // Bounds of stored texts, in bytes of valid UTF-8. Longer texts are cut at the end of a character.
 const (
@@ -131,6 +134,8 @@ type SiteRow struct {
 	Named           []string `parquet:"named,list" judged:"y" parquet-element:",dict" about:"registry tokens that groups name" example:"[\"GPTBot\", \"Googlebot\"]"`
 	Blocked         []string `parquet:"blocked,list" judged:"y" parquet-element:",dict" about:"registry tokens that are blocked, also by fallback or *" example:"[\"GPTBot\"]"`
 	Partial         []string `parquet:"partial,list" judged:"y" parquet-element:",dict" about:"registry tokens that are partly blocked" example:"[\"Googlebot\"]"`
+	PolicyID        int64    `parquet:"policy_id,optional,dict" json:",string" judged:"y" since:"2" about:"key of policies: what the file makes of all crawlers" example:"6151466271542271102"`
+	RFCPolicyID     int64    `parquet:"rfc_policy_id,optional,dict" json:",string" judged:"y" since:"2" about:"the same, of the file as RFC 9309 has it to the letter" example:"6151466271542271102"`
 	Advice          []string `parquet:"advice,list" judged:"y" parquet-element:",dict" about:"ids of advice to the site's owner, in the order of docs/CHECKS.md" example:"[\"noindex_in_robots\"]"`
 }
 
@@ -138,6 +143,25 @@ type SiteRow struct {
 type HopRow struct {
 	Status int32  `parquet:"status" about:"status that redirected" example:"301"`
 	URL    string `parquet:"url,plain" about:"absolute target, at most 2,048 bytes" example:"https://www.example.co.uk/static/robots.txt"`
+}
+
+// PolicyRow is a row of the table policies: what files make of all crawlers (audit.Policy). It has what the file itself says. What a
+// token that no group names gets, by a fallback or by `*`, depends on the registry.
+type PolicyRow struct {
+	PolicyID       int64    `parquet:"policy_id" json:",string" about:"hash of all other columns, as in sites" example:"6151466271542271102"`
+	Star           bool     `parquet:"star" about:"there is a group of *" example:"true"`
+	StarVerdict    string   `parquet:"star_verdict,dict" about:"as in sites" example:"partial"`
+	StarRootDenied bool     `parquet:"star_root_denied" about:"the group of * denies /" example:"false"`
+	StarDPIAll     bool     `parquet:"star_dpi_all" about:"the group of * is all by the Data Provenance Initiative" example:"false"`
+	Own            []string `parquet:"own,list" parquet-element:",dict" about:"registry tokens that a group of their own names, not by the lenient reading; sorted" example:"[\"GPTBot\", \"Googlebot\"]"`
+	OwnBlocked     []string `parquet:"own_blocked,list" parquet-element:",dict" about:"of own: blocked" example:"[\"GPTBot\"]"`
+	OwnPartial     []string `parquet:"own_partial,list" parquet-element:",dict" about:"of own: partly blocked" example:"[\"Googlebot\"]"`
+	OwnRootDenied  []string `parquet:"own_root_denied,list" parquet-element:",dict" about:"of own: / may not be fetched" example:"[\"GPTBot\"]"`
+	OwnDPIAll      []string `parquet:"own_dpi_all,list" parquet-element:",dict" about:"of own: all by the Data Provenance Initiative" example:"[\"GPTBot\"]"`
+	ContentSignal  string   `parquet:"content_signal,optional,plain" about:"as in sites, other keys in alphabetical order" example:"search=yes, ai-train=no"`
+	ContentUsage   string   `parquet:"content_usage,optional,dict" about:"what Content-Usage says about / for *, as in verdicts" example:"train-ai=n"`
+	Licensed       bool     `parquet:"licensed" about:"sites.license is not null" example:"true"`
+	ManagedBy      string   `parquet:"managed_by,optional,dict" about:"as in sites" example:"cloudflare"`
 }
 
 // VerdictRow is a row of the table verdicts: what one agent may do on one site.

@@ -15,12 +15,13 @@ const (
 	Verdicts    = "verdicts"
 	Evidence    = "evidence"
 	Bodies      = "bodies"
+	Policies    = "policies"
 	TokenStats  = "token_stats"
 	RecordStats = "record_stats"
 )
 
-// AllTables are the tables that a scan writes.
-var AllTables = []string{Sites, Verdicts, Evidence, Bodies}
+// AllTables are the tables that a scan writes. It writes Policies always, whichever others are chosen.
+var AllTables = []string{Sites, Verdicts, Evidence, Bodies, Policies}
 
 // IsStatistics reports whether a table is computed from a whole scan.
 func IsStatistics(table string) bool { return table == TokenStats || table == RecordStats }
@@ -55,6 +56,7 @@ var tables = []struct {
 	{Verdicts, "A row for each agent that a file names or that falls back to a named one, and one for `*`. Rows of a site stand together, in the order of sites. Lines and values are of the group that it follows.", reflect.TypeFor[VerdictRow]()},
 	{Evidence, "A row a noteworthy line, at most 32 a site and kind; n_ columns of sites count all.", reflect.TypeFor[EvidenceRow]()},
 	{Bodies, "A row a distinct body of robots records and part; compaction keeps all rows.", reflect.TypeFor[BodyRow]()},
+	{Policies, "A row a distinct policy and part, which sites name by policy_id and rfc_policy_id; later scans and parts repeat it. The view is distinct by policy_id.", reflect.TypeFor[PolicyRow]()},
 	{TokenStats, "A row a token and segment; unknown agents in `all` only.", reflect.TypeFor[TokenStatsRow]()},
 	{RecordStats, "A row a key of records in evidence.", reflect.TypeFor[RecordStatsRow]()},
 }

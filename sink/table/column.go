@@ -35,6 +35,7 @@ type fieldReader struct {
 	bools      []byte
 	int32s     []int32
 	looked     []int32 // int32s replaced by their dictionary entries
+	lookedWide []int64 // the same, of int64s
 	int64s     []int64
 	floats     []float32
 	doubles    []float64
@@ -282,7 +283,7 @@ func (r *fieldReader) entries() (more bool, err error) {
 }
 
 // load reads a page's levels and values.
-func (r *fieldReader) load() error {
+func (r *fieldReader) load() (err error) {
 	r.repeat, r.define, r.length = r.page.RepetitionLevels(), r.page.DefinitionLevels(), int(r.page.NumValues())
 	if r.list != nil && len(r.repeat) != r.length || len(r.define) != 0 && len(r.define) != r.length {
 		return errEntries
@@ -290,17 +291,24 @@ func (r *fieldReader) load() error {
 	values, dictionary := r.page.Data(), r.page.Dictionary()
 	kind := r.leaf.Type().Kind()
 	if dictionary != nil {
-		switch r.int32s = values.Int32(); kind {
+		r.int32s = values.Int32()
+		entries := dictionary.Page().Data()
+		switch kind {
 		case parquet.Int32: // the counts of verdicts
-			numbers := dictionary.Page().Data()
-			return r.lookUp(numbers.Int32())
+			r.looked, err = lookUp(r.looked, r.int32s, entries.Int32())
+			r.int32s = r.looked
+			return err
+		case parquet.Int64: // the ids of policies
+			r.lookedWide, err = lookUp(r.lookedWide, r.int32s, entries.Int64())
+			r.int64s = r.lookedWide
+			return err
 		case parquet.ByteArray:
 		default:
 			return fmt.Errorf("its values, of the type %s, are in a dictionary, which bulkscan does not write", kind)
 		}
 		if dictionary != r.dictionary {
 			r.dictionary = dictionary
-			r.loadTexts(dictionary.Page().Data())
+			r.loadTexts(entries)
 		}
 		return nil
 	}
@@ -322,17 +330,16 @@ func (r *fieldReader) load() error {
 	return nil
 }
 
-// lookUp replaces the indexes in int32s by the dictionary's numbers.
-func (r *fieldReader) lookUp(numbers []int32) error {
-	r.looked = r.looked[:0]
-	for _, index := range r.int32s {
+// lookUp returns the dictionary's numbers at these indexes, in the memory given.
+func lookUp[T any](looked []T, indexes []int32, numbers []T) ([]T, error) {
+	looked = looked[:0]
+	for _, index := range indexes {
 		if uint(index) >= uint(len(numbers)) {
-			return fmt.Errorf("damaged Parquet file: entry %d of a dictionary of %d", index, len(numbers))
+			return looked, fmt.Errorf("damaged Parquet file: entry %d of a dictionary of %d", index, len(numbers))
 		}
-		r.looked = append(r.looked, numbers[index])
+		looked = append(looked, numbers[index])
 	}
-	r.int32s = r.looked
-	return nil
+	return looked, nil
 }
 
 // loadTexts copies all texts as one string and slices it.

@@ -29,7 +29,7 @@ SELECT policy_id, class, named, CASE WHEN class <> 'rules' THEN class
     WHEN CASE WHEN named IS NOT NULL THEN list_contains(own_blocked, named) ELSE star_verdict = 'blocked' AND asked.heeds_star END THEN 'blocked' ELSE 'open' END AS state
 FROM (SELECT *, list_filter(list_prepend(token, asked.fallback),
     lambda name: list_contains(own_blocked, name) OR list_contains(own_partial, name) OR list_contains(own_allowed, name))[1] AS named
-  FROM (SELECT registry_row(token) AS asked), policies);
+  FROM (SELECT registry_row(token) AS asked), history_policies);
 
 -- needs: sites
 -- The policies that block a token (definition full), by its own group, its fallback's, or `*`.
@@ -70,7 +70,7 @@ WHERE valid_from <= night_of(date);
 CREATE OR REPLACE MACRO policies_at(date) AS TABLE
 SELECT night_of(date) AS night, h.site, h.host, h.port, h.requested, g.class IS NULL AS observed, g.class AS gap,
   p.*, h.valid_from, h.previous_last, h.cause, h.observer, h.judge
-FROM history_on(date) AS h JOIN policies AS p USING (policy_id) LEFT JOIN gaps_on(date) AS g USING (site);
+FROM history_on(date) AS h JOIN history_policies AS p USING (policy_id) LEFT JOIN gaps_on(date) AS g USING (site);
 
 -- needs: sites
 -- Spells: times in which the rules of a site treat a token the same way, blocked or open. Times without rules do not end a spell.

@@ -119,6 +119,12 @@ CREATE OR REPLACE VIEW %[1]s AS
 %[2]s;
 CREATE OR REPLACE MACRO %[1]s_on(date) AS TABLE SELECT * FROM %[1]s WHERE scan_date = %[3]s;
 `
+	// Parts and nights repeat policies, so each is taken once. An id is of equal rows, but for the spelling of tokens.
+	viewsPolicies = `
+CREATE OR REPLACE VIEW policies AS
+SELECT DISTINCT ON (policy_id) * EXCLUDE (scan_id, scan_date) FROM (%[2]s);
+CREATE OR REPLACE MACRO policies_on(date) AS TABLE SELECT DISTINCT ON (policy_id) * EXCLUDE (scan_id, scan_date) FROM (%[2]s) WHERE scan_date = %[3]s;
+`
 	// %[1]s is the table, %[2]s the list of files, %[3]s the columns, %[4]s further arguments, %[5]s is viewsStandIn or "".
 	viewsList = `SELECT %[3]s FROM read_parquet(coalesce(bulkscan_list('%[2]s', getvariable('bulkscan_observer')),%[5]s
   getvariable('bulkscan_first')['%[2]s'], [error('no complete scan of this observer has files of %[1]s, or views.sql has to be read again')]), hive_partitioning = true%[4]s)`
@@ -166,7 +172,7 @@ RESET VARIABLE bulkscan_newest;
 	viewsResetKinds = `RESET VARIABLE bulkscan_kinds;
 `
 	viewsLedger = `
--- The history of policies: episodes, policies and gaps, from the files that the ledger's record names (docs/history-sql.md). It has
+-- The history of policies: episodes, their policies and gaps, from the files that the ledger's record names (docs/history-sql.md). It has
 -- archives and one live observer, whichever observer is chosen above. nights has its dates. The macros below read history and
 -- gaps; to restrict them to a panel of sites, make these views of history_all() and gaps_all() anew (docs/history-sql.md).
 SET VARIABLE bulkscan_ledger = (WITH ledger AS MATERIALIZED (
@@ -180,18 +186,18 @@ CREATE OR REPLACE VIEW nights AS
 SELECT CAST(unnest(coalesce(string_split(getvariable('bulkscan_nights'), chr(0)), [error('views.sql has to be read again')])) AS DATE) AS night;
 `
 	// As above, each view is first of one file, or night.
-	viewsLedgerTable = `SET VARIABLE bulkscan_%[1]s = split_part(getvariable('bulkscan_ledger')['%[1]s'], chr(0), 1);
+	viewsLedgerTable = `SET VARIABLE bulkscan_%[1]s = split_part(getvariable('bulkscan_ledger')['%[2]s'], chr(0), 1);
 CREATE OR REPLACE VIEW %[1]s AS
 SELECT * FROM read_parquet(coalesce(string_split(getvariable('bulkscan_%[1]s'), chr(0)), [error('views.sql has to be read again')]));
 CREATE OR REPLACE MACRO %[1]s_all() AS TABLE
 SELECT * FROM read_parquet(coalesce(string_split(getvariable('bulkscan_%[1]s'), chr(0)), [error('views.sql has to be read again')]));
 `
-	viewsLedgerPaths = `SET VARIABLE bulkscan_%[1]s = getvariable('bulkscan_ledger')['%[1]s'];
+	viewsLedgerPaths = `SET VARIABLE bulkscan_%[1]s = getvariable('bulkscan_ledger')['%[2]s'];
 `
 )
 
-// The tables of the ledger.
-var viewsLedgerTables = []string{"policies", "history", "gaps"}
+// The views of the ledger, with their tables.
+var viewsLedgerTables = [][2]string{{"history_policies", "policies"}, {"history", "history"}, {"gaps", "gaps"}}
 
 // The views for analyses. A line above each lists the tables that it needs. pruned.fill replaces what stands in braces.
 //
@@ -424,7 +430,11 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 				selects = append(selects, fmt.Sprintf(viewsList, name, l.name, columns, more, ""))
 			}
 		}
-		fmt.Fprintf(&b, viewsTable, name, strings.Join(selects, "\nUNION ALL BY NAME\n"), p.of(name))
+		format := viewsTable
+		if name == schema.Policies {
+			format = viewsPolicies
+		}
+		fmt.Fprintf(&b, format, name, strings.Join(selects, "\nUNION ALL BY NAME\n"), p.of(name))
 	}
 	if slices.Contains(with, schema.Sites) {
 		b.WriteString(viewsLive)
@@ -442,13 +452,13 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 	if ledger && slices.Contains(with, schema.Sites) {
 		// At the end: if the ledger is deleted, reading views.sql fails here, and the views above are complete.
 		b.WriteString(viewsLedger)
-		for _, table := range viewsLedgerTables {
-			fmt.Fprintf(&b, viewsLedgerTable, table)
+		for _, view := range viewsLedgerTables {
+			fmt.Fprintf(&b, viewsLedgerTable, view[0], view[1])
 		}
 		writeAnalyses(&b, p.fill(viewsHistory), with)
 		b.WriteString("\n-- From here on these views have all nights and files, too.\n")
-		for _, list := range append([]string{"nights"}, viewsLedgerTables...) {
-			fmt.Fprintf(&b, viewsLedgerPaths, list)
+		for _, list := range append([][2]string{{"nights", "nights"}}, viewsLedgerTables...) {
+			fmt.Fprintf(&b, viewsLedgerPaths, list[0], list[1])
 		}
 		b.WriteString("RESET VARIABLE bulkscan_ledger;\n")
 	}

@@ -256,7 +256,7 @@ func (m *month) reportBytes(ctx context.Context) error {
 		return gb
 	}
 	millions := float64(m.sites) / 1e6
-	all := perYear("sites", "verdicts", "evidence", "bodies", "history", "_rejects") / millions
+	all := perYear("sites", "verdicts", "evidence", "bodies", "policies", "history", "_rejects") / millions
 	fmt.Fprintf(m.out, "\n| GB a year | |\n|---|--:|\n| a million sites of this web | %.1f |\n| of these, bodies | %.1f |\n| of these, history | %.2f |\n| for any number of sites: statistics, reports, records | %.2f |\n\n",
 		all, perYear("bodies")/millions, perYear("history")/millions, perYear("token_stats", "record_stats", "_scans", "_nights"))
 	return nil

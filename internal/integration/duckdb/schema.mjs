@@ -22,7 +22,8 @@ export const tables = {
     n_extensions INTEGER, n_legacy INTEGER, n_unknown INTEGER, n_orphan INTEGER, n_invalid INTEGER, n_typo INTEGER,
     has_bom BOOLEAN, is_html BOOLEAN, html_title VARCHAR?, valid_utf8 BOOLEAN?, managed_block BOOLEAN, managed_by VARCHAR?, crawl_delay DOUBLE?,
     content_signal VARCHAR?, content_usage VARCHAR?, license VARCHAR?, sitemaps VARCHAR[],
-    star_verdict VARCHAR, named VARCHAR[], blocked VARCHAR[], partial VARCHAR[], advice VARCHAR[]`,
+    star_verdict VARCHAR, named VARCHAR[], blocked VARCHAR[], partial VARCHAR[], policy_id BIGINT?, rfc_policy_id BIGINT?,
+    advice VARCHAR[]`,
 
   verdicts: `
     origin VARCHAR, host VARCHAR, port INTEGER, requested VARCHAR, seq BIGINT, rank BIGINT?, tld VARCHAR?,
@@ -34,6 +35,11 @@ export const tables = {
   evidence: `origin VARCHAR, seq BIGINT, line INTEGER, group_line INTEGER?, kind VARCHAR, key VARCHAR, value VARCHAR`,
 
   bodies: `body_hash BIGINT, body BLOB`,
+
+  policies: `
+    policy_id BIGINT, star BOOLEAN, star_verdict VARCHAR, star_root_denied BOOLEAN, star_dpi_all BOOLEAN, own VARCHAR[],
+    own_blocked VARCHAR[], own_partial VARCHAR[], own_root_denied VARCHAR[], own_dpi_all VARCHAR[], content_signal VARCHAR?,
+    content_usage VARCHAR?, licensed BOOLEAN, managed_by VARCHAR?`,
 
   token_stats: `
     token VARCHAR, known BOOLEAN, category VARCHAR?, operator VARCHAR?, purpose VARCHAR?,
@@ -77,6 +83,7 @@ export const words = {
   evidence: {
     kind: ["sitemap", "extension", "signal", "usage", "license", "legacy", "unknown", "orphan", "invalid", "typo"],
   },
+  policies: { star_verdict: ["allowed", "partial", "blocked"] },
   token_stats: { segment_kind: ["all", "rank", "tld", "label"] },
 };
 

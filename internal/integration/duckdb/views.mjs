@@ -29,6 +29,7 @@ const QUERIES = [
   "SELECT count(*), sum(line), sum(length(value)) FROM evidence",
   "SELECT count(*), sum(octet_length(body)), count(DISTINCT body_hash) FROM bodies",
   "SELECT count(*), count(DISTINCT v.seq) FROM sites s JOIN verdicts v USING (scan_id, seq)",
+  "SELECT count(*), count(DISTINCT policy_id), sum(len(own)) FROM sites JOIN policies USING (policy_id)",
   "SELECT count(*), count(DISTINCT site), max(host), max(license) FROM policies_at(latest())",
   "SELECT count(*), sum(nights) FROM gaps",
   "FROM blocked_over_time('GPTBot')",
@@ -103,7 +104,7 @@ async function columns() {
 // policies checks that the policies of the ledger block each token of the registry where the rows of sites say so.
 async function policies() {
   for (const [token] of await rows("SELECT token FROM tokens")) {
-    const sql = `SELECT count(*) > 0 AND count(*) FILTER (list_contains(blocked, ${quoted(token)}) <> (policy_id IN (SELECT b.policy_id FROM policies_blocking(${quoted(token)}) AS b))) = 0
+    const sql = `SELECT count(*) > 0 AND count(*) FILTER (list_contains(blocked, ${quoted(token)}) <> (h.policy_id IN (SELECT b.policy_id FROM policies_blocking(${quoted(token)}) AS b))) = 0
       FROM sites JOIN policies_at(latest()) AS h USING (host, port, requested) WHERE scan_date = latest() AND finding = 'rules'`;
     if (!(await rows(sql))[0][0]) fail(`the policies that block ${token} are not those of the sites that do`);
   }
