@@ -8,12 +8,12 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/origin/exchange"
-	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
-	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // TestDefinitionsOfPolicies: the cells of a site's policy are enough for all six definitions. For every token of two registries they
@@ -26,7 +26,7 @@ func TestDefinitionsOfPolicies(t *testing.T) {
 	}
 	var bodies [][]byte
 	for _, name := range []string{"policies.txt", "crawlers.txt"} {
-		text, err := os.ReadFile("../../audit/testdata/vectors/" + name)
+		text, err := os.ReadFile("../audit/testdata/vectors/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestDefinitionsOfPolicies(t *testing.T) {
 
 // definedByPolicies checks some bodies, and each token of every so many of their sites.
 func definedByPolicies(t *testing.T, bodies [][]byte, every int) {
-	rows, err := os.ReadFile("../../audit/testdata/vectors/registry.txt")
+	rows, err := os.ReadFile("../audit/testdata/vectors/registry.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

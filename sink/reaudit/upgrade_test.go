@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/sitetest"
-	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // versionOne returns a copy of testdata/version1, a scan of sitetest.Judged(t, 60) by the last bulkscan of schema version 1.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // TestPoliciesView joins sites with policies. Parts and dates repeat policies, and a compaction keeps all rows: each site joins one
