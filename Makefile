@@ -22,7 +22,7 @@ export GOFLAGS := $(strip $(GIVEN) $(SHARED))
 
 # What `make check` does, in order, each with the seconds that two processors have for it. .ci/run runs the README's two commands
 # first, in a bare clone, so that `test` is not among them. CONTRIBUTING.md says what `long` covers besides.
-STEPS := build:10 lint:75 race:200 histories:40 corpora:30 real:80 generated:10 integration:150 browser:90 packages:100
+STEPS := build:10 lint:75 race:200 histories:40 corpora:40 real:80 generated:10 integration:150 browser:90 packages:100
 
 # Where goroutines share memory, and so where the race detector pays: these packages, and those tests of the command in which a scan
 # is at work. Under the detector a test takes ten times as long. So left out are sweeps over every kill, fault and night, one after

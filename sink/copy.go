@@ -3,6 +3,7 @@ package sink
 import (
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -281,6 +282,35 @@ func (c *copier) policy(row *schema.PolicyRow, p *audit.Policy) {
 		OwnRootDenied: c.having(p, audit.CellRoot), OwnDPIAll: c.having(p, audit.CellDPIAll),
 		ContentSignal: c.text(p.ContentSignal, schema.MaxField), ContentUsage: p.ContentUsage.String(), Licensed: p.Licensed, ManagedBy: p.ManagedBy,
 	}
+}
+
+// PolicyOf is what a row of the table policies says of groups: of tokens that the registry has, by their numbers there. It shares
+// nothing with the row.
+func PolicyOf(row *schema.PolicyRow, registry *tokens.Registry) (p audit.Policy) {
+	p.ID = uint64(row.PolicyID)
+	set := func(c *audit.Cell, fact audit.Cell, is bool) {
+		if is {
+			*c |= fact
+		}
+	}
+	set(&p.Star, audit.CellStar, row.Star)
+	set(&p.Star, audit.CellBlocked, row.StarVerdict == audit.Blocked.String())
+	set(&p.Star, audit.CellPartial, row.StarVerdict == audit.Partial.String())
+	set(&p.Star, audit.CellRoot, row.StarRootDenied)
+	set(&p.Star, audit.CellDPIAll, row.StarDPIAll)
+	for _, name := range row.Own {
+		id := registry.Lookup(name)
+		if id < 0 {
+			continue
+		}
+		named := audit.NamedCell{Token: uint16(id), Cell: audit.CellOwn}
+		set(&named.Cell, audit.CellBlocked, slices.Contains(row.OwnBlocked, name))
+		set(&named.Cell, audit.CellPartial, slices.Contains(row.OwnPartial, name))
+		set(&named.Cell, audit.CellRoot, slices.Contains(row.OwnRootDenied, name))
+		set(&named.Cell, audit.CellDPIAll, slices.Contains(row.OwnDPIAll, name))
+		p.Named = append(p.Named, named)
+	}
+	return p
 }
 
 // having spells the tokens with cells of their own that have a fact.

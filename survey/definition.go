@@ -1,11 +1,16 @@
 package survey
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/bulkscan/bulkscan/audit"
+)
 
 // Definition is one meaning of "this site blocks that crawler" in docs/definitions.md. Its name is a column of
 // token_stats.
 type Definition struct {
-	Name     string
+	audit.Definition
+
 	Question string // about a site and a crawler, as in docs/definitions.md
 	Over     string // the column of token_stats that is its denominator: `sites_rules` or `sites_answered`
 
@@ -23,13 +28,14 @@ const Unread = "Challenges, rate limits and failures are findings of their own, 
 
 // Definitions returns all, in the order of docs/definitions.md.
 func Definitions() []Definition {
+	of := audit.Definitions
 	return []Definition{
-		{Name: "mention", Question: "does a group name the crawler?", Over: "sites_rules"},
-		{Name: "explicit_root", Question: "does its own group deny it /?", Over: "sites_rules", Verdicts: true},
-		{Name: Full, Question: "is everything denied to it, by whatever group it follows?", Over: "sites_rules"},
-		{Name: "any", Question: "is something denied to it?", Over: "sites_rules"},
-		{Name: "dpi_all", Question: `does the text of its group look like "all disallowed"?`, Over: "sites_rules", Verdicts: true},
-		{Name: "rfc_effective", Question: "may an obedient crawler fetch nothing, the state of the server included?", Over: "sites_answered"},
+		{Definition: of[0], Question: "does a group name the crawler?", Over: "sites_rules"},
+		{Definition: of[1], Question: "does its own group deny it /?", Over: "sites_rules", Verdicts: true},
+		{Definition: of[2], Question: "is everything denied to it, by whatever group it follows?", Over: "sites_rules"},
+		{Definition: of[3], Question: "is something denied to it?", Over: "sites_rules"},
+		{Definition: of[4], Question: `does the text of its group look like "all disallowed"?`, Over: "sites_rules", Verdicts: true},
+		{Definition: of[5], Question: "may an obedient crawler fetch nothing, the state of the server included?", Over: "sites_answered"},
 	}
 }
 

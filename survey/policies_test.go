@@ -3,6 +3,7 @@ package survey
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,12 +13,13 @@ import (
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 )
 
 // TestDefinitionsOfPolicies: the cells of a site's policy are enough for all six definitions. For every token of two registries they
-// give what token_stats counts, and what sensitivity says of each single site.
+// give what token_stats counts. The table policies keeps them, but for what only the lenient reading finds.
 func TestDefinitionsOfPolicies(t *testing.T) {
 	for i, d := range Definitions() {
 		if audit.Definitions[i].Name != d.Name || len(audit.Definitions) != len(Definitions()) {
@@ -38,13 +40,13 @@ func TestDefinitionsOfPolicies(t *testing.T) {
 	for _, e := range readExamples(t) {
 		bodies = append(bodies, []byte(e.text))
 	}
-	t.Run("vectors", func(t *testing.T) { definedByPolicies(t, bodies, 1) })
-	t.Run("modern-ai", func(t *testing.T) { definedByPolicies(t, sharedtest.Bodies(t, "modern-ai"), 7) })
-	t.Run("typical12k", func(t *testing.T) { definedByPolicies(t, sharedtest.Bodies(t, "typical12k"), 29) })
+	t.Run("vectors", func(t *testing.T) { definedByPolicies(t, bodies) })
+	t.Run("modern-ai", func(t *testing.T) { definedByPolicies(t, sharedtest.Bodies(t, "modern-ai")) })
+	t.Run("typical12k", func(t *testing.T) { definedByPolicies(t, sharedtest.Bodies(t, "typical12k")) })
 }
 
-// definedByPolicies checks some bodies, and each token of every so many of their sites.
-func definedByPolicies(t *testing.T, bodies [][]byte, every int) {
+// definedByPolicies checks some bodies.
+func definedByPolicies(t *testing.T, bodies [][]byte) {
 	rows, err := os.ReadFile("../audit/testdata/vectors/registry.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +66,7 @@ func definedByPolicies(t *testing.T, bodies [][]byte, every int) {
 			t.Fatal(err)
 		}
 		want := make([]schema.TokenStatsRow, len(registry.Tokens))
+		policies := map[int64][]audit.Cell{}
 		s := &audit.Site{}
 		add := func(seq int, answer exchange.Response) {
 			s.Reset()
@@ -82,16 +85,13 @@ func definedByPolicies(t *testing.T, bodies [][]byte, every int) {
 				}
 				countCell(&want[id], c, s.Report.Finding == audit.FindingRules, answer.Status != 0)
 			}
-			if seq%every != 0 || s.Report.Policy.ID == 0 {
-				return
-			}
-			for id, c := range cells {
-				for i := range audit.Definitions[:5] {
-					d := &audit.Definitions[i]
-					said := sensitivity{by: &Definition{Name: d.Name}, id: int32(id)}
-					if said.blocksIn(&s.Report) != d.Blocks(c) {
-						t.Fatalf("%s, %s: the cell is %08b\n%.2000q", registry.Tokens[id].Name, d.Name, c, answer.Body)
+			for _, p := range []*audit.Policy{&s.Report.Policy, &s.Report.RFCPolicy} {
+				if p.ID != 0 {
+					cells := p.Cells(nil, registry)
+					for i := range cells {
+						cells[i] &^= audit.CellLenient
 					}
+					policies[int64(p.ID)] = cells
 				}
 			}
 		}
@@ -110,6 +110,24 @@ func definedByPolicies(t *testing.T, bodies [][]byte, every int) {
 		}
 		if err := w.Close(context.Background()); err != nil {
 			t.Fatal(err)
+		}
+		scan, err := commit.ReadScan(t.Context(), dir, "hand")
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := map[int64]bool{}
+		for row, err := range sink.Rows[schema.PolicyRow](t.Context(), scan, schema.Policies) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := sink.PolicyOf(row, registry)
+			if cells := p.Cells(nil, registry); !slices.Equal(cells, policies[row.PolicyID]) {
+				t.Errorf("policy %d: stored are\n%v, and judged\n%v", row.PolicyID, cells, policies[row.PolicyID])
+			}
+			kept[row.PolicyID] = true
+		}
+		if len(kept) != len(policies) {
+			t.Errorf("%d policies are stored, want %d", len(kept), len(policies))
 		}
 		found := 0
 		for _, row := range statsOf[schema.TokenStatsRow](t, dir, schema.TokenStats, Options{Registry: registry}) {

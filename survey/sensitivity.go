@@ -4,12 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/origin/exchange"
-	"github.com/bulkscan/bulkscan/parser"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -42,8 +38,7 @@ type Choice struct {
 	About string   `json:"about"`
 	Sites int64    `json:"sites"` // that block the token, or domains, or distinct files
 	Of    int64    `json:"of"`
-	Share *float64 `json:"share"`         // nil for an empty denominator, and where it could not be counted
-	Why   string   `json:"why,omitempty"` // it could not be counted
+	Share *float64 `json:"share"` // nil for an empty denominator
 }
 
 // The choices, as indexes into choices.
@@ -93,9 +88,8 @@ func SensitivityDefinitions() (names []string) {
 	return names
 }
 
-// SensitivityOf reads the committed parts of a scan twice, and its bodies once. token is one of the registry's. It takes no
-// lock and writes nothing. If the scan lacks the table sites, or verdicts where the definition needs them, the error is
-// commit.ErrNoTable.
+// SensitivityOf reads the committed parts of a scan twice. token is one of the registry's. It takes no lock and writes nothing. If the
+// scan lacks the table sites or policies, the error is commit.ErrNoTable.
 func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o SummaryOptions) (*Sensitivity, error) {
 	o.Options = o.withDefaults()
 	fail := func(err error) error { return fmt.Errorf("cannot count %s in scan %s: %w", token, scanID, err) }
@@ -108,16 +102,17 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	if err != nil {
 		return nil, err
 	}
-	if err := needs(scan, &definition); err != nil {
+	if !scan.Has(schema.Sites) {
+		return nil, fail(fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable))
+	}
+	cells, err := cellsOf(ctx, scan, o.Registry, token)
+	if err != nil {
 		return nil, fail(err)
 	}
 	o.foreign(scan, "it may say nothing of the token, which then counts as not blocked")
 	m := scan.Manifest
-	s := &sensitivity{
-		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)}, scan: scan, by: &definition, id: int32(id),
-		auditor: audit.New(o.Registry), byRFC: map[int64]bool{}, domains: map[uint64]domainSite{}, files: map[int64]*sharedFile{},
-	}
-	for _, pass := range []func(context.Context) error{s.judgeBodies, s.countSites, s.countDomainsOfFiles} {
+	s := &sensitivity{scan: scan, by: &definition, cells: cells, domains: map[uint64]domainSite{}, files: map[int64]*sharedFile{}}
+	for _, pass := range []func(context.Context) error{s.countSites, s.countDomainsOfFiles} {
 		if err := pass(ctx); err != nil {
 			return nil, fail(err)
 		}
@@ -130,22 +125,18 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 
 // sensitivity counts.
 type sensitivity struct {
-	verdictReader
-
-	scan    *commit.Scan
-	by      *Definition
-	id      int32 // of the token
-	auditor *audit.Auditor
+	scan  *commit.Scan
+	by    *Definition
+	cells *tokenCells
 
 	site struct {
-		Seq, Rank, BodyHash     int64
-		Host, Domain            string
-		Status                  int32
-		Access, Finding, Scope  string
-		Managed                 bool
-		Named, Blocked, Partial []int32
+		Seq, Rank, BodyHash    int64
+		Policy, RFCPolicy      int64
+		Host, Domain           string
+		Status                 int32
+		Access, Finding, Scope string
+		Managed                bool
 	}
-	byRFC map[int64]bool // by body hash: whether the file blocks the token by the RFC
 
 	counts             [numChoices]struct{ sites, of int64 }
 	unobserved, unread int64
@@ -167,41 +158,19 @@ type sharedFile struct {
 	domains map[uint64]struct{} // in the second pass, of files that enough sites have; at most sharedBy
 }
 
-// judgeBodies judges each distinct file by the RFC.
-func (s *sensitivity) judgeBodies(ctx context.Context) error {
-	if !s.scan.Has(schema.Bodies) {
-		return nil
-	}
-	site := &audit.Site{}
-	for row, err := range sink.Rows[schema.BodyRow](ctx, s.scan, schema.Bodies) {
-		if err != nil {
-			return err
-		}
-		if _, known := s.byRFC[row.BodyHash]; known {
-			continue
-		}
-		site.Reset()
-		site.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, Body: row.Body}
-		site.Dialect = parser.RFC
-		s.auditor.Judge(site)
-		s.byRFC[row.BodyHash] = s.blocksIn(&site.Report)
-	}
-	return nil
-}
-
-// countSites reads the sites, with their verdicts where the definition needs them.
+// countSites reads the sites.
 func (s *sensitivity) countSites(ctx context.Context) error {
-	r, index := &s.site, s.tokens.index
+	r := &s.site
 	fields := []table.Field{
 		{Name: "seq", Into: &r.Seq}, {Name: "rank", Into: &r.Rank}, {Name: "host", Into: &r.Host}, {Name: "registrable_domain", Into: &r.Domain},
 		{Name: "status", Into: &r.Status}, {Name: "access", Into: &r.Access}, {Name: "finding", Into: &r.Finding},
 		{Name: "redirect_scope", Into: &r.Scope}, {Name: "managed_block", Into: &r.Managed}, {Name: "body_hash", Into: &r.BodyHash},
-		{Name: "named", Into: &r.Named, Index: index}, {Name: "blocked", Into: &r.Blocked, Index: index}, {Name: "partial", Into: &r.Partial, Index: index},
+		{Name: "policy_id", Into: &r.Policy}, {Name: "rfc_policy_id", Into: &r.RFCPolicy},
 	}
-	if s.by.Verdicts {
-		return s.together(ctx, s.scan, fields, &r.Seq, s.row.fields(), s.count)
+	if err := eachSite(ctx, s.scan, fields, s.count); err != nil {
+		return err
 	}
-	return eachSite(ctx, s.scan, fields, s.count)
+	return s.cells.err
 }
 
 // countDomainsOfFiles reads the sites again if many share a file.
@@ -217,70 +186,10 @@ func (s *sensitivity) countDomainsOfFiles(ctx context.Context) error {
 	return nil
 }
 
-// ruled says what a file's groups make of an agent. The zero value is that of an agent without a row.
-type ruled struct{ row, own, rootAllowed, dpiAll bool }
-
-// saidOf is what a file says of a token: whether it is in the three lists of sites, and the rows of the token and of `*`.
-type saidOf struct {
-	named, blocked, partial bool
-	token, star             ruled
-}
-
-// blocksBy reports whether a file blocks the token by a definition. rfc_effective, which also depends on the answer, is full here.
-func (s *saidOf) blocksBy(definition string) bool {
-	switch definition {
-	case "mention":
-		return s.named
-	case "any":
-		return s.blocked || s.partial
-	case "explicit_root":
-		return s.token.own && !s.token.rootAllowed
-	case "dpi_all":
-		return s.token.dpiAll || !s.token.row && s.star.dpiAll
-	}
-	return s.blocked
-}
-
-// blocksIn reports whether a judged file blocks the token.
-func (s *sensitivity) blocksIn(r *audit.Report) bool {
-	id := uint16(s.id)
-	of := saidOf{named: slices.Contains(r.Named, id), blocked: slices.Contains(r.Blocked, id), partial: slices.Contains(r.Partial, id)}
-	for i := range r.Verdicts {
-		v := &r.Verdicts[i]
-		is := ruled{true, v.Via == audit.ViaOwn, v.RootAllowed, v.DPI == audit.DPIAll}
-		switch {
-		case v.Lenient:
-		case v.ID == int(s.id):
-			of.token = is
-		case string(v.Token) == "*":
-			of.star = is
-		}
-	}
-	return of.blocksBy(s.by.Name)
-}
-
-// saysOf returns what a site's lists and verdicts say of a registry token.
-func saysOf(id int32, named, blocked, partial []int32, verdicts []verdictColumns) saidOf {
-	of := saidOf{named: slices.Contains(named, id), blocked: slices.Contains(blocked, id), partial: slices.Contains(partial, id)}
-	for i := range verdicts {
-		v := &verdicts[i]
-		is := ruled{true, v.Via == "own", v.RootAllowed, v.DPI == "all"}
-		switch {
-		case v.Lenient:
-		case v.id == id:
-			of.token = is
-		case v.Token == "*":
-			of.star = is
-		}
-	}
-	return of
-}
-
 // count counts the current site under every choice.
 func (s *sensitivity) count() {
 	r := &s.site
-	of := saysOf(s.id, r.Named, r.Blocked, r.Partial, s.rows)
-	blocks := of.blocksBy(s.by.Name)
+	blocks := s.by.Blocks(s.cells.of(r.Policy, r.Finding, r.Host))
 	rules := r.Finding == "rules"
 	add := func(choice int, in, blocks bool) {
 		if in {
@@ -294,7 +203,7 @@ func (s *sensitivity) count() {
 	add(choiceListed, true, rules && blocks)
 	add(choiceSameDomain, rules && r.Scope != "other_domain", blocks)
 	add(choiceUnmanaged, rules && !r.Managed, blocks)
-	add(choiceRFC, rules, s.byRFC[r.BodyHash])
+	add(choiceRFC, rules, s.by.Blocks(s.cells.of(r.RFCPolicy, r.Finding, r.Host)))
 	switch f, known := audit.FindingNamed(r.Finding); {
 	case known && f.IsGap():
 		s.unobserved++
@@ -373,9 +282,7 @@ func (s *sensitivity) finish() []Choice {
 	rows := make([]Choice, numChoices)
 	for i, c := range s.counts {
 		rows[i] = Choice{ID: choices[i].id, About: choices[i].about, Sites: c.sites, Of: c.of}
-		if i == choiceRFC && !s.scan.Has(schema.Bodies) {
-			rows[i] = Choice{ID: choices[i].id, About: choices[i].about, Why: "the scan has no table bodies"}
-		} else if c.of > 0 {
+		if c.of > 0 {
 			share := share(c.sites, c.of)
 			rows[i].Share = &share
 		}

@@ -282,9 +282,9 @@ func needs(scan *commit.Scan, d *Definition) error {
 
 // further is what a pass counts besides the summary. The zero value is nothing.
 type further struct {
-	sites, verdicts []table.Field                               // columns that this needs
-	verdict         func(r *summaryColumns, v *verdictColumns)  // called for each row of verdicts, with its site, before that is counted
-	site            func(r *summaryColumns, v []verdictColumns) // called for each site, with its verdicts
+	sites, verdicts []table.Field                              // columns that this needs
+	verdict         func(r *summaryColumns, v *verdictColumns) // called for each row of verdicts, with its site, before that is counted
+	site            func(r *summaryColumns)                    // called for each site
 }
 
 // gatherer builds a Summary row by row.
@@ -360,7 +360,7 @@ func (g *gatherer) row(verdicts []verdictColumns) {
 		b.site(r, verdicts)
 	}
 	if g.further.site != nil {
-		g.further.site(r, verdicts)
+		g.further.site(r)
 	}
 }
 

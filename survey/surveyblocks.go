@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // blockTables counts the sites with rules by what they block.
 type blockTables struct {
-	surveyed            int32 // registry index of surveyedToken
+	surveyed            *tokenCells // of surveyedToken
 	operators, purposes strictest
 	now                 int64 // the number of the site, so that marks of earlier sites need no clearing
 
@@ -53,9 +54,9 @@ type network struct {
 	ttfb, total     histogram
 }
 
-func newBlockTables(registry *tokens.Registry) *blockTables {
+func newBlockTables(registry *tokens.Registry, surveyed *tokenCells) *blockTables {
 	t := &blockTables{
-		surveyed:    newTokenIndex(registry).index(surveyedToken),
+		surveyed:    surveyed,
 		operators:   newStrictest(registry, func(t *tokens.Token) string { return t.Operator }),
 		purposes:    newStrictest(registry, func(t *tokens.Token) string { return t.Purpose }),
 		definitions: Definitions(), sets: map[string]int64{}, numbers: map[int64]int64{},
@@ -87,9 +88,9 @@ func newBlockTables(registry *tokens.Registry) *blockTables {
 func networkName(cdn string) string { return cmp.Or(cdn, "none") }
 
 // site counts a site.
-func (t *blockTables) site(r *summaryColumns, s *surveyColumns, verdicts []verdictColumns) {
+func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
 	rules := r.Finding == "rules"
-	said := saysOf(t.surveyed, r.Named, r.Blocked, r.Partial, verdicts)
+	cell := t.surveyed.of(s.PolicyID, r.Finding, s.Origin)
 	n := t.networks.at(key{a: networkName(s.CDN)})
 	n.rules += one(rules)
 	if r.Status != 0 {
@@ -98,9 +99,9 @@ func (t *blockTables) site(r *summaryColumns, s *surveyColumns, verdicts []verdi
 		n.total.add(float64(r.TotalMillis))
 	}
 	for i, d := range t.definitions {
-		blocks := rules && said.blocksBy(d.Name)
+		blocks := rules && d.Blocks(cell)
 		if d.Name == "rfc_effective" {
-			blocks = r.Status != 0 && (r.Access == "full_disallow" || r.Access == "conditional" && said.blocked)
+			blocks = r.Status != 0 && (r.Access == "full_disallow" || r.Access == "conditional" && d.Blocks(cell))
 		}
 		n.blocking[i] += one(blocks)
 	}
@@ -109,7 +110,7 @@ func (t *blockTables) site(r *summaryColumns, s *surveyColumns, verdicts []verdi
 	}
 	managed := t.managed.at(key{a: networkName(s.CDN), n: float64(one(r.Managed))})
 	managed.sites++
-	managed.blocking += one(said.blocked)
+	managed.blocking += one(cell&audit.CellBlocked != 0)
 	t.lists(r)
 }
 
@@ -277,7 +278,7 @@ func (t *blockTables) networkTables(s *Survey) {
 	}), 0, 1)).Note = t.managed.note("networks")
 
 	byCDN := s.add("blocked-by-cdn", append(append([]string{"cdn", "sites", "sites_answered"}, DefinitionNames()...), "share_full"), nil)
-	if t.surveyed != noToken {
+	if t.surveyed.id >= 0 {
 		full := slices.Index(DefinitionNames(), Full)
 		byCDN.Rows = sorted(t.networks.rows(func(k key, n network) []any {
 			row := []any{k.a, n.rules, n.answered}

@@ -142,7 +142,7 @@ func TestSurveyWithoutEvidence(t *testing.T) {
 // TestSurveyBounds has more values of each kind than the tables keep.
 func TestSurveyBounds(t *testing.T) {
 	s := &Survey{Tables: map[string]*Table{}}
-	answers, blocks, records := newAnswerTables(), newBlockTables(tokens.Default()), newRecordTables()
+	answers, blocks, records := newAnswerTables(), newBlockTables(tokens.Default(), &tokenCells{}), newRecordTables()
 	const sites = maxDelays + 100
 	v := verdictColumns{Token: "*", Via: "star", id: noToken}
 	for i := range sites {
@@ -165,7 +165,7 @@ func TestSurveyBounds(t *testing.T) {
 			r.Score = math.NaN()
 		}
 		answers.site(&r, &columns)
-		blocks.site(&r, &columns, nil)
+		blocks.site(&r, &columns)
 		records.site(&r, &columns)
 	}
 	answers.tables(s, &Summary{Rows: 3 * maxValues, Asked: 3 * maxValues, Answered: 3 * maxValues}, blocks.networks)
@@ -189,7 +189,7 @@ func TestSurveyBounds(t *testing.T) {
 // TestSurveyPairs has more sets of tokens than are kept at once.
 func TestSurveyPairs(t *testing.T) {
 	registry := tokens.Default()
-	blocks := newBlockTables(registry)
+	blocks := newBlockTables(registry, &tokenCells{})
 	var ai []int32
 	for id := range registry.Tokens {
 		if registry.Tokens[id].Category == "ai" {
@@ -207,7 +207,7 @@ func TestSurveyPairs(t *testing.T) {
 		}
 		both += one(i>>3&1 == 1 && i>>15&1 == 1)
 		number += one(len(r.Blocked) == 1+2*4)
-		blocks.site(&r, &surveyColumns{}, nil)
+		blocks.site(&r, &surveyColumns{})
 	}
 	s := &Survey{Tables: map[string]*Table{}}
 	blocks.tables(s, sites)

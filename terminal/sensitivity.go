@@ -19,15 +19,10 @@ func Sensitivity(w io.Writer, s *survey.Sensitivity, when Color) error {
 		if r.Share != nil {
 			share = fmt.Sprintf("%.2f %%", 100**r.Share)
 		}
-		sites := number(r.Sites)
-		about := r.About
-		if r.Why != "" {
-			sites, of, about = "", "", r.About+" ("+r.Why+")"
-		}
 		if i == 0 {
 			name.style = bold
 		}
-		t.add(name, piece{text: sites, right: true}, piece{text: of, right: true}, piece{text: share, right: true}, text(about))
+		t.add(name, piece{text: number(r.Sites), right: true}, piece{text: of, right: true}, piece{text: share, right: true}, text(r.About))
 	}
 	p.table(t)
 	return p.end()
