@@ -148,11 +148,11 @@ scanned:
 	dir=$$(mktemp -d); killed=$$(mktemp -d); kept=$$(mktemp -d); trap 'rm -rf "$$dir" "$$killed" "$$kept"' EXIT; \
 	bin/bulkscan demo -o "$$dir" --warc-out "$$kept" --origins 2000 --part-rows 50 --no-compact; \
 	node internal/integration/warcio/check.mjs "$$kept" 1500; \
-	bin/bulkscan import "$$kept"/*.warc.gz --by crawl -o "$$kept/again" --scan-id again --progress none; \
+	bin/bulkscan import "$$kept"/*.warc.gz --date "$$(date -u +%F)" -o "$$kept/again" --scan-id again --progress none; \
 	bin/bulkscan verify "$$kept/again"; \
 	ln -s "$$dir" "$$kept/OUT"; \
 	if command -v python3 >/dev/null; then PYTHONPATH="$$PWD/.bin/python" python3 internal/integration/python/check.py "$$kept"; else echo "SKIPPED: the Python of the documents (python3 is not on the PATH)"; fi; \
-	bin/bulkscan import "$$kept"/*.warc.gz --by crawl -o - --scan-id again --progress none > "$$kept/lines.jsonl"; \
+	bin/bulkscan import "$$kept"/*.warc.gz --date "$$(date -u +%F)" -o - --scan-id again --progress none > "$$kept/lines.jsonl"; \
 	bin/bulkscan schema --json > "$$kept/schema.json"; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/again" --lines "$$kept/lines.jsonl"; \
 	also node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir"; \
