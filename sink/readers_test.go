@@ -47,6 +47,7 @@ func TestHardDataset(t *testing.T) {
 			verdicts[3*i+k].Seq, evidence[3*i+k].Seq = sites[i].Seq, sites[i].Seq
 		}
 	}
+	policies := rowtest.Rows[schema.PolicyRow](parts * sitesEach)
 	tokenStats, recordStats := rowtest.Rows[schema.TokenStatsRow](2000), rowtest.Rows[schema.RecordStatsRow](2000)
 
 	w := mustOpen(t, st, Options{ScanID: "hard", Date: "2026-11-21", Tables: schema.AllTables})
@@ -60,7 +61,7 @@ func TestHardDataset(t *testing.T) {
 			from, to := half*sitesEach/2, (half+1)*sitesEach/2
 			for _, err := range []error{
 				p.sites.Write(sites[from:to]), p.verdicts.Write(verdicts[3*from : 3*to]),
-				p.evidence.Write(evidence[3*from : 3*to]), p.bodies.Write(bodies[from:to]),
+				p.evidence.Write(evidence[3*from : 3*to]), p.bodies.Write(bodies[from:to]), p.policies.Write(policies[from:to]),
 			} {
 				if err != nil {
 					t.Fatal(err)
@@ -94,6 +95,7 @@ func TestHardDataset(t *testing.T) {
 	writePlain(t, rowsDir, schema.Verdicts, verdicts)
 	writePlain(t, rowsDir, schema.Evidence, evidence)
 	writePlain(t, rowsDir, schema.Bodies, bodies)
+	writePlain(t, rowsDir, schema.Policies, policies)
 	writePlain(t, rowsDir, schema.TokenStats, tokenStats)
 	writePlain(t, rowsDir, schema.RecordStats, recordStats)
 	check := func() {
@@ -103,6 +105,7 @@ func TestHardDataset(t *testing.T) {
 		sameRows(t, collect[schema.VerdictRow](t, scan, schema.Verdicts), verdicts)
 		sameRows(t, collect[schema.EvidenceRow](t, scan, schema.Evidence), evidence)
 		sameRows(t, collect[schema.BodyRow](t, scan, schema.Bodies), bodies)
+		sameRows(t, collect[schema.PolicyRow](t, scan, schema.Policies), policies)
 	}
 	check()
 	if kept != "" {

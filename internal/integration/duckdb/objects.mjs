@@ -75,7 +75,7 @@ async function paths() {
   const given = (await db.runAndReadAll("SELECT unnest(flatten(list_transform(map_keys(getvariable('bulkscan_paths')), lambda t: bulkscan_list(t, NULL)))) AS path")).getRowObjectsJson();
   const named = new Set(files.map((f) => f.path));
   for (const { path } of given) if (!named.has(path)) fail(`a view reads ${path}`);
-  const ledger = (await db.runAndReadAll("SELECT unnest(string_split(concat_ws(chr(0), getvariable('bulkscan_policies'), getvariable('bulkscan_history'), getvariable('bulkscan_gaps')), chr(0))) AS path")).getRowObjectsJson();
+  const ledger = (await db.runAndReadAll("SELECT unnest(string_split(concat_ws(chr(0), getvariable('bulkscan_history_policies'), getvariable('bulkscan_history'), getvariable('bulkscan_gaps')), chr(0))) AS path")).getRowObjectsJson();
   if (ledger.length < 3) fail("a table of the ledger has no file");
   for (const { path } of ledger) if (!path.startsWith(`${folder}${sep}history/`) || !existsSync(path)) fail(`a view of the ledger reads ${path}`);
 }
