@@ -183,20 +183,26 @@ func (a *Auditor) setPolicy(s *Site) {
 		}
 	}
 	p.Lenient = c.namedLeniently
-	content := append(c.content[:0], byte(p.Star))
 	if len(r.Named) > 0 {
 		for word, set := range c.ranked.present {
 			for ; set != 0; set &= set - 1 {
 				rank := 64*word + bits.TrailingZeros64(set)
-				named := NamedCell{a.byRank[rank], c.ranked.cells[rank]}
-				c.named = append(c.named, named)
-				content = appendText(content, a.folded[named.Token])
-				content = append(content, byte(named.Cell))
+				c.named = append(c.named, NamedCell{a.byRank[rank], c.ranked.cells[rank]})
 			}
 			c.ranked.present[word] = 0
 		}
 	}
 	p.Named = c.named
+	c.content = a.identify(p, c.content[:0])
+}
+
+// identify sets the ID of a policy of which all else is set. It returns the content of which that is the hash, in the memory of dst.
+func (a *Auditor) identify(p *Policy, dst []byte) []byte {
+	content := append(dst, byte(p.Star))
+	for _, named := range p.Named {
+		content = appendText(content, a.folded[named.Token])
+		content = append(content, byte(named.Cell))
+	}
 	content = append(content, 0) // no name is empty
 	content = appendText(content, view(p.ContentSignal))
 	content = append(content, byte(p.ContentUsage.TrainAI), byte(p.ContentUsage.Search), 0)
@@ -204,8 +210,15 @@ func (a *Auditor) setPolicy(s *Site) {
 		content[len(content)-1] = 1
 	}
 	content = appendText(content, p.ManagedBy)
-	c.content = content
 	p.ID = max(xxhash.Sum64(content), 1)
+	return content
+}
+
+// Identify puts the cells and the signal of a policy in order, which is made of stored rows, and sets its ID.
+func (a *Auditor) Identify(p *Policy) {
+	slices.SortFunc(p.Named, func(x, y NamedCell) int { return cmp.Compare(a.ranks[x.Token], a.ranks[y.Token]) })
+	p.ContentSignal = new(scratch).ordered(p.ContentSignal)
+	a.identify(p, nil)
 }
 
 // ordered returns a content signal in canonical form with its pairs in an order that does not depend on the file's.

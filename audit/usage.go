@@ -35,6 +35,18 @@ func (p Preferences) String() string {
 	}[p.TrainAI%3][p.Search%3]
 }
 
+// PreferencesOf is the reverse of Preferences.String.
+func PreferencesOf(text string) (p Preferences) {
+	for p.TrainAI = range Preference(3) {
+		for p.Search = range Preference(3) {
+			if p.String() == text {
+				return p
+			}
+		}
+	}
+	return Preferences{}
+}
+
 // Usage is a Content-Usage value (IETF AIPREF): preferences for paths that match Path, a pattern like those of rules.
 type Usage struct {
 	Path []byte // "" for all paths

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// pruned deletes the nights before a date, as job.Prune does.
+// pruned deletes the nights before a date, as scan.Prune does.
 func pruned(t testing.TB, st store.Store, before string) {
 	t.Helper()
 	all, err := commit.Scans(t.Context(), st)

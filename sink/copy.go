@@ -284,32 +284,57 @@ func (c *copier) policy(row *schema.PolicyRow, p *audit.Policy) {
 	}
 }
 
+// cellOf returns the cell with these facts.
+func cellOf(verdict string, own, star, rootDenied, dpiAll bool) (c audit.Cell) {
+	for _, f := range [...]struct {
+		fact audit.Cell
+		is   bool
+	}{
+		{audit.CellBlocked, verdict == audit.Blocked.String()}, {audit.CellPartial, verdict == audit.Partial.String()},
+		{audit.CellOwn, own}, {audit.CellStar, star}, {audit.CellRoot, rootDenied}, {audit.CellDPIAll, dpiAll},
+	} {
+		if f.is {
+			c |= f.fact
+		}
+	}
+	return c
+}
+
 // PolicyOf is what a row of the table policies says of groups: of tokens that the registry has, by their numbers there. It shares
 // nothing with the row.
 func PolicyOf(row *schema.PolicyRow, registry *tokens.Registry) (p audit.Policy) {
-	p.ID = uint64(row.PolicyID)
-	set := func(c *audit.Cell, fact audit.Cell, is bool) {
-		if is {
-			*c |= fact
-		}
-	}
-	set(&p.Star, audit.CellStar, row.Star)
-	set(&p.Star, audit.CellBlocked, row.StarVerdict == audit.Blocked.String())
-	set(&p.Star, audit.CellPartial, row.StarVerdict == audit.Partial.String())
-	set(&p.Star, audit.CellRoot, row.StarRootDenied)
-	set(&p.Star, audit.CellDPIAll, row.StarDPIAll)
+	p.ID, p.Star = uint64(row.PolicyID), cellOf(row.StarVerdict, false, row.Star, row.StarRootDenied, row.StarDPIAll)
 	for _, name := range row.Own {
-		id := registry.Lookup(name)
-		if id < 0 {
-			continue
+		if id := registry.Lookup(name); id >= 0 {
+			verdict := audit.Allowed
+			switch {
+			case slices.Contains(row.OwnBlocked, name):
+				verdict = audit.Blocked
+			case slices.Contains(row.OwnPartial, name):
+				verdict = audit.Partial
+			}
+			p.Named = append(p.Named, audit.NamedCell{
+				Token: uint16(id), Cell: cellOf(verdict.String(), true, false, slices.Contains(row.OwnRootDenied, name), slices.Contains(row.OwnDPIAll, name)),
+			})
 		}
-		named := audit.NamedCell{Token: uint16(id), Cell: audit.CellOwn}
-		set(&named.Cell, audit.CellBlocked, slices.Contains(row.OwnBlocked, name))
-		set(&named.Cell, audit.CellPartial, slices.Contains(row.OwnPartial, name))
-		set(&named.Cell, audit.CellRoot, slices.Contains(row.OwnRootDenied, name))
-		set(&named.Cell, audit.CellDPIAll, slices.Contains(row.OwnDPIAll, name))
-		p.Named = append(p.Named, named)
 	}
+	return p
+}
+
+// PolicyOfVerdicts makes the policy of a judged file of its rows. A content signal that the row cuts off is part of its id.
+func PolicyOfVerdicts(rows *SiteRows, auditor *audit.Auditor) (p audit.Policy) {
+	site := &rows.Site
+	p.ContentSignal, p.Licensed, p.ManagedBy = []byte(site.ContentSignal), site.License != "", site.ManagedBy
+	for i := range rows.Verdicts {
+		v := &rows.Verdicts[i]
+		cell := cellOf(v.Verdict, v.Via == audit.ViaOwn.String(), v.Via == audit.ViaStar.String(), !v.RootAllowed, v.DPI == audit.DPIAll.String())
+		if v.Token == "*" {
+			p.Star, p.ContentUsage = cell, audit.PreferencesOf(v.ContentUsage)
+		} else if id := auditor.Registry().Lookup(v.Token); v.Known && !v.Lenient && id >= 0 && cell&audit.CellOwn != 0 {
+			p.Named = append(p.Named, audit.NamedCell{Token: uint16(id), Cell: cell})
+		}
+	}
+	auditor.Identify(&p)
 	return p
 }
 

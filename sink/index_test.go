@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,6 +38,43 @@ func indexed(t *testing.T, dir *store.Dir) map[string][]string {
 		named[row.ScanID] = append(named[row.ScanID], row.Name)
 	}
 	return named
+}
+
+// TestIndexOfEarlierVersion: an index that an earlier bulkscan wrote is not damaged.
+func TestIndexOfEarlierVersion(t *testing.T) {
+	dir := newDir(t)
+	w := mustOpen(t, dir, Options{ScanID: "a", Date: "2026-11-21"})
+	for _, site := range typicalSites(t, 4) {
+		if err := w.Add(site); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var rows []index.Row
+	for row, err := range table.FileRows[index.Row](t.Context(), dir, index.Name) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, *row)
+	}
+	for _, version := range []int{schema.Version, 1, 0} {
+		data, err := table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(version)})
+		if err == nil {
+			err = dir.Put(t.Context(), index.Name, data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := index.Current
+		if version == 0 { // which no bulkscan has written
+			want = index.Damaged
+		}
+		if state, err := index.Check(t.Context(), dir); err != nil || state != want {
+			t.Errorf("version %d: state %d, %v", version, state, err)
+		}
+	}
 }
 
 // TestIndex follows the index through the life of a dataset: it names exactly the files of complete scans, and every command

@@ -38,7 +38,8 @@ type Choice struct {
 	About string   `json:"about"`
 	Sites int64    `json:"sites"` // that block the token, or domains, or distinct files
 	Of    int64    `json:"of"`
-	Share *float64 `json:"share"` // nil for an empty denominator
+	Share *float64 `json:"share"`         // nil for an empty denominator, and where it could not be counted
+	Why   string   `json:"why,omitempty"` // it could not be counted
 }
 
 // The choices, as indexes into choices.
@@ -140,6 +141,7 @@ type sensitivity struct {
 
 	counts             [numChoices]struct{ sites, of int64 }
 	unobserved, unread int64
+	notByRFC           int64                 // sites with rules that only the other dialect has read, since reaudit had no body
 	domains            map[uint64]domainSite // by hash of the registrable domain
 	files              map[int64]*sharedFile // by body hash, of sites with rules
 }
@@ -189,7 +191,7 @@ func (s *sensitivity) countDomainsOfFiles(ctx context.Context) error {
 // count counts the current site under every choice.
 func (s *sensitivity) count() {
 	r := &s.site
-	blocks := s.by.Blocks(s.cells.of(r.Policy, r.Finding, r.Host))
+	blocks := s.by.Blocks(s.cells.of(r.Policy, r.Access, r.Host))
 	rules := r.Finding == "rules"
 	add := func(choice int, in, blocks bool) {
 		if in {
@@ -203,7 +205,9 @@ func (s *sensitivity) count() {
 	add(choiceListed, true, rules && blocks)
 	add(choiceSameDomain, rules && r.Scope != "other_domain", blocks)
 	add(choiceUnmanaged, rules && !r.Managed, blocks)
-	add(choiceRFC, rules, s.by.Blocks(s.cells.of(r.RFCPolicy, r.Finding, r.Host)))
+	byRFC, known := s.cells.cells[r.RFCPolicy]
+	add(choiceRFC, rules && known, s.by.Blocks(byRFC))
+	s.notByRFC += one(rules && !known)
 	switch f, known := audit.FindingNamed(r.Finding); {
 	case known && f.IsGap():
 		s.unobserved++
@@ -282,7 +286,9 @@ func (s *sensitivity) finish() []Choice {
 	rows := make([]Choice, numChoices)
 	for i, c := range s.counts {
 		rows[i] = Choice{ID: choices[i].id, About: choices[i].about, Sites: c.sites, Of: c.of}
-		if c.of > 0 {
+		if i == choiceRFC && s.notByRFC > 0 {
+			rows[i] = Choice{ID: choices[i].id, About: choices[i].about, Why: fmt.Sprintf("%d of their files were not at hand when bulkscan reaudit made policies", s.notByRFC)}
+		} else if c.of > 0 {
 			share := share(c.sites, c.of)
 			rows[i].Share = &share
 		}

@@ -90,7 +90,7 @@ func networkName(cdn string) string { return cmp.Or(cdn, "none") }
 // site counts a site.
 func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
 	rules := r.Finding == "rules"
-	cell := t.surveyed.of(s.PolicyID, r.Finding, s.Origin)
+	cell := t.surveyed.of(s.PolicyID, r.Access, s.Origin)
 	n := t.networks.at(key{a: networkName(s.CDN)})
 	n.rules += one(rules)
 	if r.Status != 0 {

@@ -16,13 +16,17 @@ func Sensitivity(w io.Writer, s *survey.Sensitivity, when Color) error {
 	t.add(styled(dim, "choice"), piece{text: "blocking", style: dim, right: true}, piece{text: "of", style: dim, right: true}, piece{text: "share", style: dim, right: true}, styled(dim, "over"))
 	for i, r := range s.Rows {
 		of, share, name := number(r.Of), "n/a", text(r.ID)
+		sites, about := number(r.Sites), r.About
+		if r.Why != "" {
+			sites, of, about = "", "", r.About+" ("+r.Why+")"
+		}
 		if r.Share != nil {
 			share = fmt.Sprintf("%.2f %%", 100**r.Share)
 		}
 		if i == 0 {
 			name.style = bold
 		}
-		t.add(name, piece{text: number(r.Sites), right: true}, piece{text: of, right: true}, piece{text: share, right: true}, text(r.About))
+		t.add(name, piece{text: sites, right: true}, piece{text: of, right: true}, piece{text: share, right: true}, text(about))
 	}
 	p.table(t)
 	return p.end()

@@ -83,7 +83,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	}
 	survey, err := a.takeSurvey(ctx, st, scans.chosen, survey.TakeOptions{Options: o, AllTokens: f.csv != ""}, f.progress)
 	if errors.Is(err, commit.ErrNoTable) {
-		return fmt.Errorf("%w; a report needs the tables sites and verdicts, and statistics, which bulkscan stats computes again", err)
+		return fmt.Errorf("%w; a report needs the tables sites, verdicts and policies, and statistics, which bulkscan stats computes again", err)
 	}
 	if err != nil {
 		return err

@@ -185,7 +185,11 @@ func (e *ChangedError) Error() string {
 		return fmt.Sprintf("cannot write this share of scan %s: %s was %q for the first share and is now %q; give all shares the same lists and flags, or another --scan-id",
 			e.ScanID, e.What, e.Was, e.Now)
 	}
-	return fmt.Sprintf("cannot resume scan %s: %s was %q and is now %q; %s", e.ScanID, e.What, e.Was, e.Now, ChangedRemedy)
+	remedy := ChangedRemedy
+	if e.What == "the schema version" {
+		remedy = "let the bulkscan that began it finish it; or " + remedy
+	}
+	return fmt.Sprintf("cannot resume scan %s: %s was %q and is now %q; %s", e.ScanID, e.What, e.Was, e.Now, remedy)
 }
 
 const maxManifest = 64 << 20

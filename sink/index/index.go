@@ -77,7 +77,7 @@ func Update(ctx context.Context, st store.Store) error {
 		if !changed && !unread {
 			return nil
 		}
-		data, err := encode(now)
+		data, err := encode(now, schema.Version)
 		if err != nil {
 			return fmt.Errorf("cannot update %s: %w", Name, err)
 		}
@@ -247,9 +247,19 @@ func unhashed(rows []Row) map[string][]Row {
 	return scans
 }
 
-// encode returns the index as a file.
-func encode(rows []Row) ([]byte, error) {
-	return table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version)})
+// encode returns the index as a file, as a bulkscan of that schema version writes it.
+func encode(rows []Row, version int) ([]byte, error) {
+	return table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(version)})
+}
+
+// asWritten reports whether a file has these rows as this version of bulkscan or one before writes them.
+func asWritten(data []byte, rows []Row) (bool, error) {
+	for version := schema.Version; version > 0; version-- {
+		if again, err := encode(rows, version); err != nil || bytes.Equal(again, data) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // maxIndex bounds the index in bytes: some ten thousand nights.
@@ -278,7 +288,7 @@ func Check(ctx context.Context, st store.Store) (State, error) {
 		}
 		written = append(written, *row)
 	}
-	if again, err := encode(written); err != nil || !bytes.Equal(again, data) {
+	if ours, err := asWritten(data, written); err != nil || !ours {
 		return Damaged, err
 	}
 	records, err := recordsOf(ctx, st)

@@ -331,7 +331,7 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 		return came, "", err
 	}
 	diff := newDifferences(came, m.stored.SchemaVersion)
-	site, judged := new(audit.Site), new(sink.SiteRows)
+	site, judged, auditor := new(audit.Site), new(sink.SiteRows), audit.New(m.options.Registry)
 	for n := int64(0); ; n++ {
 		more, err := stored.next()
 		switch {
@@ -357,7 +357,7 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 			if rows.Site.NGroups > 0 && rows.Site.RegistryVersion != m.options.Registry.Version {
 				came.Other++
 			}
-			if err := stored.keepPolicies(p); err != nil {
+			if err := stored.keepPolicies(p, auditor); err != nil {
 				return came, "", err
 			}
 		} else {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -62,9 +63,14 @@ func readPolicies(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[in
 	return policies, nil
 }
 
-// keepPolicies adds the policies of the current site, which keeps its judgement, to the part that is made. There are none in a scan
-// of a schema version before that of the table.
-func (p *storedPart) keepPolicies(to *sink.Remade) error {
+// keepPolicies adds the policies of the current site, which keeps its judgement, to the part that is made. A scan of a schema version
+// before that of the table has none: there the site's verdicts make its policy. Only its body could make that of the RFC.
+func (p *storedPart) keepPolicies(to *sink.Remade, auditor *audit.Auditor) error {
+	if site := &p.now.Site; site.PolicyID == 0 && site.Access == parser.AccessConditional.String() && len(p.now.Verdicts) > 0 {
+		made := audit.Report{Policy: sink.PolicyOfVerdicts(&p.now, auditor)}
+		site.PolicyID = int64(made.Policy.ID)
+		return to.AddPolicies(&made)
+	}
 	for _, id := range [...]int64{p.now.Site.PolicyID, p.now.Site.RFCPolicyID} {
 		if id == 0 {
 			continue
