@@ -137,7 +137,12 @@ func (s *Stream) beginText(in stream, columns []Column) error {
 		return err
 	}
 	for _, c := range columns {
+		found := s.at[c.Name]
 		s.at[c.Name] = nil
+		for _, at := range found { // as the first objects spell it
+			s.at[c.Name] = append(s.at[c.Name], len(s.paths))
+			s.paths = append(s.paths, sampled[at])
+		}
 		for _, name := range c.Names {
 			s.at[c.Name] = append(s.at[c.Name], len(s.paths))
 			s.paths = append(s.paths, strings.Split(name, "."))

@@ -11,6 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/warc/replay"
 )
 
@@ -83,13 +85,22 @@ func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 	return progress, j.publish(ctx)
 }
 
-// judgeNight makes the scan of a night.
+// judgeNight makes the scan of a night. One that is complete is passed over: to open it would take it from the history until the end.
 func (j *Job) judgeNight(ctx context.Context, night *replay.Night) error {
+	if j.Store != nil && !j.Sink.Restart && !j.Sink.Repair {
+		m, err := commit.ReadManifest(ctx, j.Store, j.scanID)
+		if err == nil && m.State == commit.Complete {
+			there, err := sink.Look(ctx, j.Store, j.sinkOptions()) // with other settings it is refused
+			if err != nil {
+				return err
+			}
+			return j.passOver(ctx, night, uint64(there.Kept))
+		}
+	}
 	err := j.openSink(ctx)
 	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
 		j.Log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
-		j.Pipeline.Progress.Skipped.Add(intact.Sites)
-		return night.Skip()
+		return j.passOver(ctx, night, intact.Sites)
 	}
 	if err != nil {
 		return err
@@ -97,4 +108,14 @@ func (j *Job) judgeNight(ctx context.Context, night *replay.Night) error {
 	j.reader, night.Reject = night, j.reject
 	_, err = j.run(ctx)
 	return errors.Join(err, night.Close())
+}
+
+// passOver leaves a night as it is. The last one brings index and views up to date also then.
+func (j *Job) passOver(ctx context.Context, night *replay.Night, sites uint64) error {
+	j.Pipeline.Progress.Skipped.Add(sites)
+	err := night.Skip()
+	if err == nil && !j.Sink.Unlisted {
+		err = errors.Join(index.Update(ctx, j.Store), views.Write(ctx, j.Store, j.Sink.Registry))
+	}
+	return err
 }

@@ -180,6 +180,11 @@ var changesAnswers = map[string]bool{
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
 func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, paths []string) (err error) {
 	f.volume()
+	if f.format == inputs.WARC.String() { // captures and rows have dates of their own where none is given
+		for i := range config {
+			config[i].Answers = config[i].Answers || config[i].Name == "date"
+		}
+	}
 	stderr := terminal.BesideBar(a.stderr, f.progress)
 	log, err := newLogger(stderr, f.logFormat, f.logLevel)
 	if err != nil {

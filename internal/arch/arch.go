@@ -53,7 +53,7 @@ var arrows = map[string][]string{
 	"sink/verify":     {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
 	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
 	"sink":            {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "sink/verify", "audit", "audit/tokens", "parser", "origin", "origin/exchange", "store", "internal/printable"},
-	"sink/reaudit":    {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "origin/exchange", "store", "internal/printable"},
+	"sink/reaudit":    {"sink", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "parser", "origin/exchange", "store", "internal/printable"},
 	"history":         {"audit", "audit/tokens", "origin/exchange", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "store"},
 	"pipeline":        {"audit", "origin", "origin/exchange"},
 
@@ -68,7 +68,7 @@ var arrows = map[string][]string{
 	"internal/limits":      {},
 	"scan":                 {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "warc/archive", "warc/replay", "survey", "scan/shares", "store", "origin", "origin/exchange"},
 	"nightly":              {"audit", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "scan", "survey", "survey/page", "internal/printable", "store"},
-	"survey":               {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "audit", "audit/tokens", "origin/exchange", "internal/printable", "store"},
+	"survey":               {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "audit", "audit/tokens", "parser", "origin/exchange", "internal/printable", "store"},
 	"survey/page":          {"survey", "internal/printable", "docs/queries"},
 	"docs/queries":         {},
 	"internal/observer":    {"fetcher/resolve"},

@@ -56,9 +56,9 @@ func ParseColumns(text string) ([]inputs.Column, error) {
 	return columns, nil
 }
 
-// Files lists the files of a folder in lexical order. Links are not followed.
+// Files lists the files of a folder, which may be a link, in lexical order. Links in it are not followed.
 func Files(folder string) (files []string, err error) {
-	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(folder+string(filepath.Separator), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() {
 			files = append(files, path)
 		}
@@ -121,20 +121,22 @@ func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) err
 		}
 		return n.reject(&r, text, reason)
 	}
+	found := &n.found
 	if n.leftOut(asked.Origin.Host()) {
-		return nil
+		r.flags |= target // redirects of the others may lead here
+		found = &Found{}
 	}
-	n.found.Rows++
+	found.Rows++
 	switch {
 	case r.flags&carried != 0:
-		n.found.Carried++
+		found.Carried++
 	case code <= 0:
 		r.flags |= unseen
-		n.found.NoBody++
+		found.NoBody++
 	default:
 		r.block = n.response(code, row)
 		if row.text("status") == "" {
-			n.found.NoStatus++
+			found.NoStatus++
 		}
 	}
 	return n.add(&r, asked, at, "")
@@ -180,6 +182,9 @@ func (n *Nights) readRow(r *record, row cells) (asked exchange.Target, at time.T
 		if code = int(number); err != nil || number != float64(code) || code > 599 || code > 0 && code < 100 {
 			return asked, at, 0, "its status is no number from 100 to 599"
 		}
+		if code/100 == 2 && row("body") == nil { // what was answered is not known
+			code = 0
+		}
 	} else if len(row("body")) > 0 {
 		code = http.StatusOK
 	}
@@ -215,7 +220,8 @@ func parseTime(text string) (time.Time, bool) {
 		return time.Unix(int64(n)/unit, int64(n)%unit*(1e9/unit)).UTC(), true
 	}
 	for _, form := range forms {
-		if t, err := time.Parse(form, text); err == nil {
+		t, err := time.Parse(form, text)
+		if zone, offset := t.Zone(); err == nil && (offset != 0 || zone == "" || zone == "UTC" || zone == "GMT") { // of others the offset is not known
 			return t.UTC(), true
 		}
 	}
