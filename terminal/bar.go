@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,7 +30,8 @@ const (
 
 // barState is what a bar shows.
 type barState struct {
-	done, total int64    // sites; total 0: unknown
+	done, total int64    // of unit; total 0: unknown
+	unit        string   // "": sites
 	about       bool     // total is an estimate
 	unforeseen  string   // why nothing can be said of the time that is left; "": the pace tells it
 	facts       []string // further ones, the most important first
@@ -71,14 +73,15 @@ func drawBar(ctx context.Context, w io.Writer, look func() barState) {
 
 // lay returns the text in front of the bar and behind it: facts as far as there is room for a bar, too.
 func (s *barState) lay(width int, pace float64, steady bool) (count, facts string) {
-	count = number(s.done) + " sites"
+	unit := cmp.Or(s.unit, "sites")
+	count = number(s.done) + " " + unit
 	var list []string
 	if s.total > 0 {
 		about := ""
 		if s.about {
 			about = "~"
 		}
-		count = fmt.Sprintf("%s of %s%s sites", number(s.done), about, number(s.total))
+		count = fmt.Sprintf("%s of %s%s %s", number(s.done), about, number(s.total), unit)
 		rest, tail := float64(s.total-s.done)/pace, s.tail.Seconds()
 		switch {
 		case s.done >= s.total:

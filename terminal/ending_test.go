@@ -56,7 +56,7 @@ func TestHumanLog(t *testing.T) {
 		log.With("a", 1).Error("x", "error", errors.New("one\ntwo"), "for", 1500*time.Millisecond)
 	})
 	f("Merged: date 2026-11-24 00:00:00 UTC\n", func() {
-		log.Info("merged", "date", time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC), "gaps", map[string]int{"a": 1}, slog.Group("dns", "lookups", 1))
+		log.Info("merged", "date", time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC), "gaps", map[string]int{"a": 1}, slog.Group("dns", "lookups", 1), slog.Attr{})
 	})
 	for _, h := range hostiletest.Texts() {
 		b.Reset()

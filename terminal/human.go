@@ -69,8 +69,11 @@ func (h *human) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// factText is a fact as text. Groups and maps are for programs, and are left out.
+// factText is a fact as text. Groups and maps are for programs, and are left out like the empty fact.
 func factText(a slog.Attr) (text string, ok bool) {
+	if a.Equal(slog.Attr{}) {
+		return "", false
+	}
 	switch v := a.Value.Resolve(); v.Kind() {
 	case slog.KindGroup:
 		return "", false

@@ -65,13 +65,13 @@ func (d *Display) Show(ctx context.Context, form string, w io.Writer, log *slog.
 	}
 }
 
-// ShowCount shows how many of so many stored sites are done, by the form that --progress names, until the context ends.
-func ShowCount(ctx context.Context, form string, w io.Writer, log *slog.Logger, look func() (done, total int64)) {
+// ShowCount shows how many of so many stored sites, or bytes, are done, by the form that --progress names, until the context ends.
+func ShowCount(ctx context.Context, form, unit string, w io.Writer, log *slog.Logger, look func() (done, total int64)) {
 	switch progressForm(form, w) {
 	case "bar":
 		drawBar(ctx, w, func() barState {
 			done, total := look()
-			return barState{done: done, total: total}
+			return barState{done: done, total: total, unit: unit}
 		})
 	case "log":
 		ticker := time.NewTicker(logInterval)
@@ -83,7 +83,7 @@ func ShowCount(ctx context.Context, form string, w io.Writer, log *slog.Logger, 
 				return
 			case now := <-ticker.C:
 				done, total := look()
-				log.Info("progress", "sites", done, "of", total, "per_second", int(float64(done-last)/now.Sub(at).Seconds()))
+				log.Info("progress", unit, done, "of", total, "per_second", int(float64(done-last)/now.Sub(at).Seconds()))
 				last, at = done, now
 			}
 		}

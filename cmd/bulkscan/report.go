@@ -114,7 +114,7 @@ func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manif
 	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
 	var drawn sync.WaitGroup
 	drawn.Go(func() {
-		terminal.ShowCount(shown, progress, a.stderr, o.Log, func() (int64, int64) { return o.Counted.Load(), all })
+		terminal.ShowCount(shown, progress, "sites", a.stderr, o.Log, func() (int64, int64) { return o.Counted.Load(), all })
 	})
 	defer drawn.Wait()
 	defer hide()

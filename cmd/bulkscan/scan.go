@@ -236,7 +236,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	o.OptOut = fetch.optOut
 	var j *scan.Job
 	o.ShowReading = func(ctx context.Context, read func() (done, total int64)) {
-		terminal.ShowCount(ctx, f.progress, a.stderr, log, read)
+		terminal.ShowCount(ctx, f.progress, "bytes", a.stderr, log, read)
 	}
 	o.Show = func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64) {
 		monitor.scan.Begin(scanID, p, read)
