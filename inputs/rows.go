@@ -219,7 +219,8 @@ func (s *Stream) cut(data []byte, ended bool) (advance int, row []byte, _ error)
 	if s.searched = len(row); len(row) == 0 || !found && len(row) <= MaxRow && !ended {
 		return begin, nil, nil
 	}
-	if s.bad = !found; s.bad {
+	lines := bytes.Count(row[:len(row)-1], []byte{'\n'}) + 1
+	if s.bad = !found || lines > 1 && s.layout.delimiter != 0 && s.cells(row) != ""; s.bad { // a quote of another row may close this one's
 		first := bytes.IndexByte(row, '\n') + 1
 		s.tail = first == 0
 		row = row[:cmp.Or(first, len(row))]
@@ -231,7 +232,6 @@ func (s *Stream) cut(data []byte, ended bool) (advance int, row []byte, _ error)
 
 // split finds the values in the text of a row, or returns why it cannot be read.
 func (s *Stream) split() (reason string) {
-	const maxCells = 1 << 16
 	switch {
 	case s.bad:
 		return "the row is longer than 8 MiB, or a quoted cell is not closed"
@@ -242,7 +242,13 @@ func (s *Stream) split() (reason string) {
 		}
 		return ""
 	}
-	reason = s.take.split(s.text.Bytes(), s.layout.delimiter, maxCells)
+	return s.cells(s.text.Bytes())
+}
+
+// cells finds the cells of a row of CSV.
+func (s *Stream) cells(row []byte) (reason string) {
+	const maxCells = 1 << 16
+	reason = s.take.split(bytes.TrimRight(row, "\r\n"), s.layout.delimiter, maxCells)
 	if n, width := len(s.take.cells), len(s.layout.names); reason == "" && n != width && width > 0 { // 0: this is the header
 		return fmt.Sprintf("the row has %d cells, and the header %d", n, width)
 	}
