@@ -139,13 +139,18 @@ func (s *Stream) beginText(in stream, columns []Column) error {
 	for _, c := range columns {
 		found := s.at[c.Name]
 		s.at[c.Name] = nil
-		for _, at := range found { // as the first objects spell it
-			s.at[c.Name] = append(s.at[c.Name], len(s.paths))
-			s.paths = append(s.paths, sampled[at])
-		}
+		var paths []jsonPath
 		for _, name := range c.Names {
+			paths = append(paths, strings.Split(name, "."))
+		}
+		for _, at := range found { // as the first objects spell it, where no name does
+			if !slices.ContainsFunc(paths, func(p jsonPath) bool { return slices.Equal(p, sampled[at]) }) {
+				paths = append([]jsonPath{sampled[at]}, paths...)
+			}
+		}
+		for _, path := range paths {
 			s.at[c.Name] = append(s.at[c.Name], len(s.paths))
-			s.paths = append(s.paths, strings.Split(name, "."))
+			s.paths = append(s.paths, path)
 		}
 	}
 	s.found = make([][]byte, len(s.paths))
@@ -219,8 +224,8 @@ func (s *Stream) cut(data []byte, ended bool) (advance int, row []byte, _ error)
 	if s.searched = len(row); len(row) == 0 || !found && len(row) <= MaxRow && !ended {
 		return begin, nil, nil
 	}
-	lines := bytes.Count(row[:len(row)-1], []byte{'\n'}) + 1
-	if s.bad = !found || lines > 1 && s.layout.delimiter != 0 && s.cells(row) != ""; s.bad { // a quote of another row may close this one's
+	several := s.layout.delimiter != 0 && bytes.IndexByte(row[:len(row)-1], '\n') >= 0 // lines, of CSV
+	if s.bad = !found || several && s.cells(row) != ""; s.bad {                        // a quote of another row may close this one's
 		first := bytes.IndexByte(row, '\n') + 1
 		s.tail = first == 0
 		row = row[:cmp.Or(first, len(row))]
