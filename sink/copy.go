@@ -284,14 +284,15 @@ func (c *copier) policy(row *schema.PolicyRow, p *audit.Policy) {
 	}
 }
 
-// cellOf returns the cell with these facts.
-func cellOf(verdict string, own, star, rootDenied, dpiAll bool) (c audit.Cell) {
+// CellOf returns the cell with these facts, of which verdict and via are as in the table verdicts.
+func CellOf(verdict, via string, rootDenied, dpiAll bool) (c audit.Cell) {
 	for _, f := range [...]struct {
 		fact audit.Cell
 		is   bool
 	}{
 		{audit.CellBlocked, verdict == audit.Blocked.String()}, {audit.CellPartial, verdict == audit.Partial.String()},
-		{audit.CellOwn, own}, {audit.CellStar, star}, {audit.CellRoot, rootDenied}, {audit.CellDPIAll, dpiAll},
+		{audit.CellOwn, via == audit.ViaOwn.String()}, {audit.CellFallback, via == audit.ViaFallback.String()}, {audit.CellStar, via == audit.ViaStar.String()},
+		{audit.CellRoot, rootDenied}, {audit.CellDPIAll, dpiAll},
 	} {
 		if f.is {
 			c |= f.fact
@@ -303,7 +304,11 @@ func cellOf(verdict string, own, star, rootDenied, dpiAll bool) (c audit.Cell) {
 // PolicyOf is what a row of the table policies says of groups: of tokens that the registry has, by their numbers there. It shares
 // nothing with the row.
 func PolicyOf(row *schema.PolicyRow, registry *tokens.Registry) (p audit.Policy) {
-	p.ID, p.Star = uint64(row.PolicyID), cellOf(row.StarVerdict, false, row.Star, row.StarRootDenied, row.StarDPIAll)
+	via := audit.ViaNone
+	if row.Star {
+		via = audit.ViaStar
+	}
+	p.ID, p.Star = uint64(row.PolicyID), CellOf(row.StarVerdict, via.String(), row.StarRootDenied, row.StarDPIAll)
 	for _, name := range row.Own {
 		if id := registry.Lookup(name); id >= 0 {
 			verdict := audit.Allowed
@@ -314,7 +319,7 @@ func PolicyOf(row *schema.PolicyRow, registry *tokens.Registry) (p audit.Policy)
 				verdict = audit.Partial
 			}
 			p.Named = append(p.Named, audit.NamedCell{
-				Token: uint16(id), Cell: cellOf(verdict.String(), true, false, slices.Contains(row.OwnRootDenied, name), slices.Contains(row.OwnDPIAll, name)),
+				Token: uint16(id), Cell: CellOf(verdict.String(), audit.ViaOwn.String(), slices.Contains(row.OwnRootDenied, name), slices.Contains(row.OwnDPIAll, name)),
 			})
 		}
 	}
@@ -327,7 +332,7 @@ func PolicyOfVerdicts(rows *SiteRows, auditor *audit.Auditor) (p audit.Policy) {
 	p.ContentSignal, p.Licensed, p.ManagedBy = []byte(site.ContentSignal), site.License != "", site.ManagedBy
 	for i := range rows.Verdicts {
 		v := &rows.Verdicts[i]
-		cell := cellOf(v.Verdict, v.Via == audit.ViaOwn.String(), v.Via == audit.ViaStar.String(), !v.RootAllowed, v.DPI == audit.DPIAll.String())
+		cell := CellOf(v.Verdict, v.Via, !v.RootAllowed, v.DPI == audit.DPIAll.String())
 		if v.Token == "*" {
 			p.Star, p.ContentUsage = cell, audit.PreferencesOf(v.ContentUsage)
 		} else if id := auditor.Registry().Lookup(v.Token); v.Known && !v.Lenient && id >= 0 && cell&audit.CellOwn != 0 {

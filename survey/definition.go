@@ -4,18 +4,18 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// Definition is one meaning of "this site blocks that crawler" in docs/definitions.md. Its name is a column of
-// token_stats.
+// Definition is one meaning of "this site blocks that crawler" in docs/definitions.md.
 type Definition struct {
 	audit.Definition
 
 	Question string // about a site and a crawler, as in docs/definitions.md
 	Over     string // the column of token_stats that is its denominator: `sites_rules` or `sites_answered`
 
-	// Verdicts says that the definition needs the table verdicts; the others need only sites.
-	Verdicts bool
+	// In returns the column of token_stats that has the Name.
+	In func(*schema.TokenStatsRow) *int64
 }
 
 // Full is the default definition. It is the plainest meaning of the word: whatever names the file uses, nothing is
@@ -27,16 +27,31 @@ const Unread = "Challenges, rate limits and failures are findings of their own, 
 	"those from which an HTTP status came, as a crawler must take them: a server that fails is blocking, 4xx is open, and a challenge is what its status says, or with 2xx its text."
 
 // Definitions returns all, in the order of docs/definitions.md.
-func Definitions() []Definition {
-	of := audit.Definitions
-	return []Definition{
-		{Definition: of[0], Question: "does a group name the crawler?", Over: "sites_rules"},
-		{Definition: of[1], Question: "does its own group deny it /?", Over: "sites_rules", Verdicts: true},
-		{Definition: of[2], Question: "is everything denied to it, by whatever group it follows?", Over: "sites_rules"},
-		{Definition: of[3], Question: "is something denied to it?", Over: "sites_rules"},
-		{Definition: of[4], Question: `does the text of its group look like "all disallowed"?`, Over: "sites_rules", Verdicts: true},
-		{Definition: of[5], Question: "may an obedient crawler fetch nothing, the state of the server included?", Over: "sites_answered"},
+func Definitions() []Definition { return definitions[:] }
+
+var definitions = func(of [len(audit.Definitions)]audit.Definition) [len(audit.Definitions)]Definition {
+	return [...]Definition{
+		{of[0], "does a group name the crawler?", overRules, func(r *schema.TokenStatsRow) *int64 { return &r.Mention }},
+		{of[1], "does its own group deny it /?", overRules, func(r *schema.TokenStatsRow) *int64 { return &r.ExplicitRoot }},
+		{of[2], "is everything denied to it, by whatever group it follows?", overRules, func(r *schema.TokenStatsRow) *int64 { return &r.Full }},
+		{of[3], "is something denied to it?", overRules, func(r *schema.TokenStatsRow) *int64 { return &r.Any }},
+		{of[4], `does the text of its group look like "all disallowed"?`, overRules, func(r *schema.TokenStatsRow) *int64 { return &r.DPIAll }},
+		{of[5], "may an obedient crawler fetch nothing, the state of the server included?", overAnswered, func(r *schema.TokenStatsRow) *int64 { return &r.RFCEffective }},
 	}
+}(audit.Definitions)
+
+// The denominators.
+const (
+	overRules    = "sites_rules"
+	overAnswered = "sites_answered"
+)
+
+// of returns the denominator in a row of token_stats.
+func (d *Definition) of(r *schema.TokenStatsRow) int64 {
+	if d.Over == overAnswered {
+		return r.SitesAnswered
+	}
+	return r.SitesRules
 }
 
 // DefinitionNames lists the names of all.

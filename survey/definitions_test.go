@@ -19,13 +19,6 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// definitions are the columns of token_stats that count blocking sites, in the order of docs/definitions.md.
-var definitions = []string{"mention", "explicit_root", "full", "any", "dpi_all", "rfc_effective"}
-
-func definitionsOf(r *schema.TokenStatsRow) []int64 {
-	return []int64{r.Mention, r.ExplicitRoot, r.Full, r.Any, r.DPIAll, r.RFCEffective}
-}
-
 // example is a file in docs/definitions.md, with the table after it.
 type example struct {
 	text string
@@ -39,7 +32,7 @@ func readExamples(t *testing.T) []example {
 	if err != nil {
 		t.Fatal(err)
 	}
-	header := "| agent | " + strings.Join(definitions, " | ") + " |\n|---|---|---|---|---|---|---|\n"
+	header := "| agent | " + strings.Join(DefinitionNames(), " | ") + " |\n|---|---|---|---|---|---|---|\n"
 	block := regexp.MustCompile("(?s)^(.*?)\n```\n\n" + regexp.QuoteMeta(header) + `((?:\|[^\n]*\n)+)`)
 	var examples []example
 	for _, rest := range strings.Split(string(page), "```text\n")[1:] {
@@ -97,8 +90,8 @@ func TestDefinitionsPage(t *testing.T) {
 	got := map[[2]string][]string{} // by label and token
 	for _, row := range statsOf[schema.TokenStatsRow](t, dir, schema.TokenStats, Options{}) {
 		var cells []string
-		for _, n := range definitionsOf(&row) {
-			cells = append(cells, []string{"no", "yes"}[min(n, 1)])
+		for _, d := range Definitions() {
+			cells = append(cells, []string{"no", "yes"}[min(*d.In(&row), 1)])
 		}
 		if row.SegmentKind == "label" {
 			got[[2]string{row.SegmentValue, row.Token}] = cells
@@ -116,7 +109,7 @@ func TestDefinitionsPage(t *testing.T) {
 			for a := range want {
 				for b := range want {
 					if want[a] == "yes" && want[b] == "no" {
-						apart[[2]string{definitions[a], definitions[b]}] = true
+						apart[[2]string{definitions[a].Name, definitions[b].Name}] = true
 					}
 				}
 			}
@@ -125,8 +118,8 @@ func TestDefinitionsPage(t *testing.T) {
 	// The page must separate each pair of definitions, except where one implies the other: an explicit denial of /
 	// mentions the token and denies something; a full block is also any.
 	implied := map[[2]string]bool{{"explicit_root", "mention"}: true, {"explicit_root", "any"}: true, {"full", "any"}: true, {"full", "rfc_effective"}: true}
-	for _, a := range definitions {
-		for _, b := range definitions {
+	for _, a := range DefinitionNames() {
+		for _, b := range DefinitionNames() {
 			if pair := [2]string{a, b}; a != b && apart[pair] == implied[pair] {
 				t.Errorf("a file that %s counts and %s does not: on the page %v, possible %v", a, b, apart[pair], !implied[pair])
 			}

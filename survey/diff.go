@@ -198,8 +198,7 @@ type comparison struct {
 	rulesOther int64 // sites with another policy
 }
 
-// Compare compares two scans. It takes no lock. If a scan lacks the table sites, or verdicts where the definition needs
-// them, the error is commit.ErrNoTable.
+// Compare compares two scans. It takes no lock. If a scan lacks the table sites or policies, the error is commit.ErrNoTable.
 func Compare(ctx context.Context, from, to ScanAt, o DiffOptions) (d *Diff, err error) {
 	c, err := newComparison(ctx, from, to, &o)
 	if err != nil {
@@ -240,7 +239,7 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 	o.Options = o.withDefaults()
 	o.Selection.Tokens = append([]string{}, o.Only...)
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
-	if !ok || definition.Over != "sites_rules" {
+	if !ok || definition.Over != overRules {
 		return nil, fmt.Errorf("cannot compare by %.40q: the definitions are %s", o.Definition, strings.Join(SensitivityDefinitions(), ", "))
 	}
 	c := &comparison{o: o, by: &definition, places: make([]int32, len(o.Registry.Tokens)), index: map[int64]int32{}}
@@ -256,17 +255,9 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 		side *side
 		at   ScanAt
 	}{{&c.before, from}, {&c.after, to}} {
-		scan, err := commit.ReadScan(ctx, s.at.Store, s.at.ScanID)
-		if err == nil {
-			if err = needs(scan, &definition); err != nil {
-				err = fmt.Errorf("cannot compare scan %s: %w", s.at.ScanID, err)
-			}
-		}
-		if err != nil {
+		if err := s.side.open(ctx, c, s.at); err != nil {
 			return nil, err
 		}
-		foreign := o.foreign(scan, "tokens of which it says nothing are not compared")
-		*s.side = newSide(c, scan, foreign)
 	}
 	return c, nil
 }
@@ -295,7 +286,7 @@ func (c *comparison) load(ctx context.Context) error {
 		return err
 	}
 	for place := range c.chosen {
-		if b.knows(place) && c.after.knows(place) {
+		if id := int(c.chosen[place]); !b.traces.lack(id) && !c.after.traces.lack(id) {
 			c.compared = append(c.compared, place)
 		}
 	}

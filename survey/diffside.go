@@ -1,10 +1,12 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
@@ -64,17 +66,17 @@ func (t *interned) id(value []byte) uint32 {
 
 // side reads one of the two scans.
 type side struct {
-	verdictReader
-	c       *comparison
-	scan    *commit.Scan
-	archive bool
-	traced  []bool // by place: the scan says something of the token; nil if its registry is ours
+	c        *comparison
+	scan     *commit.Scan
+	archive  bool
+	traces   *traces
+	policies map[int64]uint32 // of the scan: the number in comparison.policies
 
 	row     diffColumns
-	cells   []byte // of the current site's policy
 	buffer  []byte
 	unknown *string // a finding that this version does not have
 	picks   map[int64]pick
+	unnamed error // of a site with rules and without a policy
 
 	sites, rules, repeated, folded, disagree int64
 }
@@ -91,18 +93,44 @@ type diffColumns struct {
 	Lines, Legacy, Unknown, Orphan int32
 	Invalid, Typo                  int32
 	Sitemaps                       []string
-	Named, Blocked, Partial        []int32
+	PolicyID                       int64
 }
 
-func newSide(c *comparison, scan *commit.Scan, foreign bool) side {
-	s := side{
-		verdictReader: verdictReader{tokens: newTokenIndex(c.o.Registry)}, c: c, scan: scan, archive: scan.Manifest.Observer.Source == commit.Archive,
-		cells: make([]byte, len(c.chosen)),
+// open opens a scan and reads its policies.
+func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
+	scan, err := commit.ReadScan(ctx, at.Store, at.ScanID)
+	if err != nil {
+		return err
 	}
-	if foreign {
-		s.traced = make([]bool, len(c.chosen))
+	policies, err := readPolicies(ctx, scan, c.o.Registry)
+	if err != nil {
+		return fmt.Errorf("cannot compare scan %s: %w", at.ScanID, err)
 	}
-	return s
+	foreign := c.o.foreign(scan, "tokens of which it says nothing are not compared")
+	*s = side{
+		c: c, scan: scan, archive: scan.Manifest.Observer.Source == commit.Archive,
+		traces: newTraces(c.o.Registry, foreign), policies: map[int64]uint32{},
+	}
+	of := make([]byte, len(c.chosen))
+	for id, p := range policies.policies {
+		policies.cells = p.Cells(policies.cells[:0], c.o.Registry)
+		for place, token := range c.chosen {
+			of[place] = c.cell(policies.cells[token])
+		}
+		s.policies[id] = c.policies.id(of)
+	}
+	return nil
+}
+
+// cell is what a policy has for a token.
+func (c *comparison) cell(cell audit.Cell) (b byte) {
+	switch cell.Decision() {
+	case audit.Blocked:
+		b = 2
+	case audit.Partial:
+		b = 1
+	}
+	return b | byte(one(cell&audit.CellOwn != 0))*namedBit | byte(one(c.by.Blocks(cell)))*blocksBit
 }
 
 // keyFields are the columns that choose a row.
@@ -114,31 +142,21 @@ func (s *side) keyFields() []table.Field {
 	}
 }
 
-// listFields are the lists of tokens.
-func (s *side) listFields() []table.Field {
-	r, index := &s.row, s.tokens.index
-	return []table.Field{{Name: "named", Into: &r.Named, Index: index}, {Name: "blocked", Into: &r.Blocked, Index: index}, {Name: "partial", Into: &r.Partial, Index: index}}
-}
-
 // read calls do for each row, with all columns set.
 func (s *side) read(ctx context.Context, do func()) error {
 	r := &s.row
-	fields := append(append(s.keyFields(), s.listFields()...),
-		table.Field{Name: "rank", Into: &r.Rank}, table.Field{Name: "registry_version", Into: &r.Registry}, table.Field{Name: "cdn", Into: &r.CDN},
+	fields := append(slices.Concat(s.keyFields(), s.traces.fields(newTokenIndex(s.c.o.Registry))),
+		table.Field{Name: "policy_id", Into: &r.PolicyID}, table.Field{Name: "rank", Into: &r.Rank}, table.Field{Name: "registry_version", Into: &r.Registry}, table.Field{Name: "cdn", Into: &r.CDN},
 		table.Field{Name: "managed_block", Into: &r.Managed}, table.Field{Name: "has_bom", Into: &r.BOM}, table.Field{Name: "star_verdict", Into: &r.Star},
 		table.Field{Name: "license", Into: &r.License}, table.Field{Name: "content_usage", Into: &r.Usage}, table.Field{Name: "crawl_delay", Into: &r.Delay},
 		table.Field{Name: "n_lines", Into: &r.Lines}, table.Field{Name: "n_legacy", Into: &r.Legacy}, table.Field{Name: "n_unknown", Into: &r.Unknown},
 		table.Field{Name: "n_orphan", Into: &r.Orphan}, table.Field{Name: "n_invalid", Into: &r.Invalid}, table.Field{Name: "n_typo", Into: &r.Typo},
 		table.Field{Name: "sitemaps", Into: &r.Sitemaps},
 	)
-	all := s.inPanel(func() {
-		s.trace()
+	return s.readSites(ctx, fields, func() {
+		s.traces.site()
 		do()
 	})
-	if s.c.by.Verdicts {
-		return s.checked(s.together(ctx, s.scan, fields, &r.Seq, s.verdictReader.row.fields(), all))
-	}
-	return s.checked(eachSite(ctx, s.scan, fields, all))
 }
 
 // readNames calls do for each row, with the columns of keyFields set.
@@ -165,21 +183,18 @@ func (s *side) inPanel(do func()) func() {
 
 // checked returns an error if a row had a finding of another version.
 func (s *side) checked(err error) error {
-	if err == nil && s.unknown != nil {
+	if err = cmp.Or(err, s.unnamed); err == nil && s.unknown != nil {
 		err = fmt.Errorf("scan %s has the finding %.40q, which this version does not know", s.scan.Manifest.ScanID, *s.unknown)
 	}
 	return err
 }
 
-// pick finds the row that speaks for each site, and what the scan says of tokens.
+// pick finds the row that speaks for each site, and of which tokens the scan says something.
 func (s *side) pick(ctx context.Context) error {
 	s.picks = map[int64]pick{}
-	fields := s.keyFields()
-	if s.traced != nil {
-		fields = append(fields, s.listFields()...)
-	}
+	fields := append(s.keyFields(), s.traces.fields(newTokenIndex(s.c.o.Registry))...)
 	return s.readSites(ctx, fields, func() {
-		s.trace()
+		s.traces.site()
 		key, now := s.key(), s.current()
 		if before, known := s.picks[key]; !known || s.speaks(&before, &now) {
 			s.picks[key] = now
@@ -222,35 +237,10 @@ func (s *side) key() int64 {
 	return schema.SiteID(r.Host, r.Port, r.Requested)
 }
 
-// trace notes the tokens of which the current row says something.
-func (s *side) trace() {
-	if s.traced == nil {
-		return
-	}
-	for _, list := range [][]int32{s.row.Named, s.row.Blocked, s.row.Partial} {
-		for _, id := range list {
-			if place := s.place(id); place >= 0 {
-				s.traced[place] = true
-			}
-		}
-	}
-}
-
-// knows reports whether the scan says something of the token.
-func (s *side) knows(place int) bool { return s.traced == nil || s.traced[place] }
-
 // count counts a site of this scan.
 func (s *side) count(f audit.Finding) {
 	s.sites++
 	s.rules += one(f == audit.FindingRules)
-}
-
-// place returns the place of a token among the selected ones, or noToken.
-func (s *side) place(id int32) int32 {
-	if id == noToken {
-		return noToken
-	}
-	return s.c.places[id]
 }
 
 // state is that of the current row.
@@ -267,55 +257,11 @@ func (s *side) state() siteState {
 
 // policy returns the number of the current site's policy.
 func (s *side) policy() uint32 {
-	r := &s.row
-	clear(s.cells)
-	mark := func(id int32, bits byte) {
-		if place := s.place(id); place >= 0 {
-			s.cells[place] |= bits
-		}
+	n, known := s.policies[s.row.PolicyID]
+	if !known && s.unnamed == nil {
+		s.unnamed = fmt.Errorf("%.200q has rules, and no policy that scan %s has; bulkscan reaudit makes it of the site's verdicts or of its body", s.row.Host, s.scan.Manifest.ScanID)
 	}
-	set := func(ids []int32, bits byte) {
-		for _, id := range ids {
-			mark(id, bits)
-		}
-	}
-	set(r.Named, namedBit)
-	set(r.Partial, 1)
-	for _, id := range r.Blocked {
-		if place := s.place(id); place >= 0 {
-			s.cells[place] = s.cells[place]&^verdictBits | 2
-		}
-	}
-	switch s.c.by.Name {
-	case "mention":
-		set(r.Named, blocksBit)
-	case Full:
-		set(r.Blocked, blocksBit)
-	case "any":
-		set(r.Blocked, blocksBit)
-		set(r.Partial, blocksBit)
-	case "explicit_root":
-		eachExplicit(s.rows, func(id int32) { mark(id, blocksBit) })
-	case "dpi_all":
-		s.markAsTheDPIReads()
-	}
-	return s.c.policies.id(s.cells)
-}
-
-// markAsTheDPIReads marks the tokens whose rows read `all`. Tokens without a row inherit from that of `*`.
-func (s *side) markAsTheDPIReads() {
-	const hasRow = 16
-	inherit := asTheDPIReads(s.rows, func(id int32, all bool) {
-		if place := s.place(id); place >= 0 {
-			s.cells[place] |= hasRow | byte(one(all))*blocksBit
-		}
-	})
-	for place, cell := range s.cells {
-		if inherit && cell&hasRow == 0 {
-			cell |= blocksBit
-		}
-		s.cells[place] = cell &^ hasRow
-	}
+	return n
 }
 
 // rest hashes what the columns say of the file beside its groups for crawlers: a managed block changes none of it.

@@ -82,7 +82,7 @@ var choices = [numChoices]struct{ id, about string }{
 // SensitivityDefinitions are the definitions that Sensitivity can count by: those over sites with rules.
 func SensitivityDefinitions() (names []string) {
 	for _, d := range Definitions() {
-		if d.Over == "sites_rules" {
+		if d.Over == overRules {
 			names = append(names, d.Name)
 		}
 	}
@@ -96,7 +96,7 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	fail := func(err error) error { return fmt.Errorf("cannot count %s in scan %s: %w", token, scanID, err) }
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
 	id := o.Registry.Lookup(token)
-	if !ok || definition.Over != "sites_rules" || id < 0 {
+	if !ok || definition.Over != overRules || id < 0 {
 		return nil, fail(fmt.Errorf("the registry must have the token, and the definition %.40q be one of %v", o.Definition, SensitivityDefinitions()))
 	}
 	scan, err := commit.ReadScan(ctx, st, scanID)
@@ -106,13 +106,13 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	if !scan.Has(schema.Sites) {
 		return nil, fail(fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable))
 	}
-	cells, err := cellsOf(ctx, scan, o.Registry, token)
+	policies, err := readPolicies(ctx, scan, o.Registry)
 	if err != nil {
 		return nil, fail(err)
 	}
 	o.foreign(scan, "it may say nothing of the token, which then counts as not blocked")
 	m := scan.Manifest
-	s := &sensitivity{scan: scan, by: &definition, cells: cells, domains: map[uint64]domainSite{}, files: map[int64]*sharedFile{}}
+	s := &sensitivity{scan: scan, by: &definition, cells: policies.token(token), domains: map[uint64]domainSite{}, files: map[int64]*sharedFile{}}
 	for _, pass := range []func(context.Context) error{s.countSites, s.countDomainsOfFiles} {
 		if err := pass(ctx); err != nil {
 			return nil, fail(err)

@@ -100,7 +100,7 @@ func TestSensitivityPlainly(t *testing.T) {
 		blocksIn := func(s *audit.Site) bool {
 			row := plainToken(s, plainlyLenient(&s.Robots), token, id)
 			row.Any = row.Full + row.Partial
-			return definitionsOf(&row)[at] > 0
+			return *definitions[at].In(&row) > 0
 		}
 		type count struct{ sites, of int }
 		want := map[string]*count{}

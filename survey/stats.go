@@ -80,7 +80,7 @@ const maxLabels = 1000
 const maxTLDs = 2000
 
 // Stats computes the tables token_stats and record_stats of a scan from its committed parts, and replaces the file of
-// each. token_stats needs the tables sites and verdicts, record_stats needs evidence. A table that lacks what it needs
+// each. token_stats needs the tables sites, policies and verdicts, record_stats needs evidence. A table that lacks what it needs
 // is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer or
 // sink.LockStats.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
@@ -121,31 +121,38 @@ func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o
 }
 
 func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
+	fail := func(err error) error {
+		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, err)
+	}
 	if !scan.Has(schema.Sites) || !scan.Has(schema.Verdicts) {
-		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, commit.ErrNoTable)
+		return fail(commit.ErrNoTable)
+	}
+	policies, err := readPolicies(ctx, scan, o.Registry)
+	if err != nil {
+		return fail(err)
 	}
 	foreign := o.foreign(scan, "tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
 	return writeTable(ctx, st, scan, o, schema.TokenStats, func(add func(schema.TokenStatsRow) error) error {
 		var workers []*counter
 		for range workersFor(scan) {
-			workers = append(workers, newCounter(o, foreign))
+			workers = append(workers, newCounter(o, policies, foreign))
 		}
 		for first := true; ; first = false {
 			c, err := countParts(ctx, scan, workers, first)
 			if err != nil {
-				return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, err)
+				return fail(err)
 			}
 			if first {
 				c.warn(o.Log)
 				if err := c.registryRows(add); err != nil {
-					return err
+					return fail(err)
 				}
 			}
 			if o.Only != nil {
 				return nil
 			}
 			if err := c.unknownRows(add); err != nil {
-				return err
+				return fail(err)
 			}
 			if !c.unknown.advance() {
 				return nil
@@ -166,7 +173,7 @@ func workersFor(scan *commit.Scan) int {
 // of all.
 func countParts(ctx context.Context, scan *commit.Scan, workers []*counter, first bool) (*counter, error) {
 	for _, c := range workers {
-		c.beginPass(first)
+		c.first = first
 	}
 	err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *commit.Commit) error {
 		return workers[worker].commit(ctx, scan, commit)
@@ -206,17 +213,15 @@ func eachCommit(ctx context.Context, scan *commit.Scan, workers int, do func(ctx
 
 // siteColumns are the columns of sites that token_stats needs.
 type siteColumns struct {
-	Seq, Rank   int64
-	Label, TLD  string
-	Status      int32
-	Access      string
-	Finding     string
-	StarVerdict string
-	Blocked     []int32 // registry indexes, noToken for others
-	Partial     []int32
+	Seq, Rank  int64
+	Label, TLD string
+	Status     int32
+	Access     string
+	Finding    string
+	PolicyID   int64
 }
 
-func (s *siteColumns) fields(index func(token string) int32) []table.Field {
+func (s *siteColumns) fields() []table.Field {
 	return []table.Field{
 		{Name: "seq", Into: &s.Seq},
 		{Name: "rank", Into: &s.Rank},
@@ -225,9 +230,7 @@ func (s *siteColumns) fields(index func(token string) int32) []table.Field {
 		{Name: "status", Into: &s.Status},
 		{Name: "access", Into: &s.Access},
 		{Name: "finding", Into: &s.Finding},
-		{Name: "star_verdict", Into: &s.StarVerdict},
-		{Name: "blocked", Into: &s.Blocked, Index: index},
-		{Name: "partial", Into: &s.Partial, Index: index},
+		{Name: "policy_id", Into: &s.PolicyID},
 	}
 }
 
@@ -338,32 +341,6 @@ func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tabl
 		part++
 	}
 	return nil
-}
-
-// eachExplicit calls do for each registry token whose own group denies it `/`.
-func eachExplicit(verdicts []verdictColumns, do func(id int32)) {
-	for i := range verdicts {
-		if v := &verdicts[i]; !v.Lenient && v.id != noToken && v.Via == "own" && !v.RootAllowed {
-			do(v.id)
-		}
-	}
-}
-
-// asTheDPIReads calls ruled for each registry token with a row, and says whether the row reads `all`. inherit reports whether
-// that of `*` does: then all tokens without a row do, even those that do not heed it.
-func asTheDPIReads(verdicts []verdictColumns, ruled func(id int32, all bool)) (inherit bool) {
-	for i := range verdicts {
-		v := &verdicts[i]
-		all := v.DPI == "all"
-		switch {
-		case v.Lenient:
-		case v.Token == "*":
-			inherit = all
-		case v.id != noToken:
-			ruled(v.id, all)
-		}
-	}
-	return inherit
 }
 
 // answered reports whether there was an HTTP status.

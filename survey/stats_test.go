@@ -32,12 +32,20 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // registry is small enough to count by hand: an AI token, one with a fallback, and one that ignores `*`.
 func registry() *tokens.Registry {
-	return &tokens.Registry{Version: "test", Tokens: []tokens.Token{
+	return registryOf("test", []tokens.Token{
 		{Name: "GPTBot", Category: "ai", Operator: "OpenAI", Purpose: "training", HeedsStar: true},
 		{Name: "Googlebot", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true},
-		{Name: "Googlebot-News", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true, Fallback: []string{"Googlebot"}, Chain: []int{google}},
+		{Name: "Googlebot-News", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true, Fallback: []string{"Googlebot"}},
 		{Name: "AdsBot-Google", Category: "search", Operator: "Google", Purpose: "ads", HeedsStar: false},
-	}}
+	})
+}
+
+func registryOf(version string, rows []tokens.Token) *tokens.Registry {
+	r, err := tokens.New(version, rows)
+	if err != nil {
+		panic(err)
+	}
+	return r
 }
 
 const (
@@ -57,6 +65,22 @@ func lenient(token string, id int) audit.Verdict {
 	v := verdict(token, id, audit.ViaOwn, audit.Blocked, false, audit.DPIAll)
 	v.Lenient = true
 	return v
+}
+
+// policyOf returns the policy of such verdicts.
+func policyOf(r *audit.Report) (p audit.Policy) {
+	for i := range r.Verdicts {
+		v := &r.Verdicts[i]
+		cell := sink.CellOf(v.Decision.String(), v.Via.String(), !v.RootAllowed, v.DPI == audit.DPIAll)
+		switch {
+		case string(v.Token) == "*":
+			p.Star = cell
+		case v.ID >= 0 && v.Via == audit.ViaOwn && !v.Lenient:
+			p.Named = append(p.Named, audit.NamedCell{Token: uint16(v.ID), Cell: cell})
+		}
+	}
+	audit.New(registry()).Identify(&p)
+	return p
 }
 
 // dataset writes nine sites that were judged by hand:
@@ -109,6 +133,9 @@ func dataset(tb testing.TB) store.Store {
 		} else if access == parser.AccessFullDisallow {
 			s.Report.Star = audit.Blocked
 			s.Report.Verdicts = []audit.Verdict{verdict("*", -1, audit.ViaHTTP, audit.Blocked, false, audit.DPINone)}
+		}
+		if access == parser.AccessConditional {
+			s.Report.Policy = policyOf(&s.Report)
 		}
 		if err := w.Add(s); err != nil {
 			tb.Fatal(err)
@@ -264,12 +291,10 @@ func logger(w io.Writer) *slog.Logger {
 // have no rows, and a warning says so.
 func TestForeignRegistry(t *testing.T) {
 	st := dataset(t)
-	other := registry()
-	other.Version = "other"
-	other.Tokens = append(other.Tokens[google:],
+	other := registryOf("other", append(registry().Tokens[google:],
 		tokens.Token{Name: "NewBot", Category: "ai", Operator: "Newcomer", HeedsStar: true}, // `*` blocks it on two sites, but no list says so
 		tokens.Token{Name: "MyBot", Category: "ai", HeedsStar: true},                        // a site names it: the scan took it for an unknown agent
-	)
+	))
 	var log bytes.Buffer
 	got := []string{}
 	for _, r := range statsOf[schema.TokenStatsRow](t, st, schema.TokenStats, Options{Registry: other, Log: logger(&log)}) {

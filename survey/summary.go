@@ -19,8 +19,7 @@ import (
 
 // This file counts the headline figures of a scan over all its commits, complete or not. It does not use token_stats,
 // which may be missing, outdated or of another registry. It makes one pass over the columns of sites in
-// summaryColumns. Where the scan has verdicts, it reads the columns for lenient names and for the definition together
-// with them. blocking.go counts tokens.
+// summaryColumns. Where the scan has verdicts, it reads the columns for lenient names together with them. blocking.go counts tokens.
 
 // Summary is the headline figures of a scan. Programs rely on its JSON; docs/summary.md describes each field.
 type Summary struct {
@@ -99,6 +98,7 @@ func (s *Summary) Complete() bool { return s.State == string(commit.Complete) }
 // summaryColumns are the columns of sites that a summary needs.
 type summaryColumns struct {
 	Seq         int64 // set only if verdicts are read together with sites
+	PolicyID    int64
 	Outcome     string
 	Status      int32
 	Hops        int32
@@ -111,14 +111,11 @@ type summaryColumns struct {
 	Finding     string
 	IsHTML      bool
 	Managed     bool
-	StarVerdict string
-	Named       []int32 // registry indexes, noToken for others
-	Blocked     []int32
-	Partial     []int32
 }
 
-func (s *summaryColumns) fields(index func(token string) int32) []table.Field {
+func (s *summaryColumns) fields() []table.Field {
 	return []table.Field{
+		{Name: "policy_id", Into: &s.PolicyID},
 		{Name: "outcome", Into: &s.Outcome},
 		{Name: "status", Into: &s.Status},
 		{Name: "hops", Into: &s.Hops},
@@ -131,10 +128,6 @@ func (s *summaryColumns) fields(index func(token string) int32) []table.Field {
 		{Name: "finding", Into: &s.Finding},
 		{Name: "is_html", Into: &s.IsHTML},
 		{Name: "managed_block", Into: &s.Managed},
-		{Name: "star_verdict", Into: &s.StarVerdict},
-		{Name: "named", Into: &s.Named, Index: index},
-		{Name: "blocked", Into: &s.Blocked, Index: index},
-		{Name: "partial", Into: &s.Partial, Index: index},
 	}
 }
 
@@ -146,9 +139,8 @@ type SummaryOptions struct {
 	Top        int // tokens listed at most; 0 is all
 }
 
-// Summarize reads the committed parts of a scan, complete or not, in one or two passes (see again). It takes no lock
-// and writes nothing. If the scan lacks the table sites, or verdicts where the definition needs them, the error is
-// commit.ErrNoTable.
+// Summarize reads the committed parts of a scan, complete or not. It takes no lock and writes nothing. If the scan lacks the table sites
+// or policies, the error is commit.ErrNoTable.
 func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
 	o.Options = o.withDefaults()
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
@@ -159,54 +151,45 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 	if err != nil {
 		return nil, err
 	}
-	all, err := summaries(ctx, scan, &o, []Definition{definition}, further{})
-	if err != nil {
-		return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
+	policies, err := readPolicies(ctx, scan, o.Registry)
+	if err == nil {
+		var all []*Summary
+		if all, _, err = summaries(ctx, scan, &o, policies, []Definition{definition}, further{}); err == nil {
+			return all[0], nil
+		}
 	}
-	return all[0], nil
+	return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
 }
 
-// summaries returns a summary by each of the definitions, all from the same pass, which also counts what is further.
-func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, definitions []Definition, also further) ([]*Summary, error) {
+// summaries returns a summary by each of the definitions and the sites by policy, all from the same pass, which also counts what is
+// further.
+func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, policies *policySet, definitions []Definition, also further) ([]*Summary, sitesByPolicy, error) {
 	o.Selection.Tokens = append([]string{}, o.Only...)
 	s, err := summaryOf(scan)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for i := range definitions {
-		if err := needs(scan, &definitions[i]); err != nil {
-			return nil, err
-		}
+	if !scan.Has(schema.Sites) {
+		return nil, nil, fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable)
 	}
 	foreign := o.foreign(scan, "tokens that only one of the two has are missing among those that are counted")
-	var blockers []*blocker
-	for i := range definitions {
-		blockers = append(blockers, newBlocker(o, &definitions[i], foreign))
-		blockers[i].partials = blockers[0]
-	}
-	g := newGatherer(s, blockers, also)
+	g := newGatherer(s, policies, foreign, also)
 	if err := g.read(ctx, scan); err != nil {
-		return nil, err
-	}
-	for i, b := range blockers {
-		if next := b.again(o); next != nil {
-			blockers[i] = next
-			if err := newGatherer(&Summary{}, blockers[i:i+1], further{}).read(ctx, scan); err != nil {
-				return nil, err
-			}
-		}
+		return nil, nil, err
 	}
 	g.finish()
 	var all []*Summary
-	for _, b := range blockers {
+	for i := range definitions {
 		of := *s
-		of.Blocking = b.finish(&of, o.Top)
+		if of.Blocking, err = g.blocks.blocking(policies, &definitions[i], o.Selection, s, o.Top); err != nil {
+			return nil, nil, err
+		}
 		if !scan.Has(schema.Verdicts) {
 			of.Blocking.Lenient = nil
 		}
 		all = append(all, &of)
 	}
-	return all, nil
+	return all, g.blocks.sites, nil
 }
 
 // summaryOf fills in what the scan's records say.
@@ -263,23 +246,6 @@ func publicationOf(m *commit.Manifest) string {
 	return string(cmp.Or(m.Publication, commit.PublicationDone))
 }
 
-// needs returns an error if the scan lacks a table that a summary by this definition needs.
-func needs(scan *commit.Scan, d *Definition) error {
-	if !scan.Has(schema.Sites) {
-		return fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable)
-	}
-	if !d.Verdicts || scan.Has(schema.Verdicts) {
-		return nil
-	}
-	var others []string
-	for _, other := range Definitions() {
-		if !other.Verdicts {
-			others = append(others, other.Name)
-		}
-	}
-	return fmt.Errorf("by %s: table %s: %w; without it there are %s", d.Name, schema.Verdicts, commit.ErrNoTable, strings.Join(others, ", "))
-}
-
 // further is what a pass counts besides the summary. The zero value is nothing.
 type further struct {
 	sites, verdicts []table.Field                              // columns that this needs
@@ -290,9 +256,10 @@ type further struct {
 // gatherer builds a Summary row by row.
 type gatherer struct {
 	s        *Summary
-	blockers []*blocker // of the same registry
+	policies *policySet
 	columns  summaryColumns
 	further  further
+	blocks   blockCounts
 
 	findings, outcomes, access, checks map[string]int64
 	statuses                           [maxStatus + 1]int64 // the last is for invalid statuses
@@ -309,31 +276,43 @@ const (
 	scoreUnit = 1e9
 )
 
-func newGatherer(s *Summary, blockers []*blocker, also further) *gatherer {
-	return &gatherer{s: s, blockers: blockers, further: also, findings: map[string]int64{}, outcomes: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{}}
+func newGatherer(s *Summary, policies *policySet, foreign bool, also further) *gatherer {
+	return &gatherer{
+		s: s, policies: policies, further: also, findings: map[string]int64{}, outcomes: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{},
+		blocks: blockCounts{sites: sitesByPolicy{}, lenient: make([]int64, len(policies.registry.Tokens)), traces: newTraces(policies.registry, foreign)},
+	}
 }
 
 // read reads each site of a scan, with its verdicts where the scan has them.
 func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
-	index := g.blockers[0].index
-	fields := append(g.columns.fields(index.index), g.further.sites...)
+	index := newTokenIndex(g.policies.registry)
+	fields := slices.Concat(g.columns.fields(), g.blocks.traces.fields(index), g.further.sites)
 	if !scan.Has(schema.Verdicts) {
-		return eachSite(ctx, scan, fields, func() { g.row(nil) })
+		return eachSite(ctx, scan, fields, g.row)
 	}
-	reader := verdictReader{tokens: index}
-	if g.further.verdict != nil {
-		reader.each = func(v *verdictColumns) { g.further.verdict(&g.columns, v) }
-	}
+	reader := verdictReader{tokens: index, each: g.verdict}
 	columns := reader.row.lenientFields()
-	if g.further.verdict != nil || slices.ContainsFunc(g.blockers, func(b *blocker) bool { return b.by.Verdicts }) {
+	if g.further.verdict != nil {
 		columns = append(reader.row.fields(), g.further.verdicts...)
 	}
 	fields = append(fields, table.Field{Name: "seq", Into: &g.columns.Seq})
-	return reader.together(ctx, scan, fields, &g.columns.Seq, columns, func() { g.row(reader.rows) })
+	return reader.together(ctx, scan, fields, &g.columns.Seq, columns, g.row)
+}
+
+// verdict counts a row of verdicts, of which the site is the current one.
+func (g *gatherer) verdict(v *verdictColumns) {
+	r := &g.columns
+	if g.further.verdict != nil {
+		g.further.verdict(r, v)
+	}
+	if v.Lenient && v.id != noToken && r.Access == conditional {
+		g.blocks.traces.token(v.id)
+		g.blocks.lenient[v.id] += one(r.Finding == findingRules && !g.policies.names(r.PolicyID, v.id))
+	}
 }
 
 // row counts the current site.
-func (g *gatherer) row(verdicts []verdictColumns) {
+func (g *gatherer) row() {
 	s, r := g.s, &g.columns
 	s.Rows++
 	s.BodyBytes += r.BodyBytes
@@ -353,11 +332,16 @@ func (g *gatherer) row(verdicts []verdictColumns) {
 	s.Truncated += one(r.Truncated)
 	s.HTML += one(r.IsHTML)
 	s.Managed += one(r.Managed)
-	s.WithFile += one(r.Access == "conditional")
-	s.Rules += one(r.Finding == "rules")
+	rules := r.Finding == findingRules
+	s.Rules += one(rules)
 	count(g.findings, r.Finding)
-	for _, b := range g.blockers {
-		b.site(r, verdicts)
+	switch r.Access {
+	case conditional:
+		s.WithFile++
+		g.blocks.traces.site()
+		g.blocks.sites.at(r.PolicyID).add(siteOf(rules, r.Status != 0), 1)
+	case fullDisallow:
+		g.blocks.failing += one(r.Status != 0)
 	}
 	if g.further.site != nil {
 		g.further.site(r)

@@ -140,7 +140,7 @@ func agree(t *testing.T, sites []*audit.Site) {
 	}
 }
 
-// agreesWithStats compares one definition, by its index in definitionsOf, with token_stats.
+// agreesWithStats compares one definition, by its index, with token_stats.
 func agreesWithStats(t *testing.T, s *Summary, stats map[string]schema.TokenStatsRow, definition int) {
 	t.Helper()
 	b := &s.Blocking
@@ -163,8 +163,9 @@ func agreesWithStats(t *testing.T, s *Summary, stats map[string]schema.TokenStat
 	}
 	for token, row := range stats {
 		c := listed[token]
-		of := map[string]int64{"sites_rules": row.SitesRules, "sites_answered": row.SitesAnswered}[b.Over]
-		if want := definitionsOf(&row)[definition]; c.Sites != want || b.Sites != of {
+		d := &definitions[definition]
+		of := d.of(&row)
+		if want := *d.In(&row); c.Sites != want || b.Sites != of {
 			t.Errorf("by %s, %s: %d of %d, token_stats has %d of %d", b.Definition, token, c.Sites, b.Sites, want, of)
 		}
 		if got := lenient[token]; got != row.Lenient {
@@ -184,7 +185,7 @@ type plainBlocking struct {
 	nearest             TokenCount // sites by the first reason that they have
 }
 
-// plainBlockings counts every definition, in the order of definitionsOf, site by site and token by token. It also
+// plainBlockings counts every definition, site by site and token by token. It also
 // returns how many sites name a token of the registry, and how many block unnamed agents.
 func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBlocks int64) {
 	registry := tokens.Default().Tokens
@@ -204,8 +205,8 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 			counted := onlyRules(row)
 			counted.Any = counted.Full + counted.Partial
 			names = names || counted.Mention > 0
-			for i, n := range definitionsOf(&counted) {
-				if n > 0 {
+			for i := range definitions {
+				if *definitions[i].In(&counted) > 0 {
 					all[i].tokens[id].count(&row)
 					reasons[i].count(&row)
 					purposes[i][registry[id].Purpose], operators[i][registry[id].Operator] = true, true
@@ -337,31 +338,26 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 	}
 }
 
-// TestSummaryHostile has rows that bulkscan would not write: invalid values count as none, duplicates once.
+// TestSummaryHostile has rows that bulkscan would not write: invalid values count as none, and a policy must be there.
 func TestSummaryHostile(t *testing.T) {
-	by, _ := DefinitionNamed("any")
-	o := SummaryOptions{Options: Options{Registry: registry()}}
-	g := newGatherer(&Summary{}, []*blocker{newBlocker(&o, &by, false)}, further{})
+	g := newGatherer(&Summary{}, &policySet{registry: registry()}, false, further{})
 	for i, score := range []float64{math.NaN(), math.Inf(1), -1, 1.5, 0.25, math.SmallestNonzeroFloat64} {
 		g.columns = summaryColumns{
-			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: "conditional", Finding: "rules", Score: score, TotalMillis: float32(math.Inf(1)),
+			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: conditional, Finding: findingRules, Score: score, TotalMillis: float32(math.Inf(1)),
 			Hops: -1, BodyBytes: math.MaxInt64,
-			Named: []int32{gpt, gpt, noToken}, Blocked: []int32{gpt, noToken, gpt}, Partial: []int32{gpt, gpt, noToken, gpt},
 		}
-		g.row(nil)
+		g.row()
 	}
-	// Blocked and partly blocked at once, first as the usual list, then not.
-	for _, partial := range [][]int32{nil, {google}, {google}, nil} {
-		g.columns = summaryColumns{Outcome: other, Access: "conditional", Finding: "rules", Blocked: []int32{google, noToken, google}, Partial: partial, Score: -1, Hops: 1}
-		g.row(nil)
+	for range 4 {
+		g.columns = summaryColumns{Outcome: other, Access: conditional, Finding: findingRules, Score: -1, Hops: 1}
+		g.row()
 	}
 	for i := range 3 * maxValues { // not asked, and yet with a redirect
 		g.columns = summaryColumns{Outcome: strconv.Itoa(i), Access: "unknown", Hops: 1}
-		g.row(nil)
+		g.row()
 	}
 	g.finish()
 	s := g.s
-	s.Blocking = g.blockers[0].finish(s, 0)
 	if len(s.Outcomes) > maxValues+1 || s.Outcomes[0].Value != other {
 		t.Errorf("%d outcomes are told apart, the first is %+v", len(s.Outcomes), s.Outcomes[0])
 	}
@@ -374,12 +370,8 @@ func TestSummaryHostile(t *testing.T) {
 	if *s.MeanScore != 0.125 || s.Scores[2].Rows != 1 || s.Scores[0].Rows != 1 {
 		t.Errorf("mean score %v, scores %v", *s.MeanScore, s.Scores)
 	}
-	want := []TokenCount{
-		{Token: "GPTBot", Category: "ai", Operator: "OpenAI", Purpose: "training", Sites: 6, Share: 0.6, ViaOwn: 6, Named: 6, Partial: 6},
-		{Token: "Googlebot", Category: "search", Operator: "Google", Purpose: "search", Sites: 4, Share: 0.4, ViaStar: 4, Partial: 2},
-	}
-	if b := s.Blocking; !reflect.DeepEqual(b.MostBlocked, want) || b.AtLeastOne != 10 || b.NameOne != 6 {
-		t.Errorf("got %+v, want of tokens %+v", b, want)
+	if _, err := g.blocks.blocking(g.policies, &definitions[0], Selection{}, s, 0); err == nil || !strings.Contains(err.Error(), "10 sites have a file, and no policy") {
+		t.Errorf("without policies: %v", err)
 	}
 	if _, err := json.Marshal(s); err != nil {
 		t.Error(err)
@@ -452,9 +444,7 @@ func TestSummaryWithout(t *testing.T) {
 	}
 	f("full", "", "sites")
 	f("rfc_effective", "", "sites")
-	f("dpi_all", "by dpi_all: table verdicts: the scan has no such table; without it there are mention, full, any, rfc_effective", "sites")
-	f("explicit_root", "by explicit_root: table verdicts", "sites", "evidence")
-	f("explicit_root", "", "sites", "verdicts")
+	f("dpi_all", "", "sites")
 	f("full", "table sites", "verdicts")
 }
 

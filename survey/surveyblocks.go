@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/bits"
 	"slices"
 
 	"github.com/bulkscan/bulkscan/audit"
@@ -16,32 +15,15 @@ import (
 // surveyedToken is the token of managed-blocks and blocked-by-cdn.
 const surveyedToken = "GPTBot"
 
-const (
-	maxSets   = 1 << 15 // sets of AI tokens that are kept before their pairs are counted
-	maxPaired = 1 << 10 // AI tokens that are paired; the registry has 164
-)
+// maxPaired bounds the AI tokens that are paired; the registry has 167.
+const maxPaired = 1 << 10
 
 // blockTables counts the sites with rules by what they block.
 type blockTables struct {
-	surveyed            *tokenCells // of surveyedToken
-	operators, purposes strictest
-	now                 int64 // the number of the site, so that marks of earlier sites need no clearing
-
-	// The AI tokens in the order of their names, and the place of each registry token among them, or noToken. A set has a bit
-	// for each place. Sites with the same set are counted together, since sets are few and their pairs are many.
-	ai      []string
-	place   []int32
-	set     []byte // scratch
-	sets    map[string]int64
-	pairs   []int64         // sites by two places; nil if there are more than maxPaired
-	numbers map[int64]int64 // sites by the number of tokens
-
-	search   []bool // by registry index: a token of category search
-	aiSearch [2][2]int64
-
-	definitions []Definition
-	managed     *cells[sharing] // by network, and 1 for a managed block
-	networks    *cells[network]
+	policies *policySet
+	surveyed *tokenCells     // of surveyedToken
+	managed  *cells[sharing] // by network, and 1 for a managed block
+	networks *cells[network]
 }
 
 // sharing is how many sites block, of how many.
@@ -50,38 +32,12 @@ type sharing struct{ blocking, sites int64 }
 // network counts the sites of a delivery network.
 type network struct {
 	rules, answered int64
-	blocking        [6]int64 // by definition
+	blocking        [len(definitions)]int64
 	ttfb, total     histogram
 }
 
-func newBlockTables(registry *tokens.Registry, surveyed *tokenCells) *blockTables {
-	t := &blockTables{
-		surveyed:    surveyed,
-		operators:   newStrictest(registry, func(t *tokens.Token) string { return t.Operator }),
-		purposes:    newStrictest(registry, func(t *tokens.Token) string { return t.Purpose }),
-		definitions: Definitions(), sets: map[string]int64{}, numbers: map[int64]int64{},
-		managed: newCells[sharing](maxValues), networks: newCells[network](maxValues),
-	}
-	for i := range registry.Tokens {
-		token := &registry.Tokens[i]
-		t.search = append(t.search, token.Category == "search")
-		if token.Category == surveyCategory {
-			t.ai = append(t.ai, token.Name)
-		}
-	}
-	slices.Sort(t.ai)
-	for i := range registry.Tokens {
-		place, is := slices.BinarySearch(t.ai, registry.Tokens[i].Name)
-		if !is {
-			place = noToken
-		}
-		t.place = append(t.place, int32(place))
-	}
-	t.set = make([]byte, (len(t.ai)+7)/8)
-	if len(t.ai) <= maxPaired {
-		t.pairs = make([]int64, len(t.ai)*len(t.ai))
-	}
-	return t
+func newBlockTables(policies *policySet) *blockTables {
+	return &blockTables{policies: policies, surveyed: policies.token(surveyedToken), managed: newCells[sharing](maxValues), networks: newCells[network](maxValues)}
 }
 
 // networkName is what tables call the network of a site.
@@ -89,8 +45,8 @@ func networkName(cdn string) string { return cmp.Or(cdn, "none") }
 
 // site counts a site.
 func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
-	rules := r.Finding == "rules"
-	cell := t.surveyed.of(s.PolicyID, r.Access, s.Origin)
+	rules := r.Finding == findingRules
+	cell := t.surveyed.of(r.PolicyID, r.Access, s.Origin)
 	n := t.networks.at(key{a: networkName(s.CDN)})
 	n.rules += one(rules)
 	if r.Status != 0 {
@@ -98,126 +54,56 @@ func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
 		n.ttfb.add(float64(s.TTFBMillis))
 		n.total.add(float64(r.TotalMillis))
 	}
-	for i, d := range t.definitions {
+	for i := range definitions {
+		d := &definitions[i]
 		blocks := rules && d.Blocks(cell)
-		if d.Name == "rfc_effective" {
-			blocks = r.Status != 0 && (r.Access == "full_disallow" || r.Access == "conditional" && d.Blocks(cell))
+		if d.Over == overAnswered {
+			blocks = r.Status != 0 && (r.Access == fullDisallow || r.Access == conditional && d.Blocks(cell))
 		}
 		n.blocking[i] += one(blocks)
 	}
-	if !rules {
-		return
+	if rules {
+		managed := t.managed.at(key{a: networkName(s.CDN), n: float64(one(r.Managed))})
+		managed.sites++
+		managed.blocking += one(cell&audit.CellBlocked != 0)
 	}
-	managed := t.managed.at(key{a: networkName(s.CDN), n: float64(one(r.Managed))})
-	managed.sites++
-	managed.blocking += one(cell&audit.CellBlocked != 0)
-	t.lists(r)
 }
 
-// lists counts the lists of a site with rules.
-func (t *blockTables) lists(r *summaryColumns) {
-	t.now++
-	clear(t.set)
-	var ai, search int64
-	for _, id := range r.Blocked {
-		if id == noToken {
-			continue
-		}
-		t.operators.count(id, t.now, true)
-		t.purposes.count(id, t.now, true)
-		if place := t.place[id]; place != noToken {
-			t.set[place/8] |= 1 << (place % 8)
-			ai = 1
-		}
-		search |= one(t.search[id])
-	}
-	for _, id := range r.Partial {
-		if id != noToken {
-			t.operators.count(id, t.now, false)
-			t.purposes.count(id, t.now, false)
-		}
-	}
-	t.aiSearch[ai][search]++
-	if sites, known := t.sets[string(t.set)]; known || len(t.sets) < maxSets {
-		t.sets[string(t.set)] = sites + 1
-		return
-	}
-	t.countSets()
-	t.sets[string(t.set)] = 1
-}
-
-// countSets counts the pairs of the sets so far, and forgets the sets.
-func (t *blockTables) countSets() {
-	var places []int
-	for set, sites := range t.sets {
-		places = places[:0]
-		for i := range len(set) {
-			for b := set[i]; b != 0; b &= b - 1 {
-				places = append(places, i*8+bits.TrailingZeros8(b))
+// tables adds the tables to a survey.
+func (t *blockTables) tables(s *Survey, sites sitesByPolicy) error {
+	registry := t.policies.registry
+	operators, purposes := newStrictest(registry, tokens.Operator), newStrictest(registry, tokens.Purpose)
+	pairs := newPairs(registry)
+	numbers, aiAndSearch := map[int64]int64{}, [2][2]int64{}
+	err := t.policies.each(sites, func(_ *audit.Policy, cells []audit.Cell, n *sitesOf) {
+		operators.count(cells, n.rules)
+		purposes.count(cells, n.rules)
+		ai, search := int64(0), int64(0)
+		for id, cell := range cells {
+			if cell&audit.CellBlocked != 0 {
+				ai += one(registry.Tokens[id].Category == surveyCategory)
+				search |= one(registry.Tokens[id].Category == "search")
 			}
 		}
-		t.numbers[int64(len(places))] += sites
-		if t.pairs == nil {
-			continue
+		numbers[ai] += n.rules
+		aiAndSearch[min(ai, 1)][search] += n.rules
+		pairs.count(cells, n.rules)
+	})
+	if err != nil {
+		return err
+	}
+	rules := s.Summaries[0].Rules
+	operators.table(s, "operators", "operator", rules)
+	purposes.table(s, "purposes", "purpose", rules)
+	pairs.table(s)
+	table := s.add("ai-tokens-blocked", []string{"tokens_blocked", "sites"}, nil)
+	for _, n := range slices.Sorted(maps.Keys(numbers)) {
+		if numbers[n] > 0 {
+			table.Rows = append(table.Rows, []any{n, numbers[n]})
 		}
-		for _, a := range places {
-			for _, b := range places {
-				t.pairs[a*len(t.ai)+b] += sites
-			}
-		}
-	}
-	clear(t.sets)
-}
-
-// strictest counts the sites by the strictest verdict on the tokens that share a property.
-type strictest struct {
-	of     []int32 // by registry index: an index of values
-	values []struct {
-		name             string
-		at               int64 // the last site counted
-		blocked, partial int64
-	}
-}
-
-func newStrictest(registry *tokens.Registry, property func(*tokens.Token) string) (g strictest) {
-	var names groups
-	for i := range registry.Tokens {
-		g.of = append(g.of, names.place(property(&registry.Tokens[i])))
-	}
-	for _, v := range names.values {
-		g.values = append(g.values, struct {
-			name             string
-			at               int64
-			blocked, partial int64
-		}{name: v.Value})
-	}
-	return g
-}
-
-// count counts that a site blocks a token, or blocks it in part. The tokens that the site blocks come first.
-func (g *strictest) count(id int32, site int64, blocked bool) {
-	v := &g.values[g.of[id]]
-	if v.at == site {
-		return
-	}
-	v.at = site
-	v.blocked += one(blocked)
-	v.partial += one(!blocked)
-}
-
-// tables adds the tables to a survey with so many sites with rules.
-func (t *blockTables) tables(s *Survey, rules int64) {
-	t.countSets()
-	t.operators.table(s, "operators", "operator", rules)
-	t.purposes.table(s, "purposes", "purpose", rules)
-	t.pairTable(s)
-
-	numbers := s.add("ai-tokens-blocked", []string{"tokens_blocked", "sites"}, nil)
-	for _, n := range slices.Sorted(maps.Keys(t.numbers)) {
-		numbers.Rows = append(numbers.Rows, []any{n, t.numbers[n]})
 	}
 	both := s.add("ai-and-search", []string{"ai_blocked", "search_blocked", "sites", "share"}, nil)
-	for ai, bySearch := range t.aiSearch {
+	for ai, bySearch := range aiAndSearch {
 		for search, sites := range bySearch {
 			if sites > 0 {
 				both.Rows = append(both.Rows, []any{ai == 1, search == 1, sites, share(sites, rules)})
@@ -225,28 +111,105 @@ func (t *blockTables) tables(s *Survey, rules int64) {
 		}
 	}
 	t.networkTables(s)
+	return nil
 }
 
-func (g *strictest) table(s *Survey, query, column string, rules int64) {
+// strictest counts sites by the strictest verdict on the tokens that share a property.
+type strictest struct{ blocked, partial *groups }
+
+func newStrictest(registry *tokens.Registry, property tokens.Field) strictest {
+	return strictest{newGroups(registry, property), newGroups(registry, property)}
+}
+
+// count counts sites by a policy.
+func (g strictest) count(cells []audit.Cell, sites int64) {
+	for id, cell := range cells {
+		switch cell.Decision() {
+		case audit.Blocked:
+			g.blocked.mark(id)
+		case audit.Partial:
+			g.partial.mark(id)
+		}
+	}
+	for i, blocked := range g.blocked.marked {
+		g.partial.marked[i] = g.partial.marked[i] && !blocked
+	}
+	g.blocked.count(sites)
+	g.partial.count(sites)
+}
+
+func (g strictest) table(s *Survey, query, column string, rules int64) {
 	var rows [][]any
-	for _, v := range g.values {
-		if rules > 0 {
-			rows = append(rows, []any{v.name, v.blocked, v.partial, rules - v.blocked - v.partial, share(v.blocked, rules)})
+	for i, v := range g.blocked.values {
+		if partial := g.partial.values[i].Sites; rules > 0 {
+			rows = append(rows, []any{v.Value, v.Sites, partial, rules - v.Sites - partial, share(v.Sites, rules)})
 		}
 	}
 	s.add(query, []string{column, "blocked", "partial", "allowed", "share_blocked"}, sorted(rows, ^1, 0))
 }
 
-// pairTable adds blocked-together, of the tokens that most sites block.
-func (t *blockTables) pairTable(s *Survey) {
+// pairs counts the sites that block two AI tokens. Policies that block the same ones are counted together, since their sets are few
+// and pairs are many.
+type pairs struct {
+	ai   []string // in alphabetical order
+	ids  []int    // of these in the registry
+	sets map[string]int64
+	set  []byte // scratch: a bit for each token
+}
+
+func newPairs(registry *tokens.Registry) *pairs {
+	p := &pairs{sets: map[string]int64{}}
+	for i := range registry.Tokens {
+		if registry.Tokens[i].Category == surveyCategory {
+			p.ai = append(p.ai, registry.Tokens[i].Name)
+		}
+	}
+	slices.Sort(p.ai)
+	for _, name := range p.ai {
+		p.ids = append(p.ids, registry.Lookup(name))
+	}
+	p.set = make([]byte, (len(p.ai)+7)/8)
+	return p
+}
+
+// count counts sites by a policy.
+func (p *pairs) count(cells []audit.Cell, sites int64) {
+	clear(p.set)
+	for place, id := range p.ids {
+		p.set[place/8] |= byte(one(cells[id]&audit.CellBlocked != 0)) << (place % 8)
+	}
+	p.sets[string(p.set)] += sites
+}
+
+// counted returns the sites by two places in ai.
+func (p *pairs) counted() func(a, b int) int64 {
+	n := make([]int64, len(p.ai)*len(p.ai))
+	for set, sites := range p.sets {
+		var places []int
+		for place := range p.ai {
+			if set[place/8]>>(place%8)&1 == 1 {
+				places = append(places, place)
+			}
+		}
+		for _, a := range places {
+			for _, b := range places {
+				n[a*len(p.ai)+b] += sites
+			}
+		}
+	}
+	return func(a, b int) int64 { return n[a*len(p.ai)+b] }
+}
+
+// table adds blocked-together, of the tokens that most sites block.
+func (p *pairs) table(s *Survey) {
 	table := s.add("blocked-together", []string{"token", "other", "sites", "share"}, nil)
-	if t.pairs == nil {
+	if len(p.ai) > maxPaired {
 		table.Note = fmt.Sprintf("the registry has more than %d tokens of category %s", maxPaired, surveyCategory)
 		return
 	}
-	of := func(a, b int) int64 { return t.pairs[a*len(t.ai)+b] }
+	of := p.counted()
 	var shown []int
-	for a := range t.ai {
+	for a := range p.ai {
 		if of(a, a) > 0 {
 			shown = append(shown, a)
 		}
@@ -258,7 +221,7 @@ func (t *blockTables) pairTable(s *Survey) {
 			named[token.Token] = token.Named
 		}
 		slices.SortStableFunc(shown, func(a, b int) int {
-			return cmp.Or(cmp.Compare(named[t.ai[b]], named[t.ai[a]]), cmp.Compare(of(b, b), of(a, a)))
+			return cmp.Or(cmp.Compare(named[p.ai[b]], named[p.ai[a]]), cmp.Compare(of(b, b), of(a, a)))
 		})
 		shown = shown[:mostShown]
 		slices.Sort(shown)
@@ -266,7 +229,7 @@ func (t *blockTables) pairTable(s *Survey) {
 	for _, a := range shown {
 		for _, b := range shown {
 			if sites := of(a, b); sites > 0 {
-				table.Rows = append(table.Rows, []any{t.ai[a], t.ai[b], sites, share(sites, of(a, a))})
+				table.Rows = append(table.Rows, []any{p.ai[a], p.ai[b], sites, share(sites, of(a, a))})
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nig
 }
 
 // knownTokens returns the rows of a file of token_stats that are of registry tokens and of all sites, with the columns that
-// measured needs for Full and the other definitions. Nearly all of them are at the beginning of the file, but tokens that only
+// measured needs. Nearly all of them are at the beginning of the file, but tokens that only
 // the scan's registry had are at its end. So two columns are read of all rows, and the others as far as needed.
 func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []schema.TokenStatsRow, err error) {
 	var row schema.TokenStatsRow
@@ -106,10 +106,14 @@ func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []sc
 	if err != nil {
 		return nil, err
 	}
-	counts, err := open(table.Field{Name: "token", Into: &row.Token}, table.Field{Name: "category", Into: &row.Category},
-		table.Field{Name: "sites_answered", Into: &row.SitesAnswered}, table.Field{Name: "sites_rules", Into: &row.SitesRules},
-		table.Field{Name: "mention", Into: &row.Mention}, table.Field{Name: "explicit_root", Into: &row.ExplicitRoot}, table.Field{Name: "full", Into: &row.Full},
-		table.Field{Name: "any", Into: &row.Any}, table.Field{Name: "dpi_all", Into: &row.DPIAll}, table.Field{Name: "rfc_effective", Into: &row.RFCEffective})
+	fields := []table.Field{
+		{Name: "token", Into: &row.Token}, {Name: "category", Into: &row.Category},
+		{Name: "sites_answered", Into: &row.SitesAnswered}, {Name: "sites_rules", Into: &row.SitesRules},
+	}
+	for _, d := range Definitions() {
+		fields = append(fields, table.Field{Name: d.Name, Into: d.In(&row)})
+	}
+	counts, err := open(fields...)
 	if err != nil {
 		return nil, errors.Join(err, all.Close())
 	}
@@ -163,8 +167,8 @@ func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Ro
 				of = append(of, night{date, make([]measure, len(definitions))})
 				series[r.Token] = of
 			}
-			for k, d := range definitions {
-				of[len(of)-1].counts[k].add(measured(r, d))
+			for k := range definitions {
+				of[len(of)-1].counts[k].add(measured(r, &definitions[k]))
 			}
 		}
 	})
@@ -177,8 +181,8 @@ func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Ro
 	}
 	for _, name := range slices.Sorted(maps.Keys(series)) {
 		token := any(name)
-		for k, name := range definitions {
-			d, before := any(name), any(nil)
+		for k := range definitions {
+			d, before := any(definitions[k].Name), any(nil)
 			for _, n := range series[token.(string)] {
 				m := n.counts[k]
 				share, change := shareOrNil(m.blocking, m.of), any(nil)

@@ -19,13 +19,14 @@ import (
 // fromSites counts the summaries by all definitions and the tables.
 func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan, o *TakeOptions) error {
 	of := SummaryOptions{Options: o.Options, Selection: Selection{Category: surveyCategory}}
-	surveyed, err := cellsOf(ctx, scan, o.Registry, surveyedToken)
+	policies, err := readPolicies(ctx, scan, o.Registry)
 	if err != nil {
 		return err
 	}
-	answers, blocks, records := newAnswerTables(), newBlockTables(o.Registry, surveyed), newRecordTables()
+	answers, blocks, records := newAnswerTables(), newBlockTables(policies), newRecordTables()
 	var columns surveyColumns
-	s.Summaries, err = summaries(ctx, scan, &of, Definitions(), further{
+	var sites sitesByPolicy
+	s.Summaries, sites, err = summaries(ctx, scan, &of, policies, Definitions(), further{
 		sites: columns.fields(answers), verdicts: records.fields(),
 		verdict: records.verdict,
 		site: func(r *summaryColumns) {
@@ -35,21 +36,20 @@ func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan
 			o.Counted.Add(1)
 		},
 	})
-	if err = cmp.Or(err, surveyed.err); err != nil {
+	if err = cmp.Or(err, blocks.surveyed.err); err != nil {
 		return err
 	}
 	if err := records.readEvidence(ctx, scan); err != nil {
 		return err
 	}
 	answers.tables(s, s.Summaries[0], blocks.networks)
-	blocks.tables(s, s.Summaries[0].Rules)
 	records.tables(s)
-	return nil
+	return blocks.tables(s, sites)
 }
 
 // surveyColumns are the columns of sites that the tables need and a summary does not.
 type surveyColumns struct {
-	Rank, PolicyID                         int64
+	Rank                                   int64
 	Origin, CDN, License                   string
 	TTFBMillis                             float32
 	StepFetch, StepCore, StepExtensions    string
@@ -62,7 +62,7 @@ type surveyColumns struct {
 
 func (s *surveyColumns) fields(a *answerTables) []table.Field {
 	return []table.Field{
-		{Name: "rank", Into: &s.Rank}, {Name: "policy_id", Into: &s.PolicyID}, {Name: "origin", Into: &s.Origin}, {Name: "cdn", Into: &s.CDN}, {Name: "license", Into: &s.License},
+		{Name: "rank", Into: &s.Rank}, {Name: "origin", Into: &s.Origin}, {Name: "cdn", Into: &s.CDN}, {Name: "license", Into: &s.License},
 		{Name: "ttfb_ms", Into: &s.TTFBMillis},
 		{Name: "step_fetch", Into: &s.StepFetch}, {Name: "step_core_syntax", Into: &s.StepCore}, {Name: "step_extensions", Into: &s.StepExtensions},
 		{Name: "n_invalid", Into: &s.Invalid}, {Name: "n_unknown", Into: &s.Unknown}, {Name: "n_legacy", Into: &s.Legacy}, {Name: "n_typo", Into: &s.Typo}, {Name: "n_orphan", Into: &s.Orphan},

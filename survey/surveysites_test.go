@@ -3,6 +3,7 @@ package survey
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strings"
@@ -142,7 +143,7 @@ func TestSurveyWithoutEvidence(t *testing.T) {
 // TestSurveyBounds has more values of each kind than the tables keep.
 func TestSurveyBounds(t *testing.T) {
 	s := &Survey{Tables: map[string]*Table{}}
-	answers, blocks, records := newAnswerTables(), newBlockTables(tokens.Default(), &tokenCells{}), newRecordTables()
+	answers, blocks, records := newAnswerTables(), newBlockTables(&policySet{registry: tokens.Default()}), newRecordTables()
 	const sites = maxDelays + 100
 	v := verdictColumns{Token: "*", Via: "star", id: noToken}
 	for i := range sites {
@@ -169,7 +170,10 @@ func TestSurveyBounds(t *testing.T) {
 		records.site(&r, &columns)
 	}
 	answers.tables(s, &Summary{Rows: 3 * maxValues, Asked: 3 * maxValues, Answered: 3 * maxValues}, blocks.networks)
-	blocks.tables(s, 3*maxValues)
+	s.Summaries = []*Summary{{Rules: 3 * maxValues}}
+	if err := blocks.tables(s, nil); err != nil {
+		t.Fatal(err)
+	}
 	records.tables(s)
 	for _, name := range []string{"outcomes-by-rank", "status-by-rank", "scores", "steps", "advice", "managed-blocks", "blocked-by-cdn", "latency-by-cdn", "content-signals", "content-usage"} {
 		if table := s.Tables[name]; len(table.Rows) != maxValues && name != "latency-by-cdn" || !strings.Contains(table.Note, "the first 2000 ") {
@@ -186,44 +190,38 @@ func TestSurveyBounds(t *testing.T) {
 	}
 }
 
-// TestSurveyPairs has more sets of tokens than are kept at once.
+// TestSurveyPairs has a policy for each set of ten tokens.
 func TestSurveyPairs(t *testing.T) {
 	registry := tokens.Default()
-	blocks := newBlockTables(registry, &tokenCells{})
-	var ai []int32
+	policies, sites := &policySet{registry: registry, policies: map[int64]audit.Policy{}}, sitesByPolicy{}
+	var ai []uint16
 	for id := range registry.Tokens {
 		if registry.Tokens[id].Category == "ai" {
-			ai = append(ai, int32(id))
+			ai = append(ai, uint16(id))
 		}
 	}
-	var both, number int64
-	const sites = maxSets + maxSets/4
-	for i := range sites {
-		r := summaryColumns{Finding: "rules", Blocked: []int32{noToken}}
-		for bit := range 17 {
+	var both, four int64
+	for i := range int64(1 << 10) {
+		p := audit.Policy{}
+		for bit := range 10 {
 			if i>>bit&1 == 1 {
-				r.Blocked = append(r.Blocked, ai[bit], ai[bit])
+				p.Named = append(p.Named, audit.NamedCell{Token: ai[bit], Cell: audit.CellOwn | audit.CellBlocked})
 			}
 		}
-		both += one(i>>3&1 == 1 && i>>15&1 == 1)
-		number += one(len(r.Blocked) == 1+2*4)
-		blocks.site(&r, &surveyColumns{})
+		policies.policies[i], sites[i] = p, &sitesOf{rules: 1 + i%3}
+		both += one(i>>3&1 == 1 && i>>9&1 == 1) * (1 + i%3)
+		four += one(bits.OnesCount64(uint64(i)) == 4) * (1 + i%3)
 	}
-	s := &Survey{Tables: map[string]*Table{}}
-	blocks.tables(s, sites)
-	a, b := registry.Tokens[ai[3]].Name, registry.Tokens[ai[15]].Name
-	for _, row := range s.Tables["blocked-together"].Rows {
-		if row[0] == a && row[1] == b {
-			if row[2] == both && both > 0 {
-				both = -1
-			}
-		}
+	s := &Survey{Tables: map[string]*Table{}, Summaries: []*Summary{{}}}
+	if err := newBlockTables(policies).tables(s, sites); err != nil {
+		t.Fatal(err)
 	}
-	if both != -1 {
+	a, b := registry.Tokens[ai[3]].Name, registry.Tokens[ai[9]].Name
+	if !slices.ContainsFunc(s.Tables["blocked-together"].Rows, func(row []any) bool { return row[0] == a && row[1] == b && row[2] == both }) {
 		t.Errorf("%s and %s are not blocked together by %d sites", a, b, both)
 	}
-	if row := s.Tables["ai-tokens-blocked"].Rows[4]; row[0] != int64(4) || row[1] != number {
-		t.Errorf("got %v, want %d sites", row, number)
+	if row := s.Tables["ai-tokens-blocked"].Rows[4]; row[0] != int64(4) || row[1] != four {
+		t.Errorf("got %v, want %d sites", row, four)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -66,34 +67,15 @@ func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, tab
 	return nil
 }
 
-// measure is what a definition counts in a row of token_stats: the sites that block, of how many, and by whose group.
-type measure struct{ blocking, of, own, fallback, star int64 }
+// measure is what a definition counts in a row of token_stats: the sites that block, of how many.
+type measure struct{ blocking, of int64 }
 
-// measured returns the counts of a row by a definition. own, fallback and star are 0 where the definition does not tell them apart.
-func measured(r *schema.TokenStatsRow, definition string) measure {
-	switch definition {
-	case "mention":
-		return measure{blocking: r.Mention, of: r.SitesRules, own: r.Mention}
-	case "explicit_root":
-		return measure{blocking: r.ExplicitRoot, of: r.SitesRules, own: r.ExplicitRoot}
-	case Full:
-		return measure{r.Full, r.SitesRules, r.FullViaOwn, r.FullViaFallback, r.FullViaStar}
-	case "any":
-		return measure{r.Any, r.SitesRules, r.AnyViaOwn, r.AnyViaFallback, r.AnyViaStar}
-	case "dpi_all":
-		return measure{blocking: r.DPIAll, of: r.SitesRules}
-	case "rfc_effective":
-		return measure{blocking: r.RFCEffective, of: r.SitesAnswered}
-	}
-	panic("no definition " + definition)
-}
+// measured returns the counts of a row by a definition.
+func measured(r *schema.TokenStatsRow, d *Definition) measure { return measure{*d.In(r), d.of(r)} }
 
 func (m *measure) add(other measure) {
 	m.blocking += other.blocking
 	m.of += other.of
-	m.own += other.own
-	m.fallback += other.fallback
-	m.star += other.star
 }
 
 // sharing is the last three columns of tables by definition.
@@ -107,18 +89,19 @@ func shareOrNil(part, whole int64) any {
 	return share(part, whole)
 }
 
-// sortedDefinitions lists the names of definitions as ORDER BY does.
-func sortedDefinitions() []string { return slices.Sorted(slices.Values(DefinitionNames())) }
+// sortedDefinitions lists the definitions by name, as ORDER BY does.
+func sortedDefinitions() []Definition {
+	return slices.SortedFunc(slices.Values(Definitions()), func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+}
 
 func (s *Survey) byDefinition(known []schema.TokenStatsRow) {
 	all := s.add("blocked-by-definition", []string{"token", "operator", "purpose", "definition", "blocking", "of", "share"}, nil)
 	reasons := s.add("explicit-or-star", []string{"token", "blocking", "own", "fallback", "star"}, nil)
 	for _, r := range bySorted(known, "all") {
 		for _, d := range sortedDefinitions() {
-			all.Rows = append(all.Rows, append([]any{r.Token, r.Operator, r.Purpose, d}, measured(r, d).sharing()...))
+			all.Rows = append(all.Rows, append([]any{r.Token, r.Operator, r.Purpose, d.Name}, measured(r, &d).sharing()...))
 		}
-		m := measured(r, Full)
-		reasons.Rows = append(reasons.Rows, []any{r.Token, m.blocking, m.own, m.fallback, m.star})
+		reasons.Rows = append(reasons.Rows, []any{r.Token, r.Full, r.FullViaOwn, r.FullViaFallback, r.FullViaStar})
 	}
 	slices.SortStableFunc(reasons.Rows, func(a, b []any) int { return cmp.Compare(b[1].(int64), a[1].(int64)) })
 }
@@ -140,7 +123,7 @@ func (s *Survey) byRank(known []schema.TokenStatsRow) {
 			for _, r := range of {
 				to, err := strconv.ParseInt(r.SegmentValue, 10, 64)
 				if err == nil {
-					t.Rows = append(t.Rows, append([]any{r.Token, d, to}, measured(r, d).sharing()...))
+					t.Rows = append(t.Rows, append([]any{r.Token, d.Name, to}, measured(r, &d).sharing()...))
 				}
 			}
 		}
@@ -182,7 +165,7 @@ func (s *Survey) bySegment(known []schema.TokenStatsRow, kind, query string, tak
 	}
 	for _, r := range rows {
 		if shown[r.SegmentValue] {
-			t.Rows = append(t.Rows, append([]any{r.SegmentValue, r.Token}, measured(r, Full).sharing()...))
+			t.Rows = append(t.Rows, append([]any{r.SegmentValue, r.Token}, measure{r.Full, r.SitesRules}.sharing()...))
 		}
 	}
 	t.Columns = []string{kind, "token", "blocking", "of", "share"}

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -19,128 +19,59 @@ import (
 
 // This file counts for the table token_stats.
 //
-// Rows of sites and verdicts are read together: a commit has both in the same order. A site touches only the tokens that
-// it says something about: those in its lists, and those with a row of verdicts. A token without a row follows `*` or no
-// group. Its counts by `*` are therefore the segment's counts by `*`, less the sites where it has a row (tally.starRule,
-// starDPI, starEffect). So the cost of a site depends on its file, not on the size of the registry.
+// It counts the sites of each segment by their policies, and then asks each policy what it makes of the tokens of the registry
+// (policies.go). Agents that the registry lacks are in no policy. They are counted by their rows of verdicts, which are read
+// together with sites: a commit has both in the same order. On a site without a row of the agent it gets what its group of `*` has.
 //
 // The columns:
 //
 //	sites           access is conditional
 //	sites_rules     finding is rules; all counts but rfc_effective and unreachable are over these
-//	mention         own, strict row (rows marked lenient stand outside of all definitions)
-//	lenient         a row marked lenient and no own, strict one: mention and lenient have no site in common
-//	explicit_root   own row, and / is denied
-//	full, partial   registry tokens: the lists `blocked`, `partial` of sites; other agents: their row, else star_verdict
-//	dpi_all         the token's own or fallback row reads `all`; without a row, that of `*` does: the Data Provenance
-//	                Initiative lets any unlisted agent inherit, so a token that ignores `*` inherits here too
-//	rfc_effective   over rows with an HTTP status: access is conditional and the verdict as for full, or access
-//	                full_disallow, which forbids all agents everything
+//	lenient         sites with a row marked lenient and no own, strict one: mention and lenient have no site in common
+//	rfc_effective   over rows with an HTTP status: access is conditional and the token blocked, or access full_disallow, which
+//	                forbids all agents everything
 //	unreachable     rows that we asked, from which no HTTP status came
-//	via_star        no row of its own, there is a group of `*`, and the token heeds it
-//	full_via_own    the own row is blocked; full_via_fallback likewise, and full_via_star is the rest of full. any_via_own
-//	                and so on also count partial
+//	full_via_own    of full, as via_own of sites_rules: those whose own group decides; and so on
 //	answered_X      rows with an HTTP status and finding X. rfc_effective is full, over finding rules, and sites that fail or
 //	                whose other answers have rules
 //
 // A few workers read parts concurrently and count for themselves. Their counts are added at the end, so that the tables
 // do not depend on how a scan was cut into parts.
 //
-// The lists of sites and the verdicts have no trace of a token that the scan's registry did not have. If the statistics
-// use a registry with such a token, it gets no row: zeros would be false (see foreign).
+// A token that the scan's registry did not have gets no row (see traces).
 
-// segment is a set of sites: its totals, and its counts of each registry token.
+// segment is a set of sites: its totals, and its counts by policy.
 type segment struct {
 	kind, value string
 
-	all, answered, sites, rules, unreachable int64
-	failing                                  int64 // answered, access full_disallow
-	findings                                 [len(answeredFindings)]int64
+	all, answered, unreachable int64
+	failing                    int64 // answered, access full_disallow
+	findings                   [len(answeredFindings)]int64
 
-	star     effect // sites by the effect of their group of `*`
-	starDPI  int64
-	starRule int64 // sites that have a group of `*`
-
-	tokens []tally // by registry index
+	file     sitesOf
+	policies sitesByPolicy
+	lenient  map[int32]int64 // sites that name a token only by the lenient reading, by registry index
 }
 
 // answeredFindings are the findings that an answered site can have, in the order of the columns answered_….
 var answeredFindings = [...]string{"rules", "no_rules", "html", "none", "refused", "challenged", "rate_limited", "server_error", "unreachable"}
 
-// effect counts sites by a verdict: full and partial over sites with finding rules, fullAnswered over all with access
-// conditional that answered.
-type effect struct{ full, fullAnswered, partial int64 }
-
-func (e *effect) count(verdict string, of *starFacts) {
-	switch verdict {
-	case "blocked":
-		e.full += one(of.rules)
-		e.fullAnswered += one(of.answered)
-	case "partial":
-		e.partial += one(of.rules)
-	}
-}
-
-// tally is a segment's counts of one token.
-type tally struct {
-	own, fallback     int64 // sites with such a row
-	lenient           int64 // sites that name it only by the lenient reading
-	explicitRoot, dpi int64 // of the rows
-
-	// Sites whose row blocks it, entirely and in part.
-	fullOwn, fullFallback, partialOwn, partialFallback int64
-	effect                                             effect
-	starRule, starDPI                                  int64 // sites with a row, by the effect of `*` there
-	starEffect                                         effect
-
-	known    bool // of unknown agents: another registry has the token
+// agent counts an agent that the registry lacks.
+type agent struct {
+	tally          // of sites with a row of it
+	star     tally // what the group of `*` is on these sites
+	lenient  int64
+	known    bool // another registry has it
 	category string
-}
-
-// row counts a row of verdicts of a site.
-func (t *tally) row(v *verdictColumns, star *starFacts) {
-	t.starEffect.count(star.verdict, star)
-	if !star.rules {
-		return
-	}
-	full, partial := one(v.Verdict == "blocked"), one(v.Verdict == "partial")
-	if v.Via == "own" {
-		t.own++
-		t.fullOwn += full
-		t.partialOwn += partial
-		if !v.RootAllowed {
-			t.explicitRoot++
-		}
-	} else {
-		t.fallback++
-		t.fullFallback += full
-		t.partialFallback += partial
-	}
-	if v.DPI == "all" {
-		t.dpi++
-	}
-	if star.rule {
-		t.starRule++
-	}
-	if star.dpi {
-		t.starDPI++
-	}
-}
-
-// starFacts is the effect of `*` on one site, whose access is conditional.
-type starFacts struct {
-	rule, dpi       bool
-	rules, answered bool // of the site: finding rules, an HTTP status
-	verdict         string
 }
 
 // counter computes token_stats, pass by pass.
 type counter struct {
 	verdictReader
 
-	registry *tokens.Registry
 	only     []string // tokens that have rows; nil is all, and all unknown agents
-	foreign  bool     // the registry is not the scan's
+	policies *policySet
+	traces   *traces
 
 	first    bool // the pass that counts segments
 	total    *segment
@@ -149,32 +80,24 @@ type counter struct {
 	labels   named
 	selected []*segment
 
-	unknown *window[tally]
+	unknown *window[agent]
 }
 
-func newCounter(o *Options, foreign bool) *counter {
+func newCounter(o *Options, policies *policySet, foreign bool) *counter {
 	return &counter{
-		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)},
-		registry:      o.Registry, only: o.Only, foreign: foreign, unknown: newWindow[tally](o.limit),
+		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)}, only: o.Only, policies: policies, traces: newTraces(o.Registry, foreign),
+		total: newSegment("all", ""), tlds: newNamed("tld", maxTLDs), labels: newNamed("label", maxLabels), unknown: newWindow[agent](o.limit),
 	}
 }
 
-func (c *counter) beginPass(first bool) {
-	c.first = first
-	c.total = c.newSegment("all", "")
-	if first {
-		c.tlds, c.labels = newNamed("tld", maxTLDs), newNamed("label", maxLabels)
-	}
-}
-
-func (c *counter) newSegment(kind, value string) *segment {
-	return &segment{kind: kind, value: value, tokens: make([]tally, len(c.registry.Tokens))}
+func newSegment(kind, value string) *segment {
+	return &segment{kind: kind, value: value, policies: sitesByPolicy{}, lenient: map[int32]int64{}}
 }
 
 // commit reads the sites of one part with their verdicts.
 func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.Commit) error {
 	site := siteColumns{}
-	sites, err := sink.OpenCursor(ctx, scan, commit, schema.Sites, site.fields(c.tokens.index)...)
+	sites, err := sink.OpenCursor(ctx, scan, commit, schema.Sites, append(site.fields(), c.traces.fields(c.tokens)...)...)
 	if err != nil {
 		return err
 	}
@@ -187,61 +110,47 @@ func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.
 
 // site counts a site. Its verdicts are in c.rows.
 func (c *counter) site(s *siteColumns) {
-	star := starFacts{rules: s.Finding == "rules", answered: s.answered(), verdict: s.StarVerdict}
-	for i := range c.rows {
-		if v := &c.rows[i]; v.Token == "*" {
-			star.rule, star.dpi = v.Via == "star", v.DPI == "all"
+	n := siteOf(s.Finding == findingRules, s.answered())
+	if c.first {
+		c.traces.site()
+		c.selectSegments(s)
+		for _, g := range c.selected {
+			g.site(s, n)
 		}
 	}
-	conditional := s.Access == "conditional"
-	for _, g := range c.segmentsOf(s) {
-		g.all++
-		switch {
-		case s.answered():
-			g.answered++
-			if i := slices.Index(answeredFindings[:], s.Finding); i >= 0 {
-				g.findings[i]++
-			}
-		case s.unreachable():
-			g.unreachable++
-		}
-		if s.answered() && s.Access == "full_disallow" {
-			g.failing++
-		}
-		if conditional {
-			c.siteIn(g, s, &star)
-		}
-	}
-	if conditional {
-		c.siteUnknown(&star)
-	}
-}
-
-// siteIn counts a site with access conditional in one of its segments.
-func (c *counter) siteIn(g *segment, s *siteColumns, star *starFacts) {
-	g.sites++
-	g.rules += one(star.rules)
-	g.star.count(star.verdict, star)
-	g.starRule += one(star.rules && star.rule)
-	g.starDPI += one(star.rules && star.dpi)
-	for _, id := range s.Blocked {
-		if id != noToken {
-			g.tokens[id].effect.count("blocked", star)
-		}
-	}
-	for _, id := range s.Partial {
-		if id != noToken {
-			g.tokens[id].effect.count("partial", star)
-		}
+	if s.Access != conditional {
+		return
 	}
 	for i := range c.rows {
 		switch v := &c.rows[i]; {
+		case v.Token == "*":
 		case v.id == noToken:
-		case v.Lenient:
-			g.tokens[v.id].lenient += one(star.rules && !c.namesStrictly(v.Token))
-		default:
-			g.tokens[v.id].row(v, star)
+			c.agent(v, s.PolicyID, n)
+		case v.Lenient && c.first:
+			c.traces.token(v.id)
+			for _, g := range c.selected {
+				g.lenient[v.id] += one(!c.namesStrictly(v.Token)) * n.rules
+			}
 		}
+	}
+}
+
+// site counts a site of the segment.
+func (g *segment) site(s *siteColumns, n sitesOf) {
+	g.all++
+	switch {
+	case s.answered():
+		g.answered++
+		if i := slices.Index(answeredFindings[:], s.Finding); i >= 0 {
+			g.findings[i]++
+		}
+		g.failing += one(s.Access == fullDisallow)
+	case s.unreachable():
+		g.unreachable++
+	}
+	if s.Access == conditional {
+		g.file.add(n, 1)
+		g.policies.at(s.PolicyID).add(n, 1)
 	}
 }
 
@@ -250,33 +159,26 @@ func (c *counter) namesStrictly(token string) bool {
 	return slices.ContainsFunc(c.rows, func(v verdictColumns) bool { return v.Via == "own" && !v.Lenient && v.Token == token })
 }
 
-// siteUnknown counts the agents of a site that are not in the registry.
-func (c *counter) siteUnknown(star *starFacts) {
-	for i := range c.rows {
-		v := &c.rows[i]
-		if v.Token == "*" || v.id != noToken {
-			continue
-		}
-		if t := c.unknown.at(v.Token); t != nil {
-			if v.Lenient {
-				t.lenient += one(star.rules && !c.namesStrictly(v.Token))
-			} else {
-				t.row(v, star)
-				t.effect.count(v.Verdict, star)
-			}
-			if v.Known && !t.known {
-				t.known, t.category = true, strings.Clone(v.Category)
-			}
-		}
+// agent counts a row of an agent that the registry lacks.
+func (c *counter) agent(v *verdictColumns, policy int64, n sitesOf) {
+	t := c.unknown.at(v.Token)
+	if t == nil {
+		return
+	}
+	if v.Lenient {
+		t.lenient += one(!c.namesStrictly(v.Token)) * n.rules
+	} else {
+		t.add(sink.CellOf(v.Verdict, v.Via, !v.RootAllowed, v.DPI == "all"), n)
+		t.star.add(c.policies.policies[policy].Star, n)
+	}
+	if v.Known && !t.known {
+		t.known, t.category = true, strings.Clone(v.Category)
 	}
 }
 
-// segmentsOf returns the segments of a site; after the first pass only that of all sites.
-func (c *counter) segmentsOf(s *siteColumns) []*segment {
+// selectSegments selects the segments of a site.
+func (c *counter) selectSegments(s *siteColumns) {
 	c.selected = append(c.selected[:0], c.total)
-	if !c.first {
-		return c.selected
-	}
 	if s.Rank > 0 {
 		c.selected = append(c.selected, c.rank(rankBucket(s.Rank)))
 	}
@@ -288,7 +190,6 @@ func (c *counter) segmentsOf(s *siteColumns) []*segment {
 			c.selected = append(c.selected, g)
 		}
 	}
-	return c.selected
 }
 
 // named holds the segments of a kind by value, or none if there are more than most.
@@ -317,25 +218,35 @@ func (c *counter) in(n *named, value string) *segment {
 		return nil
 	}
 	value = strings.Clone(value)
-	g := c.newSegment(n.kind, value)
+	g := newSegment(n.kind, value)
 	n.all[value] = g
 	return g
 }
 
 // merge adds the counts of another worker in this pass.
 func (c *counter) merge(o *counter) {
+	c.unknown.merge(o.unknown, func(t, from *agent) {
+		t.merge(&from.tally, 1)
+		t.star.merge(&from.star, 1)
+		t.lenient += from.lenient
+		if from.known && !t.known {
+			t.known, t.category = true, from.category
+		}
+	})
+	if !c.first {
+		return
+	}
 	c.total.add(o.total)
 	for i, g := range o.ranks {
 		c.rank(i).add(g)
 	}
 	c.mergeNamed(&c.tlds, &o.tlds)
 	c.mergeNamed(&c.labels, &o.labels)
-	c.unknown.merge(o.unknown, func(t, from *tally) {
-		t.add(from)
-		if from.known && !t.known {
-			t.known, t.category = true, from.category
+	if c.traces != nil {
+		for id, known := range o.traces.tokens {
+			c.traces.tokens[id] = c.traces.tokens[id] || known
 		}
-	})
+	}
 }
 
 func (c *counter) mergeNamed(n, o *named) {
@@ -353,7 +264,7 @@ func (c *counter) mergeNamed(n, o *named) {
 // rank returns the segment of a bucket and adds it, with all below it.
 func (c *counter) rank(bucket int) *segment {
 	for len(c.ranks) <= bucket {
-		c.ranks = append(c.ranks, c.newSegment("rank", strconv.FormatInt(rankLimit(len(c.ranks)), 10)))
+		c.ranks = append(c.ranks, newSegment("rank", strconv.FormatInt(rankLimit(len(c.ranks)), 10)))
 	}
 	return c.ranks[bucket]
 }
@@ -403,16 +314,23 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 	for _, kind := range []map[string]*segment{c.tlds.all, c.labels.all} {
 		segments = append(segments, slices.SortedFunc(maps.Values(kind), func(a, b *segment) int { return cmp.Compare(a.value, b.value) })...)
 	}
+	registry := c.policies.registry
 	for _, g := range segments {
-		for id := range c.registry.Tokens {
-			token := &c.registry.Tokens[id]
-			if c.foreign && c.total.tokens[id] == (tally{}) || c.only != nil && !slices.Contains(c.only, token.Name) {
+		tallies := make([]tally, len(registry.Tokens))
+		if err := c.policies.each(g.policies, func(_ *audit.Policy, cells []audit.Cell, n *sitesOf) {
+			for id, cell := range cells {
+				tallies[id].add(cell, *n)
+			}
+		}); err != nil {
+			return err
+		}
+		for id := range registry.Tokens {
+			token := &registry.Tokens[id]
+			if c.traces.lack(id) || c.only != nil && !slices.Contains(c.only, token.Name) {
 				continue
 			}
-			t := &g.tokens[id]
-			row := g.row(t, token.HeedsStar)
+			row := g.row(&tallies[id], g.lenient[int32(id)])
 			row.Token, row.Known, row.Category, row.Operator, row.Purpose = token.Name, true, token.Category, token.Operator, token.Purpose
-			t.effect.verdicts(&row, g)
 			if err := add(row); err != nil {
 				return err
 			}
@@ -421,19 +339,18 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 	return nil
 }
 
-// unknownRows adds a row for each agent of this pass that is not in the registry. On sites without a row of the
-// agent, its verdict is that of an unnamed agent.
+// unknownRows adds a row for each agent of this pass that is not in the registry.
 func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
+	var unnamed tally // what an agent gets on sites that do not name it
+	if err := c.policies.each(c.total.policies, func(p *audit.Policy, _ []audit.Cell, n *sitesOf) { unnamed.add(p.Star, *n) }); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.unknown.values)) {
 		t := c.unknown.values[name]
-		row := c.total.row(t, true)
+		t.merge(&unnamed, 1)
+		t.merge(&t.star, -1)
+		row := c.total.row(&t.tally, t.lenient)
 		row.Token, row.Known, row.Category = name, t.known, t.category
-		e := effect{
-			full:         t.effect.full + c.total.star.full - t.starEffect.full,
-			fullAnswered: t.effect.fullAnswered + c.total.star.fullAnswered - t.starEffect.fullAnswered,
-			partial:      t.effect.partial + c.total.star.partial - t.starEffect.partial,
-		}
-		e.verdicts(&row, c.total)
 		if err := add(row); err != nil {
 			return err
 		}
@@ -441,20 +358,22 @@ func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
 	return nil
 }
 
-// row fills in the columns that do not depend on how verdicts are counted.
-func (g *segment) row(t *tally, heedsStar bool) schema.TokenStatsRow {
+// row fills in the counts of a token.
+func (g *segment) row(t *tally, lenient int64) schema.TokenStatsRow {
 	row := schema.TokenStatsRow{
 		SegmentKind: g.kind, SegmentValue: g.value,
-		SitesAll: g.all, SitesAnswered: g.answered, Sites: g.sites, SitesRules: g.rules, Unreachable: g.unreachable,
-		Mention:      t.own,
-		ExplicitRoot: t.explicitRoot,
-		DPIAll:       t.dpi + g.starDPI - t.starDPI,
-		ViaOwn:       t.own,
-		ViaFallback:  t.fallback,
-		Lenient:      t.lenient,
-
-		FullViaOwn: t.fullOwn, FullViaFallback: t.fullFallback,
-		AnyViaOwn: t.fullOwn + t.partialOwn, AnyViaFallback: t.fullFallback + t.partialFallback,
+		SitesAll: g.all, SitesAnswered: g.answered, Sites: g.file.file, SitesRules: g.file.rules, Unreachable: g.unreachable,
+		Partial: t.partial, Lenient: lenient,
+		ViaOwn: t.via[viaOwn], ViaFallback: t.via[viaFallback], ViaStar: t.via[viaStar],
+		FullViaOwn: t.full[viaOwn], FullViaFallback: t.full[viaFallback], FullViaStar: t.full[viaStar],
+		AnyViaOwn: t.any[viaOwn], AnyViaFallback: t.any[viaFallback], AnyViaStar: t.any[viaStar],
+	}
+	for i := range definitions {
+		d := &definitions[i]
+		*d.In(&row) = t.blocks[i]
+		if d.Over == overAnswered {
+			*d.In(&row) += g.failing
+		}
 	}
 	for i, into := range []*int64{
 		&row.AnsweredRules, &row.AnsweredNoRules, &row.AnsweredHTML, &row.AnsweredNone, &row.AnsweredRefused,
@@ -462,57 +381,23 @@ func (g *segment) row(t *tally, heedsStar bool) schema.TokenStatsRow {
 	} {
 		*into = g.findings[i]
 	}
-	if heedsStar {
-		row.ViaStar = g.starRule - t.starRule
-	}
 	return row
-}
-
-// verdicts fills in the other columns, from the verdicts of the token in the segment.
-func (e effect) verdicts(row *schema.TokenStatsRow, g *segment) {
-	row.Full, row.Partial, row.Any = e.full, e.partial, e.full+e.partial
-	row.FullViaStar = row.Full - row.FullViaOwn - row.FullViaFallback
-	row.AnyViaStar = row.Any - row.AnyViaOwn - row.AnyViaFallback
-	row.RFCEffective = e.fullAnswered + g.failing
 }
 
 // add adds the counts of another segment.
 func (g *segment) add(o *segment) {
 	g.all += o.all
 	g.answered += o.answered
-	g.sites += o.sites
-	g.rules += o.rules
 	g.unreachable += o.unreachable
 	g.failing += o.failing
 	for i := range g.findings {
 		g.findings[i] += o.findings[i]
 	}
-	g.star.add(o.star)
-	g.starDPI += o.starDPI
-	g.starRule += o.starRule
-	for i := range g.tokens {
-		g.tokens[i].add(&o.tokens[i])
+	g.file.add(o.file, 1)
+	for policy, n := range o.policies {
+		g.policies.at(policy).add(*n, 1)
 	}
-}
-
-func (t *tally) add(o *tally) {
-	t.own += o.own
-	t.fallback += o.fallback
-	t.lenient += o.lenient
-	t.explicitRoot += o.explicitRoot
-	t.dpi += o.dpi
-	t.fullOwn += o.fullOwn
-	t.fullFallback += o.fullFallback
-	t.partialOwn += o.partialOwn
-	t.partialFallback += o.partialFallback
-	t.effect.add(o.effect)
-	t.starRule += o.starRule
-	t.starDPI += o.starDPI
-	t.starEffect.add(o.starEffect)
-}
-
-func (e *effect) add(o effect) {
-	e.full += o.full
-	e.fullAnswered += o.fullAnswered
-	e.partial += o.partial
+	for id, n := range o.lenient {
+		g.lenient[id] += n
+	}
 }

@@ -85,7 +85,7 @@ var defaultRegistry = sync.OnceValue(func() *Registry {
 	rows, err := read(strings.NewReader(embedded))
 	if err == nil {
 		var reg *Registry
-		if reg, err = build(rows.version, rows.tokens); err == nil {
+		if reg, err = New(rows.version, rows.tokens); err == nil {
 			return reg
 		}
 	}
@@ -120,7 +120,7 @@ func Load(r io.Reader) (*Registry, error) {
 	}
 	hash := fnv.New32a()
 	_, _ = hash.Write(text) // a hash returns no error
-	reg, err := build(fmt.Sprintf("%s+%08x", base.Version, hash.Sum32()), all)
+	reg, err := New(fmt.Sprintf("%s+%08x", base.Version, hash.Sum32()), all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use tokens: %w", err)
 	}
@@ -273,8 +273,8 @@ func (r *Registry) Similar(name string) (like []string) {
 	return like[:min(len(like), most)]
 }
 
-// build checks the rows against each other and returns their registry.
-func build(version string, rows []Token) (*Registry, error) {
+// New returns the registry of these tokens alone, of which it sets the Chains. It keeps the rows.
+func New(version string, rows []Token) (*Registry, error) {
 	if len(rows) > maxTokens {
 		return nil, fmt.Errorf("more than %d tokens", maxTokens)
 	}

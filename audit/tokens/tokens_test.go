@@ -49,7 +49,7 @@ func faults(text string) (found []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	reg, err := build(rows.version, rows.tokens)
+	reg, err := New(rows.version, rows.tokens)
 	if err != nil {
 		return []string{err.Error()}
 	}
