@@ -10,6 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // gaps are the findings that say nothing of a site's policy.
@@ -24,18 +25,22 @@ var gaps = func() map[string]bool {
 const findingRules = "rules"
 
 // Count counts the figures of a scan in one pass over its table sites.
-func Count(ctx context.Context, scan *commit.Scan) (*Figures, error) {
+func Count(ctx context.Context, scan *commit.Scan, o survey.Options) (*Figures, error) {
+	blocking, err := survey.BlockingPolicies(ctx, scan, o)
+	if err != nil {
+		return nil, err
+	}
 	f := &Figures{Findings: map[string]int64{}, CDNs: map[string]*CDN{}}
 	var row schema.SiteRow
 	fields := []table.Field{
-		{Name: "finding", Into: &row.Finding}, {Name: "outcome", Into: &row.Outcome}, {Name: "cdn", Into: &row.CDN}, {Name: "blocked", Into: &row.Blocked},
+		{Name: "finding", Into: &row.Finding}, {Name: "outcome", Into: &row.Outcome}, {Name: "cdn", Into: &row.CDN}, {Name: "policy_id", Into: &row.PolicyID},
 	}
 	for cursor, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err != nil {
 			return nil, err
 		}
 		for cursor.Next() {
-			f.add(&row)
+			f.add(&row, blocking[row.PolicyID])
 		}
 		if err := errors.Join(cursor.Err(), cursor.Close()); err != nil {
 			return nil, err
@@ -45,7 +50,7 @@ func Count(ctx context.Context, scan *commit.Scan) (*Figures, error) {
 }
 
 // add counts a site. The texts of a row share memory with its page, so keys are copies.
-func (f *Figures) add(row *schema.SiteRow) {
+func (f *Figures) add(row *schema.SiteRow, blocks bool) {
 	f.Sites++
 	count(f.Findings, row.Finding)
 	if strings.HasPrefix(row.Outcome, "dns_") {
@@ -53,7 +58,7 @@ func (f *Figures) add(row *schema.SiteRow) {
 	}
 	if row.Finding == findingRules {
 		f.Rules++
-		if len(row.Blocked) > 0 {
+		if blocks {
 			f.Blocked++
 		}
 	}

@@ -264,7 +264,7 @@ func (o *Options) steps(ctx context.Context, n *Night) error {
 	if err != nil {
 		return err
 	}
-	if n.Figures, err = Count(ctx, scan); err != nil {
+	if n.Figures, err = Count(ctx, scan, o.Report); err != nil {
 		return err
 	}
 	n.Reread = scan.Manifest.Changes
@@ -324,7 +324,7 @@ func (o *Options) earlier(ctx context.Context, m *commit.Manifest) (figures []*F
 		scan, err := commit.ReadScan(ctx, o.Store, m.ScanID)
 		var f *Figures
 		if err == nil {
-			f, err = Count(ctx, scan)
+			f, err = Count(ctx, scan, o.Report)
 		}
 		switch {
 		case ctx.Err() != nil:

@@ -71,6 +71,20 @@ func (s *policySet) token(name string) *tokenCells {
 	return t
 }
 
+// BlockingPolicies reports by policy_id whether a policy of the scan blocks a token of the registry, by the definition Full.
+func BlockingPolicies(ctx context.Context, scan *commit.Scan, o Options) (map[int64]bool, error) {
+	s, err := readPolicies(ctx, scan, o.withDefaults().Registry)
+	if err != nil {
+		return nil, err
+	}
+	blocking := map[int64]bool{}
+	for id, p := range s.policies {
+		s.cells = p.Cells(s.cells[:0], s.registry)
+		blocking[id] = slices.ContainsFunc(s.cells, func(c audit.Cell) bool { return c.Decision() == audit.Blocked })
+	}
+	return blocking, nil
+}
+
 // tokenCells are what the policies of a scan make of one token, by policy_id.
 type tokenCells struct {
 	id    int // of the token in the registry; below 0: it lacks it
