@@ -333,7 +333,9 @@ func (c *comparison) otherPolicy(before, after *siteState) bool {
 		return false
 	}
 	was, is := c.policies.values[before.policy], c.policies.values[after.policy]
-	return slices.ContainsFunc(c.compared, func(place int) bool { return (was[place]^is[place])&verdictBits != 0 })
+	return slices.ContainsFunc(c.compared, func(place int) bool {
+		return audit.Cell(was[place]).Decision() != audit.Cell(is[place]).Decision()
+	})
 }
 
 // vanished writes the sites that only the earlier scan has.

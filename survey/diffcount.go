@@ -34,9 +34,6 @@ const (
 
 var causes = [numCauses]string{"policy", "managed", "judge", "unknown_judge", "observer"}
 
-// verdicts are the verdicts of verdictBits.
-var verdictNames = [...]string{"allowed", "partial", "blocked", "blocked"}
-
 // diffCounter counts what changed.
 type diffCounter struct {
 	c            *comparison
@@ -131,15 +128,16 @@ func (d *diffCounter) policies(before, after *siteState) error {
 	var seen [numCauses]bool
 	managed := d.onlyManaged(before, after, was, is)
 	for _, place := range d.c.compared {
-		a, b := was[place], is[place]
+		a, b := audit.Cell(was[place]), audit.Cell(is[place])
+		blockedThen, blocksNow := d.c.by.Blocks(a), d.c.by.Blocks(b)
 		group := &d.blocked[d.operators[place]]
-		group.before, group.after = group.before || a&blocksBit != 0, group.after || b&blocksBit != 0
-		if (a^b)&(blocksBit|verdictBits) == 0 {
+		group.before, group.after = group.before || blockedThen, group.after || blocksNow
+		if blockedThen == blocksNow && a.Decision() == b.Decision() {
 			continue
 		}
 		t := &d.tokens[place]
-		cause := d.cause(before, after, a&b&namedBit != 0, managed)
-		change := changeOf(a, b)
+		cause := d.cause(before, after, a&b&audit.CellOwn != 0, managed)
+		change := changeOf(blockedThen, blocksNow, a, b)
 		switch change {
 		case changeBegan:
 			t.Began++
@@ -154,12 +152,12 @@ func (d *diffCounter) policies(before, after *siteState) error {
 		case changeLoosened:
 			t.Loosened++
 		}
-		if (a^b)&blocksBit != 0 && !seen[cause] {
+		if blockedThen != blocksNow && !seen[cause] {
 			seen[cause] = true
 			d.causes[cause].Sites++
 		}
 		if d.out != nil {
-			if err := d.out.change(&d.c.after, t, verdictNames[a&verdictBits], verdictNames[b&verdictBits], change, causes[cause], before, after); err != nil {
+			if err := d.out.change(&d.c.after, t, a.Decision().String(), b.Decision().String(), change, causes[cause], before, after); err != nil {
 				return err
 			}
 		}
@@ -181,14 +179,14 @@ func counted(counts []int64, policy uint32) []int64 {
 	return counts
 }
 
-// changeOf names the change of a token whose cell differs.
-func changeOf(before, after byte) string {
+// changeOf names the change of a token, of which the verdict or whether it is blocked by the definition differs.
+func changeOf(blockedThen, blocksNow bool, before, after audit.Cell) string {
 	switch {
-	case before&blocksBit < after&blocksBit:
+	case !blockedThen && blocksNow:
 		return changeBegan
-	case before&blocksBit > after&blocksBit:
+	case blockedThen && !blocksNow:
 		return changeCeased
-	case before&verdictBits < after&verdictBits:
+	case before.Decision() < after.Decision():
 		return changeTightened
 	}
 	return changeLoosened
@@ -220,7 +218,7 @@ func (d *diffCounter) onlyManaged(before, after *siteState, was, is string) bool
 	if before.managed {
 		with, without, was, is = before, after, is, was
 	}
-	lost := func(place int) bool { return was[place]&^is[place]&namedBit != 0 }
+	lost := func(place int) bool { return audit.Cell(was[place]&^is[place])&audit.CellOwn != 0 }
 	return with.lines > without.lines && !slices.ContainsFunc(d.c.compared, lost)
 }
 
@@ -325,7 +323,7 @@ func (d *diffCounter) shares() {
 		for policy, n := range with {
 			clear(operators)
 			for _, place := range d.c.compared {
-				if d.c.policies.values[policy][place]&blocksBit != 0 {
+				if d.c.by.Blocks(audit.Cell(d.c.policies.values[policy][place])) {
 					*of(&d.tokens[place].Moves) += n
 					operators[0], operators[d.operators[place]] = true, true
 				}

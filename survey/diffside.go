@@ -37,13 +37,6 @@ type siteState struct {
 
 func (s *siteState) ruled() bool { return s.finding == audit.FindingRules }
 
-// What a policy has for a token, in one byte.
-const (
-	verdictBits = 3 // 0 allowed, 1 partial, 2 blocked
-	namedBit    = 4 // the file names the token
-	blocksBit   = 8 // the file blocks it by the definition
-)
-
 // interned numbers distinct values.
 type interned struct {
 	ids    map[string]uint32
@@ -115,22 +108,11 @@ func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
 	for id, p := range policies.policies {
 		policies.cells = p.Cells(policies.cells[:0], c.o.Registry)
 		for place, token := range c.chosen {
-			of[place] = c.cell(policies.cells[token])
+			of[place] = byte(policies.cells[token])
 		}
 		s.policies[id] = c.policies.id(of)
 	}
 	return nil
-}
-
-// cell is what a policy has for a token.
-func (c *comparison) cell(cell audit.Cell) (b byte) {
-	switch cell.Decision() {
-	case audit.Blocked:
-		b = 2
-	case audit.Partial:
-		b = 1
-	}
-	return b | byte(one(cell&audit.CellOwn != 0))*namedBit | byte(one(c.by.Blocks(cell)))*blocksBit
 }
 
 // keyFields are the columns that choose a row.
