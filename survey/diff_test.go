@@ -187,7 +187,7 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 			}
 			p.tokens[t.Name] = sum
 			if change != "" {
-				p.changes[fmt.Sprintf("%s %s %s %s %s", key, t.Name, change, verdictNames[verdictThen], verdictNames[verdictNow])] = true
+				p.changes[fmt.Sprintf("%s %s %s %s %s", key, t.Name, change, decisions[verdictThen], decisions[verdictNow])] = true
 			}
 		}
 		p.changed += one(began)
@@ -209,6 +209,9 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 	}
 	return p
 }
+
+// decisions are the verdicts by their strictness.
+var decisions = [...]string{"allowed", "partial", "blocked"}
 
 // TestDiffPlainly counts every difference again, from the judged sites in memory, by every definition, and compares the rows
 // of both files.
