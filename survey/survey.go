@@ -60,7 +60,7 @@ const (
 const surveyCategory = "ai"
 
 // Take gathers the survey of a complete scan. The statistics of the scan must be there: the error is commit.ErrNoTable
-// without them, or without the tables sites, verdicts and policies. Its memory does not depend on the number of sites.
+// without them, or without the tables sites, verdicts and policies. Its memory depends on the number of policies, not on that of sites.
 func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*Survey, error) {
 	o.Options = o.withDefaults()
 	scan, err := commit.ReadScan(ctx, st, scanID)
