@@ -32,12 +32,16 @@ type Blocking struct {
 	Question   string `json:"question"`
 	Over       string `json:"denominator"` // the column of token_stats that is the denominator
 	Sites      int64  `json:"sites"`       // the denominator: what all shares are of
+	Unobserved int64  `json:"unobserved"`  // sites that nothing was learned of, and that may belong to Sites
+	Enough     bool   `json:"enough"`      // Sites are enough for headlines and rankings: see Uncertainty
+	Flagged    bool   `json:"flagged"`     // and few
 	Selection
 	Selected int `json:"tokens_selected"`
 	Blocked  int `json:"tokens_blocked"` // of them, blocked by at least one site
 
 	// Sites that block at least one of the tokens, a number that grows with the registry, and its parts.
 	AtLeastOne  int64        `json:"at_least_one"`
+	OneSure     Certainty    `json:"at_least_one_certainty"`
 	OneByName   int64        `json:"at_least_one_by_name"`     // by a group that names such a token
 	OneFallback int64        `json:"at_least_one_by_fallback"` // only by groups that name a crawler which tokens fall back to
 	OneByStar   int64        `json:"at_least_one_by_star"`     // only by the group of `*`
@@ -66,6 +70,7 @@ type Sum struct {
 	Tokens int     `json:"tokens"` // selected tokens that have the value
 	Sites  int64   `json:"sites"`
 	Share  float64 `json:"share"`
+	Certainty
 }
 
 // TokenCount is how many sites block a token, and why. The four reasons add up to Sites.
@@ -76,6 +81,7 @@ type TokenCount struct {
 	Purpose  string  `json:"purpose"`
 	Sites    int64   `json:"sites"`
 	Share    float64 `json:"share"`
+	Certainty
 
 	ViaOwn      int64 `json:"via_own"`      // a group names it
 	ViaFallback int64 `json:"via_fallback"` // a group names a crawler that it falls back to

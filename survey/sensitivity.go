@@ -266,8 +266,7 @@ func (s *sensitivity) domainsOfFiles() {
 func (s *sensitivity) finish() []Choice {
 	rules := s.counts[choiceRules]
 	for choice, unseen := range map[int]int64{choiceUnobservedOpen: s.unobserved, choiceUnreadOpen: s.unobserved + s.unread} {
-		s.counts[choice].sites, s.counts[choice].of = rules.sites, rules.of+unseen
-		s.counts[choice+1].sites, s.counts[choice+1].of = rules.sites+unseen, rules.of+unseen
+		s.counts[choice], s.counts[choice+1] = bounds(rules.sites, rules.of, unseen)
 	}
 	for _, d := range s.domains {
 		s.counts[choiceDomains].of += one(d.rules)

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,9 @@ type Options struct {
 	ToolVersion string
 	Unlisted    bool // as in sink.Options
 
+	LeastGroup int64 // as in Uncertainty; 0 is 30
+	SampleOf   int64 // as in Uncertainty; 0 is what the scan's --sample says
+
 	// Log receives warnings that a reader of the result needs: the registry is not the scan's, or segments are
 	// missing. nil discards them.
 	Log *slog.Logger
@@ -46,6 +50,7 @@ func (o Options) withDefaults() Options {
 	if o.limit == 0 {
 		o.limit = maxKeys
 	}
+	o.LeastGroup = cmp.Or(o.LeastGroup, leastGroup)
 	return o
 }
 

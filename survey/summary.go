@@ -36,6 +36,7 @@ type Summary struct {
 	Observer        string      `json:"observer"` // who asked, and how: commit.Observer in one line
 	ListID          string      `json:"list_id"`
 	OtherScans      []OtherScan `json:"other_scans"` // set by the caller: a summary reads one scan
+	Uncertainty
 
 	Lost []commit.Total `json:"lost"` // totals of a complete scan that its commits do not reach
 
@@ -178,6 +179,10 @@ func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, polici
 		return nil, nil, err
 	}
 	g.finish()
+	uncertainty, err := o.uncertaintyOf(scan.Manifest, s.Rows)
+	if err != nil {
+		return nil, err
+	}
 	var all []*Summary
 	for i := range definitions {
 		of := *s
@@ -187,6 +192,7 @@ func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, polici
 		if !scan.Has(schema.Verdicts) {
 			of.Blocking.Lenient = nil
 		}
+		uncertainty.judge(&of)
 		all = append(all, &of)
 	}
 	return all, g.blocks.sites, nil
