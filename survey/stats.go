@@ -50,7 +50,7 @@ func (o Options) withDefaults() Options {
 	if o.limit == 0 {
 		o.limit = maxKeys
 	}
-	o.LeastGroup = cmp.Or(o.LeastGroup, leastGroup)
+	o.LeastGroup = cmp.Or(o.LeastGroup, LeastGroup)
 	return o
 }
 

@@ -12,8 +12,8 @@ import (
 // This file decides which groups of sites a reader may be told that they lead, and how sure a share of sites is.
 
 const (
-	leastGroup = 30  // Uncertainty.LeastGroup by default
-	fewSites   = 100 // a group of fewer sites is flagged
+	LeastGroup = 30  // Uncertainty.LeastGroup by default
+	FewSites   = 100 // a group of fewer sites is flagged
 )
 
 // Uncertainty says how many sites a group needs, and of what the sites listed are a sample. The zero value has neither.
@@ -46,7 +46,7 @@ func (o *Options) uncertaintyOf(m *commit.Manifest, listed int64) (Uncertainty, 
 func (u *Uncertainty) Enough(n int64) bool { return n >= u.LeastGroup }
 
 // Flagged reports whether a group of n sites is enough, but few.
-func (u *Uncertainty) Flagged(n int64) bool { return u.Enough(n) && n < fewSites }
+func (u *Uncertainty) Flagged(n int64) bool { return u.Enough(n) && n < FewSites }
 
 // Of says how sure it is that k sites of n block, where unobserved sites may belong to the n, too; -1 is an unknown number.
 func (u *Uncertainty) Of(k, n, unobserved int64) (c Certainty) {

@@ -61,6 +61,7 @@ type figure struct {
 	name      string
 	n, of     int64
 	light     int64
+	sure      survey.Certainty
 	extra     string // behind the bar, on wide pages
 	barStyle  style
 	unmarked  bool // without a bar
@@ -200,6 +201,7 @@ func (x *summaryPage) blocking() {
 	var rows []figure
 	row := func(name string, n int64) { rows = append(rows, figure{name: name, n: n, of: b.Sites}) }
 	row("block at least one", b.AtLeastOne)
+	rows[0].sure = b.OneSure
 	if b.AtLeastOne > 0 {
 		row("  by name", b.OneByName)
 		row("  only by *", b.OneByStar)
@@ -218,11 +220,23 @@ func (x *summaryPage) blocking() {
 		}
 		row(unnamed, b.StarBlocks)
 	}
+	if b.Flagged {
+		of += fmt.Sprintf(", which are few (fewer than %d)", survey.FewSites)
+	} else if !b.Enough {
+		of += fmt.Sprintf(", too few for a ranking (--least-group %d)", x.s.LeastGroup)
+	}
+	about := fmt.Sprintf("%s Shares are of the %s %s; at least one is of %s in registry %s.",
+		upperFirst(b.Question), number(b.Sites), of, plural(b.Selected, "token"), x.s.RegistryVersion)
+	if b.Unobserved > 0 {
+		about += fmt.Sprintf(" In brackets: if each of the %s not observed were open, and if each blocked.", plural(int(b.Unobserved), "site"))
+	}
+	if b.OneSure.Interval != nil {
+		about += fmt.Sprintf(" In parentheses: the 95 %% interval of a sample of %s.", plural(int(x.s.SampleOf), "site"))
+	}
 	x.add(section{
 		title: fmt.Sprintf("Who blocks %s, by the definition %s", x.selected(), b.Definition),
-		about: fmt.Sprintf("%s Shares are of the %s %s; at least one is of %s in registry %s.",
-			upperFirst(b.Question), number(b.Sites), of, plural(b.Selected, "token"), x.s.RegistryVersion),
-		rows: rows,
+		about: about,
+		rows:  rows,
 	})
 }
 
@@ -254,13 +268,17 @@ func (x *summaryPage) selected() string {
 
 func (x *summaryPage) tokens() {
 	b := &x.s.Blocking
+	title := "Blocked " + x.selected()
+	if b.Enough {
+		title = "Most blocked " + x.selected()
+	}
 	if len(b.MostBlocked) == 0 {
-		x.add(section{title: "Most blocked " + x.selected(), end: []piece{textf("none of %s", plural(b.Selected, "token"))}})
+		x.add(section{title: title, end: []piece{textf("none of %s", plural(b.Selected, "token"))}})
 		return
 	}
 	rows, light := make([]figure, 0, len(b.MostBlocked)), false
 	for _, c := range b.MostBlocked {
-		row := figure{name: c.Token, n: c.Sites, of: b.Sites, light: c.Sites - c.ViaOwn, extra: c.Operator}
+		row := figure{name: c.Token, n: c.Sites, of: b.Sites, light: c.Sites - c.ViaOwn, sure: c.Certainty, extra: c.Operator}
 		rows, light = append(rows, row), light || row.light > 0
 	}
 	full := wholeBar(rows)
@@ -271,7 +289,7 @@ func (x *summaryPage) tokens() {
 			about += ", or because the server fails"
 		}
 	}
-	s := section{title: "Most blocked " + x.selected(), rows: rows, full: full, about: about + "."}
+	s := section{title: title, rows: rows, full: full, about: about + "."}
 	if more := b.Blocked - len(rows); more > 0 {
 		s.end = []piece{styled(dim, "and %s more of %s tokens; --top 0 lists them", number(int64(more)), number(int64(b.Selected)))}
 	}
@@ -310,7 +328,7 @@ func (x *summaryPage) groups() {
 	}
 	var rows []figure
 	for _, sum := range sums[:min(len(sums), shownValues)] {
-		rows = append(rows, figure{name: sum.Value, n: sum.Sites, of: b.Sites, extra: plural(sum.Tokens, "token")})
+		rows = append(rows, figure{name: sum.Value, n: sum.Sites, of: b.Sites, sure: sum.Certainty, extra: plural(sum.Tokens, "token")})
 	}
 	full := wholeBar(rows)
 	s := section{title: "Sites that block at least one, by " + kind, rows: rows, full: full, of: fmt.Sprintf("a whole bar is %s", roundPercent(full))}
@@ -419,8 +437,18 @@ func (x *summaryPage) lay() {
 	if p.width >= wide {
 		room -= gap + wideExtra
 	}
-	bar := min(room, maxBar)
 	for _, s := range x.sections {
+		sure := -gap // columns of ranges behind the bars, and the gap before them
+		for _, f := range s.rows {
+			if text := f.ranges().text; text != "" {
+				sure = max(sure, columns(text))
+			}
+		}
+		left := room - sure - gap
+		bar := min(left, maxBar)
+		if bar < minBar {
+			bar = 0
+		}
 		p.line()
 		title := []piece{styled(bold, "%s", s.title)}
 		if s.of != "" {
@@ -434,15 +462,19 @@ func (x *summaryPage) lay() {
 		for _, f := range s.rows {
 			row := f.cells()
 			drawn := piece{style: f.barStyle}
-			if bar >= minBar && !f.unmarked && f.of > 0 {
+			if bar > 0 && !f.unmarked && f.of > 0 {
 				of := float64(f.of) * s.full
 				drawn.text = x.signs.draw(bar, float64(f.n-f.light)/of, float64(f.light)/of)
 			}
 			extra := piece{}
-			if p.width >= wide {
+			if p.width >= wide && left >= 0 {
 				extra = text(f.extra)
 			}
-			p.row(all, append(row, drawn, extra), append(widths[:len(row):len(row)], max(bar, 0)))
+			row, widths := append(row, drawn), append(widths[:len(row):len(row)], bar)
+			if sure > 0 {
+				row, widths = append(row, f.ranges()), append(widths, sure)
+			}
+			p.row(all, append(row, extra), widths)
 		}
 		if len(s.end) > 0 {
 			p.blank(indent)
@@ -458,4 +490,16 @@ func (f *figure) cells() []piece {
 		{text: number(f.n), right: true},
 		{text: percentOf(f.n, f.of), right: true},
 	}
+}
+
+// ranges say how sure a figure's share is.
+func (f *figure) ranges() piece {
+	var list []string
+	if r := f.sure.Interval; r != nil {
+		list = append(list, fmt.Sprintf("(%.2f-%.2f)", 100*r[0], 100*r[1]))
+	}
+	if r := f.sure.Bounds; r != nil && r[0] < r[1] { // some sites were not observed
+		list = append(list, fmt.Sprintf("[%.2f-%.2f]", 100*r[0], 100*r[1]))
+	}
+	return styled(dim, "%s", strings.Join(list, " "))
 }

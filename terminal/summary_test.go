@@ -53,10 +53,25 @@ func aSummary() *survey.Summary {
 			Lenient: []survey.LenientCount{{Token: "AI2Bot", Sites: 66_000}, {Token: "ChatGPT Agent", Sites: 12}},
 		},
 	}
+	s.LeastGroup = survey.LeastGroup
+	surely(s)
 	for i, n := range []int64{200_000, 0, 0, 97_990, 0, 12, 1000, 20_000, 30_988, 650_000} {
 		s.Scores = append(s.Scores, survey.Bin{From: float64(i) / 10, To: float64(i+1) / 10, Rows: n})
 	}
 	return s
+}
+
+// surely says how sure the shares of a summary are: 96,544 sites were not observed.
+func surely(s *survey.Summary) {
+	b := &s.Blocking
+	b.Unobserved, b.Enough, b.Flagged = 96_544, s.Enough(b.Sites), s.Flagged(b.Sites)
+	b.OneSure = s.Of(b.AtLeastOne, b.Sites, b.Unobserved)
+	for i := range b.ByPurpose {
+		b.ByPurpose[i].Certainty = s.Of(b.ByPurpose[i].Sites, b.Sites, b.Unobserved)
+	}
+	for i := range b.MostBlocked {
+		b.MostBlocked[i].Certainty = s.Of(b.MostBlocked[i].Sites, b.Sites, b.Unobserved)
+	}
 }
 
 // goldenPage compares a page with a file, which -update writes.
@@ -114,6 +129,35 @@ func TestSummaryPage(t *testing.T) {
 		page := pageOf(t, s)
 		if says := strings.Contains(page, "block all unnamed (full)"); says != (d.Over == "sites_rules" && d.Name != survey.Full) {
 			t.Errorf("by %s:\n%s", d.Name, page)
+		}
+	}
+
+	// A ranking needs as many sites as --least-group says, and few are flagged; a sample has intervals.
+	for sites, says := range map[int64][]string{
+		29:  {"Blocked AI tokens", "29 sites that have rules, too few for a ranking (--least-group 30);"},
+		30:  {"Most blocked AI tokens", "30 sites that have rules, which are few (fewer than 100);"},
+		99:  {"Most blocked AI tokens", "99 sites that have rules, which are few (fewer than 100);"},
+		100: {"Most blocked AI tokens", "100 sites that have rules;"},
+	} {
+		for _, of := range []int64{0, 2_000_000} {
+			s = aSummary()
+			s.SampleOf, s.Blocking.Sites, s.Blocking.AtLeastOne = of, sites, 7
+			for i := range s.Blocking.MostBlocked {
+				s.Blocking.MostBlocked[i].Sites = 3
+			}
+			surely(s)
+			page := pageOf(t, s)
+			for _, want := range append(says, "In brackets: if each of the 96,544 sites not observed were open, and if each blocked.") {
+				if !strings.Contains(strings.Join(strings.Fields(page), " "), want) {
+					t.Errorf("of %d sites there is no %q:\n%s", sites, want, page)
+				}
+			}
+			if enough := strings.Contains(page, "\nMost blocked"); enough != (sites >= 30) {
+				t.Errorf("a ranking of %d sites: %v", sites, enough)
+			}
+			if sampled := strings.Contains(strings.Join(strings.Fields(page), " "), "In parentheses: the 95 % interval of a sample of 2,000,000 sites.") && strings.Contains(page, ") ["); sampled != (of > 0) {
+				t.Errorf("intervals of a sample of %d sites: %v:\n%s", of, sampled, page)
+			}
 		}
 	}
 

@@ -369,6 +369,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "by default `{}`; `explicit_root`", given("summary", "definition"))
 	f(page, "Files and pipes get {} columns", code("terminal.pipeWidth"))
 	f(page, "for every file that {} domains", code("survey.sharedBy"))
+	f(page, "and fewer than {} |", code("survey.FewSites"))
 	f(page, "| {} bins of asked rows", numberWords[c("survey.scoreBins")])
 	f(page, "within {} % |", in("survey/stats_test.go", `want %v within (\d+) %%`))
 	f(page, "99th percentile")

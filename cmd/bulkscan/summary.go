@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
@@ -18,6 +19,7 @@ type summaryFlags struct {
 	filter     countedFilter
 	top        int
 	sensitive  string
+	sure       certaintyFlags
 
 	json  bool
 	color terminal.Color
@@ -61,13 +63,34 @@ of another crawler that it follows. Bars are drawn in blocks on terminals that s
 	f.filter.add(c.Flags())
 	c.Flags().IntVar(&f.top, "top", f.top, "how many tokens are listed, those first that most sites block; 0 for all")
 	c.Flags().StringVar(&f.sensitive, "sensitivity", "", "print instead how the share of sites that block this TOKEN depends on denominators, unseen sites, the unit and the dialect")
+	f.sure.add(c.Flags())
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	addColor(c.Flags(), &f.color)
 	return c
 }
 
+// certaintyFlags are --least-group and --sample-of.
+type certaintyFlags struct{ least, sampleOf int64 }
+
+func (f *certaintyFlags) add(flags *pflag.FlagSet) {
+	flags.Int64Var(&f.least, "least-group", f.least, "how many sites a headline, a ranking or an extreme needs")
+	flags.Int64Var(&f.sampleOf, "sample-of", 0, "the list is a sample of so many sites: shares have 95 % intervals (0: what scan --sample took is)")
+}
+
+// of checks the flags, and sets the options that they are.
+func (f *certaintyFlags) of(o *survey.Options) error {
+	switch {
+	case f.least < 1:
+		return usagef("--least-group %d: at least 1", f.least)
+	case f.sampleOf < 0:
+		return usagef("--sample-of %d: at least the sites of the list, or 0", f.sampleOf)
+	}
+	o.LeastGroup, o.SampleOf = f.least, f.sampleOf
+	return nil
+}
+
 func newSummaryFlags() *summaryFlags {
-	return &summaryFlags{definition: survey.Full, filter: newCountedFilter(), top: defaultTop}
+	return &summaryFlags{definition: survey.Full, filter: newCountedFilter(), top: defaultTop, sure: certaintyFlags{least: survey.LeastGroup}}
 }
 
 // definitionHelp lists the definitions.
@@ -105,6 +128,9 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	}
 	o, err := f.filter.options(a)
 	if err != nil {
+		return err
+	}
+	if err := f.sure.of(&o); err != nil {
 		return err
 	}
 	of := survey.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top}
