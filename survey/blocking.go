@@ -33,8 +33,6 @@ type Blocking struct {
 	Over       string `json:"denominator"` // the column of token_stats that is the denominator
 	Sites      int64  `json:"sites"`       // the denominator: what all shares are of
 	Unobserved int64  `json:"unobserved"`  // sites that nothing was learned of, and that may belong to Sites
-	Enough     bool   `json:"enough"`      // Sites are enough for headlines and rankings: see Uncertainty
-	Flagged    bool   `json:"flagged"`     // and few
 	Selection
 	Selected int `json:"tokens_selected"`
 	Blocked  int `json:"tokens_blocked"` // of them, blocked by at least one site

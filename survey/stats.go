@@ -29,8 +29,7 @@ type Options struct {
 	ToolVersion string
 	Unlisted    bool // as in sink.Options
 
-	LeastGroup int64 // as in Uncertainty; 0 is 30
-	SampleOf   int64 // as in Uncertainty; 0 is what the scan's --sample says
+	Uncertainty // no LeastGroup is the constant, and no SampleOf what the scan's --sample says
 
 	// Log receives warnings that a reader of the result needs: the registry is not the scan's, or segments are
 	// missing. nil discards them.

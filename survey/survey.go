@@ -32,6 +32,7 @@ type Survey struct {
 	List        string            // what the scan's list is called
 	Summaries   []*Summary        // one a definition, in the order of Definitions, of the AI tokens
 	Tables      map[string]*Table // by name
+	Unobserved  map[string]int64  // sites that were not observed, by segment: its kind, a blank, its value
 	Lines       []string          // the tokens shown over ranks and dates: the AI tokens that most files name, at most maxLines
 	Sensitivity *Sensitivity      // of the first of Lines by full; nil without Lines, and where verdicts are missing
 	Judged      []Judged          // between the nights of blocked-over-time
@@ -67,7 +68,7 @@ func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*S
 	if err != nil {
 		return nil, err
 	}
-	s := &Survey{Manifest: scan.Manifest, List: listName(scan.Manifest), Tables: map[string]*Table{}}
+	s := &Survey{Manifest: scan.Manifest, List: listName(scan.Manifest), Tables: map[string]*Table{}, Unobserved: map[string]int64{}}
 	if o.Counted == nil {
 		o.Counted = new(atomic.Int64)
 	}

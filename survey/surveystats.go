@@ -17,10 +17,8 @@ import (
 
 // This file makes the tables of the report page that are in token_stats and record_stats.
 
-// tldTokens are the tokens that blocked-by-tld.sql compares, and tldLeast is how many sites with rules a suffix needs there.
+// tldTokens are the tokens that blocked-by-tld.sql compares.
 var tldTokens = []string{"GPTBot", "ClaudeBot", "CCBot", "Google-Extended"}
-
-const tldLeast = 30
 
 // fromStats adds the tables that the scan's statistics hold. Of the unknown agents, which may be millions, it keeps the first hundred.
 func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) error {
@@ -31,6 +29,7 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 	err := eachStat(ctx, st, scan, schema.TokenStats, func(row *schema.TokenStatsRow) {
 		if row.Known {
 			known = append(known, *row)
+			s.Unobserved[row.SegmentKind+" "+row.SegmentValue] = row.SitesAll - row.SitesRules - row.AnsweredNoRules - row.AnsweredHTML - row.AnsweredNone - row.AnsweredRefused
 		} else if row.SegmentKind == "all" && row.Mention > 0 {
 			unknown.add(row)
 		}
@@ -42,7 +41,7 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 	s.byDefinition(known)
 	s.byRank(known)
 	s.bySegment(known, "tld", "blocked-by-tld", func(r *schema.TokenStatsRow) bool {
-		return slices.Contains(tldTokens, r.Token) && r.SitesRules >= tldLeast
+		return slices.Contains(tldTokens, r.Token) && o.Enough(r.SitesRules)
 	})
 	s.bySegment(known, "label", "blocked-by-label", func(r *schema.TokenStatsRow) bool { return r.Category == surveyCategory })
 	agents := s.add("unknown-agents", []string{"token", "mention", "explicit_root", "full"}, nil)

@@ -9,35 +9,36 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
-// This file decides which groups of sites a reader may be told that they lead, and how sure a share of sites is.
+// This file decides which groups of sites may lead or stand in a headline, and how sure a share of sites is.
 
 const (
 	LeastGroup = 30  // Uncertainty.LeastGroup by default
-	FewSites   = 100 // a group of fewer sites is flagged
+	FewSites   = 100 // groups of fewer sites are flagged
 )
 
-// Uncertainty says how many sites a group needs, and of what the sites listed are a sample. The zero value has neither.
+// Uncertainty says how many sites a group needs, and of what the sites listed are a sample.
 type Uncertainty struct {
-	LeastGroup int64 `json:"least_group"` // sites that a headline, a ranking and an extreme need
+	LeastGroup int64 `json:"least_group"` // sites that a headline, a ranking or an extreme needs
 	SampleOf   int64 `json:"sample_of"`   // sites of which those listed are a sample; 0 for a full list
 
 	listed int64
 }
 
-// Certainty says how sure a share is. Both are from a least to a greatest share, and nil where they are unknown.
+// Certainty is between which two shares a share may lie, nil where that is unknown.
 type Certainty struct {
-	Interval *[2]float64 `json:"interval"` // where 95 % of samples have the population's share; nil for a full list
-	Bounds   *[2]float64 `json:"bounds"`   // each site that was not observed is open, and each blocks
+	Interval *[2]float64 `json:"interval"` // 95 % of samples have the population's share in theirs; nil for a full list
+	Bounds   *[2]float64 `json:"bounds"`   // if each site that was not observed is open, and if each blocks
 }
 
-// uncertaintyOf takes what the options say of a scan with so many sites, else what its --sample does.
+// uncertaintyOf takes what the options say of a scan of so many sites, else what its --sample does.
 func (o *Options) uncertaintyOf(m *commit.Manifest, listed int64) (Uncertainty, error) {
-	u := Uncertainty{LeastGroup: o.LeastGroup, SampleOf: o.SampleOf, listed: listed}
-	if u.SampleOf > 0 && u.SampleOf < listed {
-		return u, fmt.Errorf("a sample of %d sites: the scan lists %d, so --sample-of is at least that", u.SampleOf, listed)
-	}
+	u := o.Uncertainty
+	u.listed = listed
 	if share, err := strconv.ParseFloat(given(m, "sample"), 64); u.SampleOf == 0 && err == nil && share > 0 && share < 1 {
 		u.SampleOf = int64(min(math.Round(float64(listed)/share), 1<<53))
+	}
+	if o.SampleOf < 0 || o.SampleOf > 0 && o.SampleOf < listed {
+		return u, fmt.Errorf("a sample of %d sites: the scan lists %d, so --sample-of is at least that", o.SampleOf, listed)
 	}
 	return u, nil
 }
@@ -45,15 +46,33 @@ func (o *Options) uncertaintyOf(m *commit.Manifest, listed int64) (Uncertainty, 
 // Enough reports whether a group of n sites may be in a headline or a ranking, or be an extreme.
 func (u *Uncertainty) Enough(n int64) bool { return n >= u.LeastGroup }
 
-// Flagged reports whether a group of n sites is enough, but few.
-func (u *Uncertainty) Flagged(n int64) bool { return u.Enough(n) && n < FewSites }
+// Flag stands behind the number of a group's sites: it is empty unless they are few.
+func (u *Uncertainty) Flag(n int64) string {
+	switch {
+	case !u.Enough(n):
+		return " (too few)"
+	case n < FewSites:
+		return " (few)"
+	}
+	return ""
+}
+
+// Explain says what ranges mean, and the flag of a group of n sites, if there is one.
+func (u *Uncertainty) Explain(n int64) string {
+	text := "[From-to]: the share if each site that was not observed were open, and if each blocked."
+	if u.Flag(n) != "" {
+		text = fmt.Sprintf("Few: fewer than %d sites; too few for a headline or a rank: fewer than %d. ", FewSites, u.LeastGroup) + text
+	}
+	if u.SampleOf > 0 {
+		text += fmt.Sprintf(" (From-to): its 95 %% interval, as the list is a sample of %d sites.", u.SampleOf)
+	}
+	return text
+}
 
 // Of says how sure it is that k sites of n block, where unobserved sites may belong to the n, too; -1 is an unknown number.
 func (u *Uncertainty) Of(k, n, unobserved int64) (c Certainty) {
-	if u.SampleOf > 0 && n > 0 {
-		// Of the population, the same part belongs to the n as of the sample.
-		low, high := interval(k, n, float64(n)*(float64(u.SampleOf)/float64(max(u.listed, n))))
-		c.Interval = &[2]float64{low, high}
+	if u.SampleOf > 0 && n > 0 { // of the population, the same part belongs to the n as of the sample
+		c.Interval = interval(k, n, float64(n)*(float64(u.SampleOf)/float64(max(u.listed, n))))
 	}
 	if open, blocking := bounds(k, n, unobserved); unobserved >= 0 && open.of > 0 {
 		c.Bounds = &[2]float64{share(open.sites, open.of), share(blocking.sites, blocking.of)}
@@ -61,23 +80,28 @@ func (u *Uncertainty) Of(k, n, unobserved int64) (c Certainty) {
 	return c
 }
 
-// interval is the Wilson score interval of k of n sites at 95 %, with the finite population correction.
-// E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927); W. G. Cochran,
-// Sampling Techniques (1977), §2.6.
-func interval(k, n int64, population float64) (low, high float64) {
+// Ranges writes a share's ranges behind it.
+func (c Certainty) Ranges(write func(share float64) string) (text string) {
+	if r := c.Interval; r != nil {
+		text = " (" + write(r[0]) + "-" + write(r[1]) + ")"
+	}
+	if r := c.Bounds; r != nil && r[0] < r[1] { // some sites were not observed
+		text += " [" + write(r[0]) + "-" + write(r[1]) + "]"
+	}
+	return text
+}
+
+// interval is the Wilson score interval of k of n sites at 95 %, with the finite population correction (E. B. Wilson, JASA 22,
+// 1927; W. G. Cochran, Sampling Techniques, 1977, §2.6).
+func interval(k, n int64, population float64) *[2]float64 {
 	const z = 1.959963984540054 // 97.5 % of a normal distribution lie below
-	size := float64(n)
-	p, z2 := float64(k)/size, 0.0
+	size, p, z2 := float64(n), share(k, n), 0.0
 	if population > size {
 		z2 = z * z * (population - size) / (population - 1)
 	}
 	middle, half := p+z2/(2*size), math.Sqrt(z2*(p*(1-p)+z2/(4*size))/size)
-	if low, high = (middle-half)/(1+z2/size), (middle+half)/(1+z2/size); k == 0 {
-		low = 0
-	} else if k == n {
-		high = 1
-	}
-	return low, high
+	low, high := (middle-half)/(1+z2/size), (middle+half)/(1+z2/size)
+	return &[2]float64{min(low*float64(min(k, 1)), p), min(max(high, p), 1)}
 }
 
 // bounds are k sites of n with the unobserved ones, if each is open, and if each blocks.
@@ -87,26 +111,32 @@ func bounds(k, n, unobserved int64) (open, blocking struct{ sites, of int64 }) {
 	return open, blocking
 }
 
-// judge says how sure the shares of a summary are.
+// EachHeadline calls do for the shares that readers quote: of sites that block any of the tokens, a token, or one of a purpose or an operator.
+func (b *Blocking) EachHeadline(do func(kind, value string, sites int64, sure *Certainty)) {
+	do("any", "", b.AtLeastOne, &b.OneSure)
+	for i := range b.MostBlocked {
+		do("token", b.MostBlocked[i].Token, b.MostBlocked[i].Sites, &b.MostBlocked[i].Certainty)
+	}
+	for i := range b.ByPurpose {
+		do("purpose", b.ByPurpose[i].Value, b.ByPurpose[i].Sites, &b.ByPurpose[i].Certainty)
+	}
+	for i := range b.ByOperator {
+		do("operator", b.ByOperator[i].Value, b.ByOperator[i].Sites, &b.ByOperator[i].Certainty)
+	}
+}
+
+// judge says how sure the headline shares of a summary are.
 func (u *Uncertainty) judge(s *Summary) {
-	s.Uncertainty = *u
-	b := &s.Blocking
-	if b.Unobserved = s.Rows - s.Answered; b.Over == "sites_rules" {
-		b.Unobserved = 0
+	s.Uncertainty, s.Blocking.Unobserved = *u, s.Rows-s.Answered
+	if s.Blocking.Over == "sites_rules" {
+		s.Blocking.Unobserved = 0
 		for _, c := range s.Findings {
 			if f, known := audit.FindingNamed(c.Value); known && f.IsGap() {
-				b.Unobserved += c.Rows
+				s.Blocking.Unobserved += c.Rows
 			}
 		}
 	}
-	b.Enough, b.Flagged = u.Enough(b.Sites), u.Flagged(b.Sites)
-	b.OneSure = u.Of(b.AtLeastOne, b.Sites, b.Unobserved)
-	for i := range b.MostBlocked {
-		b.MostBlocked[i].Certainty = u.Of(b.MostBlocked[i].Sites, b.Sites, b.Unobserved)
-	}
-	for _, sums := range [][]Sum{b.ByPurpose, b.ByOperator} {
-		for i := range sums {
-			sums[i].Certainty = u.Of(sums[i].Sites, b.Sites, b.Unobserved)
-		}
-	}
+	s.Blocking.EachHeadline(func(_, _ string, sites int64, sure *Certainty) {
+		*sure = u.Of(sites, s.Blocking.Sites, s.Blocking.Unobserved)
+	})
 }

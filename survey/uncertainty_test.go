@@ -42,7 +42,8 @@ func TestInterval(t *testing.T) {
 		for k := int64(0); k <= n; k++ {
 			for _, times := range []float64{1, 1.5, 2, 10, 1e12} {
 				population := float64(n) * times
-				low, high := interval(k, n, population)
+				got := interval(k, n, population)
+				low, high := got[0], got[1]
 				wantLow, wantHigh := wilson(float64(k), float64(n), population)
 				if p := float64(k) / float64(n); !near(low, wantLow) || !near(high, wantHigh) || low < 0 || high > 1 || low > p || p > high {
 					t.Fatalf("%d of %d of %g: %v to %v, want %v to %v", k, n, population, low, high, wantLow, wantHigh)
@@ -58,8 +59,8 @@ func TestInterval(t *testing.T) {
 		k, n int64
 		want string
 	}{{81, 263, "0.2553 0.3662"}, {15, 148, "0.0624 0.1605"}, {0, 20, "0.0000 0.1611"}, {1, 29, "0.0061 0.1718"}} {
-		low, high := interval(c.k, c.n, 1e15)
-		if got := fmt.Sprintf("%.4f %.4f", low, high); got != c.want {
+		r := interval(c.k, c.n, 1e15)
+		if got := fmt.Sprintf("%.4f %.4f", r[0], r[1]); got != c.want {
 			t.Errorf("%d of %d: %s, want %s", c.k, c.n, got, c.want)
 		}
 	}
@@ -70,8 +71,14 @@ func TestUncertainty(t *testing.T) {
 	for _, least := range []int64{1, 30, 50, 200} {
 		u := Uncertainty{LeastGroup: least}
 		for _, n := range []int64{0, 1, 29, 30, 49, 50, 99, 100, 199, 200} {
-			if u.Enough(n) != (n >= least) || u.Flagged(n) != (n >= least && n <= 99) {
-				t.Errorf("of at least %d sites, %d are enough: %v, flagged: %v", least, n, u.Enough(n), u.Flagged(n))
+			want := ""
+			if n < least {
+				want = " (too few)"
+			} else if n <= 99 {
+				want = " (few)"
+			}
+			if u.Enough(n) != (n >= least) || u.Flag(n) != want {
+				t.Errorf("of at least %d sites, %d are enough: %v, flagged %q", least, n, u.Enough(n), u.Flag(n))
 			}
 		}
 	}
@@ -104,7 +111,7 @@ func TestUncertainty(t *testing.T) {
 func TestSampleOf(t *testing.T) {
 	f := func(sample string, of, listed, want int64) {
 		t.Helper()
-		o := Options{SampleOf: of}.withDefaults()
+		o := Options{Uncertainty: Uncertainty{SampleOf: of}}.withDefaults()
 		u, err := o.uncertaintyOf(&commit.Manifest{Config: []commit.Setting{{Name: "limit", Value: "0.5"}, {Name: "sample", Value: sample}}}, listed)
 		if err != nil || u.SampleOf != want || u.LeastGroup != 30 {
 			t.Errorf("--sample %s, --sample-of %d, %d sites: %+v, %v", sample, of, listed, u, err)
@@ -120,7 +127,7 @@ func TestSampleOf(t *testing.T) {
 	for _, foreign := range []string{"", "nan", "-1", "2", "inf", "none"} {
 		f(foreign, 0, 50, 0)
 	}
-	o := Options{SampleOf: 49}
+	o := Options{Uncertainty: Uncertainty{SampleOf: 49}}
 	if _, err := o.uncertaintyOf(&commit.Manifest{}, 50); err == nil || !strings.Contains(err.Error(), "--sample-of") {
 		t.Error(err)
 	}
@@ -131,27 +138,21 @@ func TestSampleOf(t *testing.T) {
 func TestSummaryCertainty(t *testing.T) {
 	st := written(t, mixedSites(t, 400, 5), cut{rows: 150, shards: 1})
 	for _, d := range Definitions() {
-		s, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{SampleOf: 400}, Definition: d.Name, Selection: Selection{Category: "ai"}})
+		s, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{Uncertainty: Uncertainty{SampleOf: 400}}, Definition: d.Name, Selection: Selection{Category: "ai"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		b := &s.Blocking
-		at := func(what string, k int64, c Certainty) {
-			t.Helper()
+		headlines := 0
+		b.EachHeadline(func(kind, value string, k int64, sure *Certainty) {
+			headlines++
 			n, u := b.Sites, b.Unobserved
-			if u == 0 || *c.Bounds != [2]float64{share(k, n+u), share(k+u, n+u)} || math.Abs(c.Interval[0]-share(k, n)) > 1e-9 || c.Interval[0] != c.Interval[1] {
-				t.Errorf("by %s, %s, %d of %d, %d unobserved: %v, %v", d.Name, what, k, n, u, *c.Bounds, *c.Interval)
+			if u == 0 || *sure.Bounds != [2]float64{share(k, n+u), share(k+u, n+u)} || math.Abs(sure.Interval[0]-share(k, n)) > 1e-9 || sure.Interval[0] != sure.Interval[1] {
+				t.Errorf("by %s, %s %s, %d of %d, %d unobserved: %v, %v", d.Name, kind, value, k, n, u, *sure.Bounds, *sure.Interval)
 			}
-		}
-		at("at least one", b.AtLeastOne, b.OneSure)
-		for _, token := range b.MostBlocked {
-			at(token.Token, token.Sites, token.Certainty)
-		}
-		for _, sum := range append(b.ByPurpose, b.ByOperator...) {
-			at(sum.Value, sum.Sites, sum.Certainty)
-		}
-		if b.Enough != (b.Sites >= 30) || b.Flagged || s.LeastGroup != 30 || s.SampleOf != 400 {
-			t.Errorf("by %s: %+v, enough %v, flagged %v of %d", d.Name, s.Uncertainty, b.Enough, b.Flagged, b.Sites)
+		})
+		if headlines != 1+len(b.MostBlocked)+len(b.ByPurpose)+len(b.ByOperator) || s.LeastGroup != 30 || s.SampleOf != 400 {
+			t.Errorf("by %s: %d headlines, %+v", d.Name, headlines, s.Uncertainty)
 		}
 		if d.Over == "sites_answered" {
 			if b.Unobserved != s.Rows-s.Answered {
@@ -166,7 +167,7 @@ func TestSummaryCertainty(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{SampleOf: 399}}); err == nil {
+	if _, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{Uncertainty: Uncertainty{SampleOf: 399}}}); err == nil {
 		t.Error("a sample of 399 sites has 400")
 	}
 }

@@ -61,7 +61,7 @@ func Ending(w io.Writer, e *survey.Ending, o EndingOptions) error {
 		fact("rate-limited", e.Throttled, "answers 429, or 503 with Retry-After; their addresses were asked more slowly")
 	}
 	more := func(name string, value piece) { t.add(styled(dim, "%s", name), piece{}, value) }
-	if s := e.Scan; s != nil && len(s.Blocking.MostBlocked) > 0 {
+	if s := e.Scan; s != nil && len(s.Blocking.MostBlocked) > 0 && s.Enough(s.Blocking.Sites) {
 		more("blocked most", text(mostBlocked(&s.Blocking)))
 	}
 	if e.Stored {

@@ -220,23 +220,11 @@ func (x *summaryPage) blocking() {
 		}
 		row(unnamed, b.StarBlocks)
 	}
-	if b.Flagged {
-		of += fmt.Sprintf(", which are few (fewer than %d)", survey.FewSites)
-	} else if !b.Enough {
-		of += fmt.Sprintf(", too few for a ranking (--least-group %d)", x.s.LeastGroup)
-	}
-	about := fmt.Sprintf("%s Shares are of the %s %s; at least one is of %s in registry %s.",
-		upperFirst(b.Question), number(b.Sites), of, plural(b.Selected, "token"), x.s.RegistryVersion)
-	if b.Unobserved > 0 {
-		about += fmt.Sprintf(" In brackets: if each of the %s not observed were open, and if each blocked.", plural(int(b.Unobserved), "site"))
-	}
-	if b.OneSure.Interval != nil {
-		about += fmt.Sprintf(" In parentheses: the 95 %% interval of a sample of %s.", plural(int(x.s.SampleOf), "site"))
-	}
 	x.add(section{
 		title: fmt.Sprintf("Who blocks %s, by the definition %s", x.selected(), b.Definition),
-		about: about,
-		rows:  rows,
+		about: fmt.Sprintf("%s Shares are of the %s %s%s; at least one is of %s in registry %s. %s",
+			upperFirst(b.Question), number(b.Sites), of, x.s.Flag(b.Sites), plural(b.Selected, "token"), x.s.RegistryVersion, x.s.Explain(b.Sites)),
+		rows: rows,
 	})
 }
 
@@ -268,9 +256,9 @@ func (x *summaryPage) selected() string {
 
 func (x *summaryPage) tokens() {
 	b := &x.s.Blocking
-	title := "Blocked " + x.selected()
-	if b.Enough {
-		title = "Most blocked " + x.selected()
+	title := "Most blocked " + x.selected()
+	if !x.s.Enough(b.Sites) {
+		title = "Blocked " + x.selected()
 	}
 	if len(b.MostBlocked) == 0 {
 		x.add(section{title: title, end: []piece{textf("none of %s", plural(b.Selected, "token"))}})
@@ -440,8 +428,8 @@ func (x *summaryPage) lay() {
 	for _, s := range x.sections {
 		sure := -gap // columns of ranges behind the bars, and the gap before them
 		for _, f := range s.rows {
-			if text := f.ranges().text; text != "" {
-				sure = max(sure, columns(text))
+			if n := columns(f.ranges().text); n > 0 {
+				sure = max(sure, n)
 			}
 		}
 		left := room - sure - gap
@@ -494,12 +482,5 @@ func (f *figure) cells() []piece {
 
 // ranges say how sure a figure's share is.
 func (f *figure) ranges() piece {
-	var list []string
-	if r := f.sure.Interval; r != nil {
-		list = append(list, fmt.Sprintf("(%.2f-%.2f)", 100*r[0], 100*r[1]))
-	}
-	if r := f.sure.Bounds; r != nil && r[0] < r[1] { // some sites were not observed
-		list = append(list, fmt.Sprintf("[%.2f-%.2f]", 100*r[0], 100*r[1]))
-	}
-	return styled(dim, "%s", strings.Join(list, " "))
+	return styled(dim, "%s", strings.TrimSpace(f.sure.Ranges(func(share float64) string { return fmt.Sprintf("%.2f", 100*share) })))
 }

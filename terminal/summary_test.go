@@ -63,15 +63,10 @@ func aSummary() *survey.Summary {
 
 // surely says how sure the shares of a summary are: 96,544 sites were not observed.
 func surely(s *survey.Summary) {
-	b := &s.Blocking
-	b.Unobserved, b.Enough, b.Flagged = 96_544, s.Enough(b.Sites), s.Flagged(b.Sites)
-	b.OneSure = s.Of(b.AtLeastOne, b.Sites, b.Unobserved)
-	for i := range b.ByPurpose {
-		b.ByPurpose[i].Certainty = s.Of(b.ByPurpose[i].Sites, b.Sites, b.Unobserved)
-	}
-	for i := range b.MostBlocked {
-		b.MostBlocked[i].Certainty = s.Of(b.MostBlocked[i].Sites, b.Sites, b.Unobserved)
-	}
+	s.Blocking.Unobserved = 96_544
+	s.Blocking.EachHeadline(func(_, _ string, sites int64, sure *survey.Certainty) {
+		*sure = s.Of(sites, s.Blocking.Sites, s.Blocking.Unobserved)
+	})
 }
 
 // goldenPage compares a page with a file, which -update writes.
@@ -133,12 +128,7 @@ func TestSummaryPage(t *testing.T) {
 	}
 
 	// A ranking needs as many sites as --least-group says, and few are flagged; a sample has intervals.
-	for sites, says := range map[int64][]string{
-		29:  {"Blocked AI tokens", "29 sites that have rules, too few for a ranking (--least-group 30);"},
-		30:  {"Most blocked AI tokens", "30 sites that have rules, which are few (fewer than 100);"},
-		99:  {"Most blocked AI tokens", "99 sites that have rules, which are few (fewer than 100);"},
-		100: {"Most blocked AI tokens", "100 sites that have rules;"},
-	} {
+	for sites, says := range map[int64]string{29: "29 sites that have rules (too few);", 30: "30 sites that have rules (few);", 99: "99 sites that have rules (few);", 100: "100 sites that have rules;"} {
 		for _, of := range []int64{0, 2_000_000} {
 			s = aSummary()
 			s.SampleOf, s.Blocking.Sites, s.Blocking.AtLeastOne = of, sites, 7
@@ -147,15 +137,15 @@ func TestSummaryPage(t *testing.T) {
 			}
 			surely(s)
 			page := pageOf(t, s)
-			for _, want := range append(says, "In brackets: if each of the 96,544 sites not observed were open, and if each blocked.") {
-				if !strings.Contains(strings.Join(strings.Fields(page), " "), want) {
-					t.Errorf("of %d sites there is no %q:\n%s", sites, want, page)
-				}
+			text := strings.Join(strings.Fields(page), " ")
+			explained := strings.Contains(text, "Few: fewer than 100 sites; too few for a headline or a rank: fewer than 30. [From-to]:")
+			if !strings.Contains(text, says) || !strings.Contains(text, "[From-to]: the share if each site that was not observed were open, and") || explained != (sites < 100) {
+				t.Errorf("of %d sites there is no %q:\n%s", sites, says, page)
 			}
-			if enough := strings.Contains(page, "\nMost blocked"); enough != (sites >= 30) {
-				t.Errorf("a ranking of %d sites: %v", sites, enough)
+			if ranked := strings.Contains(page, "\nMost blocked AI tokens\n"); ranked != (sites >= 30) || ranked == strings.Contains(page, "\nBlocked AI tokens\n") {
+				t.Errorf("%d sites are ranked: %v", sites, ranked)
 			}
-			if sampled := strings.Contains(strings.Join(strings.Fields(page), " "), "In parentheses: the 95 % interval of a sample of 2,000,000 sites.") && strings.Contains(page, ") ["); sampled != (of > 0) {
+			if sampled := strings.Contains(text, "as the list is a sample of 2000000 sites.") && strings.Contains(page, ") ["); sampled != (of > 0) {
 				t.Errorf("intervals of a sample of %d sites: %v:\n%s", of, sampled, page)
 			}
 		}

@@ -295,7 +295,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "| status 3xx, below 200, above")
 
 	page = "docs/report.md"
-	f(page, "fewer than {} sites", code("survey/page.fewSites"))
+	f(page, "fewer than {} sites", code("survey.FewSites"))
 	f(page, "only the {} most frequent", code("survey/page.shownTokens"))
 
 	page = "docs/resuming.md"
@@ -369,7 +369,6 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "by default `{}`; `explicit_root`", given("summary", "definition"))
 	f(page, "Files and pipes get {} columns", code("terminal.pipeWidth"))
 	f(page, "for every file that {} domains", code("survey.sharedBy"))
-	f(page, "and fewer than {} |", code("survey.FewSites"))
 	f(page, "| {} bins of asked rows", numberWords[c("survey.scoreBins")])
 	f(page, "within {} % |", in("survey/stats_test.go", `want %v within (\d+) %%`))
 	f(page, "99th percentile")

@@ -28,12 +28,12 @@ type reportFlags struct {
 	definition string
 	title      string
 	csv        string
-	sure       certaintyFlags
+	sure       survey.Uncertainty
 	progress   string
 }
 
 func (a *app) reportCommand() *cobra.Command {
-	f := &reportFlags{out: "report.html", definition: survey.Full, sure: certaintyFlags{least: survey.LeastGroup}}
+	f := &reportFlags{out: "report.html", definition: survey.Full}
 	c := &cobra.Command{
 		Use:   "report [DIR]",
 		Short: "Write a page with the figures of a dataset",
@@ -55,7 +55,7 @@ datapackage.json (Frictionless Data) that describes them. Nothing in DIR is chan
 	c.Flags().StringVarP(&f.out, "out", "o", f.out, "file to write: a path, s3://BUCKET/KEY, or - for standard output")
 	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked when the page opens: "+strings.Join(survey.DefinitionNames(), ", "))
 	c.Flags().StringVar(&f.title, "title", "", "title of the page")
-	f.sure.add(c.Flags())
+	addUncertainty(c.Flags(), &f.sure)
 	c.Flags().StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
 	c.Flags().StringVar(&f.csv, "csv", "", "folder for the tables as CSV; existing files of their names are replaced")
 	return c
@@ -76,9 +76,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := f.sure.of(&o); err != nil {
-		return err
-	}
+	o.Uncertainty = f.sure
 	st, scans, err := a.openScan(ctx, dir, f.choice)
 	if err != nil {
 		return err

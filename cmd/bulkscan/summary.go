@@ -19,7 +19,7 @@ type summaryFlags struct {
 	filter     countedFilter
 	top        int
 	sensitive  string
-	sure       certaintyFlags
+	sure       survey.Uncertainty
 
 	json  bool
 	color terminal.Color
@@ -63,34 +63,20 @@ of another crawler that it follows. Bars are drawn in blocks on terminals that s
 	f.filter.add(c.Flags())
 	c.Flags().IntVar(&f.top, "top", f.top, "how many tokens are listed, those first that most sites block; 0 for all")
 	c.Flags().StringVar(&f.sensitive, "sensitivity", "", "print instead how the share of sites that block this TOKEN depends on denominators, unseen sites, the unit and the dialect")
-	f.sure.add(c.Flags())
+	addUncertainty(c.Flags(), &f.sure)
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	addColor(c.Flags(), &f.color)
 	return c
 }
 
-// certaintyFlags are --least-group and --sample-of.
-type certaintyFlags struct{ least, sampleOf int64 }
-
-func (f *certaintyFlags) add(flags *pflag.FlagSet) {
-	flags.Int64Var(&f.least, "least-group", f.least, "how many sites a headline, a ranking or an extreme needs")
-	flags.Int64Var(&f.sampleOf, "sample-of", 0, "the list is a sample of so many sites: shares have 95 % intervals (0: what scan --sample took is)")
-}
-
-// of checks the flags, and sets the options that they are.
-func (f *certaintyFlags) of(o *survey.Options) error {
-	switch {
-	case f.least < 1:
-		return usagef("--least-group %d: at least 1", f.least)
-	case f.sampleOf < 0:
-		return usagef("--sample-of %d: at least the sites of the list, or 0", f.sampleOf)
-	}
-	o.LeastGroup, o.SampleOf = f.least, f.sampleOf
-	return nil
+// addUncertainty adds --least-group and --sample-of.
+func addUncertainty(flags *pflag.FlagSet, u *survey.Uncertainty) {
+	flags.Int64Var(&u.LeastGroup, "least-group", 0, fmt.Sprintf("how many sites a headline, a ranking or an extreme needs (0: %d)", survey.LeastGroup))
+	flags.Int64Var(&u.SampleOf, "sample-of", 0, "the list is a sample of so many sites: shares have 95 % intervals (0: what scan --sample took is)")
 }
 
 func newSummaryFlags() *summaryFlags {
-	return &summaryFlags{definition: survey.Full, filter: newCountedFilter(), top: defaultTop, sure: certaintyFlags{least: survey.LeastGroup}}
+	return &summaryFlags{definition: survey.Full, filter: newCountedFilter(), top: defaultTop}
 }
 
 // definitionHelp lists the definitions.
@@ -130,9 +116,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := f.sure.of(&o); err != nil {
-		return err
-	}
+	o.Uncertainty = f.sure
 	of := survey.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top}
 	if f.sensitive != "" {
 		if of.Definition, f.sensitive, err = sensitivityOf(&o, definition, f.sensitive); err != nil {

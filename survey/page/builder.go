@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -14,9 +15,6 @@ type builder struct {
 	survey *survey.Survey
 	on     string // the definition shown first
 }
-
-// fewSites is how many sites a figure needs to go without a warning.
-const fewSites = 100
 
 // frame is a table of the survey, read by the names of its columns. The frame of a missing table has no rows.
 type frame struct {
@@ -53,8 +51,11 @@ func (f frame) number(row []any, column string) int64 {
 	return n
 }
 
-// share is 0 for null.
+// share is a share or another number, and 0 for null.
 func (f frame) share(row []any, column string) float64 {
+	if n := f.number(row, column); n != 0 {
+		return float64(n)
+	}
 	v, _ := f.value(row, column).(float64)
 	return v
 }
@@ -62,6 +63,11 @@ func (f frame) share(row []any, column string) float64 {
 func (f frame) flag(row []any, column string) bool {
 	v, _ := f.value(row, column).(bool)
 	return v
+}
+
+// top is the greatest share of rows.
+func (f frame) top(rows [][]any, column string) float64 {
+	return most(rows, func(row *[]any) float64 { return f.share(*row, column) })
 }
 
 // where returns the rows in which a column has a text.
@@ -82,9 +88,17 @@ func (f frame) sum(rows [][]any, column string) (n int64) {
 	return n
 }
 
+// said sets the name of a variant, and its headline unless it rests on too few sites.
+func (b *builder) said(v *variant, id, short string) {
+	if v.ID = id; v.Empty == "" && !b.full().Enough(v.Sites) {
+		v.Headline = short + ": too few sites for a headline"
+	}
+}
+
 // single is a figure without a switch.
 func (b *builder) single(id, short string, v variant, names ...string) figure {
-	v.ID, v.On = id, true
+	v.On = true
+	b.said(&v, id, short)
 	for _, name := range names {
 		if t := b.table(name); len(t.Rows) > 0 {
 			v.Tables = append(v.Tables, sheetOf(t, name))
@@ -98,7 +112,8 @@ func (b *builder) switched(id, short string, names []string, of func(id string, 
 	f := figure{ID: id, Short: short, Queries: sqlOf(names...)}
 	for i, d := range survey.Definitions() {
 		v := of(id+"-"+d.Name, d, b.survey.Summaries[i])
-		v.ID, v.Definition, v.On = id+"-"+d.Name, d.Name, d.Name == b.on
+		v.Definition, v.On = d.Name, d.Name == b.on
+		b.said(&v, id+"-"+d.Name, short)
 		f.Variants = append(f.Variants, v)
 	}
 	return f
@@ -115,7 +130,7 @@ func sqlOf(names ...string) (list []query) {
 
 // subtitle says what a share is of, of how many sites, and of which date.
 func (b *builder) subtitle(of string, sites int64) string {
-	return fmt.Sprintf("%s, n = %s, %s", of, grouped(sites), b.survey.Manifest.ScanDate)
+	return fmt.Sprintf("%s, n = %s%s, %s", of, grouped(sites), b.full().Flag(sites), b.survey.Manifest.ScanDate)
 }
 
 // by is the subtitle of a figure by a definition.
@@ -130,12 +145,47 @@ func overWhat(d survey.Definition) string {
 	return "sites with rules"
 }
 
-// warning is set where a figure rests on few sites.
-func warning(sites int64) string {
-	if sites >= fewSites {
+// sites is the size of a group.
+func (b *builder) sites(n int64) string { return things(n, "site") + b.full().Flag(n) }
+
+// sure is a share of a group in a headline. The segment is "" where it is not known how many sites of the group were not observed.
+func (b *builder) sure(n, of int64, segment string) string {
+	unobserved, known := b.survey.Unobserved[segment]
+	if !known {
+		unobserved = -1
+	}
+	return percent(ratio(n, of)) + b.full().Of(n, of, unobserved).Ranges(percent)
+}
+
+// ifEnough is a text of a group of so many sites, or "" if they are too few.
+func (b *builder) ifEnough(sites int64, text string) string {
+	if !b.full().Enough(sites) {
 		return ""
 	}
-	return fmt.Sprintf("This figure rests on %s only.", things(sites, "site"))
+	return text
+}
+
+// enough returns the rows of groups of enough sites.
+func (b *builder) enough(t frame, rows [][]any, of string) [][]any {
+	return slices.DeleteFunc(slices.Clone(rows), func(row []any) bool { return !b.full().Enough(t.number(row, of)) })
+}
+
+// extremes says which groups of enough sites have the greatest and the least share, by two formats of a share and a group.
+func (b *builder) extremes(t frame, rows [][]any, kind, blocking, of, first, then string) string {
+	if rows = b.enough(t, rows, of); len(rows) == 0 {
+		return "No group has " + things(b.full().LeastGroup, "site")
+	}
+	compare := func(x, y []any) int {
+		return cmp.Compare(ratio(t.number(x, blocking), t.number(x, of)), ratio(t.number(y, blocking), t.number(y, of)))
+	}
+	say := func(format string, row []any) string {
+		return fmt.Sprintf(format, b.sure(t.number(row, blocking), t.number(row, of), kind+" "+t.text(row, kind)), named(kind, t.text(row, kind)))
+	}
+	high, low := slices.MaxFunc(rows, compare), slices.MinFunc(rows, compare)
+	if t.text(high, kind) == t.text(low, kind) {
+		return say(first, high)
+	}
+	return say(first, high) + say(then, low)
 }
 
 // things writes a number of things.

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -52,15 +53,20 @@ func (b *builder) numbers() []number {
 // answer is the first screen: one sentence, and the tokens blocked most.
 func (b *builder) answer(s *survey.Summary, on bool) answer {
 	d, _ := survey.DefinitionNamed(s.Blocking.Definition)
-	a := answer{Definition: d.Name, On: on, Subtitle: b.by(d, s.Blocking.Sites)}
+	a := answer{Definition: d.Name, On: on, Title: "The ten AI tokens blocked most", Subtitle: b.by(d, s.Blocking.Sites)}
 	if s.Blocking.Sites == 0 {
 		a.Sentence = "No site answered with rules, so there is nothing to say of who is blocked."
 		return a
 	}
 	share := ratio(s.Blocking.AtLeastOne, s.Blocking.Sites)
-	a.Sentence = sitesBlock(d, share, fmt.Sprintf("at least one AI crawler: %s of %s %s.", grouped(s.Blocking.AtLeastOne), grouped(s.Blocking.Sites), overWhat(d)))
+	of := fmt.Sprintf("%s of %s %s", grouped(s.Blocking.AtLeastOne), grouped(s.Blocking.Sites), overWhat(d))
+	a.Sentence = sitesBlock(d, share, fmt.Sprintf("at least one AI crawler: %s%s.", of, s.Blocking.OneSure.Ranges(percent)))
+	if !s.Enough(s.Blocking.Sites) {
+		_, block := verbs(d)
+		a.Title, a.Sentence = "Ten AI tokens", fmt.Sprintf("Too few sites for a headline: %s %s at least one AI crawler.", of, block)
+	}
 	if list := s.Blocking.MostBlocked; len(list) > 0 {
-		a.Sentence += fmt.Sprintf(" %s leads with %s.", list[0].Token, percent(list[0].Share))
+		a.Sentence += b.ifEnough(s.Blocking.Sites, fmt.Sprintf(" %s leads with %s%s.", list[0].Token, percent(list[0].Share), list[0].Ranges(percent)))
 		a.Top = b.tokenBars("top-"+d.Name, d, s, topTokens)
 	}
 	return a
@@ -71,14 +77,14 @@ func (b *builder) tokenBars(id string, d survey.Definition, s *survey.Summary, n
 	chart, scale := newBars(id, "share of "+overWhat(d), most(list, func(t *survey.TokenCount) float64 { return t.Share }), reasonKeys(d)...)
 	for i := range list {
 		t := &list[i]
-		chart.add(scale, t.Token, t.Operator+" · "+t.Purpose, percent(t.Share), reasons(t, d, s.Blocking.Sites))
+		chart.add(scale, t.Token, t.Operator+" · "+t.Purpose+t.Ranges(percent), percent(t.Share), reasons(t, d, s.Blocking.Sites))
 	}
 	return chart
 }
 
 func (b *builder) tokens() figure {
 	return b.switched("tokens", "Tokens", []string{"blocked-by-definition", "explicit-or-star"}, func(id string, d survey.Definition, s *survey.Summary) variant {
-		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Warning: warning(s.Blocking.Sites),
+		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites,
 			Caveat: "The bar says by whose rules a token is blocked. Tokens that sites rarely name are blocked by *, together with all others."}
 		list := s.Blocking.MostBlocked
 		if len(list) == 0 {
@@ -86,7 +92,7 @@ func (b *builder) tokens() figure {
 			return v
 		}
 		first := list[0]
-		v.Headline = sitesBlock(d, first.Share, first.Token)
+		v.Headline = sitesBlock(d, first.Share, first.Token+first.Ranges(percent))
 		if d.Name == survey.Full || d.Name == "any" {
 			if 2*first.ViaOwn > first.Sites {
 				v.Headline += "; most name it"
@@ -126,7 +132,7 @@ func unnamed(tokens int) string {
 // sums is a figure of operators or purposes.
 func (b *builder) sums(id, short, property, queryName string, of func(*survey.Blocking) []survey.Sum) figure {
 	return b.switched(id, short, []string{queryName}, func(id string, d survey.Definition, s *survey.Summary) variant {
-		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Warning: warning(s.Blocking.Sites),
+		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites,
 			Caveat: "A site counts if it does so to at least one AI token of the " + property + ": the more tokens, the more sites. The query has the verdicts of all categories by full; bulkscan summary --definition counts the others."}
 		list := of(&s.Blocking)
 		if len(list) == 0 {
@@ -134,11 +140,11 @@ func (b *builder) sums(id, short, property, queryName string, of func(*survey.Bl
 			return v
 		}
 		whose := map[string]string{"operator": "of ", "purpose": "for "}[property]
-		v.Headline = sitesBlock(d, list[0].Share, "at least one token "+whose+list[0].Value)
+		v.Headline = sitesBlock(d, list[0].Share, "at least one token "+whose+list[0].Value+list[0].Ranges(percent))
 		shown := list[:min(len(list), shownOthers)]
 		chart, scale := newBars(id, "share of "+overWhat(d), most(shown, func(s *survey.Sum) float64 { return s.Share }))
 		for _, sum := range shown {
-			chart.add(scale, sum.Value, things(int64(sum.Tokens), "token"), percent(sum.Share), lengths{{"own", sum.Share}})
+			chart.add(scale, sum.Value, things(int64(sum.Tokens), "token")+sum.Ranges(percent), percent(sum.Share), lengths{{"own", sum.Share}})
 		}
 		v.Plots = []any{chart}
 		var rows [][]any
@@ -172,7 +178,7 @@ func (b *builder) ranks() figure {
 			of = max(of, t.number(row, "of"))
 		}
 		slices.Sort(limits)
-		v.Subtitle, v.Warning = b.by(d, of), warning(of)
+		v.Subtitle, v.Sites = b.by(d, of), of
 		if len(limits) == 0 || len(b.survey.Lines) == 0 || len(rows) == 0 {
 			v.Headline, v.Empty = "The list has no ranks", "Ranks come from the list: give one that has them, such as Tranco's."
 			if len(limits) > 0 {
@@ -200,9 +206,12 @@ func (b *builder) ranks() figure {
 			}
 			values = append(values, line)
 		}
-		v.Headline = rankHeadline(b.survey.Lines[0], d, values[0], limits)
+		own := slices.DeleteFunc(b.enough(t, rows, "of"), func(row []any) bool { return t.text(row, "token") != names[0] })
+		if len(own) > 0 {
+			v.Headline = b.rankHeadline(names[0], d, t, own)
+		}
 		n := len(b.survey.Lines)
-		v.Plots = []any{newLines(id, v.Headline, x, names[:n], values[:n])}
+		v.Plots = []any{newLines(id, x, names[:n], values[:n])}
 		if n < len(names) && len(limits) > 1 { // a plot of one point says no more than the table
 			v.Plots = append(v.Plots, newMultiples(names[n:], values[n:]))
 		}
@@ -232,20 +241,24 @@ func (b *builder) leading(s *survey.Summary) []string {
 	return names
 }
 
-func rankHeadline(token string, d survey.Definition, line []point, limits []int64) string {
-	first, last := line[0].share, line[len(line)-1].share
+// rankHeadline compares the first ranks with all; rows are those of the token.
+func (b *builder) rankHeadline(token string, d survey.Definition, t frame, rows [][]any) string {
+	segment := map[string]string{"sites_rules": "rank "}[d.Over] // what was not observed is known of sites with rules
+	each := func(row []any) string {
+		to := t.number(row, "ranks_to")
+		return fmt.Sprintf("%s of the first %s", b.sure(t.number(row, "blocking"), t.number(row, "of"), segment+fmt.Sprint(to)), magnitude(to))
+	}
 	_, block := verbs(d)
-	each := fmt.Sprintf("%s of the first %s, %s of the first %s", percent(first), magnitude(limits[0]), percent(last), magnitude(limits[len(limits)-1]))
 	often := "as often as"
-	switch {
-	case len(line) == 1:
-		return fmt.Sprintf("%s of the first %s %s %s", percent(last), magnitude(limits[0]), block, token)
+	switch first, last := t.share(rows[0], "share"), t.share(rows[len(rows)-1], "share"); {
+	case len(rows) == 1:
+		return fmt.Sprintf("%s %s %s", each(rows[0]), block, token)
 	case first > 1.1*last:
 		often = "more often than"
 	case last > 1.1*first:
 		often = "less often than"
 	}
-	return fmt.Sprintf("Popular sites %s %s %s others: %s", block, token, often, each)
+	return fmt.Sprintf("Popular sites %s %s %s others: %s, %s", block, token, often, each(rows[0]), each(rows[len(rows)-1]))
 }
 
 // magnitude writes a power of ten.
@@ -261,25 +274,18 @@ func magnitude(n int64) string {
 
 func (b *builder) suffixes() figure {
 	t := b.table("blocked-by-tld")
-	v := variant{Subtitle: b.subtitle("Definition full: everything is denied. Of sites with rules under each public suffix with at least 30 such sites", b.full().Rules),
+	least := things(b.full().LeastGroup, "site")
+	v := variant{Subtitle: b.subtitle("Definition full: everything is denied. Of sites with rules under each public suffix with at least "+least, b.full().Rules), Sites: b.full().Rules,
 		Caveat: "The 30 suffixes with most sites, by the share that blocks GPTBot. Strokes are ClaudeBot, CCBot and Google-Extended. A suffix is no country: many .io and .ai sites are elsewhere."}
 	rows := t.where("token", "GPTBot")
 	if len(rows) == 0 {
-		v.Headline, v.Empty = "No public suffix has 30 sites with rules", "The list is too short, or its hosts have no suffix."
+		v.Headline, v.Empty = "No public suffix has "+least+" with rules", "The list is too short, or its hosts have no suffix."
 		return b.single("tlds", "Top-level domains", v, "blocked-by-tld")
 	}
-	first, last := rows[0], rows[len(rows)-1]
-	v.Headline = fmt.Sprintf("From .%s to .%s: %s to %s block GPTBot", t.text(first, "tld"), t.text(last, "tld"), percent(t.share(first, "share")), percent(t.share(last, "share")))
-	if len(rows) == 1 {
-		v.Headline = fmt.Sprintf("Under .%s %s of sites block GPTBot", t.text(first, "tld"), percent(t.share(first, "share")))
-	}
-	top := 0.0
-	for _, row := range t.Rows {
-		top = max(top, t.share(row, "share"))
-	}
-	chart, scale := newBars("tlds", "share of sites with rules", top, key{"spot", "GPTBot"}, key{"stroke", "ClaudeBot, CCBot, Google-Extended"})
+	v.Headline = b.extremes(t, rows, "tld", "blocking", "of", "%s of sites under .%s block GPTBot", ", %s of those under .%s")
+	chart, scale := newBars("tlds", "share of sites with rules", t.top(t.Rows, "share"), key{"spot", "GPTBot"}, key{"stroke", "ClaudeBot, CCBot, Google-Extended"})
 	for _, row := range rows {
-		bar := bar{Name: "." + plain(t.text(row, "tld")), Under: things(t.number(row, "of"), "site"), Value: percent(t.share(row, "share"))}
+		bar := bar{Name: "." + plain(t.text(row, "tld")), Under: b.sites(t.number(row, "of")), Value: percent(t.share(row, "share"))}
 		for _, other := range t.where("tld", t.text(row, "tld")) {
 			if t.text(other, "token") != "GPTBot" {
 				bar.Parts = append(bar.Parts, part{Class: "stroke", X: along(t.share(other, "share") / scale)})
@@ -294,30 +300,18 @@ func (b *builder) suffixes() figure {
 
 func (b *builder) labels() figure {
 	t := b.table("blocked-by-label")
-	v := variant{Subtitle: b.subtitle("Definition full. Of sites with rules of each label of the list", b.full().Rules), Caveat: "Labels are those of the list."}
+	v := variant{Subtitle: b.subtitle("Definition full. Of sites with rules of each label of the list", b.full().Rules), Sites: b.full().Rules, Caveat: "Labels are those of the list."}
 	if len(t.Rows) == 0 || len(b.survey.Lines) == 0 {
 		v.Headline, v.Empty = "The list has no labels", "With --label-column a list says of what kind each site is, and this figure compares the kinds."
 		return b.single("labels", "Labels", v)
 	}
 	token := b.survey.Lines[0]
 	rows := slices.Clone(t.where("token", token))
-	slices.SortStableFunc(rows, func(x, y []any) int { return compareShares(t.share(y, "share"), t.share(x, "share")) })
-	first, last := rows[0], rows[len(rows)-1]
-	v.Headline = fmt.Sprintf("%s of sites labelled %s block %s, %s of those labelled %s", percent(t.share(first, "share")), plain(t.text(first, "label")), token, percent(t.share(last, "share")), plain(t.text(last, "label")))
-	chart, scale := newBars("labels", "share of sites with rules that block "+token, t.share(first, "share"))
-	for _, row := range rows {
-		chart.add(scale, plain(t.text(row, "label")), things(t.number(row, "of"), "site"), percent(t.share(row, "share")), lengths{{"own", t.share(row, "share")}})
-	}
-	v.Plots = []any{chart}
+	ranked := func(row []any) int64 { return min(t.number(row, "of"), b.full().LeastGroup) } // those of too few sites are last
+	slices.SortStableFunc(rows, func(x, y []any) int {
+		return cmp.Or(cmp.Compare(ranked(y), ranked(x)), cmp.Compare(t.share(y, "share"), t.share(x, "share")))
+	})
+	v.Headline = b.extremes(t, rows, "label", "blocking", "of", "%s of sites labelled %s block "+token, ", %s of those labelled %s")
+	v.Plots = []any{b.shares("labels", "share of sites with rules that block "+token, t, rows, "label", "of", "share")}
 	return b.single("labels", "Labels", v, "blocked-by-label")
-}
-
-func compareShares(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

@@ -29,7 +29,7 @@ var findingClasses = []struct{ finding, class, about string }{
 func (b *builder) findings() figure {
 	t := b.table("findings")
 	total := t.sum(t.Rows, "sites")
-	v := variant{Subtitle: b.subtitle("What was seen, in one word a site. Of all sites listed", total), Warning: warning(total),
+	v := variant{Subtitle: b.subtitle("What was seen, in one word a site. Of all sites listed", total), Sites: total,
 		Caveat: survey.Unread}
 	if total == 0 {
 		v.Headline, v.Empty = "The list has no site", "Nothing was asked."
@@ -55,21 +55,21 @@ func (b *builder) findings() figure {
 	if others > 0 {
 		names, abouts, classes, counts = append(names, "other"), append(abouts, "other words"), append(classes, "k0"), append(counts, others)
 	}
-	v.Headline = sitesDo(ratio(b.full().Rules, total), "has", "have", "a file with rules")
+	v.Headline = sitesDo(ratio(b.full().Rules, total), "has", "have", "a file with rules"+b.full().Of(b.full().Rules, total, -1).Ranges(percent))
 	v.Plots = []any{stacked("findings", "share of sites", names, abouts, classes, counts)}
 	return b.single("findings", "Findings", v, "findings", "outcomes-by-rank")
 }
 
 func (b *builder) statuses() figure {
 	s := b.full()
-	v := variant{Subtitle: b.subtitle("The HTTP status of the last response, after redirects. Of sites that answered", s.Answered), Warning: warning(s.Answered),
+	v := variant{Subtitle: b.subtitle("The HTTP status of the last response, after redirects. Of sites that answered", s.Answered), Sites: s.Answered,
 		Caveat: "A redirect as the last status was not followed: too many hops, or an invalid target. 429 asks for fewer requests and says nothing of rules."}
 	if s.Answered == 0 {
 		v.Headline, v.Empty = "No site answered", "Without an answer there is no status."
 		return b.single("statuses", "Statuses", v)
 	}
 	list := s.Statuses[:min(len(s.Statuses), shownOthers)]
-	v.Headline = fmt.Sprintf("%s of answers have status %s", percent(ratio(list[0].Rows, s.Answered)), list[0].Value)
+	v.Headline = fmt.Sprintf("%s of answers have status %s", b.sure(list[0].Rows, s.Answered, ""), list[0].Value)
 	chart, scale := newBars("statuses", "share of sites that answered", ratio(list[0].Rows, s.Answered))
 	for _, c := range list {
 		class := "own"
@@ -83,7 +83,7 @@ func (b *builder) statuses() figure {
 }
 
 // logarithmic is a histogram of one kind in the table histograms, with the quantiles that are asked for as lines.
-func (b *builder) logarithmic(id, kind, unit string, title string, marks ...float64) (*columns, int64) {
+func (b *builder) logarithmic(id, kind, unit string, marks ...float64) (*columns, int64) {
 	t := b.table("histograms")
 	rows := t.where("kind", kind)
 	total := t.sum(rows, "sites")
@@ -91,26 +91,20 @@ func (b *builder) logarithmic(id, kind, unit string, title string, marks ...floa
 		return nil, 0
 	}
 	low, high := math.Inf(1), 0.0
-	value := func(row []any, column string) float64 {
-		if n, ok := t.value(row, column).(int64); ok {
-			return float64(n)
-		}
-		return t.share(row, column)
-	}
 	for _, row := range rows {
-		low, high = min(low, value(row, "from")), max(high, value(row, "to"))
+		low, high = min(low, t.share(row, "from")), max(high, t.share(row, "to"))
 	}
-	step := math.Log2(value(rows[0], "to") / value(rows[0], "from"))
+	step := math.Log2(t.share(rows[0], "to") / t.share(rows[0], "from"))
 	n := int(math.Round(math.Log2(high/low) / step))
 	bins := make([]bin, max(1, n))
 	for i := range bins {
 		bins[i] = bin{label: amount(low*math.Exp2(float64(i)*step), unit) + " to " + amount(low*math.Exp2(float64(i+1)*step), unit), class: "blocked"}
 	}
 	for _, row := range rows {
-		i := int(math.Round(math.Log2(value(row, "from")/low) / step))
+		i := int(math.Round(math.Log2(t.share(row, "from")/low) / step))
 		bins[max(0, min(i, len(bins)-1))].sites += t.number(row, "sites")
 	}
-	c := newColumns(id, title, "site", bins)
+	c := newColumns(id, "site", bins)
 	c.X = powers(low, high, unit)
 	for i, q := range marks {
 		c.Marks = append(c.Marks, newMark(math.Log2(q/low)/(step*float64(len(bins))), []string{"median ", "99% below "}[i]+amount(q, unit)))
@@ -157,7 +151,7 @@ func (b *builder) quantile(kind string, q float64) float64 {
 	for _, row := range rows {
 		n := float64(t.number(row, "sites"))
 		if rank <= n && n > 0 {
-			from, to := number64(t.value(row, "from")), number64(t.value(row, "to"))
+			from, to := t.share(row, "from"), t.share(row, "to")
 			return from * math.Pow(to/from, rank/n)
 		}
 		rank -= n
@@ -165,26 +159,15 @@ func (b *builder) quantile(kind string, q float64) float64 {
 	return 0
 }
 
-func number64(v any) float64 {
-	switch v := v.(type) {
-	case int64:
-		return float64(v)
-	case float64:
-		return v
-	}
-	return 0
-}
-
 func (b *builder) sizes() figure {
 	v := variant{Caveat: "Bytes as kept: files are cut at --max-body, 500 KiB by default. Empty files are in the table only. Median and percentile are estimated within a bin."}
-	c, total := b.logarithmic("sizes", "body_bytes", "B", "Sizes of files", b.quantile("body_bytes", 0.5), b.quantile("body_bytes", 0.99))
-	v.Subtitle, v.Warning = b.subtitle("Decoded bytes of answers with status 200. Of such sites with a body", total), warning(total)
+	c, total := b.logarithmic("sizes", "body_bytes", "B", b.quantile("body_bytes", 0.5), b.quantile("body_bytes", 0.99))
+	v.Subtitle, v.Sites = b.subtitle("Decoded bytes of answers with status 200. Of such sites with a body", total), total
 	if c == nil {
 		v.Headline, v.Empty = "No file was read", "No site answered with status 200 and a body."
 		return b.single("sizes", "Sizes", v)
 	}
 	v.Headline = fmt.Sprintf("Half of the files are smaller than %s", amount(b.quantile("body_bytes", 0.5), "B"))
-	c.Title = v.Headline
 	v.Plots = []any{c}
 	return b.single("sizes", "Sizes", v, "sizes", "histograms")
 }
@@ -196,13 +179,13 @@ func (b *builder) latency() figure {
 	if s.MedianMillis != nil && s.P99Millis != nil {
 		marks = []float64{*s.MedianMillis, *s.P99Millis}
 	}
-	c, total := b.logarithmic("latency", "total_ms", "ms", "Latency", marks...)
+	c, total := b.logarithmic("latency", "total_ms", "ms", marks...)
 	// An answer may have no time: that of an archive has none.
 	of := "Of sites that answered"
 	if total > 0 && total < s.Answered {
 		of += " and whose time is known"
 	}
-	v.Subtitle, v.Warning = b.subtitle("Time for all exchanges with a site. "+of, cmp.Or(total, s.Answered)), warning(total)
+	v.Subtitle, v.Sites = b.subtitle("Time for all exchanges with a site. "+of, cmp.Or(total, s.Answered)), total
 	switch {
 	case s.Answered == 0:
 		v.Headline, v.Empty = "No site answered", "Without an answer there is no time."
@@ -212,7 +195,6 @@ func (b *builder) latency() figure {
 		return b.single("latency", "Latency", v)
 	}
 	v.Headline = fmt.Sprintf("Half of the sites answer within %s, 99%% within %s", amount(marks[0], "ms"), amount(marks[1], "ms"))
-	c.Title = v.Headline
 	v.Plots = []any{c}
 	return b.single("latency", "Latency", v, "latency-by-cdn")
 }
@@ -221,7 +203,7 @@ func (b *builder) scores() figure {
 	s := b.full()
 	t := b.table("steps")
 	total := s.Asked
-	v := variant{Subtitle: b.subtitle("The check robots.txt 1.0.0, of sites asked", total), Warning: warning(total), Caveat: "An answer that is not 2xx fails the check, though it may allow everything."}
+	v := variant{Subtitle: b.subtitle("The check robots.txt 1.0.0, of sites asked", total), Sites: total, Caveat: "An answer that is not 2xx fails the check, though it may allow everything."}
 	if total == 0 {
 		v.Headline, v.Empty = "No site was asked", "There is nothing to check."
 		return b.single("scores", "Check", v)
@@ -232,12 +214,12 @@ func (b *builder) scores() figure {
 			passed = c.Rows
 		}
 	}
-	v.Headline = sitesDo(ratio(passed, total), "passes", "pass", "the check")
+	v.Headline = sitesDo(ratio(passed, total), "passes", "pass", "the check"+s.Of(passed, total, -1).Ranges(percent))
 	var bins []bin
 	for _, score := range s.Scores {
 		bins = append(bins, bin{fmt.Sprintf("score %.1f to %.1f", score.From, score.To), "blocked", score.Rows, false, false})
 	}
-	c := newColumns("scores", v.Headline, "site", bins)
+	c := newColumns("scores", "site", bins)
 	for i := range 6 {
 		c.X = append(c.X, tick{along(float64(i) / 5), fmt.Sprintf("%.1f", float64(i)/5)})
 	}
@@ -285,14 +267,14 @@ func (b *builder) syntax() figure {
 	if of == 0 {
 		return b.single("syntax", "Faults", variant{Headline: "No file has rules", Subtitle: b.subtitle("Of sites with rules", 0), Empty: "There is nothing to parse."})
 	}
-	v := variant{Headline: headline, Subtitle: b.subtitle("Of sites with rules", of), Warning: warning(of), Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
+	v := variant{Headline: headline, Subtitle: b.subtitle("Of sites with rules", of), Sites: of, Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })
 	if len(rows) == 0 {
 		v.Headline = "No file has a fault"
 		v.Empty = "All lines are known and valid."
 		return b.single("syntax", "Faults", v, "syntax")
 	}
-	v.Plots = []any{shares("syntax", "share of sites with rules", t, rows, "kind", "sites", "share")}
+	v.Plots = []any{b.shares("syntax", "share of sites with rules", t, rows, "kind", "sites", "share")}
 	return b.single("syntax", "Faults", v, "syntax")
 }
 
@@ -300,7 +282,8 @@ func (b *builder) delays() figure {
 	t := b.table("crawl-delay")
 	headline := ""
 	if len(t.Rows) > 0 {
-		headline = fmt.Sprintf("%s give %s a Crawl-delay, half of them %s or less", things(t.number(t.Rows[0], "sites"), "site"), agent(t.text(t.Rows[0], "token")), amount(1000*number64(t.value(t.Rows[0], "median")), "ms"))
+		n := t.number(t.Rows[0], "sites")
+		headline = fmt.Sprintf("%s give %s a Crawl-delay%s", things(n, "site"), agent(t.text(t.Rows[0], "token")), b.ifEnough(n, ", half of them "+amount(1000*t.share(t.Rows[0], "median"), "ms")+" or less"))
 	}
 	return b.tally("delays", "Crawl-delay", headline, "No file has a Crawl-delay", "Sites whose group for the agent has a Crawl-delay. Of sites with rules",
 		"Google ignores the record; Bing and others read it differently.", "crawl-delay", func(t frame, row []any) string { return agent(t.text(row, "token")) }, b.full().Rules)
@@ -316,12 +299,12 @@ func agent(token string) string {
 
 func (b *builder) agents() figure {
 	t := b.table("unknown-agents")
-	v := variant{Subtitle: b.subtitle("Agents that files name and the registry does not know. Of sites with rules", b.full().Rules), Caveat: "Names are product tokens in lower case, which several crawlers may share. The first hundred."}
+	v := variant{Subtitle: b.subtitle("Agents that files name and the registry does not know. Of sites with rules", b.full().Rules), Sites: b.full().Rules, Caveat: "Names are product tokens in lower case, which several crawlers may share. The first hundred."}
 	if len(t.Rows) == 0 {
 		v.Headline, v.Empty = "Files name no unknown agent", "The registry knows them all."
 		return b.single("agents", "Unknown agents", v)
 	}
-	v.Headline = fmt.Sprintf("The unknown agent that most files name is %s", plain(t.text(t.Rows[0], "token")))
+	v.Headline = cmp.Or(b.ifEnough(t.number(t.Rows[0], "mention"), "The unknown agent that most files name is "+plain(t.text(t.Rows[0], "token"))), "Files name unknown agents")
 	v.Plots = []any{counted("agents", "share of sites with rules", t, t.Rows, func(row []any) string { return plain(t.text(row, "token")) }, func(row []any) string { return things(t.number(row, "mention"), "site") }, "mention", b.full().Rules)}
 	return b.single("agents", "Unknown agents", v, "unknown-agents")
 }
@@ -330,7 +313,7 @@ func (b *builder) keys() figure {
 	t := b.table("unknown-keys")
 	headline := ""
 	if len(t.Rows) > 0 {
-		headline = fmt.Sprintf("The undefined or obsolete key in most files is %s", plain(t.text(t.Rows[0], "key")))
+		headline = cmp.Or(b.ifEnough(t.number(t.Rows[0], "sites"), "The undefined or obsolete key in most files is "+plain(t.text(t.Rows[0], "key"))), "Files have undefined or obsolete keys")
 	}
 	return b.tally("keys", "Unknown keys", headline, "Files have no undefined key", "Sites with keys that no specification defines, or one did once (legacy), in any text. The share is of the number of sites with rules",
 		"At most 32 lines a site and kind, and none of web pages. The first hundred.", "unknown-keys",
@@ -342,7 +325,7 @@ func (b *builder) sensitivity() figure {
 	v := variant{Caveat: "Each row makes one choice otherwise than the default, which is the first."}
 	if s == nil || len(s.Rows) == 0 || s.Rows[0].Share == nil {
 		v.Headline, v.Subtitle, v.Empty = "No choice makes a difference", b.subtitle("Of sites with rules", b.full().Rules), "No file names an AI token."
-		return figure{ID: "sensitivity", Short: "Sensitivity", Variants: []variant{single("sensitivity", v)}}
+		return b.single("sensitivity", "Sensitivity", v)
 	}
 	low, high := *s.Rows[0].Share, *s.Rows[0].Share
 	for i := range s.Rows {
@@ -350,9 +333,9 @@ func (b *builder) sensitivity() figure {
 			low, high = min(low, *share), max(high, *share)
 		}
 	}
-	v.Headline = fmt.Sprintf("%s is blocked by %s of sites, by other choices %s to %s", s.Token, percent(*s.Rows[0].Share), percent(low), percent(high))
+	v.Headline = fmt.Sprintf("%s is blocked by %s of sites, by other choices %s to %s", s.Token, b.sure(s.Rows[0].Sites, s.Rows[0].Of, ""), percent(low), percent(high))
 	v.Subtitle = b.subtitle("Definition "+s.Definition+". The share that blocks "+s.Token+", by denominator, treatment of unseen sites, unit and dialect", s.Rows[0].Of)
-	v.Warning = warning(s.Rows[0].Of)
+	v.Sites = s.Rows[0].Of
 	chart, scale := newBars("sensitivity", "share that blocks "+s.Token, high)
 	var rows [][]any
 	for i := range s.Rows {
@@ -367,11 +350,7 @@ func (b *builder) sensitivity() figure {
 	}
 	v.Plots = []any{chart}
 	v.Tables = []sheet{newSheet("sensitivity", "Choices", []string{"choice", "about", "blocking", "of", "share"}, rows, "")}
-	return figure{ID: "sensitivity", Short: "Sensitivity", Variants: []variant{single("sensitivity", v)}, Note: "bulkscan summary OUT --sensitivity " + s.Token + " prints it."}
-}
-
-// single is the only variant of a figure.
-func single(id string, v variant) variant {
-	v.ID, v.On = id, true
-	return v
+	f := b.single("sensitivity", "Sensitivity", v)
+	f.Note = "bulkscan summary OUT --sensitivity " + s.Token + " prints it."
+	return f
 }

@@ -12,7 +12,7 @@ import (
 func (b *builder) numberBlocked() figure {
 	t := b.table("ai-tokens-blocked")
 	total := t.sum(t.Rows, "sites")
-	v := variant{Subtitle: b.subtitle("Definition full, by name or by *. Of sites with rules", total), Warning: warning(total),
+	v := variant{Subtitle: b.subtitle("Definition full, by name or by *. Of sites with rules", total), Sites: total,
 		Caveat: "A site that blocks * entirely blocks all tokens that heed it: the bar at the far end. The bar of sites that block none stands apart, and is cut off where it is higher than all others."}
 	if total == 0 {
 		v.Headline, v.Empty = "No site has rules", "Without rules nothing is blocked."
@@ -30,7 +30,7 @@ func (b *builder) numberBlocked() figure {
 			more += sites
 		}
 	}
-	v.Headline = sitesDo(ratio(none, total), "blocks", "block", fmt.Sprintf("no AI token at all; the others block up to %d", last))
+	v.Headline = sitesDo(ratio(none, total), "blocks", "block", fmt.Sprintf("no AI token at all%s; the others block up to %d", b.full().Of(none, total, b.full().Blocking.Unobserved).Ranges(percent), last))
 	if none == 0 {
 		v.Headline = "Every site blocks an AI token"
 	}
@@ -38,7 +38,7 @@ func (b *builder) numberBlocked() figure {
 	for n := int64(1); n <= last; n++ {
 		bins = append(bins, bin{label: things(n, "token"), class: "blocked", sites: counts[n], gap: n == 1})
 	}
-	c := newColumns("count", v.Headline, "site", bins)
+	c := newColumns("count", "site", bins)
 	units := float64(len(bins) + 1)
 	c.X = []tick{{along(0.5 / units), "none"}}
 	for n := int64(10); n <= last; n += 10 * (1 + last/100) {
@@ -54,7 +54,7 @@ func (b *builder) numberBlocked() figure {
 
 func (b *builder) together() figure {
 	t := b.table("blocked-together")
-	v := variant{Subtitle: b.subtitle("Definition full, by name or by *. Of the sites that block the token of the row: share that also blocks that of the column", b.full().Rules),
+	v := variant{Subtitle: b.subtitle("Definition full, by name or by *. Of the sites that block the token of the row: share that also blocks that of the column", b.full().Rules), Sites: b.full().Rules,
 		Caveat: "Sites that block all crawlers are in every pair: dark rows say how few others there are."}
 	var names []string
 	operator := map[string]string{}
@@ -66,6 +66,9 @@ func (b *builder) together() figure {
 	shares := map[[2]string]float64{}
 	for _, row := range t.Rows {
 		token := t.text(row, "token")
+		if token == t.text(row, "other") {
+			named[token] = named[token] && b.full().Enough(t.number(row, "sites"))
+		}
 		shares[[2]string{token, t.text(row, "other")}] = t.share(row, "share")
 		if !slices.Contains(names, token) {
 			names = append(names, token)
@@ -73,7 +76,7 @@ func (b *builder) together() figure {
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return !named[name] }) // the others are blocked by * alone, by the same sites
 	if len(names) < 2 {
-		v.Headline, v.Empty = "Fewer than two blocked tokens are named", "Pairs need two; tokens that no file names are blocked by the same sites."
+		v.Headline, v.Empty = "Fewer than two tokens that files name are blocked by "+things(b.full().LeastGroup, "site"), "Pairs need two; tokens that no file names are blocked by the same sites."
 		return b.single("together", "Blocked together", v, "blocked-together")
 	}
 	names = byOperator(names, operator)
@@ -104,7 +107,7 @@ func (b *builder) together() figure {
 	m.Strongest = chart
 	weakest := pairs[len(pairs)-1]
 	v.Headline = fmt.Sprintf("%s and %s are blocked together most, %s and %s least", pairs[0].a, pairs[0].b, weakest.a, weakest.b)
-	m.Title, m.Description = v.Headline, fmt.Sprintf("at least %s of the sites that block one of the first pair block the other, %s of the last", percent(pairs[0].share), percent(weakest.share))
+	m.Description = fmt.Sprintf("at least %s of the sites that block one of the first pair block the other, %s of the last", percent(pairs[0].share), percent(weakest.share))
 	v.Plots = []any{m}
 	var rows [][]any
 	for _, token := range names {
@@ -148,7 +151,7 @@ func stacked(id, label string, names, abouts, classes []string, counts []int64) 
 func (b *builder) search() figure {
 	t := b.table("ai-and-search")
 	total := t.sum(t.Rows, "sites")
-	v := variant{Subtitle: b.subtitle("Definition full: at least one token of the category. Of sites with rules", total), Warning: warning(total),
+	v := variant{Subtitle: b.subtitle("Definition full: at least one token of the category. Of sites with rules", total), Sites: total,
 		Caveat: "Search engines are all tokens of the category search, small ones and those for ads included."}
 	if total == 0 {
 		v.Headline, v.Empty = "No site has rules", "Without rules nothing is blocked."
@@ -168,7 +171,7 @@ func (b *builder) search() figure {
 		counts[place] += t.number(row, "sites")
 	}
 	only := ratio(counts[0], total)
-	v.Headline = sitesDo(only, "blocks AI crawlers and lets", "block AI crawlers and let", "all search engines in")
+	v.Headline = sitesDo(only, "blocks AI crawlers and lets", "block AI crawlers and let", "all search engines in"+b.full().Of(counts[0], total, b.full().Blocking.Unobserved).Ranges(percent))
 	v.Plots = []any{stacked("search", "share of sites with rules", []string{"only AI", "AI and search", "only search", "neither"}, nil, []string{"own", "fallback", "k2", "open"}, counts)}
 	return b.single("search", "Search and AI", v, "ai-and-search")
 }
@@ -176,7 +179,7 @@ func (b *builder) search() figure {
 func (b *builder) managed() figure {
 	t := b.table("managed-blocks")
 	total := t.sum(t.Rows, "sites")
-	v := variant{Subtitle: b.subtitle("Definition full, of GPTBot. Of sites with rules", total), Caveat: "A managed block is recognised by its comment lines, and stays when a site moves to another network."}
+	v := variant{Subtitle: b.subtitle("Definition full, of GPTBot. Of sites with rules", total), Sites: total, Caveat: "A managed block is recognised by its comment lines, and stays when a site moves to another network."}
 	var with, without, withBlock, withoutBlock int64
 	for _, row := range t.Rows {
 		if t.flag(row, "managed_block") {
@@ -189,71 +192,42 @@ func (b *builder) managed() figure {
 		v.Headline, v.Empty = "No site has rules", "Without rules nothing is managed."
 		return b.single("managed", "Managed files", v)
 	}
-	v.Headline = fmt.Sprintf("%s have a managed block; %s of them block GPTBot, of the others %s", things(with, "file"), percent(ratio(withBlock, with)), percent(ratio(withoutBlock, without)))
-	if with == 1 {
-		v.Headline = fmt.Sprintf("1 file has a managed block; of the others %s block GPTBot", percent(ratio(withoutBlock, without)))
-	}
-	if with == 0 {
-		v.Headline = fmt.Sprintf("No file has a managed block; %s block GPTBot", percent(ratio(withoutBlock, without)))
-	}
+	v.Headline = "Managed blocks: " + things(with, "file") + b.ifEnough(with, "; "+b.sure(withBlock, with, "")+" of them block GPTBot") +
+		b.ifEnough(without, "; of the others "+b.sure(withoutBlock, without, "")+" block GPTBot")
 	chart, scale := newBars("managed", "share that blocks GPTBot", max(ratio(withBlock, with), ratio(withoutBlock, without)))
-	chart.add(scale, "managed", things(with, "site"), percent(ratio(withBlock, with)), lengths{{"own", ratio(withBlock, with)}})
-	chart.add(scale, "not managed", things(without, "site"), percent(ratio(withoutBlock, without)), lengths{{"own", ratio(withoutBlock, without)}})
+	chart.add(scale, "managed", b.sites(with), percent(ratio(withBlock, with)), lengths{{"own", ratio(withBlock, with)}})
+	chart.add(scale, "not managed", b.sites(without), percent(ratio(withoutBlock, without)), lengths{{"own", ratio(withoutBlock, without)}})
 	v.Plots = []any{chart}
 	return b.single("managed", "Managed files", v, "managed-blocks")
 }
 
 func (b *builder) networks() figure {
 	t := b.table("blocked-by-cdn")
-	v := variant{Subtitle: b.subtitle("Definition full, of GPTBot. Of sites with rules behind each delivery network", t.sum(t.Rows, "sites")), Caveat: "Networks are recognised by response header fields; a hidden one counts as none."}
+	v := variant{Subtitle: b.subtitle("Definition full, of GPTBot. Of sites with rules behind each delivery network", t.sum(t.Rows, "sites")), Sites: t.sum(t.Rows, "sites"), Caveat: "Networks are recognised by response header fields; a hidden one counts as none."}
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })
 	if len(rows) == 0 {
 		v.Headline, v.Empty = "No site has rules", "Without rules nothing is blocked."
 		return b.single("networks", "Delivery networks", v)
 	}
-	v.Headline = b.extremes(t, rows, "cdn", "share_full", "block GPTBot behind")
-	v.Plots = []any{shares("networks", "share of sites with rules that block GPTBot", t, rows, "cdn", "sites", "share_full")}
+	v.Headline = b.extremes(t, rows, "cdn", "full", "sites", "%s of sites block GPTBot behind %s", ", %s behind %s")
+	v.Plots = []any{b.shares("networks", "share of sites with rules that block GPTBot", t, rows, "cdn", "sites", "share_full")}
 	return b.single("networks", "Delivery networks", v, "blocked-by-cdn")
 }
 
-// extremes names the greatest and the least share among rows with enough sites.
-func (b *builder) extremes(t frame, rows [][]any, name, share, phrase string) string {
-	var high, low []any
-	for _, row := range rows {
-		if t.number(row, "sites") < fewSites {
-			continue
-		}
-		if high == nil || t.share(row, share) > t.share(high, share) {
-			high = row
-		}
-		if low == nil || t.share(row, share) < t.share(low, share) {
-			low = row
-		}
-	}
-	if high == nil || t.text(high, name) == t.text(low, name) {
-		return fmt.Sprintf("%s of sites %s %s", percent(t.share(rows[0], share)), phrase, network(t.text(rows[0], name)))
-	}
-	return fmt.Sprintf("%s %s %s, %s behind %s", percent(t.share(high, share)), phrase, network(t.text(high, name)), percent(t.share(low, share)), network(t.text(low, name)))
-}
-
-// network names a delivery network; other names stay.
-func network(name string) string {
-	if name == "none" {
+// named names a group; of delivery networks one is none.
+func named(kind, name string) string {
+	if kind == "cdn" && name == "none" {
 		return "no known network"
 	}
 	return plain(name)
 }
 
 // shares are bars of a column of shares.
-func shares(id, label string, t frame, rows [][]any, name, sites, share string) *bars {
-	rows = rows[:min(len(rows), shownOthers)]
-	top := 0.0
+func (b *builder) shares(id, label string, t frame, rows [][]any, name, sites, share string) *bars {
+	rows = rows[:min(len(rows), shownTokens)]
+	chart, scale := newBars(id, label, t.top(rows, share))
 	for _, row := range rows {
-		top = max(top, t.share(row, share))
-	}
-	chart, scale := newBars(id, label, top)
-	for _, row := range rows {
-		chart.add(scale, network(t.text(row, name)), things(t.number(row, sites), "site"), percent(t.share(row, share)), lengths{{"own", t.share(row, share)}})
+		chart.add(scale, named(name, t.text(row, name)), b.sites(t.number(row, sites)), percent(t.share(row, share)), lengths{{"own", t.share(row, share)}})
 	}
 	return chart
 }
@@ -276,7 +250,7 @@ func counted(id, label string, t frame, rows [][]any, name func([]any) string, u
 // tally is a figure of counts of sites with a value.
 func (b *builder) tally(id, short, headline, empty, subtitle, caveat, queryName string, name func(frame, []any) string, of int64) figure {
 	t := b.table(queryName)
-	v := variant{Headline: headline, Subtitle: b.subtitle(subtitle, of), Caveat: caveat}
+	v := variant{Headline: headline, Subtitle: b.subtitle(subtitle, of), Sites: of, Caveat: caveat}
 	if t.Note != "" {
 		v.Caveat += " Note: " + t.Note + "."
 	}
@@ -293,7 +267,7 @@ func (b *builder) signals() figure {
 	headline := ""
 	if len(t.Rows) > 0 {
 		best := slices.MaxFunc(t.Rows, func(x, y []any) int { return cmp.Compare(t.number(x, "sites"), t.number(y, "sites")) })
-		headline = fmt.Sprintf("At least %s give a Content-Signal; the most common is %s", things(t.number(best, "sites"), "site"), plain(t.text(best, "signal")))
+		headline = fmt.Sprintf("At least %s give a Content-Signal%s", things(t.number(best, "sites"), "site"), b.ifEnough(t.number(best, "sites"), "; the most common is "+plain(t.text(best, "signal"))))
 	}
 	return b.tally("signals", "Content-Signal", headline, "No file has a Content-Signal", "Content-Signal records, by the agents that they speak to. Of sites with rules",
 		"A site may be in several scopes: file is outside of groups, named is in a group of a named agent.", "content-signals",

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -91,13 +92,14 @@ func (b *builder) overTime() figure {
 			values = append(values, line)
 		}
 		own := byToken[b.survey.Lines[0]]
+		v.Sites = min(t.number(own[0], "of"), t.number(own[len(own)-1], "of"))
 		before, after := t.share(own[0], "share"), t.share(own[len(own)-1], "share")
 		change := "from %s to %s of sites"
 		if before == after {
 			change = "%[2]s of sites, as on the first date"
 		}
 		v.Headline = fmt.Sprintf("%s: "+change, b.survey.Lines[0], percent(before), percent(after))
-		plot := newLines(id, v.Headline, c.ticks(), b.survey.Lines, values)
+		plot := newLines(id, c.ticks(), b.survey.Lines, values)
 		for i, judged := range b.survey.Judged {
 			if i < mostRules {
 				plot.Rules = append(plot.Rules, tick{along(c.at(judged.Date)), "registry " + judged.Registry})
@@ -132,18 +134,12 @@ func (b *builder) transitions() figure {
 		}
 		cells[[2]string{from, to}] += t.number(row, "sites")
 	}
+	v.Sites = t.sum(rows, "sites")
 	v.Headline = fmt.Sprintf("%s: %s began to block it, %s ceased", token, things(changes["began"], "site"), grouped(changes["ceased"]))
 	order := func(list []string) {
 		rank := []string{"blocked", "open", "unknown"}
 		slices.SortFunc(list, func(x, y string) int {
-			i, j := slices.Index(rank, x), slices.Index(rank, y)
-			if i >= 0 && j >= 0 {
-				return i - j
-			}
-			if i >= 0 || j >= 0 {
-				return j - i
-			}
-			return compareTexts(x, y)
+			return cmp.Or(cmp.Compare(uint(slices.Index(rank, x)), uint(slices.Index(rank, y))), cmp.Compare(x, y)) // without an index is last
 		})
 	}
 	order(before)
@@ -166,16 +162,6 @@ func (b *builder) transitions() figure {
 	}
 	v.Plots = []any{g}
 	return b.single("transitions", "Transitions", v, "transitions")
-}
-
-func compareTexts(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // note is the note of a table, or the date of the scan.
@@ -202,7 +188,7 @@ type gridCell struct{ Value, Class string }
 
 func (b *builder) firstBlocked() figure {
 	t := b.table("first-blocked")
-	v := variant{Caveat: "A site began between the observation before that night and the night. Those that blocked when first seen may have begun long before; they are not in the lines."}
+	v := variant{Sites: b.full().Rules, Caveat: "A site began between the observation before that night and the night. Those that blocked when first seen may have begun long before; they are not in the lines."}
 	var dates []string
 	for _, row := range t.Rows {
 		if date := t.text(row, "first_blocked"); t.text(row, "censoring") == "interval" {
@@ -249,7 +235,7 @@ func (b *builder) firstBlocked() figure {
 		values, names = append(values, line), append(names, token)
 	}
 	v.Headline = fmt.Sprintf("%s began to block %s while observed", things(total[names[0]], "site"), names[0])
-	plot := newLines("first", v.Headline, c.ticks(), names, values)
+	plot := newLines("first", c.ticks(), names, values)
 	plot.inCounts(top, names, total)
 	v.Plots = []any{plot}
 	return b.single("first", "First blocked", v, "first-blocked", "survival")

@@ -64,6 +64,7 @@ type view struct {
 	Definitions            []choice
 	Answers                []answer // one a definition
 	Numbers                []number
+	Explain                string // what flags and ranges mean
 	Groups                 []group
 	Method                 []survey.Section
 	Citation               survey.Section
@@ -80,6 +81,7 @@ type answer struct {
 	Definition string
 	On         bool
 	Sentence   string
+	Title      string // over Top
 	Top        *bars
 	Subtitle   string
 }
@@ -107,7 +109,7 @@ type variant struct {
 	ID         string // of the figure and the definition
 	Headline   string
 	Subtitle   string
-	Warning    string // the figure rests on few sites
+	Sites      int64 // that the headline rests on
 	Caveat     string
 	Empty      string // why there is nothing to show; then there is no plot
 	Plots      []any
@@ -130,7 +132,7 @@ func Write(w io.Writer, s *survey.Survey, o Options) error {
 		Title: o.Title, List: plain(s.List), Date: m.ScanDate,
 		Policy: template.HTMLAttr(`content="` + policy + `"`), Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // these texts are ours
 		Tool: m.ToolVersion, Registry: m.RegistryVersion, ScanID: m.ScanID,
-		Numbers: b.numbers(), Groups: b.groups(),
+		Numbers: b.numbers(), Explain: b.full().Explain(0), Groups: b.groups(),
 	}
 	if v.Title == "" {
 		v.Title = "Which sites block AI crawlers?"

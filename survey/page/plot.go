@@ -97,13 +97,13 @@ func niceCounts(most int64) int64 {
 
 // lines are shares along ranks or dates, one line a token.
 type lines struct {
-	ID, Title, Description string
-	Height                 int
-	Bottom                 int // where the labels of the scale along stand
-	X                      []tick
-	Y                      []level
-	Series                 []series
-	Rules                  []tick // events, as vertical lines
+	ID, Description string
+	Height          int
+	Bottom          int // where the labels of the scale along stand
+	X               []tick
+	Y               []level
+	Series          []series
+	Rules           []tick // events, as vertical lines
 }
 
 // level is a mark of the scale across a plot.
@@ -137,7 +137,7 @@ const (
 )
 
 // newLines places lines of shares.
-func newLines(id, title string, x []tick, names []string, values [][]point) *lines {
+func newLines(id string, x []tick, names []string, values [][]point) *lines {
 	most := 0.0
 	for _, line := range values {
 		for _, p := range line {
@@ -145,7 +145,7 @@ func newLines(id, title string, x []tick, names []string, values [][]point) *lin
 		}
 	}
 	top, step := niceScale(most)
-	l := &lines{ID: id, Title: title, Height: linesHeight, Bottom: linesHeight + 20, X: x}
+	l := &lines{ID: id, Height: linesHeight, Bottom: linesHeight + 20, X: x}
 	y := func(share float64) float64 { return linesHeight * (1 - share/top) }
 	for v := 0.0; v <= top*1.0001; v += step {
 		l.Y = append(l.Y, level{At: across(y(v)), Text: across(y(v) + 4), Label: round(v)})
@@ -245,12 +245,12 @@ func apart(places []float64, room, bottom float64) []float64 {
 
 // columns are a histogram.
 type columns struct {
-	ID, Title, Description string
-	Height, Bottom         int
-	Bars                   []column
-	X                      []tick
-	Y                      []level
-	Marks                  []mark
+	ID, Description string
+	Height, Bottom  int
+	Bars            []column
+	X               []tick
+	Y               []level
+	Marks           []mark
 }
 
 // mark is a vertical line with a label behind it, or before it where the plot ends soon.
@@ -277,8 +277,8 @@ type bin struct {
 }
 
 // newColumns places a histogram of sites, with a label under every labelled bin.
-func newColumns(id, title, of string, bins []bin) *columns {
-	c := &columns{ID: id, Title: title, Height: columnsHeight, Bottom: columnsHeight + 20}
+func newColumns(id, of string, bins []bin) *columns {
+	c := &columns{ID: id, Height: columnsHeight, Bottom: columnsHeight + 20}
 	most, units := int64(1), float64(len(bins))
 	for _, b := range bins {
 		if !b.cut {
@@ -318,12 +318,12 @@ func countLevels(height float64, step, most, top int64) (levels []level) {
 
 // matrix shows shares of pairs by darkness, for wide screens, and the strongest pairs for narrow ones.
 type matrix struct {
-	ID, Title, Description string
-	Height                 int
-	Width                  string // of a cell
-	Across                 []tick // names over the columns
-	Down                   []matrixRow
-	Strongest              *bars
+	ID, Description string
+	Height          int
+	Width           string // of a cell
+	Across          []tick // names over the columns
+	Down            []matrixRow
+	Strongest       *bars
 }
 
 type matrixRow struct {

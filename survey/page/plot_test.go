@@ -25,7 +25,7 @@ func TestScales(t *testing.T) {
 
 	counts := func(most int64, want string) {
 		t.Helper()
-		c := newColumns("x", "title", "site", []bin{{label: "a", sites: most, class: "blocked"}})
+		c := newColumns("x", "site", []bin{{label: "a", sites: most, class: "blocked"}})
 		var labels []string
 		for _, l := range c.Y {
 			labels = append(labels, l.Label)
@@ -75,7 +75,7 @@ func TestPercent(t *testing.T) {
 
 // TestColumnsCutOff checks that a bin that is cut off does not set the scale, and that empty bins have no bar.
 func TestColumnsCutOff(t *testing.T) {
-	c := newColumns("x", "title", "site", []bin{{label: "none", sites: 5000, class: "open", cut: true}, {label: "one", sites: 10, class: "blocked", gap: true}, {label: "two", class: "blocked"}})
+	c := newColumns("x", "site", []bin{{label: "none", sites: 5000, class: "open", cut: true}, {label: "one", sites: 10, class: "blocked", gap: true}, {label: "two", class: "blocked"}})
 	got := ""
 	for _, b := range c.Bars {
 		got += fmt.Sprintf("%s at %s, %s high: %s\n", b.Class, b.X, b.H, b.Title)
@@ -90,7 +90,7 @@ func TestColumnsCutOff(t *testing.T) {
 func TestLines(t *testing.T) {
 	flat := func(share float64) []point { return []point{{at: 0, share: share}, {at: 1, share: share}} }
 	broken := []point{{at: 0, share: 0.1}, {at: 0.25, share: 0.1}, {at: 0.5, gap: true}, {at: 0.75, share: 0.2}, {at: 1, share: 0.2}}
-	l := newLines("x", "title", nil, []string{"a", "b", "c", "d"}, [][]point{broken, flat(0.2), flat(0.199), flat(0)})
+	l := newLines("x", nil, []string{"a", "b", "c", "d"}, [][]point{broken, flat(0.2), flat(0.199), flat(0)})
 	if want := "M0 130L250 130M750 0L1000 0"; l.Series[0].Path != want {
 		t.Errorf("the broken line is %s, want %s", l.Series[0].Path, want)
 	}

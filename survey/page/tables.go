@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -51,8 +52,10 @@ func WriteTables(s *survey.Survey, write func(name string, content []byte) error
 		Created: m.StartedAt.UTC().Format("2006-01-02T15:04:05Z"),
 		Sources: []source{{fmt.Sprintf("scan %s by bulkscan %s, token registry %s, observer %s", m.ScanID, m.ToolVersion, m.RegistryVersion, m.Observer)}},
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Tables)) {
-		t := s.Tables[name]
+	tables := maps.Clone(s.Tables)
+	tables["headlines"] = headlines(s)
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		t := tables[name]
 		var text strings.Builder
 		if err := writeCSV(&text, t.Columns, t.Rows); err != nil {
 			return err
@@ -69,6 +72,26 @@ func WriteTables(s *survey.Survey, write func(name string, content []byte) error
 	return write("datapackage.json", append(text, '\n'))
 }
 
+// headlines are the headline shares by each definition, and how sure they are.
+func headlines(s *survey.Survey) *survey.Table {
+	t := &survey.Table{Name: "headlines", Note: "headline shares by each definition, and how sure they are",
+		Columns: []string{"definition", "kind", "value", "blocking", "of", "enough", "interval_low", "interval_high", "bound_low", "bound_high"}}
+	for _, by := range s.Summaries {
+		by.Blocking.EachHeadline(func(kind, value string, sites int64, sure *survey.Certainty) {
+			row := []any{by.Blocking.Definition, kind, value, sites, by.Blocking.Sites, by.Enough(by.Blocking.Sites)}
+			for _, r := range []*[2]float64{sure.Interval, sure.Bounds} {
+				if r == nil {
+					row = append(row, nil, nil)
+				} else {
+					row = append(row, r[0], r[1])
+				}
+			}
+			t.Rows = append(t.Rows, row)
+		})
+	}
+	return t
+}
+
 // described is the description of a table: the comment of its query, and the types of its columns.
 func described(t *survey.Table) resource {
 	r := resource{Profile: "tabular-data-resource", Name: t.Name, Path: t.Name + ".csv", Format: "csv", Encoding: "utf-8"}
@@ -83,7 +106,7 @@ func described(t *survey.Table) resource {
 			r.Description += text + " "
 		}
 	}
-	r.Description = strings.TrimSpace(r.Description + t.Note)
+	r.Title, r.Description = cmp.Or(r.Title, t.Name), strings.TrimSpace(r.Description+t.Note)
 	for i, column := range t.Columns {
 		f := field{Name: column, Type: "string"}
 		for _, row := range t.Rows {
