@@ -283,7 +283,7 @@ func (b *builder) delays() figure {
 	headline := ""
 	if len(t.Rows) > 0 {
 		n := t.number(t.Rows[0], "sites")
-		headline = fmt.Sprintf("%s give %s a Crawl-delay%s", things(n, "site"), agent(t.text(t.Rows[0], "token")), b.ifEnough(n, ", half of them "+amount(1000*t.share(t.Rows[0], "median"), "ms")+" or less"))
+		headline = cmp.Or(b.ifEnough(n, fmt.Sprintf("%s give %s a Crawl-delay, half of them %s or less", things(n, "site"), agent(t.text(t.Rows[0], "token")), amount(1000*t.share(t.Rows[0], "median"), "ms"))), "Files have Crawl-delays")
 	}
 	return b.tally("delays", "Crawl-delay", headline, "No file has a Crawl-delay", "Sites whose group for the agent has a Crawl-delay. Of sites with rules",
 		"Google ignores the record; Bing and others read it differently.", "crawl-delay", func(t frame, row []any) string { return agent(t.text(row, "token")) }, b.full().Rules)

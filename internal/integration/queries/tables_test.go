@@ -151,3 +151,39 @@ func sameValue(column string, want, got any) bool {
 	}
 	return equal(want, got)
 }
+
+// TestLeastGroup compares the suffixes that have enough sites with the query's, by several numbers of them; and the sites that were not
+// observed of each segment with a count of their findings.
+func TestLeastGroup(t *testing.T) {
+	needDuckDB(t)
+	s := Survey{Sites: 2500, Dates: dates[2:], Challenged: 7}
+	dir, st := write(t, s)
+	for _, least := range []int64{1, 0, 90, 5000} {
+		taken, err := survey.Take(t.Context(), st, "survey-"+s.Dates[0], survey.TakeOptions{Options: survey.Options{Uncertainty: survey.Uncertainty{LeastGroup: least}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := slices.DeleteFunc(load(t), func(q Query) bool { return q.Name != "blocked-by-tld" && q.Name != "blocked-by-label" })
+		for i := range all {
+			all[i].SQL = fmt.Sprintf("SET VARIABLE bulkscan_least_group = nullif(%d, 0); ", least) + all[i].SQL
+		}
+		const gap = "count(*) FILTER (finding IN ('not_asked', 'challenged', 'rate_limited', 'server_error', 'unreachable')) AS n FROM sites GROUP BY ALL"
+		for _, segment := range []string{"'all '", "'tld ' || tld", "'label ' || label"} {
+			all = append(all, Query{Name: "gaps", SQL: "SELECT " + segment + " AS segment, " + gap})
+		}
+		for _, a := range ask(t, dir, all) {
+			if a.Name != "gaps" {
+				compareTable(t, taken.Tables[a.Name], a)
+				continue
+			}
+			for _, row := range a.Rows {
+				if segment := fmt.Sprint(row[0]); row[0] != nil && !equal(row[1], taken.Unobserved[segment]) {
+					t.Errorf("%s: %d unobserved, by DuckDB %v", segment, taken.Unobserved[segment], row[1])
+				}
+			}
+		}
+		if n := len(taken.Tables["blocked-by-tld"].Rows); n == 0 != (least == 5000) {
+			t.Errorf("%d suffixes have %d sites", n, least)
+		}
+	}
+}
