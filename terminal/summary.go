@@ -432,11 +432,7 @@ func (x *summaryPage) lay() {
 				sure = max(sure, n)
 			}
 		}
-		left := room - sure - gap
-		bar := min(left, maxBar)
-		if bar < minBar {
-			bar = 0
-		}
+		bar := min(room-sure-gap, maxBar)
 		p.line()
 		title := []piece{styled(bold, "%s", s.title)}
 		if s.of != "" {
@@ -450,15 +446,15 @@ func (x *summaryPage) lay() {
 		for _, f := range s.rows {
 			row := f.cells()
 			drawn := piece{style: f.barStyle}
-			if bar > 0 && !f.unmarked && f.of > 0 {
+			if bar >= minBar && !f.unmarked && f.of > 0 {
 				of := float64(f.of) * s.full
 				drawn.text = x.signs.draw(bar, float64(f.n-f.light)/of, float64(f.light)/of)
 			}
 			extra := piece{}
-			if p.width >= wide && left >= 0 {
+			if p.width >= wide && bar >= 0 {
 				extra = text(f.extra)
 			}
-			row, widths := append(row, drawn), append(widths[:len(row):len(row)], bar)
+			row, widths := append(row, drawn), append(widths[:len(row):len(row)], max(bar, 0))
 			if sure > 0 {
 				row, widths = append(row, f.ranges()), append(widths, sure)
 			}

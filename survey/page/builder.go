@@ -107,6 +107,12 @@ func (b *builder) single(id, short string, v variant, names ...string) figure {
 	return figure{ID: id, Short: short, Variants: []variant{v}, Queries: sqlOf(names...)}
 }
 
+// empty is a figure that has nothing to show, and says why.
+func (b *builder) empty(id, short string, v variant, headline, why string, names ...string) figure {
+	v.Headline, v.Empty = headline, why
+	return b.single(id, short, v, names...)
+}
+
 // switched is a figure with a variant for each definition.
 func (b *builder) switched(id, short string, names []string, of func(id string, d survey.Definition, s *survey.Summary) variant) figure {
 	f := figure{ID: id, Short: short, Queries: sqlOf(names...)}

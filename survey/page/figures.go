@@ -19,7 +19,10 @@ const (
 
 func (b *builder) groups() []group {
 	return []group{
-		{"Who is blocked", []figure{b.tokens(), b.operators(), b.purposes(), b.ranks(), b.suffixes(), b.labels()}},
+		{"Who is blocked", []figure{b.tokens(),
+			b.sums("operators", "Operators", "operator", func(s *survey.Blocking) []survey.Sum { return s.ByOperator }),
+			b.sums("purposes", "Purposes", "purpose", func(s *survey.Blocking) []survey.Sum { return s.ByPurpose }),
+			b.ranks(), b.suffixes(), b.labels()}},
 		{"Over time", []figure{b.overTime(), b.transitions(), b.firstBlocked()}},
 		{"How sites decide", []figure{b.numberBlocked(), b.together(), b.search(), b.managed(), b.networks()}},
 		{"Other signals", []figure{b.signals(), b.usage(), b.licenses()}},
@@ -130,8 +133,8 @@ func unnamed(tokens int) string {
 }
 
 // sums is a figure of operators or purposes.
-func (b *builder) sums(id, short, property, queryName string, of func(*survey.Blocking) []survey.Sum) figure {
-	return b.switched(id, short, []string{queryName}, func(id string, d survey.Definition, s *survey.Summary) variant {
+func (b *builder) sums(id, short, property string, of func(*survey.Blocking) []survey.Sum) figure {
+	return b.switched(id, short, []string{id}, func(id string, d survey.Definition, s *survey.Summary) variant {
 		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites,
 			Caveat: "A site counts if it does so to at least one AI token of the " + property + ": the more tokens, the more sites. The query has the verdicts of all categories by full; bulkscan summary --definition counts the others."}
 		list := of(&s.Blocking)
@@ -154,14 +157,6 @@ func (b *builder) sums(id, short, property, queryName string, of func(*survey.Bl
 		v.Tables = []sheet{newSheet(property+"s-"+d.Name, "By "+property+", "+d.Name, []string{property, "tokens", "blocking", "of", "share"}, rows, "")}
 		return v
 	})
-}
-
-func (b *builder) operators() figure {
-	return b.sums("operators", "Operators", "operator", "operators", func(s *survey.Blocking) []survey.Sum { return s.ByOperator })
-}
-
-func (b *builder) purposes() figure {
-	return b.sums("purposes", "Purposes", "purpose", "purposes", func(s *survey.Blocking) []survey.Sum { return s.ByPurpose })
 }
 
 func (b *builder) ranks() figure {
@@ -195,33 +190,25 @@ func (b *builder) ranks() figure {
 		}
 		names := b.leading(s)
 		var values [][]point
-		for _, token := range names {
+		var cells [][]any
+		for i, token := range names {
 			var line []point
-			for _, row := range rows {
-				if t.text(row, "token") == token {
-					to := t.number(row, "ranks_to")
-					line = append(line, point{at: place(to), share: t.share(row, "share"), gap: t.value(row, "share") == nil,
-						title: fmt.Sprintf("%s, top %s: %s", token, magnitude(to), percent(t.share(row, "share")))})
-				}
+			own := slices.DeleteFunc(slices.Clone(rows), func(row []any) bool { return t.text(row, "token") != token })
+			for _, row := range own {
+				to := t.number(row, "ranks_to")
+				line = append(line, point{at: place(to), share: t.share(row, "share"), gap: t.value(row, "share") == nil,
+					title: fmt.Sprintf("%s, top %s: %s", token, magnitude(to), percent(t.share(row, "share")))})
+				cells = append(cells, []any{row[0], row[2], row[3], row[4], row[5]})
+			}
+			if own = b.enough(t, own, "of"); i == 0 && len(own) > 0 {
+				v.Headline = b.rankHeadline(token, d, t, own)
 			}
 			values = append(values, line)
-		}
-		own := slices.DeleteFunc(b.enough(t, rows, "of"), func(row []any) bool { return t.text(row, "token") != names[0] })
-		if len(own) > 0 {
-			v.Headline = b.rankHeadline(names[0], d, t, own)
 		}
 		n := len(b.survey.Lines)
 		v.Plots = []any{newLines(id, x, names[:n], values[:n])}
 		if n < len(names) && len(limits) > 1 { // a plot of one point says no more than the table
 			v.Plots = append(v.Plots, newMultiples(names[n:], values[n:]))
-		}
-		var cells [][]any
-		for _, token := range names {
-			for _, row := range rows {
-				if t.text(row, "token") == token {
-					cells = append(cells, []any{row[0], row[2], row[3], row[4], row[5]})
-				}
-			}
 		}
 		v.Tables = []sheet{newSheet("ranks-"+d.Name, "By rank, "+d.Name, []string{"token", "ranks_to", "blocking", "of", "share"}, cells, leadingNote)}
 		return v
@@ -279,8 +266,7 @@ func (b *builder) suffixes() figure {
 		Caveat: "The 30 suffixes with most sites, by the share that blocks GPTBot. Strokes are ClaudeBot, CCBot and Google-Extended. A suffix is no country: many .io and .ai sites are elsewhere."}
 	rows := t.where("token", "GPTBot")
 	if len(rows) == 0 {
-		v.Headline, v.Empty = "No public suffix has "+least+" with rules", "The list is too short, or its hosts have no suffix."
-		return b.single("tlds", "Top-level domains", v, "blocked-by-tld")
+		return b.empty("tlds", "Top-level domains", v, "No public suffix has "+least+" with rules", "The list is too short, or its hosts have no suffix.", "blocked-by-tld")
 	}
 	v.Headline = b.extremes(t, rows, "tld", "blocking", "of", "%s of sites under .%s block GPTBot", ", %s of those under .%s")
 	chart, scale := newBars("tlds", "share of sites with rules", t.top(t.Rows, "share"), key{"spot", "GPTBot"}, key{"stroke", "ClaudeBot, CCBot, Google-Extended"})
@@ -302,8 +288,7 @@ func (b *builder) labels() figure {
 	t := b.table("blocked-by-label")
 	v := variant{Subtitle: b.subtitle("Definition full. Of sites with rules of each label of the list", b.full().Rules), Sites: b.full().Rules, Caveat: "Labels are those of the list."}
 	if len(t.Rows) == 0 || len(b.survey.Lines) == 0 {
-		v.Headline, v.Empty = "The list has no labels", "With --label-column a list says of what kind each site is, and this figure compares the kinds."
-		return b.single("labels", "Labels", v)
+		return b.empty("labels", "Labels", v, "The list has no labels", "With --label-column a list says of what kind each site is, and this figure compares the kinds.")
 	}
 	token := b.survey.Lines[0]
 	rows := slices.Clone(t.where("token", token))

@@ -32,8 +32,7 @@ func (b *builder) findings() figure {
 	v := variant{Subtitle: b.subtitle("What was seen, in one word a site. Of all sites listed", total), Sites: total,
 		Caveat: survey.Unread}
 	if total == 0 {
-		v.Headline, v.Empty = "The list has no site", "Nothing was asked."
-		return b.single("findings", "Findings", v)
+		return b.empty("findings", "Findings", v, "The list has no site", "Nothing was asked.")
 	}
 	var names, abouts, classes []string
 	var counts []int64
@@ -65,8 +64,7 @@ func (b *builder) statuses() figure {
 	v := variant{Subtitle: b.subtitle("The HTTP status of the last response, after redirects. Of sites that answered", s.Answered), Sites: s.Answered,
 		Caveat: "A redirect as the last status was not followed: too many hops, or an invalid target. 429 asks for fewer requests and says nothing of rules."}
 	if s.Answered == 0 {
-		v.Headline, v.Empty = "No site answered", "Without an answer there is no status."
-		return b.single("statuses", "Statuses", v)
+		return b.empty("statuses", "Statuses", v, "No site answered", "Without an answer there is no status.")
 	}
 	list := s.Statuses[:min(len(s.Statuses), shownOthers)]
 	v.Headline = fmt.Sprintf("%s of answers have status %s", b.sure(list[0].Rows, s.Answered, ""), list[0].Value)
@@ -164,8 +162,7 @@ func (b *builder) sizes() figure {
 	c, total := b.logarithmic("sizes", "body_bytes", "B", b.quantile("body_bytes", 0.5), b.quantile("body_bytes", 0.99))
 	v.Subtitle, v.Sites = b.subtitle("Decoded bytes of answers with status 200. Of such sites with a body", total), total
 	if c == nil {
-		v.Headline, v.Empty = "No file was read", "No site answered with status 200 and a body."
-		return b.single("sizes", "Sizes", v)
+		return b.empty("sizes", "Sizes", v, "No file was read", "No site answered with status 200 and a body.")
 	}
 	v.Headline = fmt.Sprintf("Half of the files are smaller than %s", amount(b.quantile("body_bytes", 0.5), "B"))
 	v.Plots = []any{c}
@@ -188,11 +185,9 @@ func (b *builder) latency() figure {
 	v.Subtitle, v.Sites = b.subtitle("Time for all exchanges with a site. "+of, cmp.Or(total, s.Answered)), total
 	switch {
 	case s.Answered == 0:
-		v.Headline, v.Empty = "No site answered", "Without an answer there is no time."
-		return b.single("latency", "Latency", v)
+		return b.empty("latency", "Latency", v, "No site answered", "Without an answer there is no time.")
 	case c == nil || len(marks) == 0:
-		v.Headline, v.Empty = "No times are known", "The dataset has no times of its answers; captures of an archive have none."
-		return b.single("latency", "Latency", v)
+		return b.empty("latency", "Latency", v, "No times are known", "The dataset has no times of its answers; captures of an archive have none.")
 	}
 	v.Headline = fmt.Sprintf("Half of the sites answer within %s, 99%% within %s", amount(marks[0], "ms"), amount(marks[1], "ms"))
 	v.Plots = []any{c}
@@ -205,8 +200,7 @@ func (b *builder) scores() figure {
 	total := s.Asked
 	v := variant{Subtitle: b.subtitle("The check robots.txt 1.0.0, of sites asked", total), Sites: total, Caveat: "An answer that is not 2xx fails the check, though it may allow everything."}
 	if total == 0 {
-		v.Headline, v.Empty = "No site was asked", "There is nothing to check."
-		return b.single("scores", "Check", v)
+		return b.empty("scores", "Check", v, "No site was asked", "There is nothing to check.")
 	}
 	passed := int64(0)
 	for _, c := range s.Checks {
@@ -237,10 +231,7 @@ func (b *builder) scores() figure {
 			for _, row := range rows {
 				if t.text(row, "status") == status {
 					share := ratio(t.number(row, "sites"), of)
-					parts = append(parts, struct {
-						class string
-						share float64
-					}{classes[status], share})
+					parts = append(parts, length{classes[status], share})
 					if status == "pass" {
 						value = percent(share)
 					}
@@ -260,33 +251,27 @@ func (b *builder) scores() figure {
 func (b *builder) syntax() figure {
 	t := b.table("syntax")
 	of := b.full().Rules
-	headline := ""
-	if len(t.Rows) > 0 {
-		headline = fmt.Sprintf("The most common fault is %s: %s of files", strings.ReplaceAll(t.text(t.Rows[0], "kind"), "_", " "), percent(t.share(t.Rows[0], "share")))
-	}
+	v := variant{Subtitle: b.subtitle("Of sites with rules", of), Sites: of, Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
 	if of == 0 {
-		return b.single("syntax", "Faults", variant{Headline: "No file has rules", Subtitle: b.subtitle("Of sites with rules", 0), Empty: "There is nothing to parse."})
+		return b.empty("syntax", "Faults", v, "No file has rules", "There is nothing to parse.")
 	}
-	v := variant{Headline: headline, Subtitle: b.subtitle("Of sites with rules", of), Sites: of, Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })
 	if len(rows) == 0 {
-		v.Headline = "No file has a fault"
-		v.Empty = "All lines are known and valid."
-		return b.single("syntax", "Faults", v, "syntax")
+		return b.empty("syntax", "Faults", v, "No file has a fault", "All lines are known and valid.", "syntax")
 	}
-	v.Plots = []any{b.shares("syntax", "share of sites with rules", t, rows, "kind", "sites", "share")}
+	v.Headline = fmt.Sprintf("The most common fault is %s: %s of files", strings.ReplaceAll(t.text(rows[0], "kind"), "_", " "), b.sure(t.number(rows[0], "sites"), of, ""))
+	v.Plots = []any{counted("syntax", "share of sites with rules", t, rows, func(row []any) string { return plain(t.text(row, "kind")) }, func(row []any) string { return things(t.number(row, "sites"), "site") }, "sites", of)}
 	return b.single("syntax", "Faults", v, "syntax")
 }
 
 func (b *builder) delays() figure {
-	t := b.table("crawl-delay")
-	headline := ""
-	if len(t.Rows) > 0 {
-		n := t.number(t.Rows[0], "sites")
-		headline = cmp.Or(b.ifEnough(n, fmt.Sprintf("%s give %s a Crawl-delay, half of them %s or less", things(n, "site"), agent(t.text(t.Rows[0], "token")), amount(1000*t.share(t.Rows[0], "median"), "ms"))), "Files have Crawl-delays")
-	}
-	return b.tally("delays", "Crawl-delay", headline, "No file has a Crawl-delay", "Sites whose group for the agent has a Crawl-delay. Of sites with rules",
-		"Google ignores the record; Bing and others read it differently.", "crawl-delay", func(t frame, row []any) string { return agent(t.text(row, "token")) }, b.full().Rules)
+	return b.tally("delays", "Crawl-delay", "crawl-delay", "No file has a Crawl-delay", "Sites whose group for the agent has a Crawl-delay. Of sites with rules",
+		"Google ignores the record; Bing and others read it differently.",
+		func(t frame, row []any) string {
+			text := fmt.Sprintf("%s give %s a Crawl-delay, half of them %s or less", things(t.number(row, "sites"), "site"), agent(t.text(row, "token")), amount(1000*t.share(row, "median"), "ms"))
+			return cmp.Or(b.ifEnough(t.number(row, "sites"), text), "Files have Crawl-delays")
+		},
+		func(t frame, row []any) string { return agent(t.text(row, "token")) }, b.full().Rules)
 }
 
 // agent names a token, and `*` in words.
@@ -301,8 +286,7 @@ func (b *builder) agents() figure {
 	t := b.table("unknown-agents")
 	v := variant{Subtitle: b.subtitle("Agents that files name and the registry does not know. Of sites with rules", b.full().Rules), Sites: b.full().Rules, Caveat: "Names are product tokens in lower case, which several crawlers may share. The first hundred."}
 	if len(t.Rows) == 0 {
-		v.Headline, v.Empty = "Files name no unknown agent", "The registry knows them all."
-		return b.single("agents", "Unknown agents", v)
+		return b.empty("agents", "Unknown agents", v, "Files name no unknown agent", "The registry knows them all.")
 	}
 	v.Headline = cmp.Or(b.ifEnough(t.number(t.Rows[0], "mention"), "The unknown agent that most files name is "+plain(t.text(t.Rows[0], "token"))), "Files name unknown agents")
 	v.Plots = []any{counted("agents", "share of sites with rules", t, t.Rows, func(row []any) string { return plain(t.text(row, "token")) }, func(row []any) string { return things(t.number(row, "mention"), "site") }, "mention", b.full().Rules)}
@@ -310,13 +294,11 @@ func (b *builder) agents() figure {
 }
 
 func (b *builder) keys() figure {
-	t := b.table("unknown-keys")
-	headline := ""
-	if len(t.Rows) > 0 {
-		headline = cmp.Or(b.ifEnough(t.number(t.Rows[0], "sites"), "The undefined or obsolete key in most files is "+plain(t.text(t.Rows[0], "key"))), "Files have undefined or obsolete keys")
-	}
-	return b.tally("keys", "Unknown keys", headline, "Files have no undefined key", "Sites with keys that no specification defines, or one did once (legacy), in any text. The share is of the number of sites with rules",
-		"At most 32 lines a site and kind, and none of web pages. The first hundred.", "unknown-keys",
+	return b.tally("keys", "Unknown keys", "unknown-keys", "Files have no undefined key", "Sites with keys that no specification defines, or one did once (legacy), in any text. The share is of the number of sites with rules",
+		"At most 32 lines a site and kind, and none of web pages. The first hundred.",
+		func(t frame, row []any) string {
+			return cmp.Or(b.ifEnough(t.number(row, "sites"), "The undefined or obsolete key in most files is "+plain(t.text(row, "key"))), "Files have undefined or obsolete keys")
+		},
 		func(t frame, row []any) string { return plain(t.text(row, "key")) + " (" + t.text(row, "kind") + ")" }, b.full().Rules)
 }
 
@@ -324,8 +306,8 @@ func (b *builder) sensitivity() figure {
 	s := b.survey.Sensitivity
 	v := variant{Caveat: "Each row makes one choice otherwise than the default, which is the first."}
 	if s == nil || len(s.Rows) == 0 || s.Rows[0].Share == nil {
-		v.Headline, v.Subtitle, v.Empty = "No choice makes a difference", b.subtitle("Of sites with rules", b.full().Rules), "No file names an AI token."
-		return b.single("sensitivity", "Sensitivity", v)
+		v.Subtitle = b.subtitle("Of sites with rules", b.full().Rules)
+		return b.empty("sensitivity", "Sensitivity", v, "No choice makes a difference", "No file names an AI token.")
 	}
 	low, high := *s.Rows[0].Share, *s.Rows[0].Share
 	for i := range s.Rows {

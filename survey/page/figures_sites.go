@@ -15,8 +15,7 @@ func (b *builder) numberBlocked() figure {
 	v := variant{Subtitle: b.subtitle("Definition full, by name or by *. Of sites with rules", total), Sites: total,
 		Caveat: "A site that blocks * entirely blocks all tokens that heed it: the bar at the far end. The bar of sites that block none stands apart, and is cut off where it is higher than all others."}
 	if total == 0 {
-		v.Headline, v.Empty = "No site has rules", "Without rules nothing is blocked."
-		return b.single("count", "Tokens per site", v)
+		return b.empty("count", "Tokens per site", v, "No site has rules", "Without rules nothing is blocked.")
 	}
 	var none, more int64
 	last := t.number(t.Rows[len(t.Rows)-1], "tokens_blocked")
@@ -32,7 +31,7 @@ func (b *builder) numberBlocked() figure {
 	}
 	v.Headline = sitesDo(ratio(none, total), "blocks", "block", fmt.Sprintf("no AI token at all%s; the others block up to %d", b.full().Of(none, total, b.full().Blocking.Unobserved).Ranges(percent), last))
 	if none == 0 {
-		v.Headline = "Every site blocks an AI token"
+		v.Headline = "Every site blocks an AI token" + b.full().Of(more, total, b.full().Blocking.Unobserved).Ranges(percent)
 	}
 	bins := []bin{{label: "no token", class: "open", sites: none, cut: true}}
 	for n := int64(1); n <= last; n++ {
@@ -76,8 +75,7 @@ func (b *builder) together() figure {
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return !named[name] }) // the others are blocked by * alone, by the same sites
 	if len(names) < 2 {
-		v.Headline, v.Empty = "Fewer than two tokens that files name are blocked by "+things(b.full().LeastGroup, "site"), "Pairs need two; tokens that no file names are blocked by the same sites."
-		return b.single("together", "Blocked together", v, "blocked-together")
+		return b.empty("together", "Blocked together", v, "Fewer than two tokens that files name are blocked by "+things(b.full().LeastGroup, "site"), "Pairs need two; tokens that no file names are blocked by the same sites.", "blocked-together")
 	}
 	names = byOperator(names, operator)
 	size := 1 / float64(len(names))
@@ -154,8 +152,7 @@ func (b *builder) search() figure {
 	v := variant{Subtitle: b.subtitle("Definition full: at least one token of the category. Of sites with rules", total), Sites: total,
 		Caveat: "Search engines are all tokens of the category search, small ones and those for ads included."}
 	if total == 0 {
-		v.Headline, v.Empty = "No site has rules", "Without rules nothing is blocked."
-		return b.single("search", "Search and AI", v)
+		return b.empty("search", "Search and AI", v, "No site has rules", "Without rules nothing is blocked.")
 	}
 	counts := make([]int64, 4)
 	for _, row := range t.Rows {
@@ -189,8 +186,7 @@ func (b *builder) managed() figure {
 		}
 	}
 	if total == 0 {
-		v.Headline, v.Empty = "No site has rules", "Without rules nothing is managed."
-		return b.single("managed", "Managed files", v)
+		return b.empty("managed", "Managed files", v, "No site has rules", "Without rules nothing is managed.")
 	}
 	v.Headline = "Managed blocks: " + things(with, "file") + b.ifEnough(with, "; "+b.sure(withBlock, with, "")+" of them block GPTBot") +
 		b.ifEnough(without, "; of the others "+b.sure(withoutBlock, without, "")+" block GPTBot")
@@ -206,8 +202,7 @@ func (b *builder) networks() figure {
 	v := variant{Subtitle: b.subtitle("Definition full, of GPTBot. Of sites with rules behind each delivery network", t.sum(t.Rows, "sites")), Sites: t.sum(t.Rows, "sites"), Caveat: "Networks are recognised by response header fields; a hidden one counts as none."}
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })
 	if len(rows) == 0 {
-		v.Headline, v.Empty = "No site has rules", "Without rules nothing is blocked."
-		return b.single("networks", "Delivery networks", v)
+		return b.empty("networks", "Delivery networks", v, "No site has rules", "Without rules nothing is blocked.")
 	}
 	v.Headline = b.extremes(t, rows, "cdn", "full", "sites", "%s of sites block GPTBot behind %s", ", %s behind %s")
 	v.Plots = []any{b.shares("networks", "share of sites with rules that block GPTBot", t, rows, "cdn", "sites", "share_full")}
@@ -247,51 +242,46 @@ func counted(id, label string, t frame, rows [][]any, name func([]any) string, u
 	return chart
 }
 
-// tally is a figure of counts of sites with a value.
-func (b *builder) tally(id, short, headline, empty, subtitle, caveat, queryName string, name func(frame, []any) string, of int64) figure {
+// tally is a figure of counts of sites with a value. The headline is of the row with most sites.
+func (b *builder) tally(id, short, queryName, empty, subtitle, caveat string, headline, name func(frame, []any) string, of int64) figure {
 	t := b.table(queryName)
-	v := variant{Headline: headline, Subtitle: b.subtitle(subtitle, of), Sites: of, Caveat: caveat}
+	v := variant{Subtitle: b.subtitle(subtitle, of), Sites: of, Caveat: caveat}
 	if t.Note != "" {
 		v.Caveat += " Note: " + t.Note + "."
 	}
 	if len(t.Rows) == 0 {
-		v.Headline, v.Empty = empty, "No row of the dataset has any."
-		return b.single(id, short, v)
+		return b.empty(id, short, v, empty, "No row of the dataset has any.")
 	}
+	v.Headline = headline(t, slices.MaxFunc(t.Rows, func(x, y []any) int { return cmp.Compare(t.number(x, "sites"), t.number(y, "sites")) }))
 	v.Plots = []any{counted(id, "share of sites with rules", t, t.Rows, func(row []any) string { return name(t, row) }, func(row []any) string { return things(t.number(row, "sites"), "site") }, "sites", of)}
 	return b.single(id, short, v, queryName)
 }
 
 func (b *builder) signals() figure {
-	t := b.table("content-signals")
-	headline := ""
-	if len(t.Rows) > 0 {
-		best := slices.MaxFunc(t.Rows, func(x, y []any) int { return cmp.Compare(t.number(x, "sites"), t.number(y, "sites")) })
-		headline = fmt.Sprintf("At least %s give a Content-Signal%s", things(t.number(best, "sites"), "site"), b.ifEnough(t.number(best, "sites"), "; the most common is "+plain(t.text(best, "signal"))))
-	}
-	return b.tally("signals", "Content-Signal", headline, "No file has a Content-Signal", "Content-Signal records, by the agents that they speak to. Of sites with rules",
-		"A site may be in several scopes: file is outside of groups, named is in a group of a named agent.", "content-signals",
+	return b.tally("signals", "Content-Signal", "content-signals", "No file has a Content-Signal", "Content-Signal records, by the agents that they speak to. Of sites with rules",
+		"A site may be in several scopes: file is outside of groups, named is in a group of a named agent.",
+		func(t frame, row []any) string {
+			n := t.number(row, "sites")
+			return fmt.Sprintf("At least %s give a Content-Signal%s", things(n, "site"), b.ifEnough(n, "; the most common is "+plain(t.text(row, "signal"))))
+		},
 		func(t frame, row []any) string {
 			return plain(t.text(row, "signal")) + " (" + t.text(row, "scope") + ")"
 		}, b.full().Rules)
 }
 
 func (b *builder) usage() figure {
-	t := b.table("content-usage")
-	headline := ""
-	if len(t.Rows) > 0 {
-		headline = fmt.Sprintf("At least %s give a Content-Usage record", things(t.number(t.Rows[0], "sites"), "site"))
-	}
-	return b.tally("usage", "Content-Usage", headline, "No file has a Content-Usage record", "What Content-Usage records (IETF AIPREF) say of /. Of sites with rules",
-		"A site may be in both scopes.", "content-usage",
+	return b.tally("usage", "Content-Usage", "content-usage", "No file has a Content-Usage record", "What Content-Usage records (IETF AIPREF) say of /. Of sites with rules",
+		"A site may be in both scopes.",
+		func(t frame, row []any) string {
+			return fmt.Sprintf("At least %s give a Content-Usage record", things(t.number(row, "sites"), "site"))
+		},
 		func(t frame, row []any) string {
 			return plain(t.text(row, "content_usage")) + " (" + t.text(row, "scope") + ")"
 		}, b.full().Rules)
 }
 
 func (b *builder) licenses() figure {
-	t := b.table("licenses")
-	headline := fmt.Sprintf("%s name a licence", things(t.sum(t.Rows, "sites"), "file"))
-	return b.tally("licenses", "Licences", headline, "No file names a licence", "The first License record that is an absolute URL (RSL), by host. Of sites with rules",
-		"A file may name several.", "licenses", func(t frame, row []any) string { return plain(t.text(row, "license_host")) }, b.full().Rules)
+	return b.tally("licenses", "Licences", "licenses", "No file names a licence", "The first License record that is an absolute URL (RSL), by host. Of sites with rules", "A file may name several.",
+		func(t frame, _ []any) string { return things(t.sum(t.Rows, "sites"), "file") + " name a licence" },
+		func(t frame, row []any) string { return plain(t.text(row, "license_host")) }, b.full().Rules)
 }

@@ -115,8 +115,7 @@ func (b *builder) transitions() figure {
 	t := b.table("transitions")
 	v := variant{Subtitle: "Definition full. Sites of both nights or of one, " + t.note(b), Caveat: "A failure is no change, and neither is what another observer or registry sees."}
 	if len(t.Rows) == 0 {
-		v.Headline, v.Empty = "Nothing to compare with", noHistory
-		return b.single("transitions", "Transitions", v)
+		return b.empty("transitions", "Transitions", v, "Nothing to compare with", noHistory)
 	}
 	token := t.text(t.Rows[0], "token")
 	rows := t.where("token", token)
@@ -189,41 +188,33 @@ type gridCell struct{ Value, Class string }
 func (b *builder) firstBlocked() figure {
 	t := b.table("first-blocked")
 	v := variant{Sites: b.full().Rules, Caveat: "A site began between the observation before that night and the night. Those that blocked when first seen may have begun long before; they are not in the lines."}
+	rows := t.where("censoring", "interval")
 	var dates []string
-	for _, row := range t.Rows {
-		if date := t.text(row, "first_blocked"); t.text(row, "censoring") == "interval" {
-			if at, found := slices.BinarySearch(dates, date); !found {
-				dates = slices.Insert(dates, at, date)
-			}
-		}
+	total := map[string]int64{}
+	for _, row := range rows {
+		dates = append(dates, t.text(row, "first_blocked"))
+		total[t.text(row, "token")] += t.number(row, "sites")
 	}
+	slices.Sort(dates)
 	v.Subtitle = "Definition full. Sites first seen to block a token, by then, that had been seen not to, " + t.note(b)
 	if len(t.Rows) == 0 {
-		v.Headline, v.Empty = "When sites began is not known yet", noHistory
-		return b.single("first", "First blocked", v)
+		return b.empty("first", "First blocked", v, "When sites began is not known yet", noHistory)
 	}
 	if len(dates) == 0 {
-		v.Headline, v.Empty = "No site began to block while it was observed", "All sites that block did so when they were first seen; the table counts them."
-		return b.single("first", "First blocked", v, "first-blocked")
+		return b.empty("first", "First blocked", v, "No site began to block while it was observed", "All sites that block did so when they were first seen; the table counts them.", "first-blocked")
 	}
 	c := newCalendar(dates)
 	var values [][]point
 	var names []string
-	total := map[string]int64{}
 	top := int64(1)
 	for _, token := range b.survey.Lines {
-		for _, row := range t.where("token", token) {
-			if t.text(row, "censoring") == "interval" {
-				total[token] += t.number(row, "sites")
-			}
-		}
 		top = max(top, total[token])
 	}
 	for _, token := range b.survey.Lines {
 		line := []point{{at: 0, title: token}}
 		n := int64(0)
-		for _, row := range t.where("token", token) {
-			if t.text(row, "censoring") != "interval" {
+		for _, row := range rows {
+			if t.text(row, "token") != token {
 				continue
 			}
 			date := t.text(row, "first_blocked")

@@ -36,7 +36,9 @@ type part struct{ Class, X, W string }
 type key struct{ Class, Label string }
 
 // lengths are the shares of a bar's parts, by class.
-type lengths []struct {
+type lengths []length
+
+type length struct {
 	class string
 	share float64
 }
