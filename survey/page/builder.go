@@ -185,7 +185,7 @@ func (b *builder) extremes(t frame, rows [][]any, kind, blocking, of, first, the
 		return cmp.Compare(ratio(t.number(x, blocking), t.number(x, of)), ratio(t.number(y, blocking), t.number(y, of)))
 	}
 	say := func(format string, row []any) string {
-		return fmt.Sprintf(format, b.sure(t.number(row, blocking), t.number(row, of), kind+" "+t.text(row, kind)), named(kind, t.text(row, kind)))
+		return fmt.Sprintf(format, b.sure(t.number(row, blocking), t.number(row, of), kind+" "+t.text(row, kind)), named(kind, t.text(row, kind))+b.full().Flag(t.number(row, of)))
 	}
 	high, low := slices.MaxFunc(rows, compare), slices.MinFunc(rows, compare)
 	if t.text(high, kind) == t.text(low, kind) {

@@ -129,8 +129,8 @@ func TestNoHeadlineOfSmallGroups(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]string{
-		"labels":     "66.7% [33.3%-83.3%] of sites labelled group-30 block GPTBot, 37.4% [18.7%-68.7%] of those labelled group-99",
-		"tlds":       "66.7% [33.3%-83.3%] of sites under .group-30 block GPTBot, 37.4% [18.7%-68.7%] of those under .group-99",
+		"labels":     "66.7% [33.3%-83.3%] of sites labelled group-30 (few) block GPTBot, 37.4% [18.7%-68.7%] of those labelled group-99 (few)",
+		"tlds":       "66.7% [33.3%-83.3%] of sites under .group-30 (few) block GPTBot, 37.4% [18.7%-68.7%] of those under .group-99 (few)",
 		"ranks-full": "Popular sites block GPTBot more often than others: ",
 		"managed":    "Managed blocks: 3 files; of the others 100% block GPTBot",
 		"delays":     "5,000 sites give group-5000 a Crawl-delay, half of them 5 s or less",

@@ -233,7 +233,7 @@ func (b *builder) rankHeadline(token string, d survey.Definition, t frame, rows 
 	segment := map[string]string{"sites_rules": "rank "}[d.Over] // what was not observed is known of sites with rules
 	each := func(row []any) string {
 		to := t.number(row, "ranks_to")
-		return fmt.Sprintf("%s of the first %s", b.sure(t.number(row, "blocking"), t.number(row, "of"), segment+fmt.Sprint(to)), magnitude(to))
+		return fmt.Sprintf("%s of the first %s", b.sure(t.number(row, "blocking"), t.number(row, "of"), segment+fmt.Sprint(to)), magnitude(to)+b.full().Flag(t.number(row, "of")))
 	}
 	_, block := verbs(d)
 	often := "as often as"
