@@ -295,7 +295,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "| status 3xx, below 200, above")
 
 	page = "docs/report.md"
-	f(page, "fewer than {} sites", code("survey.FewSites"))
+	f(page, "fewer than {} sites are flagged, those of fewer than {} make", code("survey.FewSites"), code("survey.LeastGroup"))
 	f(page, "only the {} most frequent", code("survey/page.shownTokens"))
 
 	page = "docs/resuming.md"
@@ -368,6 +368,9 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "`--category` (default `{}`, `all`", given("summary", "category"))
 	f(page, "by default `{}`; `explicit_root`", given("summary", "definition"))
 	f(page, "Files and pipes get {} columns", code("terminal.pipeWidth"))
+	f(page, "need {} sites in the group", code("survey.LeastGroup"))
+	f(page, "fewer than {} is flagged", code("survey.FewSites"))
+	f(page, "sampling interval at {} %", in("survey/uncertainty.go", `interval of k of n sites at (\d+) %`))
 	f(page, "for every file that {} domains", code("survey.sharedBy"))
 	f(page, "| {} bins of asked rows", numberWords[c("survey.scoreBins")])
 	f(page, "within {} % |", in("survey/stats_test.go", `want %v within (\d+) %%`))
