@@ -11,6 +11,7 @@ import (
 
 // This file decides which groups of sites may lead or stand in a headline, and how sure a share of sites is.
 
+// The limits of groups.
 const (
 	LeastGroup = 30  // Uncertainty.LeastGroup by default
 	FewSites   = 100 // groups of fewer sites are flagged
@@ -32,8 +33,7 @@ type Certainty struct {
 
 // uncertaintyOf takes what the options say of a scan of so many sites, else what its --sample does.
 func (o *Options) uncertaintyOf(m *commit.Manifest, listed int64) (Uncertainty, error) {
-	u := o.Uncertainty
-	u.listed = listed
+	u := Uncertainty{o.LeastGroup, o.SampleOf, listed}
 	if share, err := strconv.ParseFloat(given(m, "sample"), 64); u.SampleOf == 0 && err == nil && share > 0 && share < 1 {
 		u.SampleOf = int64(min(math.Round(float64(listed)/share), 1<<53))
 	}

@@ -181,9 +181,8 @@ func (b *builder) extremes(t frame, rows [][]any, kind, blocking, of, first, the
 	if rows = b.enough(t, rows, of); len(rows) == 0 {
 		return "No group has " + things(b.full().LeastGroup, "site")
 	}
-	compare := func(x, y []any) int {
-		return cmp.Compare(ratio(t.number(x, blocking), t.number(x, of)), ratio(t.number(y, blocking), t.number(y, of)))
-	}
+	share := func(row []any) float64 { return ratio(t.number(row, blocking), t.number(row, of)) }
+	compare := func(x, y []any) int { return cmp.Compare(share(x), share(y)) }
 	say := func(format string, row []any) string {
 		return fmt.Sprintf(format, b.sure(t.number(row, blocking), t.number(row, of), kind+" "+t.text(row, kind)), named(kind, t.text(row, kind))+b.full().Flag(t.number(row, of)))
 	}

@@ -154,18 +154,10 @@ func (b *builder) search() figure {
 	if total == 0 {
 		return b.empty("search", "Search and AI", v, "No site has rules", "Without rules nothing is blocked.")
 	}
-	counts := make([]int64, 4)
+	places := [][2]bool{{true, false}, {true, true}, {false, true}, {false, false}}
+	counts := make([]int64, len(places))
 	for _, row := range t.Rows {
-		place := 3
-		switch ai, search := t.flag(row, "ai_blocked"), t.flag(row, "search_blocked"); {
-		case ai && search:
-			place = 1
-		case ai:
-			place = 0
-		case search:
-			place = 2
-		}
-		counts[place] += t.number(row, "sites")
+		counts[slices.Index(places, [2]bool{t.flag(row, "ai_blocked"), t.flag(row, "search_blocked")})] += t.number(row, "sites")
 	}
 	only := ratio(counts[0], total)
 	v.Headline = sitesDo(only, "blocks AI crawlers and lets", "block AI crawlers and let", "all search engines in"+b.full().Of(counts[0], total, b.full().Blocking.Unobserved).Ranges(percent))
