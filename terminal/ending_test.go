@@ -33,6 +33,14 @@ func TestEnding(t *testing.T) {
 		goldenPage(t, name, out.String())
 	}
 	f("ending", anEnding(), EndingOptions{Out: "out", Took: 3*time.Hour + 7*time.Minute + 12*time.Second, Next: "bulkscan summary out"})
+	for sites, ranked := range map[int64]bool{29: false, 30: true} { // --least-group
+		e := anEnding()
+		e.Scan.Blocking.Sites = sites
+		var out bytes.Buffer
+		if err := Ending(&out, e, EndingOptions{}); err != nil || strings.Contains(out.String(), "blocked most") != ranked {
+			t.Errorf("%d sites, %v:\n%s", sites, err, &out)
+		}
+	}
 	f("ending-lines", &survey.Ending{ScanID: "s", Kept: 3, Outcomes: []survey.Count{{Value: "answered", Rows: 2}, {Value: "timeout", Rows: 1}}, Entries: 3, Lines: 3}, EndingOptions{Out: "-", Took: 1234 * time.Millisecond})
 	f("ending-empty", &survey.Ending{ScanID: "s", Lines: 2, Rejected: 2, Stored: true}, EndingOptions{Out: "a/b", Took: 61 * time.Second})
 }
