@@ -153,7 +153,11 @@ func TestTooFewForHeadlines(t *testing.T) {
 			if silent := strings.HasSuffix(v.Headline, ": too few sites for a headline"); silent != (all < 30) {
 				t.Errorf("%d sites: %s: %s", all, id, v.Headline)
 			}
-			if id != "transitions" && !strings.HasPrefix(id, "time-") && !strings.Contains(v.Subtitle, fmt.Sprintf("n = %s%s, ", grouped(all), flag)) {
+			n := fmt.Sprintf("n = %s%s", grouped(all), flag)
+			if strings.HasPrefix(id, "time-") {
+				n += " to " + strings.TrimPrefix(n, "n = ")
+			}
+			if id != "transitions" && !strings.Contains(v.Subtitle, n+", ") {
 				t.Errorf("%d sites: %s: %s", all, id, v.Subtitle)
 			}
 		}

@@ -68,7 +68,6 @@ func (b *builder) overTime() figure {
 			v.Headline, v.Empty = "One night is no series", noHistory
 			return v
 		}
-		v.Subtitle = fmt.Sprintf("Definition %s: %s Of %s of each date, %s to %s", d.Name, d.Question, overWhat(d), dates[0], dates[len(dates)-1])
 		c := newCalendar(dates)
 		stride := (len(dates) + showOverTime - 1) / showOverTime
 		var values [][]point
@@ -92,7 +91,10 @@ func (b *builder) overTime() figure {
 			values = append(values, line)
 		}
 		own := byToken[b.survey.Lines[0]]
-		v.Sites = min(t.number(own[0], "of"), t.number(own[len(own)-1], "of"))
+		of, then := t.number(own[0], "of"), t.number(own[len(own)-1], "of")
+		v.Sites = min(of, then)
+		v.Subtitle = fmt.Sprintf("Definition %s: %s Of %s of each date, n = %s%s to %s%s, %s to %s", d.Name, d.Question, overWhat(d),
+			grouped(of), b.full().Flag(of), grouped(then), b.full().Flag(then), dates[0], dates[len(dates)-1])
 		before, after := t.share(own[0], "share"), t.share(own[len(own)-1], "share")
 		change := "from %s to %s of sites"
 		if before == after {
