@@ -181,7 +181,7 @@ func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, polici
 	g.finish()
 	uncertainty, err := o.uncertaintyOf(scan.Manifest, s.Rows)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var all []*Summary
 	for i := range definitions {

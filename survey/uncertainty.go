@@ -128,7 +128,7 @@ func (b *Blocking) EachHeadline(do func(kind, value string, sites int64, sure *C
 // judge says how sure the headline shares of a summary are.
 func (u *Uncertainty) judge(s *Summary) {
 	s.Uncertainty, s.Blocking.Unobserved = *u, s.Rows-s.Answered
-	if s.Blocking.Over == "sites_rules" {
+	if s.Blocking.Over == overRules {
 		s.Blocking.Unobserved = 0
 		for _, c := range s.Findings {
 			if f, known := audit.FindingNamed(c.Value); known && f.IsGap() {
