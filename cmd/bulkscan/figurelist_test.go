@@ -366,7 +366,7 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/summary.md"
 	f(page, "`--category` (default `{}`, `all`", given("summary", "category"))
-	f(page, "by default `{}`; `explicit_root`", given("summary", "definition"))
+	f(page, "takes a [definition](definitions.md), by default `{}`", given("summary", "definition"))
 	f(page, "Files and pipes get {} columns", code("terminal.pipeWidth"))
 	f(page, "need {} sites in the group", code("survey.LeastGroup"))
 	f(page, "fewer than {} is flagged", code("survey.FewSites"))
