@@ -108,7 +108,7 @@ type tokenReasons struct {
 func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selection, s *Summary, top int) (Blocking, error) {
 	all := Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: s.Rules, Selection: about, MostBlocked: []TokenCount{}, Lenient: []LenientCount{}}
 	failing := int64(0)
-	if d.Over == overAnswered {
+	if d.Answered() {
 		all.Sites, failing = s.Answered, c.failing
 	}
 	registry := policies.registry

@@ -11,8 +11,11 @@ import (
 type Definition struct {
 	audit.Definition
 
-	Question string // about a site and a crawler, as in docs/definitions.md
-	Over     string // the column of token_stats that is its denominator: `sites_rules` or `sites_answered`
+	Question    string // about a site and a crawler, as in docs/definitions.md
+	Over        string // the column of token_stats that is its denominator: `sites_rules` or `sites_answered`
+	Verb, Verbs string // what one site does to a crawler, and what several do
+	ByName      bool   // only a group of the crawler's own counts
+	Undivided   string // by whose group, in one text, where the definition does not tell own, fallback and `*` apart
 
 	// In returns the column of token_stats that has the Name.
 	In func(*schema.TokenStatsRow) *int64
@@ -31,12 +34,18 @@ func Definitions() []Definition { return definitions[:] }
 
 var definitions = func(of [len(audit.Definitions)]audit.Definition) [len(audit.Definitions)]Definition {
 	return [...]Definition{
-		{of[0], "does a group name the crawler?", overRules, func(r *schema.TokenStatsRow) *int64 { return &r.Mention }},
-		{of[1], "does its own group deny it /?", overRules, func(r *schema.TokenStatsRow) *int64 { return &r.ExplicitRoot }},
-		{of[2], "is everything denied to it, by whatever group it follows?", overRules, func(r *schema.TokenStatsRow) *int64 { return &r.Full }},
-		{of[3], "is something denied to it?", overRules, func(r *schema.TokenStatsRow) *int64 { return &r.Any }},
-		{of[4], `does the text of its group look like "all disallowed"?`, overRules, func(r *schema.TokenStatsRow) *int64 { return &r.DPIAll }},
-		{of[5], "may an obedient crawler fetch nothing, the state of the server included?", overAnswered, func(r *schema.TokenStatsRow) *int64 { return &r.RFCEffective }},
+		{of[0], "does a group name the crawler?", overRules, "names", "name", true, "",
+			func(r *schema.TokenStatsRow) *int64 { return &r.Mention }},
+		{of[1], "does its own group deny it /?", overRules, "denies / by name to", "deny / by name to", true, "",
+			func(r *schema.TokenStatsRow) *int64 { return &r.ExplicitRoot }},
+		{of[2], "is everything denied to it, by whatever group it follows?", overRules, "blocks", "block", false, "",
+			func(r *schema.TokenStatsRow) *int64 { return &r.Full }},
+		{of[3], "is something denied to it?", overRules, "denies something to", "deny something to", false, "",
+			func(r *schema.TokenStatsRow) *int64 { return &r.Any }},
+		{of[4], `does the text of its group look like "all disallowed"?`, overRules, "blocks", "block", false, "by its own group, else by that of *",
+			func(r *schema.TokenStatsRow) *int64 { return &r.DPIAll }},
+		{of[5], "may an obedient crawler fetch nothing, the state of the server included?", overAnswered, "blocks", "block", false, "",
+			func(r *schema.TokenStatsRow) *int64 { return &r.RFCEffective }},
 	}
 }(audit.Definitions)
 
@@ -46,9 +55,12 @@ const (
 	overAnswered = "sites_answered"
 )
 
+// Answered reports whether the definition is over sites that answered, and not over those with rules.
+func (d *Definition) Answered() bool { return d.Over == overAnswered }
+
 // of returns the denominator in a row of token_stats.
 func (d *Definition) of(r *schema.TokenStatsRow) int64 {
-	if d.Over == overAnswered {
+	if d.Answered() {
 		return r.SitesAnswered
 	}
 	return r.SitesRules

@@ -216,7 +216,7 @@ func meanings() Section {
 	s := Section{Title: "What \"blocks\" means", Text: []string{"Six definitions are in use; every figure names its own. The default is `full`. The registry of tokens says whose crawler a token is, and which group it follows where no group names it."}}
 	for _, d := range Definitions() {
 		over := "sites with rules"
-		if d.Over == "sites_answered" {
+		if d.Answered() {
 			over = "sites that answered"
 		}
 		s.List = append(s.List, fmt.Sprintf("`%s`: %s Over %s.", d.Name, d.Question, over))

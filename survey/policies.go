@@ -114,7 +114,7 @@ type sitesOf struct{ file, rules, answered int64 }
 
 // over returns the sites that a definition is over.
 func (n sitesOf) over(d *Definition) int64 {
-	if d.Over == overAnswered {
+	if d.Answered() {
 		return n.answered
 	}
 	return n.rules

@@ -57,7 +57,7 @@ func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
 	for i := range definitions {
 		d := &definitions[i]
 		blocks := rules && d.Blocks(cell)
-		if d.Over == overAnswered {
+		if d.Answered() {
 			blocks = r.Status != 0 && (r.Access == fullDisallow || r.Access == conditional && d.Blocks(cell))
 		}
 		n.blocking[i] += one(blocks)

@@ -371,7 +371,7 @@ func (g *segment) row(t *tally, lenient int64) schema.TokenStatsRow {
 	for i := range definitions {
 		d := &definitions[i]
 		*d.In(&row) = t.blocks[i]
-		if d.Over == overAnswered {
+		if d.Answered() {
 			*d.In(&row) += g.failing
 		}
 	}

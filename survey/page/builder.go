@@ -145,7 +145,7 @@ func (b *builder) by(d survey.Definition, sites int64) string {
 }
 
 func overWhat(d survey.Definition) string {
-	if d.Over == "sites_answered" {
+	if d.Answered() {
 		return "sites that answered"
 	}
 	return "sites with rules"
@@ -237,32 +237,18 @@ func sitesDo(share float64, one, several, rest string) string {
 
 // sitesBlock is a sentence about the share of sites that block something by a definition.
 func sitesBlock(d survey.Definition, share float64, what string) string {
-	one, several := verbs(d)
-	return sitesDo(share, one, several, what)
-}
-
-// verbs say what one site does by a definition, and what several do.
-func verbs(d survey.Definition) (one, several string) {
-	switch d.Name {
-	case "mention":
-		return "names", "name"
-	case "any":
-		return "denies something to", "deny something to"
-	case "explicit_root":
-		return "denies / by name to", "deny / by name to"
-	}
-	return "blocks", "block"
+	return sitesDo(share, d.Verb, d.Verbs, what)
 }
 
 // reasonKeys explain by whose group a token is blocked.
 func reasonKeys(d survey.Definition) []key {
 	keys := []key{{"own", "by a group of its own"}, {"fallback", "by the group of a crawler that it follows"}, {"star", "by the group of *"}}
-	switch d.Name {
-	case "mention", "explicit_root":
+	switch {
+	case d.ByName:
 		return nil
-	case "dpi_all":
-		return []key{{"own", "by its own group, else by that of *"}}
-	case "rfc_effective":
+	case d.Undivided != "":
+		return []key{{"own", d.Undivided}}
+	case d.Answered():
 		return append(keys, key{"failing", "by a failing server, which forbids everything"})
 	}
 	return keys
@@ -271,7 +257,7 @@ func reasonKeys(d survey.Definition) []key {
 // reasons are the parts of a token's bar.
 func reasons(t *survey.TokenCount, d survey.Definition, of int64) lengths {
 	part := func(n int64) float64 { return ratio(n, of) }
-	if d.Name == "dpi_all" { // the definition does not divide its sites
+	if d.Undivided != "" {
 		return lengths{{"own", part(t.Sites)}}
 	}
 	return lengths{{"own", part(t.ViaOwn)}, {"fallback", part(t.ViaFallback)}, {"star", part(t.ViaStar)}, {"failing", part(t.ViaHTTP)}}

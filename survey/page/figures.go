@@ -65,8 +65,7 @@ func (b *builder) answer(s *survey.Summary, on bool) answer {
 	of := fmt.Sprintf("%s of %s %s", grouped(s.Blocking.AtLeastOne), grouped(s.Blocking.Sites), overWhat(d))
 	a.Sentence = sitesBlock(d, share, fmt.Sprintf("at least one AI crawler: %s%s.", of, s.Blocking.OneSure.Ranges(percent)))
 	if !s.Enough(s.Blocking.Sites) {
-		_, block := verbs(d)
-		a.Title, a.Sentence = "Ten AI tokens", fmt.Sprintf("Too few sites for a headline: %s %s at least one AI crawler.", of, block)
+		a.Title, a.Sentence = "Ten AI tokens", fmt.Sprintf("Too few sites for a headline: %s %s at least one AI crawler.", of, d.Verbs)
 	}
 	if list := s.Blocking.MostBlocked; len(list) > 0 {
 		a.Sentence += b.ifEnough(s.Blocking.Sites, fmt.Sprintf(" %s leads with %s%s.", list[0].Token, percent(list[0].Share), list[0].Ranges(percent)))
@@ -96,7 +95,7 @@ func (b *builder) tokens() figure {
 		}
 		first := list[0]
 		v.Headline = sitesBlock(d, first.Share, first.Token+first.Ranges(percent))
-		if d.Name == survey.Full || d.Name == "any" {
+		if !d.ByName && d.Undivided == "" && !d.Answered() {
 			if 2*first.ViaOwn > first.Sites {
 				v.Headline += "; most name it"
 			} else {
@@ -115,7 +114,7 @@ func (b *builder) tokens() figure {
 			}
 			rows = append(rows, []any{t.Token, t.Operator, t.Purpose, t.Sites, s.Blocking.Sites, t.Share, t.ViaOwn, t.ViaFallback, t.ViaStar, t.ViaHTTP})
 		}
-		if d.Name == "dpi_all" {
+		if d.Undivided != "" {
 			for _, row := range rows {
 				row[6], row[7], row[8], row[9] = nil, nil, nil, nil
 			}
@@ -235,17 +234,16 @@ func (b *builder) rankHeadline(token string, d survey.Definition, t frame, rows 
 		to := t.number(row, "ranks_to")
 		return fmt.Sprintf("%s of the first %s", b.sure(t.number(row, "blocking"), t.number(row, "of"), segment+fmt.Sprint(to)), magnitude(to)+b.full().Flag(t.number(row, "of")))
 	}
-	_, block := verbs(d)
 	often := "as often as"
 	switch first, last := t.share(rows[0], "share"), t.share(rows[len(rows)-1], "share"); {
 	case len(rows) == 1:
-		return fmt.Sprintf("%s %s %s", each(rows[0]), block, token)
+		return fmt.Sprintf("%s %s %s", each(rows[0]), d.Verbs, token)
 	case first > 1.1*last:
 		often = "more often than"
 	case last > 1.1*first:
 		often = "less often than"
 	}
-	return fmt.Sprintf("Popular sites %s %s %s others: %s, %s", block, token, often, each(rows[0]), each(rows[len(rows)-1]))
+	return fmt.Sprintf("Popular sites %s %s %s others: %s, %s", d.Verbs, token, often, each(rows[0]), each(rows[len(rows)-1]))
 }
 
 // magnitude writes a power of ten.
