@@ -55,15 +55,7 @@ var Definitions = [...]Definition{
 	{"full", func(c Cell) bool { return c&CellBlocked != 0 }},
 	{"any", func(c Cell) bool { return c&(CellBlocked|CellPartial) != 0 }},
 	{"dpi_all", func(c Cell) bool { return c&CellDPIAll != 0 }},
-	{"rfc_effective", func(c Cell) bool { return c&CellBlocked != 0 }}, // of any site with an HTTP status: see StatusCell
-}
-
-// StatusCell is the cell of every crawler on a site without a file in force: its status decides, or nothing is known.
-func StatusCell(a parser.Access) Cell {
-	if a == parser.AccessFullDisallow {
-		return CellBlocked
-	}
-	return 0
+	{"rfc_effective", func(c Cell) bool { return c&CellBlocked != 0 }}, // of sites with an HTTP status; parser.AccessFullDisallow blocks, too
 }
 
 // NamedCell is the cell of a registry token that a group of a file names.

@@ -183,17 +183,12 @@ func TestRFCPolicy(t *testing.T) {
 	}
 }
 
-// TestPolicyOfStatus: a site without a file in force has no policy, and its cells follow from the status.
+// TestPolicyOfStatus: a site without a file in force has no policy.
 func TestPolicyOfStatus(t *testing.T) {
 	s := judged(audit.New(tokens.Default()), "User-agent: *\nDisallow: /\n")
 	s.Fetch.Status = 503
 	audit.Judge(s)
 	if s.Report.Policy.ID != 0 || s.Report.RFCPolicy.ID != 0 || len(s.Report.Policy.Named) > 0 {
 		t.Errorf("%+v", s.Report.Policy)
-	}
-	for access, want := range map[parser.Access]audit.Cell{parser.AccessFullDisallow: audit.CellBlocked, parser.AccessFullAllow: 0, parser.AccessUnknown: 0} {
-		if got := audit.StatusCell(access); got != want {
-			t.Errorf("%v: %b, want %b", access, got, want)
-		}
 	}
 }

@@ -201,33 +201,20 @@ func byFile(auditor *audit.Auditor, body []byte, id int) *Treated {
 
 // byPolicy says how a policy treats a token.
 func byPolicy(p *Policy, registry *tokens.Registry, id int) *Treated {
-	own := func(name string) string {
-		switch {
-		case slices.Contains(p.OwnBlocked, name):
-			return audit.Blocked.String()
-		case slices.Contains(p.OwnPartial, name):
-			return audit.Partial.String()
-		case slices.Contains(p.OwnAllowed, name):
-			return audit.Allowed.String()
-		}
-		return ""
-	}
-	token := &registry.Tokens[id]
-	if verdict := own(token.Name); verdict != "" {
-		return &Treated{Verdict: verdict, Via: audit.ViaOwn.String(), Follows: token.Name}
-	}
-	for _, next := range token.Chain {
-		if name := registry.Tokens[next].Name; own(name) != "" {
-			return &Treated{Verdict: own(name), Via: audit.ViaFallback.String(), Follows: name}
-		}
-	}
-	switch {
+	cells, token := p.cells(registry), &registry.Tokens[id]
+	t := &Treated{Verdict: cells[id].Decision().String()}
+	named := func(id int) bool { return cells[id]&audit.CellOwn != 0 }
+	switch cell := cells[id]; {
+	case named(id):
+		t.Via, t.Follows = audit.ViaOwn.String(), token.Name
+	case cell&audit.CellFallback != 0:
+		t.Via, t.Follows = audit.ViaFallback.String(), registry.Tokens[token.Chain[slices.IndexFunc(token.Chain, named)]].Name
+	case cell&audit.CellStar != 0:
+		t.Via, t.Follows = audit.ViaStar.String(), "*"
 	case !token.HeedsStar:
-		return &Treated{Verdict: audit.Allowed.String(), Via: audit.ViaNone.String()}
-	case p.StarVerdict == audit.Allowed.String(): // there may be no group of `*`
-		return &Treated{Verdict: p.StarVerdict}
+		t.Via = audit.ViaNone.String()
 	}
-	return &Treated{Verdict: p.StarVerdict, Via: audit.ViaStar.String(), Follows: "*"}
+	return t
 }
 
 // differs reports whether the token is treated otherwise than in the episode before: by another verdict, by the groups of

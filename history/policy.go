@@ -7,6 +7,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // The classes of policies: the findings (audit.Finding) that are observations.
@@ -79,6 +82,16 @@ func (p *Policy) content(b []byte) []byte {
 	text(p.License)
 	text(p.Managed)
 	return b
+}
+
+// cells returns what a policy with rules makes of each token of a registry, but for what the ledger does not keep: CellRoot and CellDPIAll, and
+// whether there is a group of `*` that denies nothing.
+func (p *Policy) cells(registry *tokens.Registry) []audit.Cell {
+	kept := sink.PolicyOf(&schema.PolicyRow{
+		Star: p.StarVerdict != audit.Allowed.String(), StarVerdict: p.StarVerdict,
+		Own: slices.Concat(p.OwnBlocked, p.OwnPartial, p.OwnAllowed), OwnBlocked: p.OwnBlocked, OwnPartial: p.OwnPartial,
+	}, registry)
+	return kept.Cells(nil, registry)
 }
 
 // causeOf returns why one policy gave way to another.

@@ -86,22 +86,6 @@ func PolicyOf(row *schema.SiteRow) Policy {
 	return p
 }
 
-// Project returns the same as PolicyOf, from the row that policy_id names and those columns of sites that are in no policy: the
-// finding, and the texts of signals. So the ledger's policies are projections of those of the table policies: their ids do not depend
-// on how `/` alone is treated, nor on the Data Provenance Initiative's reading.
-func Project(p *schema.PolicyRow, site *schema.SiteRow) Policy {
-	if site.Finding != ClassRules {
-		return Policy{Class: site.Finding}
-	}
-	allowed := slices.DeleteFunc(slices.Clone(p.Own), func(token string) bool {
-		return slices.Contains(p.OwnBlocked, token) || slices.Contains(p.OwnPartial, token)
-	})
-	return Policy{
-		Class: site.Finding, StarVerdict: p.StarVerdict, OwnBlocked: p.OwnBlocked, OwnPartial: p.OwnPartial, OwnAllowed: allowed,
-		ContentSignal: site.ContentSignal, ContentUsage: site.ContentUsage, License: site.License, Managed: p.ManagedBy,
-	}
-}
-
 // read appends the sites of a scan.
 func (n *night) read(ctx context.Context, s *commit.Scan) error {
 	if err := s.Whole(); err != nil {

@@ -264,16 +264,16 @@ func readColumns(ctx context.Context, st store.Store, f schema.File, fields []ta
 
 // policy keeps what a policy means for the tokens.
 func (c *tokenCounter) policy(p *Policy) {
-	k := kind{rules: p.Class == ClassRules, states: make([]word, len(c.Tokens))}
-	for t, id := range c.Tokens {
+	k, cells := kind{rules: p.Class == ClassRules}, p.cells(c.Registry)
+	for _, id := range c.Tokens {
+		state := isOpen
 		switch {
 		case !k.rules:
-			k.states[t] = c.word(p.Class)
-		case byPolicy(p, c.Registry, id).Verdict == audit.Blocked.String():
-			k.states[t] = isBlocked
-		default:
-			k.states[t] = isOpen
+			state = c.word(p.Class)
+		case cells[id].Decision() == audit.Blocked:
+			state = isBlocked
 		}
+		k.states = append(k.states, state)
 	}
 	c.policies[p.ID] = k
 }

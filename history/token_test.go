@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -58,8 +59,15 @@ func TestTokensOfWorlds(t *testing.T) {
 		worlds = 60
 	}
 	// Of the policies' tokens, B is one without a group, with a fallback and then `*`, and C ignores `*`.
-	registry := &tokens.Registry{Tokens: []tokens.Token{{Name: "A", HeedsStar: true}, {Name: "B", HeedsStar: true, Chain: []int{0}}, {Name: "C"}}}
-	compared := 0
+	registry, err := tokens.Load(strings.NewReader("name | * | fallback\nA | yes |\nB | yes | A\nC | no |\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, compared := []string{"A", "B", "C"}, 0
+	var asked []int
+	for _, name := range names {
+		asked = append(asked, registry.Lookup(name))
+	}
 	for seed := range worlds {
 		w := newWorld(seed)
 		judge := ""
@@ -74,13 +82,13 @@ func TestTokensOfWorlds(t *testing.T) {
 		st := newDir(t)
 		w.incremental(t).write(t, st, w.nights)
 		for last := 1; last < len(w.nights); last++ {
-			got, err := CountTokens(t.Context(), st, TokensAsked{ScanID: w.nights[last].date.String(), Registry: registry, Tokens: []int{0, 1, 2}})
+			got, err := CountTokens(t.Context(), st, TokensAsked{ScanID: w.nights[last].date.String(), Registry: registry, Tokens: asked})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for id, count := range got.Tokens {
+			for i, count := range got.Tokens {
 				compared++
-				w.compare(t, registry, id, last, &count)
+				w.compare(t, names[i], last, &count)
 			}
 			if t.Failed() {
 				t.Fatalf("world %d until %v", seed, w.nights[last].date)
@@ -93,7 +101,7 @@ func TestTokensOfWorlds(t *testing.T) {
 }
 
 // compare compares the counts of a token until a night with the observations.
-func (w *world) compare(t *testing.T, registry *tokens.Registry, id, last int, got *TokenCount) {
+func (w *world) compare(t *testing.T, token string, last int, got *TokenCount) {
 	t.Helper()
 	state := func(o *Observation) string {
 		switch p := w.policies[o.Policy]; {
@@ -101,7 +109,7 @@ func (w *world) compare(t *testing.T, registry *tokens.Registry, id, last int, g
 			return o.Finding
 		case p.Class != ClassRules:
 			return p.Class
-		case slices.Contains(p.OwnBlocked, registry.Tokens[id].Name), id == 1 && slices.Contains(p.OwnBlocked, "A"), id < 2 && p.StarVerdict == "blocked":
+		case slices.Contains(p.OwnBlocked, token), token == "B" && slices.Contains(p.OwnBlocked, "A"), token != "C" && p.StarVerdict == "blocked":
 			return "blocked"
 		}
 		return "open"
@@ -143,18 +151,18 @@ func (w *world) compare(t *testing.T, registry *tokens.Registry, id, last int, g
 	for _, r := range got.Transitions {
 		want[r.Before+" "+r.After] -= r.Sites
 		if r.Change == "began" && r.Before+r.After != "openblocked" || r.Change == "ceased" && r.Before+r.After != "blockedopen" {
-			t.Errorf("token %d: %+v", id, r)
+			t.Errorf("token %s: %+v", token, r)
 		}
 	}
 	if len(got.Survival) > 0 {
 		row := got.Survival[len(got.Survival)-1]
 		if want["last"] -= row.Sites; row.ByThen != row.Sites || row.Maybe != row.Sites {
-			t.Errorf("token %d: on the last night %+v", id, row)
+			t.Errorf("token %s: on the last night %+v", token, row)
 		}
 	}
 	for what, n := range want {
 		if n != 0 {
-			t.Errorf("token %d: %s is %d too few", id, what, n)
+			t.Errorf("token %s: %s is %d too few", token, what, n)
 		}
 	}
 }
