@@ -163,7 +163,6 @@ scanned:
 	bin/bulkscan compact "$$kept/hard"; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/hard" --rows "$$kept/hard-rows"; \
 	also node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
-	node internal/integration/duckdb/summary.mjs "$$dir" bin/bulkscan; \
 	REPORT_DATASET="$$dir" BULKSCAN_TEST_DUCKDB=required go test -count 1 -run '^TestGivenTables$$' ./internal/integration/queries; \
 	node internal/integration/duckdb/views.mjs "$$dir" bin/bulkscan; \
 	node internal/integration/duckdb/check.mjs "$$dir" "$$dir/truth.jsonl"; \
@@ -171,12 +170,10 @@ scanned:
 	bin/bulkscan verify "$$dir"; \
 	HOSTILE_DATASET="$$dir/hostile" go test -count 1 -run '^TestHostileScan$$' ./cmd/bulkscan; \
 	node internal/integration/duckdb/check.mjs "$$dir/hostile"; \
-	node internal/integration/duckdb/summary.mjs "$$dir/hostile" bin/bulkscan; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$dir/hostile"; \
 	go build -o "$$killed/simweb" ./simweb/cmd/simweb; \
 	node internal/integration/duckdb/killed.mjs "$$killed/out" bin/bulkscan "$$killed/simweb"; \
 	node internal/integration/duckdb/check.mjs "$$killed/out" "$$killed/out/truth.jsonl"; \
-	also node internal/integration/duckdb/summary.mjs "$$killed/out" bin/bulkscan; \
 	bin/bulkscan verify "$$killed/out"
 
 asked:

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -210,6 +211,14 @@ func TestRoundTrip(t *testing.T) {
 	equal(t, "policy by the RFC", policies[1], schema.PolicyRow{
 		PolicyID: 6, StarVerdict: "allowed", Own: []string{"GPTBot"}, OwnBlocked: []string{}, OwnPartial: []string{}, OwnRootDenied: []string{}, OwnDPIAll: []string{},
 	})
+
+	for i, judged := range []audit.Policy{typical.Report.Policy, typical.Report.RFCPolicy} {
+		judged.Lenient = nil // the table does not have it
+		p := PolicyOf(&policies[i], tokens.Default())
+		if got, want := p.Cells(nil, tokens.Default()), judged.Cells(nil, tokens.Default()); !slices.Equal(got, want) {
+			t.Errorf("policy %d means %v, and meant %v", p.ID, got, want)
+		}
+	}
 
 	verdicts := readAll[schema.VerdictRow](t, dir, "round-trip", schema.Verdicts)
 	if len(verdicts) != 4+1+5 {

@@ -2,11 +2,8 @@
 -- Definition: full; the three add up to it.
 -- Over: sites with rules.
 -- Caveat: a group that names and blocks the token counts as own even if `*` blocks everything too.
-SELECT token, CAST(sum(sites) FILTER (via IS NULL) AS BIGINT) AS blocking,
-  count(*) FILTER (via = 'own') AS own, count(*) FILTER (via = 'fallback') AS fallback, blocking - own - fallback AS star
-FROM (SELECT token, NULL AS via, 0 AS sites FROM tokens
-  UNION ALL SELECT unnest(blocked_sets.tokens), NULL, sites FROM blocked_sets WHERE scan_date = latest()
-  UNION ALL SELECT token, via, 1 FROM verdicts SEMI JOIN (FROM sites WHERE scan_date = latest() AND finding = 'rules') USING (scan_id, seq)
-  WHERE scan_date = latest() AND known AND verdict = 'blocked' AND via IN ('own', 'fallback') AND NOT lenient)
+SELECT token, CAST(coalesce(sum(sites), 0) AS BIGINT) AS blocking, CAST(coalesce(sum(sites) FILTER (via = 'own'), 0) AS BIGINT) AS own,
+  CAST(coalesce(sum(sites) FILTER (via = 'fallback'), 0) AS BIGINT) AS fallback, blocking - own - fallback AS star
+FROM (SELECT token FROM tokens) LEFT JOIN (FROM policy_sites JOIN policy_tokens USING (scan_date, policy_id) WHERE scan_date = latest() AND "full") USING (token)
 GROUP BY token
 ORDER BY blocking DESC, token;

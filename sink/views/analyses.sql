@@ -39,15 +39,6 @@ FROM (SELECT scan_date, token, known, any_value(category) AS category, any_value
   FROM token_stats GROUP BY scan_date, token, known, segment_kind, segment_value);
 
 -- needs: sites
--- A row for each site and token of the registry that it blocks: the definition "full", with fallbacks and `*` expanded. via
--- says whose rules block it: own, fallback or star.
-CREATE OR REPLACE VIEW site_blocks AS
-SELECT s.* EXCLUDE (named), t.category, t.operator, t.purpose,
-  CASE WHEN list_contains(s.named, s.token) THEN 'own' WHEN list_has_any(s.named, t.fallback) THEN 'fallback' ELSE 'star' END AS via
-FROM (SELECT scan_date, scan_id, seq, host, port, requested, rank, tld, label, cdn, named, unnest(blocked) AS token FROM sites WHERE finding = 'rules') AS s
-JOIN tokens AS t USING (token);
-
--- needs: sites
 -- A row a registrable domain and scan: its apex if that is on the list, else www, else the site of the best rank. folded is the
 -- number of its sites, with_rules of those with rules; disagree says that these do not all block the same. A subdomain of a
 -- company's suffix, such as me.github.io, is a domain of its own; after SET VARIABLE bulkscan_private_suffixes = 'fold' all of
@@ -100,65 +91,74 @@ SELECT host, port, requested, CASE WHEN kept THEN copy.access WHEN source = 'exp
 FROM sourced AS t;
 
 -- needs: sites
+-- Names of tokens in lower case: registries may spell them otherwise.
+CREATE OR REPLACE MACRO bulkscan_lower(names) AS list_transform(names, lambda name: lower(name));
+
+-- needs: sites
+-- The token whose group decides for a token, by the tokens that have one of their own: itself, else the first of its fallbacks that has
+-- one. NULL: the group of `*` decides, if the token heeds that. Most tokens have no fallback, and an empty list costs less than a search in it.
+CREATE OR REPLACE MACRO token_group(token, fallback, own) AS
+  CASE WHEN list_contains(own, token) THEN token WHEN len(fallback) > 0 THEN list_filter(fallback, lambda name: list_contains(own, name))[1] END;
+
+-- needs: sites
+-- Whether a token has a verdict, by what token_group says, the tokens with that verdict by groups of their own, and the verdict of `*`.
+CREATE OR REPLACE MACRO has_verdict(verdict, named, own, heeds_star, star_verdict) AS
+  CASE WHEN named IS NULL THEN heeds_star AND star_verdict = verdict ELSE list_contains(own, named) END;
+
+-- needs: policies
+-- What each policy of a date makes of each token of the registry: via says whose group decides (own, fallback, star, none), and the definitions of
+-- docs/definitions.md are columns of truth. rfc_effective is full here; it also asks the status of the site.
+CREATE OR REPLACE VIEW policy_tokens AS
+SELECT scan_date, policy_id, token, category, operator, purpose,
+  CASE WHEN named = name THEN 'own' WHEN named IS NOT NULL THEN 'fallback' WHEN star AND heeds_star THEN 'star' ELSE 'none' END AS via,
+  via = 'own' AS mention,
+  via = 'own' AND list_contains(own_root_denied, named) AS explicit_root,
+  has_verdict('blocked', named, own_blocked, heeds_star, star_verdict) AS "full",
+  has_verdict('partial', named, own_partial, heeds_star, star_verdict) AS partial,
+  "full" OR partial AS "any",
+  CASE WHEN named IS NULL THEN star_dpi_all ELSE list_contains(own_dpi_all, named) END AS dpi_all -- also of `*` where the token ignores it
+FROM (SELECT *, token_group(name, fallbacks, own) AS named
+  FROM (SELECT *, lower(token) AS name, bulkscan_lower(fallback) AS fallbacks FROM tokens), (SELECT scan_date, policy_id, star, star_verdict, star_dpi_all, bulkscan_lower(own) AS own, bulkscan_lower(own_blocked) AS own_blocked,
+    bulkscan_lower(own_partial) AS own_partial, bulkscan_lower(own_root_denied) AS own_root_denied, bulkscan_lower(own_dpi_all) AS own_dpi_all FROM bulkscan_policies));
+
+-- needs: sites, policies
+-- The number of sites with rules of each date that have a policy.
+CREATE OR REPLACE VIEW policy_sites AS
+SELECT scan_date, policy_id, count(*) AS sites FROM sites WHERE finding = 'rules' GROUP BY ALL;
+
+-- needs: sites, policies
 -- The distinct sets of tokens that sites block, and the number of sites that block exactly this set. Queries on pairs or
 -- numbers of tokens then read some thousand sets instead of a million sites. Sites without rules are left out.
 CREATE OR REPLACE VIEW blocked_sets AS
-SELECT scan_date, blocked AS tokens, count(*) AS sites FROM sites WHERE finding = 'rules' GROUP BY ALL;
+SELECT scan_date, tokens, CAST(sum(sites) AS BIGINT) AS sites
+FROM policy_sites JOIN (SELECT scan_date, policy_id, coalesce(list(token ORDER BY token) FILTER ("full"), []) AS tokens FROM policy_tokens GROUP BY ALL) USING (scan_date, policy_id) GROUP BY ALL;
 
--- needs: sites, verdicts
+-- needs: sites, policies
 -- A row for each site and token of the registry, with every definition as a boolean column; rules and answered say
 -- whether the site is in the denominator. A million sites make 200 million rows: name the token, as in WHERE token = 'GPTBot'.
 CREATE OR REPLACE VIEW site_tokens AS
-SELECT s.scan_date, s.scan_id, s.seq, s.host, s.port, s.requested, s.rank, s.tld, s.label, s.cdn, s.status, s.access, s.finding,
-  s.token, s.category, s.operator, s.purpose,
-  s.finding = 'rules' AS rules, s.status IS NOT NULL AS answered,
-  rules AND coalesce(v.via = 'own', false) AS mention,
-  rules AND coalesce(v.via = 'own' AND NOT v.root_allowed, false) AS explicit_root,
-  rules AND coalesce(v.verdict, star) = 'blocked' AS "full",
-  rules AND coalesce(v.verdict, star) = 'partial' AS partial,
-  rules AND coalesce(v.verdict, star) <> 'allowed' AS "any",
-  rules AND coalesce(v.dpi, wildcard.dpi, '') = 'all' AS dpi_all,
-  answered AND (s.access = 'conditional' AND coalesce(v.verdict, star) = 'blocked' OR s.access = 'full_disallow') AS rfc_effective
-FROM (SELECT s.*, t.*, CASE WHEN t.heeds_star THEN s.star_verdict ELSE 'allowed' END AS star FROM sites AS s, tokens AS t) AS s
-LEFT JOIN (SELECT scan_id, seq, token, via, verdict, root_allowed, dpi FROM verdicts WHERE NOT lenient AND token <> '*') AS v
-  ON v.scan_id = s.scan_id AND v.seq = s.seq AND v.token = s.token
-LEFT JOIN (SELECT scan_id, seq, dpi FROM verdicts WHERE token = '*' AND dpi = 'all') AS wildcard
-  ON wildcard.scan_id = s.scan_id AND wildcard.seq = s.seq;
+SELECT scan_date, scan_id, seq, host, port, requested, rank, tld, label, cdn, status, access, finding, t.token, t.category, t.operator, t.purpose,
+  finding = 'rules' AS rules, status IS NOT NULL AS answered,
+  rules AND p.mention AS mention, rules AND p.explicit_root AS explicit_root, rules AND p."full" AS "full", rules AND p.partial AS partial,
+  rules AND p."any" AS "any", rules AND p.dpi_all AS dpi_all, answered AND (access = 'full_disallow' OR coalesce(p."full", false)) AS rfc_effective
+FROM (sites CROSS JOIN tokens AS t) LEFT JOIN policy_tokens AS p USING (scan_date, policy_id, token);
 
--- needs: sites, verdicts
--- The tokens of each operator, purpose and category; heeding is the number of those that heed '*'.
+-- needs: sites, policies
+-- A row for each site and token of the registry that it blocks: the definition "full", with fallbacks and `*` expanded. via
+-- says whose rules block it: own, fallback or star.
+CREATE OR REPLACE VIEW site_blocks AS
+SELECT scan_date, scan_id, seq, host, port, requested, rank, tld, label, cdn, token, category, operator, purpose, via
+FROM sites JOIN policy_tokens AS p USING (scan_date, policy_id) WHERE finding = 'rules' AND "full";
+
+-- needs: policies
+-- The tokens of each operator, purpose and category.
 CREATE OR REPLACE VIEW token_groups AS
-SELECT kind, value, token, heeds_star, count(*) FILTER (heeds_star) OVER (PARTITION BY kind, value) AS heeding
-FROM (SELECT token, heeds_star, unnest([{'kind': 'operator', 'value': operator}, {'kind': 'purpose', 'value': purpose},
-  {'kind': 'category', 'value': category}], recursive := true) FROM tokens);
+SELECT 'operator' AS kind, operator AS value, token FROM tokens UNION ALL SELECT 'purpose', purpose, token FROM tokens UNION ALL SELECT 'category', category, token FROM tokens;
 
--- needs: sites, verdicts
--- The distinct ways in which sites that name registry tokens treat them: one row for each date, verdict of '*', and set of
--- tokens with their verdicts (identified by hashes), with the number of its sites and one example.
-CREATE OR REPLACE VIEW named_sets AS
-SELECT scan_date, star_verdict, pattern, count(*) AS sites, arg_min(scan_id, seq) AS scan_id, min(seq) AS seq
-FROM (SELECT scan_date, scan_id, seq, {'blocked': bit_xor(hash(token)) FILTER (verdict = 'blocked'),
-    'partial': bit_xor(hash(token)) FILTER (verdict = 'partial'), 'allowed': bit_xor(hash(token)) FILTER (verdict = 'allowed')} AS pattern
-  FROM verdicts WHERE known AND NOT lenient GROUP BY scan_date, scan_id, seq)
-JOIN (SELECT scan_date, scan_id, seq, star_verdict FROM sites WHERE len(named) > 0 AND finding = 'rules') USING (scan_date, scan_id, seq)
-GROUP BY scan_date, star_verdict, pattern;
-
--- needs: sites, verdicts
+-- needs: sites, policies
 -- The verdict of sites with rules on an operator, a purpose or a category as a whole: the strictest verdict of its tokens.
 -- One row for each date, kind, value and verdict, with the number of sites.
 CREATE OR REPLACE VIEW rollups AS
-SELECT scan_date, kind, value, ['allowed', 'partial', 'blocked'][strictness] AS verdict, CAST(sum(sites) AS BIGINT) AS sites
--- First all sites, as if they named none of the tokens: then the tokens that heed '*' have its verdict.
-FROM (SELECT scan_date, kind, value, CASE WHEN heeding > 0 THEN list_position(['allowed', 'partial', 'blocked'], star_verdict) ELSE 1 END AS strictness, sites
-  FROM (SELECT scan_date, star_verdict, count(*) AS sites FROM sites WHERE finding = 'rules' GROUP BY ALL),
-    (SELECT DISTINCT kind, value, heeding FROM token_groups)
-  UNION ALL
-  -- Then those that name one, or one's fallback, go from there to where they belong.
-  SELECT scan_date, kind, value, unnest([before, after]), unnest([-sites, sites])
-  FROM (SELECT scan_date, kind, value, any_value(sites) AS sites, CASE WHEN heeding > 0 THEN any_value(star) ELSE 1 END AS before,
-      greatest(max(list_position(['allowed', 'partial', 'blocked'], verdict)), CASE WHEN count(*) FILTER (heeds_star) < heeding THEN any_value(star) ELSE 1 END) AS after
-    FROM (SELECT scan_date, scan_id, seq, token, verdict FROM verdicts WHERE known AND NOT lenient)
-    JOIN (SELECT *, list_position(['allowed', 'partial', 'blocked'], star_verdict) AS star FROM named_sets) USING (scan_date, scan_id, seq)
-    JOIN token_groups USING (token)
-    GROUP BY scan_date, scan_id, seq, pattern, kind, value, heeding))
-GROUP BY ALL HAVING sum(sites) > 0;
+SELECT scan_date, kind, value, CASE WHEN "full" THEN 'blocked' WHEN partial THEN 'partial' ELSE 'allowed' END AS verdict, CAST(sum(sites) AS BIGINT) AS sites
+FROM policy_sites JOIN (SELECT scan_date, policy_id, kind, value, bool_or("full") AS "full", bool_or(partial) AS partial FROM policy_tokens JOIN token_groups USING (token) GROUP BY ALL) USING (scan_date, policy_id)
+GROUP BY ALL;

@@ -20,15 +20,14 @@ WHERE known AND segment_kind = 'all'
 UNION SELECT * FROM bulkscan_pruned_tokens();
 
 -- needs: sites
--- What each policy means for a token of the registry. state is blocked or open where it has rules, else its class. named is the token
--- whose group decides, the token itself or its fallback; without one, `*` does, if the token heeds it.
+-- What each policy means for a token of the registry. state is blocked (definition full) or open where it has rules, else its class. named is
+-- as in token_group.
 CREATE OR REPLACE MACRO registry_row(name) AS
   coalesce(list_filter(getvariable('bulkscan_tokens'), lambda t: t.token = name)[1], error('no token of the registry: ' || name));
 CREATE OR REPLACE MACRO policy_states(token) AS TABLE
-SELECT policy_id, class, named, CASE WHEN class <> 'rules' THEN class
-    WHEN CASE WHEN named IS NOT NULL THEN list_contains(own_blocked, named) ELSE star_verdict = 'blocked' AND asked.heeds_star END THEN 'blocked' ELSE 'open' END AS state
-FROM (SELECT *, list_filter(list_prepend(token, asked.fallback),
-    lambda name: list_contains(own_blocked, name) OR list_contains(own_partial, name) OR list_contains(own_allowed, name))[1] AS named
+SELECT policy_id, class, list_filter(list_prepend(token, asked.fallback), lambda name: lower(name) = named)[1] AS named,
+  CASE WHEN class <> 'rules' THEN class WHEN has_verdict('blocked', named, bulkscan_lower(own_blocked), asked.heeds_star, star_verdict) THEN 'blocked' ELSE 'open' END AS state
+FROM (SELECT *, token_group(lower(token), bulkscan_lower(asked.fallback), bulkscan_lower(list_concat(own_blocked, own_partial, own_allowed))) AS named
   FROM (SELECT registry_row(token) AS asked), history_policies);
 
 -- needs: sites

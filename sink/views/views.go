@@ -119,11 +119,13 @@ CREATE OR REPLACE VIEW %[1]s AS
 %[2]s;
 CREATE OR REPLACE MACRO %[1]s_on(date) AS TABLE SELECT * FROM %[1]s WHERE scan_date = %[3]s;
 `
-	// Parts and nights repeat policies, so each is taken once. An id is of equal rows, but for the spelling of tokens.
+	// Parts and nights repeat policies, so each is taken once, of a date or at all. An id is of equal rows, but for the spelling of tokens.
 	viewsPolicies = `
+CREATE OR REPLACE VIEW bulkscan_policies AS
+SELECT DISTINCT ON (scan_date, policy_id) * EXCLUDE (scan_id) FROM (%[2]s);
 CREATE OR REPLACE VIEW policies AS
-SELECT DISTINCT ON (policy_id) * EXCLUDE (scan_id, scan_date) FROM (%[2]s);
-CREATE OR REPLACE MACRO policies_on(date) AS TABLE SELECT DISTINCT ON (policy_id) * EXCLUDE (scan_id, scan_date) FROM (%[2]s) WHERE scan_date = %[3]s;
+SELECT DISTINCT ON (policy_id) * EXCLUDE (scan_date) FROM bulkscan_policies;
+CREATE OR REPLACE MACRO policies_on(date) AS TABLE SELECT * EXCLUDE (scan_date) FROM bulkscan_policies WHERE scan_date = %[3]s;
 `
 	// %[1]s is the table, %[2]s the list of files, %[3]s the columns, %[4]s further arguments, %[5]s is viewsStandIn or "".
 	viewsList = `SELECT %[3]s FROM read_parquet(coalesce(bulkscan_list('%[2]s', getvariable('bulkscan_observer')),%[5]s

@@ -19,13 +19,8 @@ import { columnsOf, tables, words } from "./schema.mjs";
 
 const MOST_SHOWN = 20; // differences shown per check; all are counted
 
-// What docs/definitions.md must have a query for: columns of token_stats that depend on a token, those with another
-// query for agents outside of the registry, and those that are equal for all tokens.
-const byToken = ["mention", "explicit_root", "full", "any", "partial", "dpi_all", "rfc_effective", "lenient", "full_via_own"];
-const byUnknown = ["full", "any", "rfc_effective"];
-const bySite = ["sites_all", "sites_answered", "sites", "sites_rules", "unreachable", "answered_html"];
-// The example tokens of the page, which are replaced by all others.
-const exampleToken = "'GPTBot'";
+// The example tokens of docs/definitions.md, which are replaced by all others.
+const exampleToken = "token = 'GPTBot'";
 const exampleUnknown = "'ia_archiver'";
 
 const [dir, truth, ...rest] = process.argv.slice(2);
@@ -325,100 +320,41 @@ async function checkRelations(present) {
        (redirect_scope = 'none') <> (hops = 0)`);
 }
 
-// readDefinitions reads the queries of docs/definitions.md. Each begins with a comment that names its column.
-function readDefinitions() {
-  const page = readFileSync(new URL("../../../docs/definitions.md", import.meta.url), "utf8");
-  const queries = { token: new Map(), unknown: new Map(), site: new Map() };
-  for (const [, block] of page.matchAll(/^```sql\n([^]*?)^```$/gm)) {
-    const [, column, ofUnknown, sql] = block.match(/^-- (\w+)(, of agents that the registry does not have)?\n([^]*)$/) ?? [];
-    const kind = ofUnknown ? "unknown" : bySite.includes(column) ? "site" : "token";
-    const example = { token: exampleToken, unknown: exampleUnknown, site: "" }[kind];
-    if (!sql || queries[kind].has(column) || !sql.includes(example)) {
-      fail(`docs/definitions.md: a query that says of no column, or again, or not of ${example}: ${block}`);
-      continue;
-    }
-    queries[kind].set(column, sql);
-  }
-  for (const [kind, columns] of Object.entries({ token: byToken, unknown: byUnknown, site: bySite })) {
-    const have = [...queries[kind].keys()].sort().join(" ");
-    const want = [...columns].sort().join(" ");
-    if (have !== want) fail(`docs/definitions.md: it has queries by ${kind} for ${have}, not for ${want}`);
-  }
-  // The page has one query for columns that differ in a word.
-  const own = queries.token.get("full_via_own");
-  if (own) {
-    for (const [kind, verdict] of [["full", "verdict = 'blocked'"], ["any", "verdict <> 'allowed'"]]) {
-      for (const via of ["own", "fallback"]) {
-        queries.token.set(`${kind}_via_${via}`, own.replace("via = 'own'", `via = '${via}'`).replace("verdict = 'blocked'", verdict));
-      }
-    }
-  }
-  const html = queries.site.get("answered_html");
-  for (const finding of html ? words.sites.finding.filter((f) => f !== "not_asked") : []) {
-    queries.site.set(`answered_${finding}`, html.replace("'html'", `'${finding}'`));
-  }
-  // Columns with one query for all tokens apply to unknown agents, too.
-  for (const [column, sql] of queries.token) {
-    if (!queries.unknown.has(column) && column !== "partial") {
-      queries.unknown.set(column, sql.replaceAll(exampleToken, exampleUnknown));
-    }
-  }
-  return queries;
-}
-
-// checkDefinitions computes every column of token_stats by the queries of docs/definitions.md, for every token.
+// checkDefinitions computes columns of token_stats by the queries of docs/definitions.md, as it prints them and for every token.
 async function checkDefinitions(scans) {
-  const queries = readDefinitions();
-  for (const { id, commits } of scans) {
-    const stats = await rows(`SELECT * FROM token_stats
-      WHERE segment_kind = 'all' AND ends_with(filename, ${literal(`/part-${id}.parquet`)})`);
-    if (stats.length === 0) {
-      fail(`token_stats: nothing for scan ${id}`);
-      continue;
-    }
+  const page = readFileSync(new URL("../../../docs/definitions.md", import.meta.url), "utf8");
+  const blocks = [...page.matchAll(/^```sql\n([^]*?)^```$/gm)].map(([, sql]) => sql);
+  const views = await (await DuckDBInstance.create(":memory:")).connect();
+  await views.run(`SET VARIABLE bulkscan = ${literal(dir + sep)}`);
+  await views.run(readFileSync(join(dir, "views.sql"), "utf8"));
+  await views.run("RESET VARIABLE bulkscan_observer");
+  const ask = async (sql) => (await views.runAndReadAll(sql)).getRowObjectsJson();
+  for (const { id } of scans) {
+    const stats = await ask(`SELECT * FROM token_stats WHERE segment_kind = 'all' AND scan_id = ${literal(id)}`);
+    if (stats.length === 0) fail(`token_stats: nothing for scan ${id}`);
     if (new Set(stats.map((row) => row.token)).size !== stats.length) fail(`token_stats: a token of scan ${id} has two rows`);
-    // The queries read files. So many of them would take minutes, so the scan's files are loaded as
-    // tables.
-    for (const table of ["sites", "verdicts"]) {
-      const files = commits.flatMap((c) => c.files).filter((f) => f.table === table).map((f) => literal(join(dir, f.name)));
-      await db.run(`CREATE OR REPLACE TEMP TABLE scan_${table} AS
-        SELECT * FROM read_parquet([${files}], hive_partitioning = true, filename = true)`);
-    }
-    const count = async (sql) => value(sql.replaceAll(/'(sites|verdicts)\/\*\*\/part-SCAN-ID-\*\.parquet'/g, "scan_$1"));
-    const compare = (row, column, counted) => {
-      if (row[column] !== counted) {
-        fail(`token_stats of scan ${id}, ${row.token}: ${column} is ${row[column]}, by docs/definitions.md ${counted}`);
+    let compared = 0;
+    const compare = (row, counted) => {
+      for (const [column, n] of Object.entries(counted)) {
+        compared++;
+        if (row[column] !== n) fail(`token_stats of scan ${id}, ${row.token}: ${column} is ${row[column]}, by docs/definitions.md ${n}`);
       }
     };
-    for (const [column, sql] of queries.site) {
-      const counted = await count(sql);
-      for (const row of stats) compare(row, column, counted);
+    for (const sql of blocks.map((sql) => sql.replaceAll("SCAN-ID", id))) {
+      if (sql.includes(exampleToken)) {
+        for (const printed of await ask(sql)) compare(stats.find((row) => row.token === printed.token), printed);
+        const counted = new Map((await ask(sql.replace(exampleToken, "token IS NOT NULL"))).map((row) => [row.token, row]));
+        const columns = (await views.runAndReadAll(sql)).columnNames().filter((column) => column !== "token");
+        for (const row of stats.filter((row) => row.known)) compare(row, counted.get(row.token) ?? Object.fromEntries(columns.map((column) => [column, "0"])));
+      } else if (sql.includes(exampleUnknown)) {
+        for (const row of stats.filter((row) => !row.known)) compare(row, (await ask(sql.replace(exampleUnknown, literal(row.token))))[0]);
+      } else {
+        const [counted] = await ask(sql);
+        for (const row of stats) compare(row, counted);
+      }
     }
-    for (const row of stats) {
-      const [of, example] = row.known ? [queries.token, exampleToken] : [queries.unknown, exampleUnknown];
-      for (const [column, sql] of of) compare(row, column, await count(sql.replaceAll(example, literal(row.token))));
-      compare(row, "any", String(Number(row.full) + Number(row.partial)));
-      for (const kind of ["full", "any"]) compare(row, `${kind}_via_star`, String(row[kind] - row[`${kind}_via_own`] - row[`${kind}_via_fallback`]));
-    }
-    await checkAsPrinted(queries, stats, id);
-    const unlike = (a, b) => stats.some((row) => row[a] !== row[b]);
-    const alike = byToken.flatMap((a, i) => byToken.slice(0, i).filter((b) => !unlike(a, b)).map((b) => `${b} and ${a}`));
-    console.log(`${stats.length} tokens of scan ${id} counted by docs/definitions.md` +
-      (alike.length > 0 ? `; its sites do not tell apart ${alike.join(", ")}` : ""));
+    console.log(`${stats.length} tokens of scan ${id} counted by docs/definitions.md, in ${compared} figures`);
   }
-}
-
-// checkAsPrinted runs each query unchanged, for one scan, in the dataset's folder.
-async function checkAsPrinted(queries, stats, id) {
-  await db.run(`SET file_search_path = ${literal(dir)}`);
-  for (const [of, example] of [[queries.token, exampleToken], [queries.unknown, exampleUnknown], [queries.site, exampleToken]]) {
-    const row = stats.find((r) => literal(r.token) === example);
-    for (const [column, sql] of row ? of : []) {
-      const counted = await value(sql.replaceAll("SCAN-ID", id));
-      if (counted !== row[column]) fail(`${column} of ${row.token}: ${row[column]}, by docs/definitions.md as printed ${counted}`);
-    }
-  }
-  await db.run("RESET file_search_path");
 }
 
 // checkTruth compares every site with its expected result, column by column.

@@ -81,7 +81,7 @@ export const words = {
     dpi: ["all", "some", "none"],
   },
   evidence: {
-    kind: ["sitemap", "extension", "signal", "usage", "license", "legacy", "unknown", "orphan", "invalid", "typo"],
+    kind: ["sitemap", "extension", "signal", "usage", "license", "legacy", "unknown", "orphan", "invalid", "typo", "conflict"],
   },
   policies: { star_verdict: ["allowed", "partial", "blocked"] },
   token_stats: { segment_kind: ["all", "rank", "tld", "label"] },

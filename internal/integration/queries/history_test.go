@@ -19,31 +19,21 @@ import (
 )
 
 // TestPoliciesBlocking checks, for every token of the registry, that the policies of the ledger block what the rows of sites say,
-// and that the share of each night is that of its rows.
+// and that the share of each night is that of token_shares.
 func TestPoliciesBlocking(t *testing.T) {
 	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:2000], sharedtest.Bodies(t, "mix12k")[:300])
 	needDuckDB(t)
 	dir, st := write(t, Survey{Sites: 6000, Dates: dates, Bodies: bodies})
 	withHistory(t, st)
-	rows := readSurvey(t, st)
 	var asked []Query
 	for _, token := range tokens.Default().Tokens {
-		asked = append(asked, Query{SQL: fmt.Sprintf(`SELECT count(*), count(*) FILTER (list_contains(s.blocked, %[1]s) <> (h.policy_id IN (SELECT b.policy_id FROM policies_blocking(%[1]s) AS b)))
+		asked = append(asked, Query{Name: token.Name, SQL: fmt.Sprintf(`SELECT count(*) > 1000, count(*) FILTER (list_contains(s.blocked, %[1]s) <> (h.policy_id IN (SELECT b.policy_id FROM policies_blocking(%[1]s) AS b)))
 			FROM sites AS s JOIN history AS h USING (host, port, requested) WHERE s.finding = 'rules' AND s.scan_date BETWEEN h.valid_from AND h.valid_to`, literal(token.Name))},
-			Query{SQL: fmt.Sprintf("SELECT night, blocking, \"of\", unknown FROM blocked_over_time(%s)", literal(token.Name))})
+			Query{Name: token.Name, SQL: fmt.Sprintf(`SELECT count(*) = %[2]d, count(*) FILTER (b.unknown > 0 OR (b.blocking, b."of") IS DISTINCT FROM (s.blocking, s."of"))
+			FROM blocked_over_time(%[1]s) AS b LEFT JOIN token_shares AS s ON scan_date = night AND token = %[1]s AND segment_kind = 'all' AND definition = 'full'`, literal(token.Name), len(dates))})
 	}
-	answers := ask(t, dir, asked)
-	for i, token := range tokens.Default().Tokens {
-		var ruled int64
-		var shown [][]any
-		for _, date := range rows.dates {
-			blocking, of := shares(rows.on(date), "full", token.Name)
-			ruled += of
-			shown = append(shown, []any{date, blocking, of, int64(0)})
-		}
-		answers[2*i].Name, answers[2*i+1].Name = token.Name, token.Name
-		compareAnswers(t, answers[2*i], [][]any{{ruled, int64(0)}})
-		compareAnswers(t, answers[2*i+1], shown)
+	for _, a := range ask(t, dir, asked) {
+		compareAnswers(t, a, [][]any{{true, int64(0)}})
 	}
 }
 
@@ -524,4 +514,19 @@ func TestHistoryNeedsALedger(t *testing.T) {
 	if a := ask(t, dir, []Query{{SQL: "SELECT count(*) FROM sites"}}); fmt.Sprint(a[0].Rows) != "[[30]]" {
 		t.Errorf("sites: %v", a[0].Rows)
 	}
+}
+
+// changeOf says what the change of a site's state from one observation to another is; "" is none.
+func changeOf(before, after string) string {
+	switch {
+	case before == after:
+		return ""
+	case before == "open" && after == "blocked":
+		return "began"
+	case before == "blocked" && after == "open":
+		return "ceased"
+	case before == "refused" || after == "refused":
+		return "refusal"
+	}
+	return "presence"
 }

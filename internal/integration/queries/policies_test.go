@@ -2,6 +2,7 @@ package queries
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -71,5 +72,22 @@ func TestPoliciesView(t *testing.T) {
 	}
 	for i, after := range ask(t, dir, all[:8]) { // equal counts of the example have no order
 		compareAnswers(t, after, before[i].Rows)
+	}
+}
+
+// TestPoliciesOfOneDate: a question about one date opens no policies of others, of which a year has hundreds.
+func TestPoliciesOfOneDate(t *testing.T) {
+	needDuckDB(t)
+	dir, _ := write(t, Survey{Sites: 200, Dates: dates})
+	files, err := filepath.Glob(dir + "/policies/scan_date=" + dates[1] + "/*")
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.WriteFile(files[0], []byte("no Parquet"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, view := range []string{"policy_tokens", "site_tokens", "site_blocks", "blocked_sets", "rollups", "policies_on(latest()), (SELECT latest() AS scan_date)"} {
+		a := ask(t, dir, []Query{{Name: view, SQL: "SELECT count(*) > 0 FROM " + view + " WHERE scan_date = latest()"}})
+		compareAnswers(t, a[0], [][]any{{true}})
 	}
 }

@@ -20,7 +20,7 @@ var ofAll = []string{"findings", "outcomes-by-rank", "reversals", "transitions",
 // mutant. Without a text, all sites have the finding `rules`, in the rows and in what is computed of them.
 var unfiltered = map[string][][2]string{
 	"sites that were asked":                                  {{"access <> 'unknown'", "true"}},
-	"sites that answered with a status":                      {{" status IS NOT NULL", " true"}, {"s.status IS NOT NULL", "true"}, {"sites_answered", "sites_all"}},
+	"sites that answered with a status":                      {{" status IS NOT NULL", " true"}, {"sites_answered", "sites_all"}},
 	"sites that answered with status 200 and a whole answer": {{"outcome = 'answered' AND status = 200", "status IS NOT NULL"}},
 	"sites with a body":                                      {{"AND body_hash <> 0", ""}},
 	"sites with rules":                                       {{"", ""}},
