@@ -147,16 +147,15 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 		p.otherBody += one(string(a.Fetch.Body) != string(b.Fetch.Body))
 		began, other := false, false
 		operators := map[string]*[2]bool{"": {}}
-		lenientThen, lenientNow := plainlyLenient(&b.Robots), plainlyLenient(&a.Robots)
+		cellsThen, cellsNow := plainCells(b), plainCells(a)
 		for _, id := range chosen {
 			t := &registry.Tokens[id]
-			says := func(s *audit.Site, lenient []string) (blocks bool, verdict int) {
-				row := plainToken(s, lenient, t, uint16(id))
-				row.Any = row.Full + row.Partial
+			says := func(s *audit.Site, c audit.Cell) (blocks bool, verdict int) {
+				row := plainToken(s, c)
 				return *definitions[at].In(&row) > 0, int(2*row.Full + row.Partial)
 			}
-			blockedThen, verdictThen := says(b, lenientThen)
-			blockedNow, verdictNow := says(a, lenientNow)
+			blockedThen, verdictThen := says(b, cellsThen[id])
+			blockedNow, verdictNow := says(a, cellsNow[id])
 			sum := p.tokens[t.Name]
 			sum.Before += one(blockedThen)
 			sum.After += one(blockedNow)

@@ -26,8 +26,8 @@ import (
 )
 
 // This file counts both statistics tables again in the plainest way: site by site and token by token, from the judged
-// sites in memory, each column by its definition. It shares nothing with stats.go. Where the parser can say what a
-// file's groups amount to, this file asks the parser and not audit's rows.
+// sites in memory. It shares nothing with stats.go. What a site says of a token it asks of the cells of the site's policy, whose meaning
+// audit's vectors hold.
 
 // answers are the answers of the test sites, in rotation. Only those with status 200 have a body.
 var answers = []struct {
@@ -139,9 +139,8 @@ func plainTokenStats(sites []*audit.Site) map[statsKey]*schema.TokenStatsRow {
 				segments[segment] = make([]schema.TokenStatsRow, len(registry.Tokens))
 			}
 		}
-		lenient := plainlyLenient(&s.Robots)
-		for id := range registry.Tokens {
-			row := onlyRules(plainToken(s, lenient, &registry.Tokens[id], uint16(id)))
+		for id, c := range plainCells(s) {
+			row := onlyRules(plainToken(s, c))
 			for _, segment := range in {
 				addCounts(&segments[segment][id], &row)
 			}
@@ -188,36 +187,13 @@ func otherAgents(s *audit.Site) map[string]*audit.Verdict {
 
 // addCounts adds the counts of a row to another, except for Any, which is itself a sum.
 func addCounts(sum, r *schema.TokenStatsRow) {
-	sum.SitesAll += r.SitesAll
-	sum.SitesAnswered += r.SitesAnswered
-	sum.Sites += r.Sites
-	sum.SitesRules += r.SitesRules
-	sum.Mention += r.Mention
-	sum.ExplicitRoot += r.ExplicitRoot
-	sum.Full += r.Full
-	sum.Partial += r.Partial
-	sum.DPIAll += r.DPIAll
-	sum.RFCEffective += r.RFCEffective
-	sum.Unreachable += r.Unreachable
-	sum.ViaOwn += r.ViaOwn
-	sum.ViaStar += r.ViaStar
-	sum.ViaFallback += r.ViaFallback
-	sum.Lenient += r.Lenient
-	sum.FullViaOwn += r.FullViaOwn
-	sum.FullViaFallback += r.FullViaFallback
-	sum.FullViaStar += r.FullViaStar
-	sum.AnyViaOwn += r.AnyViaOwn
-	sum.AnyViaFallback += r.AnyViaFallback
-	sum.AnyViaStar += r.AnyViaStar
-	sum.AnsweredRules += r.AnsweredRules
-	sum.AnsweredNoRules += r.AnsweredNoRules
-	sum.AnsweredHTML += r.AnsweredHTML
-	sum.AnsweredNone += r.AnsweredNone
-	sum.AnsweredRefused += r.AnsweredRefused
-	sum.AnsweredChallenged += r.AnsweredChallenged
-	sum.AnsweredRateLimited += r.AnsweredRateLimited
-	sum.AnsweredServerError += r.AnsweredServerError
-	sum.AnsweredUnreachable += r.AnsweredUnreachable
+	into, from := reflect.ValueOf(sum).Elem(), reflect.ValueOf(r).Elem()
+	for i := range from.NumField() {
+		if from.Field(i).Kind() == reflect.Int64 {
+			into.Field(i).SetInt(into.Field(i).Int() + from.Field(i).Int())
+		}
+	}
+	sum.Any = 0
 }
 
 func when(condition bool) int64 {
@@ -291,108 +267,42 @@ func onlyRules(row schema.TokenStatsRow) schema.TokenStatsRow {
 	return row
 }
 
-// plainToken counts one site, with its plainlyLenient tokens, for one registry token.
-func plainToken(s *audit.Site, lenient []string, t *tokens.Token, id uint16) schema.TokenStatsRow {
+// plainCells returns what a site's file makes of each token of the default registry.
+func plainCells(s *audit.Site) []audit.Cell { return s.Report.Policy.Cells(nil, tokens.Default()) }
+
+// plainToken counts one site for one agent, by its cell.
+func plainToken(s *audit.Site, c audit.Cell) schema.TokenStatsRow {
 	row := plainSite(s)
 	if row.Sites == 0 {
 		return row
 	}
-	f := &s.Robots
-	name := cmp.Or(t.InFiles(), t.Name)
-	follows := f.Find(name)
-	switch {
-	case follows >= 0:
-		row.Mention, row.ViaOwn = 1, 1
-		row.ExplicitRoot = when(!f.Decide(name, []byte("/")).Allow)
-	default:
-		row.Lenient = when(slices.Contains(lenient, t.Name))
-		for _, name := range t.Fallback {
-			if follows < 0 {
-				follows = f.Find(name)
-			}
+	for _, d := range Definitions() {
+		if d.Over == overRules {
+			*d.In(&row) = when(d.Blocks(c))
 		}
-		row.ViaFallback = when(follows >= 0)
 	}
-	if follows < 0 {
-		row.ViaStar = when(f.Star() >= 0 && t.HeedsStar)
-		follows = f.Star() // an unlisted agent inherits `*`, even one that does not heed it
-	}
-	row.DPIAll = when(plainDPI(f, follows))
-	row.Full, row.Partial = when(slices.Contains(s.Report.Blocked, id)), when(slices.Contains(s.Report.Partial, id))
+	row.Partial, row.Lenient = when(c&audit.CellPartial != 0), when(c&audit.CellLenient != 0)
+	row.ViaOwn, row.ViaFallback, row.ViaStar = when(c&audit.CellOwn != 0), when(c&audit.CellFallback != 0), when(c&audit.CellStar != 0)
 	row.RFCEffective += row.Full * row.SitesAnswered
 	splitByRules(&row)
 	return row
-}
-
-// plainlyLenient returns the tokens that user-agent lines mean by the lenient reading only. The strict name, its
-// leading letters, `-` and `_`, must not be in the registry. The lenient names are the whole value, else the part
-// before its first `/` or `;`, else the part before its first white space.
-func plainlyLenient(f *parser.File) (names []string) {
-	for i := range f.Records() {
-		r := f.Record(i)
-		if r.Key != parser.KeyUserAgent {
-			continue
-		}
-		value := string(r.Value)
-		strict := value[:len(value)-len(strings.TrimLeft(value, "-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))]
-		if value == "*" || strings.HasPrefix(value, "* ") || tokens.Default().Lookup(strict) >= 0 {
-			continue
-		}
-		for _, ends := range []string{"\n", "/;", " \t\v\f\r"} {
-			read := strings.TrimSpace(value[:max(strings.IndexAny(value+"\n", ends), 0)])
-			if id, _ := tokens.Default().Find([]byte(read)); id >= 0 {
-				names = append(names, tokens.Default().Tokens[id].Name)
-				break
-			}
-		}
-	}
-	return names
 }
 
 // plainAgent counts one site for an agent outside of the registry: by its row, or as an unnamed agent.
 func plainAgent(s *audit.Site, named *audit.Verdict) schema.TokenStatsRow {
-	row := plainSite(s)
-	if row.Sites == 0 {
-		return row
-	}
-	f := &s.Robots
-	follows, verdict := f.Star(), s.Report.Star
+	c := s.Report.Policy.Star
 	if named != nil {
-		name := string(named.Token)
-		follows, verdict = f.Find(name), named.Decision
-		row.Mention, row.ViaOwn = 1, 1
-		row.ExplicitRoot = when(!f.Decide(name, []byte("/")).Allow)
-	} else {
-		row.ViaStar = when(follows >= 0)
-	}
-	row.DPIAll = when(plainDPI(f, follows))
-	row.Full, row.Partial = when(verdict == audit.Blocked), when(verdict == audit.Partial)
-	row.RFCEffective += row.Full * row.SitesAnswered
-	splitByRules(&row)
-	return row
-}
-
-// plainDPI reads an agent's groups as the Data Provenance Initiative does: among rules without a question mark there
-// is a disallow of `/` and no allow.
-func plainDPI(f *parser.File, agent int) bool {
-	if agent < 0 {
-		return false
-	}
-	root := false
-	for _, g := range f.AgentGroups(agent) {
-		start, end := f.GroupRecords(g)
-		for i := start; i < end; i++ {
-			r := f.Record(i)
-			switch {
-			case strings.Contains(string(r.Value), "?"):
-			case r.Key == parser.KeyAllow:
-				return false
-			case r.Key == parser.KeyDisallow && string(r.Value) == "/":
-				root = true
+		c = audit.CellOwn
+		for fact, is := range map[audit.Cell]bool{
+			audit.CellBlocked: named.Decision == audit.Blocked, audit.CellPartial: named.Decision == audit.Partial,
+			audit.CellRoot: !named.RootAllowed, audit.CellDPIAll: named.DPI == audit.DPIAll,
+		} {
+			if is {
+				c |= fact
 			}
 		}
 	}
-	return root
+	return plainToken(s, c)
 }
 
 // plainRecordStats counts keys by kind from the evidence of the sites.

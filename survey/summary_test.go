@@ -199,11 +199,9 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 		for i := range all {
 			purposes[i], operators[i] = map[string]bool{}, map[string]bool{}
 		}
-		lenient := plainlyLenient(&site.Robots)
-		for id := range registry {
-			row := plainToken(site, lenient, &registry[id], uint16(id))
+		for id, c := range plainCells(site) {
+			row := plainToken(site, c)
 			counted := onlyRules(row)
-			counted.Any = counted.Full + counted.Partial
 			names = names || counted.Mention > 0
 			for i := range definitions {
 				if *definitions[i].In(&counted) > 0 {

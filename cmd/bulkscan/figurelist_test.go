@@ -184,7 +184,7 @@ func figures(t *testing.T) (all []figure) {
 	page = "docs/definitions.md"
 	f(page, "{} definitions of *this", sentence(definitions))
 	f(page, "have all {},", definitions)
-	f(page, "for the other {}:", numberWords[len(survey.DefinitionNames())-1])
+	f(page, "the other {} of those", numberWords[len(survey.DefinitionNames())-1])
 	f(page, "DuckDB 1.3 or later")
 	f(page, "more than {} records", grouped("parser.maxRecords"))
 
