@@ -2,7 +2,7 @@
 // history of a dataset: episodes, in which a site has one policy, and gaps, in which nothing was learned. The ledger is
 // derived from the scans and can be deleted.
 //
-// policy.go says what a policy is. night.go makes one observation a site and night. merge.go merges a night into the
+// policy.go says what a policy is. Of the scans of a night, package units chooses one observation a site; night.go sorts them. merge.go merges a night into the
 // open episodes, by rules without I/O. read.go reads the observations of a scan. ledger.go has Update and Rebuild,
 // follow.go which scans they merge, draft.go the merge of files, and files.go the record and its tables. check.go compares
 // the ledger with its record and the scans. story.go tells what the ledger has of one host, and change.go adds what its
@@ -48,8 +48,6 @@ type Observation struct {
 	Policy    int64  // id; of no meaning if the finding is a gap
 	Body      int64  // hash; 0 without a body
 	From      *Source
-	FetchedAt int64 // milliseconds since 1970
-	Seq       int64 // of two rows with equal FetchedAt, the higher counts
 }
 
 // Episode is a row of the table history: a time in which a site had one policy, by one observer.

@@ -25,7 +25,7 @@ type Merged struct {
 	Observations int64            // sites that were observed
 	Causes       map[Cause]int64  // new episodes; under Judge, the remapped ones
 	Gaps         map[string]int64 // sites of which nothing was learned, by class
-	Disagree     int64            // hosts whose captures by https and by http say different things (see Fold)
+	Disagree     int64            // hosts whose captures by https and by http say different things (see commit.Choice)
 }
 
 // ErrOrder says that an input of Merge is not sorted by site, or is not from before the night.

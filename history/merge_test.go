@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // memory is a ledger without files.
@@ -77,19 +75,17 @@ func TestRules(t *testing.T) {
 		}}
 		for i, word := range strings.Fields(nights) {
 			var night []Observation
-			for at, row := range strings.Split(word, "+") {
-				what, judge, _ := strings.Cut(row, "/")
-				what, observer, _ := strings.Cut(what, "@")
-				o := Observation{Site: 7, Finding: what, From: &Source{observer, judge}, FetchedAt: int64(at)}
-				if policy, ok := letters[what[0]]; ok {
-					o.Finding, o.Policy = policy.Class, ids[what[0]]
-					if len(what) > 1 {
-						o.Body = int64(what[1] - '0')
-					}
+			what, judge, _ := strings.Cut(word, "/")
+			what, observer, _ := strings.Cut(what, "@")
+			o := Observation{Site: 7, Finding: what, From: &Source{observer, judge}}
+			if policy, ok := letters[what[0]]; ok {
+				o.Finding, o.Policy = policy.Class, ids[what[0]]
+				if len(what) > 1 {
+					o.Body = int64(what[1] - '0')
 				}
-				if what != "-" {
-					night = append(night, o)
-				}
+			}
+			if what != "-" {
+				night = append(night, o)
 			}
 			if _, err := l.merge(Date(i+1), night); err != nil {
 				t.Errorf("%s: %v", nights, err)
@@ -165,55 +161,6 @@ func TestRules(t *testing.T) {
 	// Rule 8: the interval spans the gap.
 	f("A1 - - B2", "first A 1..1; policy B 4..4 after 1; unlisted 2..3 (2)")
 	f("A1 unreachable - B2", "first A 1..1 pending 1; policy B 4..4 after 1; unreachable 2..2 (1); unlisted 3..3 (1)")
-	// Two rows of a night: the last fetched counts.
-	f("A1 A1+B2", "first A 1..1; policy B 2..2 after 1")
-	f("A1 B2+A1", "first A 1..2 seen 2")
-	f("A1 B2+unreachable", "first A 1..1 pending 1; unreachable 2..2 (1)")
-}
-
-// TestFold shows which capture of an archive counts for a host.
-func TestFold(t *testing.T) {
-	f := func(want string, disagrees bool, rows ...string) {
-		t.Helper()
-		var captures []Observation
-		for at, row := range rows {
-			var o Observation
-			o.Requested, o.Finding, _ = strings.Cut(row, " ")
-			port := map[string]int32{"https": 443, "http": 80, "auto": 443}[o.Requested]
-			o.Host, o.FetchedAt = "example.com", int64(at)
-			o.Port, o.Site = schema.FoldedKey(o.Host, port, o.Requested)
-			o.Policy = Policy{Class: o.Finding}.Canonical().ID
-			captures = append(captures, o)
-		}
-		folded, disagree := Fold(captures)
-		if len(folded) != 1 || folded[0].Finding != want || folded[0].Requested != "auto" || folded[0].Port != 443 || (disagree == 1) != disagrees {
-			t.Errorf("%v: %+v, %d disagree; want %s", rows, folded, disagree, want)
-		}
-		if site := schema.SiteID("example.com", 443, "auto"); folded[0].Site != site {
-			t.Errorf("%v: site %d, want that of the list, %d", rows, folded[0].Site, site)
-		}
-	}
-	f("none", false, "http none")
-	f("rules", true, "https rules", "http none")
-	f("rules", true, "http none", "https rules")
-	f("rules", false, "https rules", "http rules")
-	f("none", false, "https rules", "https none")
-	f("rules", false, "http rules", "https not_asked")
-	f("server_error", false, "https server_error", "http rules")
-
-	for _, key := range []struct {
-		port      int32
-		requested string
-		want      int64
-	}{
-		{8080, "http", schema.SiteID("h", 8080, "auto")},
-		{80, "https", schema.SiteID("h", 80, "auto")},
-		{21, "ftp", schema.SiteID("h", 21, "ftp")},
-	} {
-		if _, site := schema.FoldedKey("h", key.port, key.requested); site != key.want {
-			t.Errorf("%+v: site %d", key, site)
-		}
-	}
 }
 
 // TestOrder gives a merge what it must refuse.

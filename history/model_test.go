@@ -81,9 +81,9 @@ func newWorld(seed uint64) *world {
 	}
 
 	type site struct {
-		class             string // none or refused; "" for a file
-		file, other       int64
-		flaps, cdn, twice bool
+		class       string // none or refused; "" for a file
+		file, other int64
+		flaps, cdn  bool
 	}
 	pick := func(hashes []int64) int64 { return hashes[rng.IntN(len(hashes))] }
 	sites := make([]site, 1+rng.IntN(8))
@@ -100,7 +100,7 @@ func newWorld(seed uint64) *world {
 	for i := range sites {
 		s := &sites[i]
 		change(s)
-		s.other, s.flaps, s.cdn, s.twice = pick(rules), chance(20), chance(40), chance(15)
+		s.other, s.flaps, s.cdn = pick(rules), chance(20), chance(40)
 	}
 	failures := []string{"not_asked", "challenged", "rate_limited", "unreachable", "server_error"}
 	failing, churn, changing := rng.IntN(40), rng.IntN(30), rng.IntN(30)
@@ -131,32 +131,23 @@ func newWorld(seed uint64) *world {
 			if chance(churn) {
 				continue
 			}
-			row := func(fetched int64) {
-				o := Observation{Site: int64(i*1000003) - 3000000, Host: fmt.Sprint("host", i), Port: 443, Requested: "auto", From: &by, FetchedAt: fetched, Seq: int64(rng.IntN(1 << 30))}
-				switch {
-				case s.cdn && outage == ClassHTML:
-					o.Finding, o.Body, o.Policy = ClassHTML, 12, w.files[12].policy[by.Judge]
-				case s.cdn && outage == ClassRefused:
-					o.Finding, o.Policy = ClassRefused, intern(Policy{Class: ClassRefused})
-				case s.cdn && outage != "":
-					o.Finding = outage
-				case chance(failing):
-					o.Finding = failures[rng.IntN(len(failures))]
-				case s.class != "":
-					o.Finding, o.Policy = s.class, intern(Policy{Class: s.class})
-				default:
-					f := w.files[s.file]
-					o.Finding, o.Body, o.Policy = f.class[by.Judge], s.file, f.policy[by.Judge]
-				}
-				night.rows = append(night.rows, o)
+			o := Observation{Site: int64(i*1000003) - 3000000, Host: fmt.Sprint("host", i), Port: 443, Requested: "auto", From: &by}
+			switch {
+			case s.cdn && outage == ClassHTML:
+				o.Finding, o.Body, o.Policy = ClassHTML, 12, w.files[12].policy[by.Judge]
+			case s.cdn && outage == ClassRefused:
+				o.Finding, o.Policy = ClassRefused, intern(Policy{Class: ClassRefused})
+			case s.cdn && outage != "":
+				o.Finding = outage
+			case chance(failing):
+				o.Finding = failures[rng.IntN(len(failures))]
+			case s.class != "":
+				o.Finding, o.Policy = s.class, intern(Policy{Class: s.class})
+			default:
+				f := w.files[s.file]
+				o.Finding, o.Body, o.Policy = f.class[by.Judge], s.file, f.policy[by.Judge]
 			}
-			row(int64(rng.IntN(3)))
-			if s.twice && chance(50) {
-				if chance(50) {
-					change(s)
-				}
-				row(int64(rng.IntN(3)))
-			}
+			night.rows = append(night.rows, o)
 		}
 		rng.Shuffle(len(night.rows), func(i, j int) { night.rows[i], night.rows[j] = night.rows[j], night.rows[i] })
 		w.nights = append(w.nights, night)
@@ -212,7 +203,7 @@ func (w *world) modelSite(site int64) (episodes []Episode, gaps []Gap) {
 	for _, night := range w.nights {
 		s := seen{date: night.date}
 		for i := range night.rows {
-			if o := &night.rows[i]; o.Site == site && (s.row == nil || o.FetchedAt > s.row.FetchedAt || o.FetchedAt == s.row.FetchedAt && o.Seq > s.row.Seq) {
+			if o := &night.rows[i]; o.Site == site {
 				s.row = o
 			}
 		}

@@ -28,8 +28,6 @@ const (
 	Carried  = "carried"
 )
 
-const notAsked = "not_asked"
-
 // isGap reports whether a finding says nothing of the site's policy. An unknown word does not, either.
 func isGap(finding string) bool {
 	f, known := audit.FindingNamed(finding)

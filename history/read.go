@@ -10,6 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/units"
 )
 
 // night is what the scans of one date found, in memory: about 130 bytes a site.
@@ -19,7 +20,7 @@ type night struct {
 	sites    []Observation
 	policies map[int64]*Policy
 	judges   map[string]bool
-	disagree int64 // see Fold
+	disagree int64 // see commit.Choice
 }
 
 // readNight reads the scans of one date: all sites, or those of a host that is not empty, without their policies.
@@ -31,18 +32,19 @@ func readNight(ctx context.Context, scans []*commit.Scan, host string) (*night, 
 		}
 	}
 	n := &night{host: host, sites: make([]Observation, 0, rows), policies: map[int64]*Policy{}, judges: map[string]bool{}}
+	slices.SortFunc(scans, func(a, b *commit.Scan) int { return commit.ByStart(a.Manifest, b.Manifest) })
+	choice, err := units.Choose(ctx, scans, host)
+	if err != nil {
+		return nil, err
+	}
+	n.disagree = choice.Disagree
 	for _, s := range scans {
-		var err error
 		if n.date, err = ParseDate(s.Manifest.ScanDate); err != nil {
 			return nil, err
 		}
-		first := len(n.sites)
+		s.Unit.Choice = choice
 		if err := n.read(ctx, s); err != nil {
 			return nil, err
-		}
-		if s.Manifest.Observer.Source == commit.Archive {
-			folded, disagree := Fold(n.sites[first:])
-			n.sites, n.disagree = n.sites[:first+len(folded)], n.disagree+int64(disagree)
 		}
 	}
 	n.sites = Arrange(n.sites)
@@ -54,7 +56,7 @@ func columns(row *schema.SiteRow) []table.Field {
 	return []table.Field{
 		{Name: "host", Into: &row.Host}, {Name: "port", Into: &row.Port}, {Name: "requested", Into: &row.Requested},
 		{Name: "outcome", Into: &row.Outcome}, {Name: "finding", Into: &row.Finding}, {Name: "registry_version", Into: &row.RegistryVersion},
-		{Name: "seq", Into: &row.Seq}, {Name: "fetched_at", Into: &row.FetchedAt}, {Name: "body_hash", Into: &row.BodyHash},
+		{Name: "body_hash", Into: &row.BodyHash},
 	}
 }
 
@@ -122,12 +124,14 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 				from = &Source{Observer: observer, Judge: judgeOf(row.RegistryVersion, s.Manifest.Check)}
 				sources[word(row.RegistryVersion)], n.judges[from.Judge] = from, true
 			}
-			o := Observation{Host: strings.Clone(row.Host), Port: row.Port, Requested: word(row.Requested), Finding: word(row.Finding), Body: row.BodyHash, From: from, FetchedAt: row.FetchedAt, Seq: row.Seq}
+			o := Observation{Host: strings.Clone(row.Host), Port: row.Port, Requested: word(row.Requested), Finding: word(row.Finding), Body: row.BodyHash, From: from}
 			if row.Outcome == Carried {
 				o.Finding = Carried
 			}
 			if archive {
-				o.Port, o.Site = schema.FoldedKey(o.Host, o.Port, o.Requested)
+				if o.Port, o.Site = schema.FoldedKey(o.Host, o.Port, o.Requested); o.Requested != "ftp" {
+					o.Requested = "auto"
+				}
 			} else {
 				o.Site = schema.SiteID(o.Host, o.Port, o.Requested)
 			}

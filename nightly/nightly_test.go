@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -181,6 +182,46 @@ func (m *team) read(name string) string {
 		m.Fatal(err)
 	}
 	return string(data)
+}
+
+// TestRepeatedNight asks some sites again after each night, and all fail: the pages of a night stay as they are, and the next one is judged
+// by the nights, of which the repetitions are none.
+func TestRepeatedNight(t *testing.T) {
+	m := newTeam(t)
+	figures := func(date string) string {
+		return regexp.MustCompile(`(?s)"rows".*"blocking"`).FindString(m.read("_nights/" + date + "/summary.json"))
+	}
+	for range 4 {
+		date := m.now.Format(time.DateOnly)
+		n := m.night()
+		if n.State != Published || n.Changes != nil && n.Changes.Changed != 0 {
+			t.Fatalf("%+v", n)
+		}
+		before := figures(date)
+		for _, id := range []string{"again-" + date, "once-more-" + date} {
+			w, err := sink.Open(t.Context(), m.store, sink.Options{ScanID: id, Date: date, Registry: tokens.Default()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 20 {
+				if err := w.Add(siteOf(i, fmt.Sprintf("h%d.test", i), 0)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context()), scan.Publish(t.Context(), m.store, id, m.options().Publishing)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := m.options()
+		o.Date = date
+		if _, err := Release(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if after := figures(date); after != before || !strings.Contains(m.read("_nights/"+date+"/summary.json"), `"replaced": 40`) {
+			t.Errorf("%s: the figures are\n%s\nand were\n%s", date, after, before)
+		}
+	}
+	m.sound("repeated")
 }
 
 // TestNights runs a fortnight as a scheduler does, in which much goes wrong.

@@ -2,6 +2,7 @@ package nightly
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,19 +42,22 @@ func (o *Options) publish(ctx context.Context, n *Night) error {
 	return o.latest(ctx, n)
 }
 
-// before lists the published scans before one, by the same observer and of the same list, by date.
+// before lists the published scans before one, by the same observer and of the same list, by date: of a date the one with most sites, which
+// is the night, and no repetition of a part of it.
 func (o *Options) before(ctx context.Context, of *commit.Manifest) (list []*commit.Manifest, err error) {
 	scans, err := commit.Scans(ctx, o.Store)
 	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
 		return nil, err
 	}
 	for _, m := range scans {
-		if m.Published() && m.ScanDate < of.ScanDate && m.Observer == of.Observer && m.ListID == of.ListID && slices.Contains(m.Tables, schema.Sites) {
+		if m.Published() && m.Counts != nil && m.ScanDate < of.ScanDate && m.Observer == of.Observer && m.ListID == of.ListID && slices.Contains(m.Tables, schema.Sites) {
 			list = append(list, m)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *commit.Manifest) int { return strings.Compare(a.ScanDate, b.ScanDate) })
-	return list, nil
+	slices.SortStableFunc(list, func(a, b *commit.Manifest) int {
+		return cmp.Or(strings.Compare(a.ScanDate, b.ScanDate), cmp.Compare(b.Counts.Rows, a.Counts.Rows))
+	})
+	return slices.CompactFunc(list, func(a, b *commit.Manifest) bool { return a.ScanDate == b.ScanDate }), nil
 }
 
 // pages writes the files of a night: what has changed, the summary and the report.

@@ -31,7 +31,7 @@ func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *sur
 	if j.Store == nil || j.Nights > 1 || !shown && (e.AlreadyKept == 0 || e.Answers().Answered > 0) {
 		return e
 	}
-	o := survey.SummaryOptions{Options: survey.Options{Registry: j.Sink.Registry}, Selection: survey.Selection{Category: "ai"}, Top: 3}
+	o := survey.SummaryOptions{Options: survey.Options{Registry: j.Sink.Registry, Alone: true}, Selection: survey.Selection{Category: "ai"}, Top: 3}
 	scan, err := survey.Summarize(ctx, j.Store, j.scanID, o)
 	if err != nil && !errors.Is(err, commit.ErrNoTable) { // --tables may leave out what a summary needs
 		j.Log.Warn("cannot read what the scan has found", "error", err)

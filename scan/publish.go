@@ -66,6 +66,9 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		err = errors.Join(err, o.Pages(ctx))
 	}
 	err = errors.Join(err, index.Update(ctx, st)) // it has a scan that was not held back since that is complete
+	if statsErr := survey.StatsOfUnits(ctx, st, survey.Options{Registry: o.Registry, ToolVersion: o.ToolVersion, Log: o.Log}); statsErr != nil {
+		o.Log.Warn("statistics are not of all scans of a date, observer and list", "error", statsErr, "remedy", "the next scan computes them again; bulkscan stats does, too")
+	}
 	if monthsErr := index.RollUp(ctx, st, o.ToolVersion); monthsErr != nil {
 		o.Log.Warn("statistics of past months were not merged; readers take those of each scan", "error", monthsErr)
 	}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -37,11 +39,48 @@ func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, ta
 	}
 }
 
-// OpenCursor opens a commit's file of a table. The error is commit.ErrNoTable if the commit does not have the table.
+// OpenCursor opens a commit's file of a table. The error is commit.ErrNoTable if the commit does not have the table. Rows of sites
+// that do not count in the scan's unit are passed over. Of several scans, seq has the number of the scan above its lower 40 bits.
 func OpenCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, fields ...table.Field) (*table.Cursor, error) {
-	again := func() table.Opened { return openNow(ctx, s, c, tableName) }
-	return table.NewCursor(ctx, again(), again, fields...)
+	return openCursor(ctx, s, c, tableName, openNow(ctx, s, c, tableName), fields)
 }
+
+func openCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, at table.Opened, fields []table.Field) (*table.Cursor, error) {
+	again := func() table.Opened { return openNow(ctx, s, c, tableName) }
+	superseded := s.Unit.Superseded[c.ScanID]
+	if superseded == nil && s.Unit.Sum == "" || !schema.HasSeq(tableName) {
+		return table.NewCursor(ctx, at, again, fields...)
+	}
+	var seqs []*int64
+	for _, f := range fields {
+		if f.Name == "seq" {
+			seqs = append(seqs, f.Into.(*int64))
+		}
+	}
+	if len(seqs) == 0 {
+		seqs = append(seqs, new(int64))
+		fields = append(slices.Clip(fields), table.Field{Name: "seq", Into: seqs[0]})
+	}
+	rows, err := table.NewCursor(ctx, at, again, fields...)
+	if err != nil {
+		return nil, err
+	}
+	above := int64(0)
+	if s.Unit.Sum != "" {
+		above = int64(slices.IndexFunc(s.Unit.Scans, func(m *commit.Manifest) bool { return m.ScanID == c.ScanID })) << seqBits
+	}
+	rows.Passes = func() bool {
+		passes := superseded != nil && superseded.Contains(uint64(*seqs[0]))
+		for _, seq := range seqs {
+			*seq += above
+		}
+		return passes
+	}
+	return rows, nil
+}
+
+// seqBits is how many bits of seq are a row's number in its scan, where several scans are read as one.
+const seqBits = 40
 
 // Cursors opens the files of a table like OpenCursor, commit after commit in the order of Rows. It opens the next files
 // while one is read, which matters if each open asks a server. The caller closes each Cursor before the next. The
@@ -49,7 +88,7 @@ func OpenCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName
 func Cursors(ctx context.Context, s *commit.Scan, tableName string, fields ...table.Field) iter.Seq2[*table.Cursor, error] {
 	return func(yield func(*table.Cursor, error) bool) {
 		for c, first := range opened(ctx, s, tableName) {
-			cursor, err := table.NewCursor(ctx, first, func() table.Opened { return openNow(ctx, s, c, tableName) }, fields...)
+			cursor, err := openCursor(ctx, s, c, tableName, first, fields)
 			if !yield(cursor, err) || err != nil {
 				return
 			}

@@ -285,7 +285,7 @@ func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit
 	if err := m.Write(ctx, st); err != nil || unlisted {
 		return err
 	}
-	return index.Update(ctx, st)
+	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil)) // a first file of superseded rows needs other views
 }
 
 // FileChanged records in the manifest that a file of the scan has changed. A share records it when its process leaves it, and the

@@ -56,8 +56,10 @@ func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, 
 	if err := t.Begin(ctx, st, name); err != nil {
 		return nil, err
 	}
-	sites := commit.CountCommits(scan.Commits).Rows
-	return &TableWriter[T]{table: t, store: st, record: commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), SchemaVersion: schema.Version, Sites: &sites}}, nil
+	own := slices.DeleteFunc(slices.Clone(scan.Commits), func(c commit.Commit) bool { return c.ScanID != m.ScanID })
+	sites := commit.CountCommits(own).Rows
+	record := commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), SchemaVersion: schema.Version, Sites: &sites, Unit: scan.Unit.Sum}
+	return &TableWriter[T]{table: t, store: st, record: record}, nil
 }
 
 // Add writes a row.

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
@@ -131,7 +132,7 @@ func TestGiveUp(t *testing.T) {
 // TestScans lists the scans of a dataset in the order of their starts.
 func TestScans(t *testing.T) {
 	dir := newDir(t)
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		for _, id := range []string{"b", "a"} {
 			writeSites(t, dir, id, typicalSite(t, 1))
 			time.Sleep(time.Second)

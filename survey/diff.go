@@ -15,9 +15,8 @@ import (
 
 // This file compares two scans. It reads the earlier one once into a table in memory, of less than 100 bytes a site: what was
 // seen, and the number of the site's policy. A policy is what the file makes of the selected tokens; many sites have the
-// same, and each distinct one is kept once. Then it reads the later scan twice: the first pass finds which row speaks for a
-// site, the second compares the row with the table. Where sites are listed, it reads the names of the earlier scan again,
-// for those that vanished.
+// same, and each distinct one is kept once. Then it compares the rows of the later scan with the table. Where sites are listed, it
+// reads the names of the earlier scan again, for those that vanished.
 //
 // diffside.go reads a scan, diffcount.go counts changes, diffpaired.go counts for --paired, and difffile.go writes Parquet.
 
@@ -25,6 +24,7 @@ import (
 type ScanAt struct {
 	Store  store.Store
 	ScanID string
+	Alone  bool // as in Options
 }
 
 // DiffOptions are the options of Compare and ComparePaired.
@@ -262,27 +262,19 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 	return c, nil
 }
 
-// load reads the earlier scan, and the keys of the later one.
+// load reads the earlier scan, and of the later one what it says of tokens.
 func (c *comparison) load(ctx context.Context) error {
 	b := &c.before
 	err := b.read(ctx, func() {
-		key, now := b.key(), b.state()
-		at, known := c.index[key]
-		switch {
-		case !known:
-			c.index[key] = int32(len(c.states))
-			c.states = append(c.states, now)
-		case b.speaks(&c.states[at].pick, &now.pick):
-			c.states[at] = now
-		}
+		now := b.state()
+		c.index[b.key()] = int32(len(c.states))
+		c.states = append(c.states, now)
+		b.count(now.finding)
 	})
+	if a := &c.after; err == nil && a.traces != nil {
+		err = a.readSites(ctx, append(a.keyFields(), a.traces.fields(newTokenIndex(c.o.Registry))...), a.traces.site)
+	}
 	if err != nil {
-		return err
-	}
-	for i := range c.states {
-		b.count(c.states[i].finding)
-	}
-	if err := c.after.pick(ctx); err != nil {
 		return err
 	}
 	for place := range c.chosen {
@@ -299,14 +291,13 @@ func (c *comparison) join(ctx context.Context, do func(before, after *siteState)
 	a := &c.after
 	var failed error
 	err := a.read(ctx, func() {
-		key := a.key()
-		if failed != nil || a.picks[key].seq != a.row.Seq {
+		if failed != nil {
 			return
 		}
 		now := a.state()
 		a.count(now.finding)
 		var before *siteState
-		if at, ok := c.index[key]; ok {
+		if at, ok := c.index[a.key()]; ok {
 			before = &c.states[at]
 			before.seen = true
 			c.observe(before, &now)
@@ -347,7 +338,7 @@ func (c *comparison) vanished(ctx context.Context, out *diffFiles) error {
 		if !ok || failed != nil {
 			return
 		}
-		if state := &c.states[at]; !state.seen && state.seq == b.row.Seq {
+		if state := &c.states[at]; !state.seen {
 			failed = out.site(b, siteVanished, state, nil)
 		}
 	})
@@ -390,7 +381,7 @@ func (s *side) describe() DiffScan {
 	d := DiffScan{
 		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Observer: m.Observer.String(), ListID: m.ListID,
 		RegistryVersion: m.RegistryVersion, ToolVersion: m.ToolVersion, Lost: []commit.Total{},
-		Sites: s.sites, Rules: s.rules, Repeated: s.repeated, Folded: s.folded, FoldsDisagree: s.disagree,
+		Sites: s.sites, Rules: s.rules, Repeated: s.scan.Unit.Replaced() - s.scan.Unit.Folded, Folded: s.scan.Unit.Folded, FoldsDisagree: s.scan.Unit.Disagree,
 	}
 	if lost := s.scan.Lost(); lost != nil {
 		d.Lost = lost.Totals

@@ -25,27 +25,34 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// scanOf writes sites as the scan "cut" of a dataset of its own, in several parts.
+// scanOf writes sites as two scans of one date of a dataset of its own, in several parts; the one that is returned is "cut".
 func scanOf(t testing.TB, sites []*audit.Site, o sink.Options) ScanAt {
 	t.Helper()
 	dir, err := store.NewDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.ScanID, o.PartRows = "cut", max(1, len(sites)/3)
-	w, err := sink.Open(t.Context(), dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range sites {
-		if err := w.Add(s); err != nil {
+	for i, id := range []string{"before", "cut"} {
+		o.ScanID, o.PartRows = id, max(1, len(sites)/6)
+		w, err := sink.Open(t.Context(), dir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at, s := range sites {
+			if at%2 == i {
+				if err := w.Add(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := w.Complete(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	return ScanAt{dir, "cut"}
+	return ScanAt{Store: dir, ScanID: "cut"}
 }
 
 // differing returns the sites of two scans: of some only one is listed, half of the others have the same file, and rows of
@@ -65,7 +72,7 @@ func differing(t *testing.T, n int) (before, after []*audit.Site) {
 			audit.Judge(o)
 		}
 		for _, f := range []*exchange.Response{&s.Fetch, &o.Fetch} {
-			f.FetchedAt = time.UnixMilli(1_790_000_000_000 + random.Int64N(20))
+			f.FetchedAt = time.UnixMilli(1_790_000_000_000 + random.Int64N(1<<40))
 		}
 		if random.IntN(10) > 0 {
 			before = append(before, s)
@@ -82,12 +89,12 @@ func plainKey(s *audit.Site) string {
 	return fmt.Sprintf("%s %d %s", s.Origin.Host(), s.Origin.Port(), s.Origin.Scheme())
 }
 
-// bySite returns the row of each site that was fetched last.
+// bySite returns the row of each site that counts: the last observation, else the last failure.
 func bySite(sites []*audit.Site) map[string]*audit.Site {
 	rows := map[string]*audit.Site{}
 	for _, s := range sites {
 		was := rows[plainKey(s)]
-		if was == nil || cmp.Or(s.Fetch.FetchedAt.Compare(was.Fetch.FetchedAt), cmp.Compare(s.Seq, was.Seq)) > 0 {
+		if was == nil || was.Report.Finding.IsGap() && !s.Report.Finding.IsGap() || was.Report.Finding.IsGap() == s.Report.Finding.IsGap() && s.Fetch.FetchedAt.After(was.Fetch.FetchedAt) {
 			rows[plainKey(s)] = s
 		}
 	}
@@ -520,12 +527,12 @@ func BenchmarkDiff(b *testing.B) {
 	}
 	bodies := sharedtest.Bodies(b, "typical12k")
 	made := func(later int) ScanAt {
-		return ScanAt{benchScan(b, n, func(i int) []byte {
+		return ScanAt{Store: benchScan(b, n, func(i int) []byte {
 			if i%100 < 3*later {
 				i += 7
 			}
 			return bodies[i%len(bodies)]
-		}), "bench"}
+		}), ScanID: "bench"}
 	}
 	from, to := made(0), made(1)
 	for _, definition := range []string{Full, "dpi_all"} {

@@ -16,16 +16,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// pick is what decides which of several rows speaks for a site.
-type pick struct {
-	seq, fetched, body int64
-	finding            audit.Finding
-	https              bool // an archive's capture by https, which speaks before the one by http
-}
-
 // siteState is what is kept of a site.
 type siteState struct {
-	pick
+	fetched, body int64
+	finding       audit.Finding
+
 	rest    uint64 // hash of the columns that no managed block changes
 	lines   int32
 	policy  uint32 // of comparison.policies
@@ -68,15 +63,14 @@ type side struct {
 	row     diffColumns
 	buffer  []byte
 	unknown *string // a finding that this version does not have
-	picks   map[int64]pick
-	unnamed error // of a site with rules and without a policy
+	unnamed error   // of a site with rules and without a policy
 
-	sites, rules, repeated, folded, disagree int64
+	sites, rules int64
 }
 
 // diffColumns are the columns of sites that a comparison needs.
 type diffColumns struct {
-	Seq, Rank, Fetched, BodyHash   int64
+	Rank, Fetched, BodyHash        int64
 	Host, Requested                string
 	Port                           int32
 	Finding, Registry, CDN         string
@@ -91,7 +85,8 @@ type diffColumns struct {
 
 // open opens a scan and reads its policies.
 func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
-	scan, err := commit.ReadScan(ctx, at.Store, at.ScanID)
+	c.o.Alone = at.Alone
+	scan, err := c.o.open(ctx, at.Store, at.ScanID)
 	if err != nil {
 		return err
 	}
@@ -115,11 +110,11 @@ func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
 	return nil
 }
 
-// keyFields are the columns that choose a row.
+// keyFields are the columns of the site and of what was seen.
 func (s *side) keyFields() []table.Field {
 	r := &s.row
 	return []table.Field{
-		{Name: "seq", Into: &r.Seq}, {Name: "host", Into: &r.Host}, {Name: "port", Into: &r.Port}, {Name: "requested", Into: &r.Requested},
+		{Name: "host", Into: &r.Host}, {Name: "port", Into: &r.Port}, {Name: "requested", Into: &r.Requested},
 		{Name: "fetched_at", Into: &r.Fetched}, {Name: "finding", Into: &r.Finding}, {Name: "body_hash", Into: &r.BodyHash},
 	}
 }
@@ -171,44 +166,6 @@ func (s *side) checked(err error) error {
 	return err
 }
 
-// pick finds the row that speaks for each site, and of which tokens the scan says something.
-func (s *side) pick(ctx context.Context) error {
-	s.picks = map[int64]pick{}
-	fields := append(s.keyFields(), s.traces.fields(newTokenIndex(s.c.o.Registry))...)
-	return s.readSites(ctx, fields, func() {
-		s.traces.site()
-		key, now := s.key(), s.current()
-		if before, known := s.picks[key]; !known || s.speaks(&before, &now) {
-			s.picks[key] = now
-		}
-	})
-}
-
-// current is the pick of the current row.
-func (s *side) current() pick {
-	r := &s.row
-	finding, ok := audit.FindingNamed(r.Finding)
-	if !ok && s.unknown == nil {
-		s.unknown = new(strings.Clone(r.Finding))
-	}
-	return pick{seq: r.Seq, fetched: r.Fetched, body: r.BodyHash, finding: finding, https: s.archive && r.Requested == "https"}
-}
-
-// speaks reports whether a further row of a site speaks for it instead of the one before, and counts such rows. Of an
-// archive's captures, the one by https does. Of two rows with the same key, the last fetched does.
-func (s *side) speaks(before, now *pick) bool {
-	if before.https != now.https {
-		s.folded++
-		s.disagree += one(before.finding != now.finding || before.body != now.body)
-		return now.https
-	}
-	s.repeated++
-	if now.fetched != before.fetched {
-		return now.fetched > before.fetched
-	}
-	return now.seq > before.seq
-}
-
 // key identifies the current site in both scans. An archive has captures by http and https, where a list has the host alone.
 func (s *side) key() int64 {
 	r := &s.row
@@ -228,7 +185,11 @@ func (s *side) count(f audit.Finding) {
 // state is that of the current row.
 func (s *side) state() siteState {
 	r := &s.row
-	now := siteState{pick: s.current(), lines: r.Lines, managed: r.Managed}
+	finding, ok := audit.FindingNamed(r.Finding)
+	if !ok && s.unknown == nil {
+		s.unknown = new(strings.Clone(r.Finding))
+	}
+	now := siteState{fetched: r.Fetched, body: r.BodyHash, finding: finding, lines: r.Lines, managed: r.Managed}
 	now.cdn = s.c.cdns.id([]byte(r.CDN))
 	if now.ruled() {
 		now.policy, now.rest = s.policy(), s.rest()

@@ -49,7 +49,7 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
-	sections, err := Method(ctx, st, "")
+	sections, err := Method(ctx, st, "", false)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
@@ -67,9 +67,9 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// Method describes a dataset. Its figures are of one scan; "" is the default one, and the error store.ErrNotExist if
+// Method describes a dataset. Its figures are of one scan with its unit, or alone; "" is the default one, and the error store.ErrNotExist if
 // there is none.
-func Method(ctx context.Context, st store.Store, scanID string) ([]Section, error) {
+func Method(ctx context.Context, st store.Store, scanID string, alone bool) ([]Section, error) {
 	all, err := commit.Scans(ctx, st)
 	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
 		return nil, err
@@ -87,7 +87,7 @@ func Method(ctx context.Context, st store.Store, scanID string) ([]Section, erro
 	}
 	sections := []Section{aboutDataset(of), listOf(of), askedHow(of)}
 	if slices.Contains(of.Tables, schema.Sites) {
-		seen, err := coverage(ctx, st, of.ScanID)
+		seen, err := coverage(ctx, st, of.ScanID, Options{Alone: alone})
 		if err != nil {
 			return nil, err
 		}
@@ -184,11 +184,14 @@ func askedHow(m *commit.Manifest) Section {
 }
 
 // coverage counts the findings of a scan's sites.
-func coverage(ctx context.Context, st store.Store, scanID string) (Section, error) {
+func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Section, error) {
 	c := Section{Title: "Coverage", Text: []string{"What was seen, in one word a site (`sites.finding`). Shares of who blocks are over sites with `rules` unless a figure says otherwise."}}
-	scan, err := commit.ReadScan(ctx, st, scanID)
+	scan, err := o.open(ctx, st, scanID)
 	if err != nil {
 		return c, err
+	}
+	if n := len(scan.Unit.Scans); n > 1 && !scan.Unit.Alone {
+		c.Text = append(c.Text, fmt.Sprintf("Each site of the %d scans of this date, observer and list counts once.", n))
 	}
 	var finding string
 	var status int32

@@ -37,37 +37,42 @@ func writeRecordStats(ctx context.Context, st store.Store, scan *commit.Scan, o 
 		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.RecordStats, scan.Manifest.ScanID, commit.ErrNoTable)
 	}
 	return writeTable(ctx, st, scan, o, schema.RecordStats, func(add func(schema.RecordStatsRow) error) error {
-		workers := make([]recordCounter, workersFor(scan))
-		for i := range workers {
-			workers[i] = recordCounter{window: newWindow[recordTally](o.limit)}
-		}
-		keys := workers[0].window
-		for {
-			err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *commit.Commit) error {
-				row := evidenceColumns{}
-				return eachRow(ctx, scan, commit, schema.Evidence, row.fields(), func() { workers[worker].count(&row) })
-			})
-			if err != nil {
-				return fmt.Errorf("cannot compute %s of scan %s: %w", schema.RecordStats, scan.Manifest.ScanID, err)
-			}
-			for _, w := range workers[1:] {
-				keys.merge(w.window, func(t, from *recordTally) { t.sites, t.lines = t.sites+from.sites, t.lines+from.lines })
-			}
-			for _, key := range slices.Sorted(maps.Keys(keys.values)) {
-				t := keys.values[key]
-				kind, name, _ := strings.Cut(key, "\x00")
-				if err := add(schema.RecordStatsRow{Kind: kind, Key: name, Sites: t.sites, Lines: t.lines}); err != nil {
-					return err
-				}
-			}
-			if !keys.advance() {
-				return nil
-			}
-			for _, w := range workers[1:] {
-				w.follow(keys)
-			}
-		}
+		return recordStats(ctx, scan, o, add)
 	})
+}
+
+// recordStats calls add for each row of record_stats.
+func recordStats(ctx context.Context, scan *commit.Scan, o *Options, add func(schema.RecordStatsRow) error) error {
+	workers := make([]recordCounter, workersFor(scan))
+	for i := range workers {
+		workers[i] = recordCounter{window: newWindow[recordTally](o.limit)}
+	}
+	keys := workers[0].window
+	for {
+		err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *commit.Commit) error {
+			row := evidenceColumns{}
+			return eachRow(ctx, scan, commit, schema.Evidence, row.fields(), func() { workers[worker].count(&row) })
+		})
+		if err != nil {
+			return fmt.Errorf("cannot compute %s of scan %s: %w", schema.RecordStats, scan.Manifest.ScanID, err)
+		}
+		for _, w := range workers[1:] {
+			keys.merge(w.window, func(t, from *recordTally) { t.sites, t.lines = t.sites+from.sites, t.lines+from.lines })
+		}
+		for _, key := range slices.Sorted(maps.Keys(keys.values)) {
+			t := keys.values[key]
+			kind, name, _ := strings.Cut(key, "\x00")
+			if err := add(schema.RecordStatsRow{Kind: kind, Key: name, Sites: t.sites, Lines: t.lines}); err != nil {
+				return err
+			}
+		}
+		if !keys.advance() {
+			return nil
+		}
+		for _, w := range workers[1:] {
+			w.follow(keys)
+		}
+	}
 }
 
 // recordCounter counts keys by kind of evidence. A map key is the kind, a NUL, and the key in lower case. The kinds

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -99,7 +100,7 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	if !ok || definition.Over != overRules || id < 0 {
 		return nil, fail(fmt.Errorf("the registry must have the token, and the definition %.40q be one of %v", o.Definition, SensitivityDefinitions()))
 	}
-	scan, err := commit.ReadScan(ctx, st, scanID)
+	scan, err := o.open(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +150,8 @@ type sensitivity struct {
 // domainSite is the site that speaks for its domain.
 type domainSite struct {
 	rank, seq     int64
-	class         uint8 // 0 apex, 1 www, 2 another
+	host          string // of equal rank the first in the alphabet speaks: seq depends on how a list or an archive was divided
+	class         uint8  // 0 apex, 1 www, 2 another
 	rules, blocks bool
 }
 
@@ -245,7 +247,8 @@ func (s *sensitivity) speak(rules, blocks bool) {
 	}
 	key := s.domainOf()
 	before, known := s.domains[key]
-	if !known || cmp.Or(cmp.Compare(now.class, before.class), cmp.Compare(now.rank, before.rank), cmp.Compare(now.seq, before.seq)) < 0 {
+	if !known || cmp.Or(cmp.Compare(now.class, before.class), cmp.Compare(now.rank, before.rank), cmp.Compare(r.Host, before.host), cmp.Compare(now.seq, before.seq)) < 0 {
+		now.host = strings.Clone(r.Host)
 		s.domains[key] = now
 	}
 }

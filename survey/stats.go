@@ -14,6 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
@@ -28,6 +29,7 @@ type Options struct {
 	Only        []string         // the tokens that count; nil is all
 	ToolVersion string
 	Unlisted    bool // as in sink.Options
+	Alone       bool // read the scan by itself, and not the scans of its date, observer and list
 
 	Uncertainty // no LeastGroup is the constant, and no SampleOf what the scan's --sample says
 
@@ -53,10 +55,24 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// open opens the rows that figures are of: those of a scan's unit, or of the scan alone, if so asked or if readers do not get it.
+func (o *Options) open(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
+	m, err := commit.ReadManifest(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	return index.ReadUnit(ctx, st, scanID, o.Alone || !m.Published())
+}
+
 // foreign reports whether the registry differs from that of the scan, or of a part of a scan that was judged again. It
 // logs a warning with the effect.
 func (o *Options) foreign(scan *commit.Scan, effect string) bool {
 	m := scan.Manifest
+	for _, other := range scan.Unit.Scans {
+		if !scan.Unit.Alone && other.RegistryVersion != o.Registry.Version {
+			m = other
+		}
+	}
 	if m.RegistryVersion == o.Registry.Version {
 		sites := scan.ByOtherRegistry()
 		if sites > 0 {
@@ -84,20 +100,33 @@ const maxLabels = 1000
 const maxTLDs = 2000
 
 // Stats computes the tables token_stats and record_stats of a scan from its committed parts, and replaces the file of
-// each. token_stats needs the tables sites, policies and verdicts, record_stats needs evidence. A table that lacks what it needs
+// each. Those of the last scan of its unit are of the whole unit, also where the scan is about to be complete. token_stats needs the
+// tables sites, policies and verdicts, record_stats needs evidence. A table that lacks what it needs
 // is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer or
 // sink.LockStats.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
 	o = o.withDefaults()
-	scan, err := commit.ReadScan(ctx, st, scanID)
+	scan, err := index.ReadUnit(ctx, st, scanID, o.Alone)
+	if err == nil && scan.Manifest.ScanID != scanID {
+		scan, err = index.ReadUnit(ctx, st, scanID, true)
+	}
 	if err != nil {
 		return err
 	}
 	if err := scan.Whole(); err != nil {
 		return fmt.Errorf("cannot compute statistics of scan %s: %w", scanID, err)
 	}
-	errTokens := writeTokenStats(ctx, st, scan, &o)
-	errRecords := writeRecordStats(ctx, st, scan, &o)
+	write := func(table func(context.Context, store.Store, *commit.Scan, *Options) error) error {
+		err := table(ctx, st, scan, &o)
+		if errors.Is(err, commit.ErrNoTable) && scan.Unit.Sum != "" { // another scan of the unit may lack what it needs
+			var own *commit.Scan
+			if own, err = index.ReadUnit(ctx, st, scanID, true); err == nil {
+				err = table(ctx, st, own, &o)
+			}
+		}
+		return err
+	}
+	errTokens, errRecords := write(writeTokenStats), write(writeRecordStats)
 	if errors.Is(errTokens, commit.ErrNoTable) && errors.Is(errRecords, commit.ErrNoTable) {
 		return errTokens
 	}
@@ -108,6 +137,24 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// StatsOfUnits computes the statistics again that are not of their unit's rows: a scan of the unit was published or has changed since.
+func StatsOfUnits(ctx context.Context, st store.Store, o Options) error {
+	ids, err := index.OutdatedStats(ctx, st)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		lock, err := sink.LockStats(ctx, st, id)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(Stats(ctx, st, id, o), lock.Unlock()); err != nil && !errors.Is(err, commit.ErrNoTable) {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeTable publishes rows as the scan's file of a table.
@@ -125,47 +172,52 @@ func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o
 }
 
 func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
+	if !scan.Has(schema.Sites) || !scan.Has(schema.Verdicts) {
+		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, commit.ErrNoTable)
+	}
+	return writeTable(ctx, st, scan, o, schema.TokenStats, func(add func(schema.TokenStatsRow) error) error {
+		return tokenStats(ctx, scan, o, add)
+	})
+}
+
+// tokenStats calls add for each row of token_stats.
+func tokenStats(ctx context.Context, scan *commit.Scan, o *Options, add func(schema.TokenStatsRow) error) error {
 	fail := func(err error) error {
 		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, err)
-	}
-	if !scan.Has(schema.Sites) || !scan.Has(schema.Verdicts) {
-		return fail(commit.ErrNoTable)
 	}
 	policies, err := readPolicies(ctx, scan, o.Registry)
 	if err != nil {
 		return fail(err)
 	}
 	foreign := o.foreign(scan, "tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
-	return writeTable(ctx, st, scan, o, schema.TokenStats, func(add func(schema.TokenStatsRow) error) error {
-		var workers []*counter
-		for range workersFor(scan) {
-			workers = append(workers, newCounter(o, policies, foreign))
+	var workers []*counter
+	for range workersFor(scan) {
+		workers = append(workers, newCounter(o, policies, foreign))
+	}
+	for first := true; ; first = false {
+		c, err := countParts(ctx, scan, workers, first)
+		if err != nil {
+			return fail(err)
 		}
-		for first := true; ; first = false {
-			c, err := countParts(ctx, scan, workers, first)
-			if err != nil {
+		if first {
+			c.warn(o.Log)
+			if err := c.registryRows(add); err != nil {
 				return fail(err)
 			}
-			if first {
-				c.warn(o.Log)
-				if err := c.registryRows(add); err != nil {
-					return fail(err)
-				}
-			}
-			if o.Only != nil {
-				return nil
-			}
-			if err := c.unknownRows(add); err != nil {
-				return fail(err)
-			}
-			if !c.unknown.advance() {
-				return nil
-			}
-			for _, w := range workers[1:] {
-				w.unknown.follow(c.unknown)
-			}
 		}
-	})
+		if o.Only != nil {
+			return nil
+		}
+		if err := c.unknownRows(add); err != nil {
+			return fail(err)
+		}
+		if !c.unknown.advance() {
+			return nil
+		}
+		for _, w := range workers[1:] {
+			w.unknown.follow(c.unknown)
+		}
+	}
 }
 
 // workersFor returns the number of workers for a scan.

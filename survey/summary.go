@@ -35,8 +35,12 @@ type Summary struct {
 	RegistryVersion string      `json:"registry_version"`
 	Observer        string      `json:"observer"` // who asked, and how: commit.Observer in one line
 	ListID          string      `json:"list_id"`
-	OtherScans      []OtherScan `json:"other_scans"` // set by the caller: a summary reads one scan
+	OtherScans      []OtherScan `json:"other_scans"` // set by the caller: of the scans that a summary does not read
 	Uncertainty
+
+	Unit     []string `json:"unit"`     // the published scans of this date, observer and list, by start: the figures count each of their sites once
+	Alone    bool     `json:"alone"`    // the figures are of ScanID alone
+	Replaced int64    `json:"replaced"` // rows that are not counted, since another one counts for their site
 
 	Lost []commit.Total `json:"lost"` // totals of a complete scan that its commits do not reach
 
@@ -70,6 +74,29 @@ type Summary struct {
 
 	PartRows    *int64   `json:"part_rows"`    // bounds of the open part; nil for complete scans, and if unknown
 	PartSeconds *float64 `json:"part_seconds"` // counted from its first site
+}
+
+// shownScans is how many scans of a unit are named, the last ones.
+const shownScans = 3
+
+// Counted says which scans the figures are of, and how many rows were replaced; "" if each site of one scan has one row. number writes
+// a number.
+func (s *Summary) Counted(number func(int64) string) string {
+	names := s.Unit[max(0, len(s.Unit)-shownScans):]
+	scans := fmt.Sprintf("scans of this date, observer and list (%s)", strings.Join(names, ", "))
+	if more := len(s.Unit) - len(names); more > 0 {
+		scans = strings.Replace(scans, "(", fmt.Sprintf("(%d more, ", more), 1)
+	}
+	replaced := fmt.Sprintf("each site once; rows replaced: %s (of a site the last observation counts, else the last failure; of captures those by https)", number(s.Replaced))
+	switch {
+	case s.Alone:
+		return fmt.Sprintf("scan %s alone, one of %d %s; without --scan-id each site of them counts once", s.ScanID, len(s.Unit), scans)
+	case len(s.Unit) > 1:
+		return fmt.Sprintf("%d %s, %s", len(s.Unit), scans, replaced)
+	case s.Replaced > 0:
+		return replaced
+	}
+	return ""
 }
 
 // OtherScan is another scan of the same dataset.
@@ -148,7 +175,7 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 	if !ok {
 		return nil, fmt.Errorf("cannot summarize by %.40q: the definitions are %s", o.Definition, strings.Join(DefinitionNames(), ", "))
 	}
-	scan, err := commit.ReadScan(ctx, st, scanID)
+	scan, err := o.open(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
@@ -203,10 +230,14 @@ func summaryOf(scan *commit.Scan) (*Summary, error) {
 	m := scan.Manifest
 	s := &Summary{
 		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Publication: publicationOf(m), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
-		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, Observer: m.Observer.String(), ListID: m.ListID, OtherScans: []OtherScan{}, Lost: []commit.Total{}, Parts: len(scan.Commits),
+		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, Observer: m.Observer.String(), ListID: m.ListID, OtherScans: []OtherScan{}, Unit: []string{}, Lost: []commit.Total{}, Parts: len(scan.Commits),
 	}
 	if lost := scan.Lost(); lost != nil {
 		s.Lost = lost.Totals
+	}
+	s.Alone, s.Replaced = scan.Unit.Alone, scan.Unit.Replaced()
+	for _, m := range scan.Unit.Scans {
+		s.Unit = append(s.Unit, m.ScanID)
 	}
 	for _, c := range scan.Commits {
 		for _, f := range c.Files {

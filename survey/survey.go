@@ -64,7 +64,7 @@ const surveyCategory = "ai"
 // without them, or without the tables sites, verdicts and policies. Its memory depends on the number of policies, not on that of sites.
 func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*Survey, error) {
 	o.Options = o.withDefaults()
-	scan, err := commit.ReadScan(ctx, st, scanID)
+	scan, err := o.open(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ func (s *Survey) sensitivity(ctx context.Context, st store.Store, scan *commit.S
 	return err
 }
 
-func (s *Survey) method(ctx context.Context, st store.Store, scan *commit.Scan, _ *TakeOptions) (err error) {
-	s.Method, err = Method(ctx, st, scan.Manifest.ScanID)
+func (s *Survey) method(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) (err error) {
+	s.Method, err = Method(ctx, st, scan.Manifest.ScanID, o.Alone)
 	return err
 }
 

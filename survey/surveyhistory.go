@@ -64,7 +64,7 @@ func lastPruned(pruned *commit.Pruned, scan *commit.Manifest) (date string) {
 	return date
 }
 
-// statsFiles returns the files of token_stats up to the scan's date by its observer, by date, and one of each version of the
+// statsFiles returns the files of token_stats that count up to the scan's date by its observer, by date, and one of each version of the
 // registry: the newest, whoever the observer was. Merged months are left out: the files of their scans are still there, and have
 // the rows that are needed at their beginnings.
 func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nights []index.Row, judged map[string]index.Row, err error) {
@@ -82,7 +82,7 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nig
 		if row.ScanDate > judged[row.RegistryVersion].ScanDate {
 			judged[row.RegistryVersion] = *row
 		}
-		if row.Observer == scan.Observer.String() && row.ScanDate <= scan.ScanDate {
+		if !row.Superseded && row.Observer == scan.Observer.String() && row.ScanDate <= scan.ScanDate {
 			nights = append(nights, *row)
 		}
 	}

@@ -87,11 +87,11 @@ type answerTables struct {
 	advice    []advised
 }
 
-// advised is an id of advice, with the site of the least seq that gets it.
+// advised is an id of advice, with the first site in the alphabet that gets it.
 type advised struct {
-	id         string
-	sites, seq int64
-	origin     string
+	id     string
+	sites  int64
+	origin string
 }
 
 func newAnswerTables() *answerTables {
@@ -170,8 +170,8 @@ func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
 	for _, i := range s.Advice {
 		if i != noToken {
 			to := &a.advice[i]
-			if to.sites++; to.sites == 1 || r.Seq < to.seq {
-				to.seq, to.origin = r.Seq, strings.Clone(s.Origin)
+			if to.sites++; to.sites == 1 || s.Origin < to.origin {
+				to.origin = strings.Clone(s.Origin)
 			}
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
-	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -25,7 +24,7 @@ import (
 // surveyed returns the summaries and the tables of sites of a scan.
 func surveyed(t *testing.T, st store.Store, scanID string, o Options) *Survey {
 	t.Helper()
-	scan, err := commit.ReadScan(t.Context(), st, scanID)
+	scan, err := o.open(t.Context(), st, scanID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 	unknown := first[schema.TokenStatsRow]{most: topShown, compare: func(a, b *schema.TokenStatsRow) int {
 		return cmp.Or(cmp.Compare(b.Mention, a.Mention), cmp.Compare(a.Token, b.Token))
 	}}
-	err := eachStat(ctx, st, scan, schema.TokenStats, func(row *schema.TokenStatsRow) {
+	err := eachStat(ctx, st, scan, &o.Options, schema.TokenStats, tokenStats, func(row *schema.TokenStatsRow) {
 		if row.Known {
 			known = append(known, *row)
 			s.Unobserved[row.SegmentKind+" "+row.SegmentValue] = row.SitesAll - row.SitesRules - row.AnsweredNoRules - row.AnsweredHTML - row.AnsweredNone - row.AnsweredRefused
@@ -48,11 +48,18 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 	for _, r := range unknown.rows {
 		agents.Rows = append(agents.Rows, []any{r.Token, r.Mention, r.ExplicitRoot, r.Full})
 	}
-	return s.unknownKeys(ctx, st, scan)
+	return s.unknownKeys(ctx, st, scan, &o.Options)
 }
 
-// eachStat calls do for each row of one of the scan's statistics.
-func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, tableName string, do func(*T)) error {
+// eachStat calls do for each row of one of the scan's statistics: of its file, if that is of the rows that are read, else of what
+// compute counts. The row is valid until do returns.
+func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, tableName string, compute func(context.Context, *commit.Scan, *Options, func(T) error) error, do func(*T)) error {
+	if record, err := commit.ReadFileRecord(ctx, st, scan.Manifest.ScanID, tableName); err == nil && record.Unit != scan.Unit.Sum {
+		return compute(ctx, scan, o, func(row T) error {
+			do(&row)
+			return nil
+		})
+	}
 	name := commit.StatsName(tableName, scan.Manifest.ScanDate, scan.Manifest.ScanID)
 	for row, err := range table.FileRows[T](ctx, st, name) {
 		if errors.Is(err, store.ErrNotExist) {
@@ -175,7 +182,7 @@ func (s *Survey) bySegment(known []schema.TokenStatsRow, kind, query string, tak
 	}
 }
 
-func (s *Survey) unknownKeys(ctx context.Context, st store.Store, scan *commit.Scan) error {
+func (s *Survey) unknownKeys(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
 	t := s.add("unknown-keys", []string{"kind", "key", "sites", "lines"}, nil)
 	if !scan.Has(schema.Evidence) {
 		t.Note = "the scan has no table evidence"
@@ -184,7 +191,7 @@ func (s *Survey) unknownKeys(ctx context.Context, st store.Store, scan *commit.S
 	keys := first[schema.RecordStatsRow]{most: topShown, compare: func(a, b *schema.RecordStatsRow) int {
 		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(b.Lines, a.Lines), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key))
 	}}
-	err := eachStat(ctx, st, scan, schema.RecordStats, func(row *schema.RecordStatsRow) {
+	err := eachStat(ctx, st, scan, o, schema.RecordStats, recordStats, func(row *schema.RecordStatsRow) {
 		if row.Kind == "unknown" || row.Kind == "legacy" {
 			keys.add(row)
 		}

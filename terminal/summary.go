@@ -87,6 +87,9 @@ func (x *summaryPage) head() {
 	x.page.line(styled(bold, "Scan %s, %s, ", s.ScanID, s.ScanDate), state)
 	t := &table{indent: indent, wrap: true}
 	line := func(name, format string, args ...any) { t.add(styled(dim, "%s", name), textf(format, args...)) }
+	if text := s.Counted(number); text != "" {
+		line("counted", "%s", text)
+	}
 	line("started", "%s UTC", s.StartedAt.UTC().Format(time.DateTime))
 	if s.FinishedAt != nil {
 		line("finished", "%s UTC, after %s", s.FinishedAt.UTC().Format(time.DateTime), s.FinishedAt.Sub(s.StartedAt).Round(time.Second))

@@ -193,7 +193,7 @@ func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.Scan
 	if err != nil {
 		return from, to, err
 	}
-	return survey.ScanAt{Store: st, ScanID: earlier.ScanID}, survey.ScanAt{Store: st, ScanID: later.ScanID}, nil
+	return survey.ScanAt{Store: st, ScanID: earlier.ScanID, Alone: earlier.ScanID == args[1]}, survey.ScanAt{Store: st, ScanID: later.ScanID, Alone: later.ScanID == args[2]}, nil
 }
 
 // scanNamed returns the scan with this id, or the last started complete one of this date. An observer that is not empty

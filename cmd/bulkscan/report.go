@@ -76,7 +76,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if err != nil {
 		return err
 	}
-	o.Uncertainty = f.sure
+	o.Alone, o.Uncertainty = f.choice.id != "", f.sure
 	st, scans, err := a.openScan(ctx, dir, f.choice)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if scans.chosen.State != commit.Complete {
 		return fmt.Errorf("scan %s is not complete, so that its figures would change: bulkscan scan resumes it, and bulkscan summary counts what is there", scans.chosen.ScanID)
 	}
-	survey, err := a.takeSurvey(ctx, st, scans.chosen, survey.TakeOptions{Options: o, AllTokens: f.csv != ""}, f.progress)
+	survey, err := a.takeSurvey(ctx, st, scans, survey.TakeOptions{Options: o, AllTokens: f.csv != ""}, f.progress)
 	if errors.Is(err, commit.ErrNoTable) {
 		return fmt.Errorf("%w; a report needs the tables sites, verdicts and policies, and statistics, which bulkscan stats computes again", err)
 	}
@@ -108,11 +108,13 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 }
 
 // takeSurvey gathers the survey of a scan, behind a bar.
-func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manifest, o survey.TakeOptions, progress string) (*survey.Survey, error) {
+func (a *app) takeSurvey(ctx context.Context, st store.Store, scans *found, o survey.TakeOptions, progress string) (*survey.Survey, error) {
 	o.Counted = new(atomic.Int64)
 	all := int64(0)
-	if scan.Counts != nil {
-		all = scan.Counts.Rows
+	for _, m := range append(scans.others[:len(scans.others):len(scans.others)], scans.chosen) {
+		if m.Counts != nil && (m == scans.chosen || !o.Alone && m.InUnit(scans.chosen)) {
+			all += m.Counts.Rows
+		}
 	}
 	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
 	var drawn sync.WaitGroup
@@ -121,7 +123,7 @@ func (a *app) takeSurvey(ctx context.Context, st store.Store, scan *commit.Manif
 	})
 	defer drawn.Wait()
 	defer hide()
-	return survey.Take(ctx, st, scan.ScanID, o)
+	return survey.Take(ctx, st, scans.chosen.ScanID, o)
 }
 
 // writeTables writes the tables of a survey as files of a folder.

@@ -149,7 +149,7 @@ func listDataset(t *testing.T, block string) string {
 	there := map[string]bool{}
 	for name := range files(t, "OUT") {
 		for pattern, general := range map[string]string{
-			`^(\w+)/scan_date=.*`: "$1/", `\bs(/|\.jsonl)`: "SCAN-ID$1", `\d+-\d+\.json$`: "SHARD-N.json", `files/\w+`: "files/NAME", `^history/[^_].*`: "history/",
+			`^(\w+)/scan_date=.*`: "$1/", `\bs(/|\.jsonl)`: "SCAN-ID$1", `\d+-\d+\.json$`: "SHARD-N.json", `files/\w+`: "files/NAME", `^history/[^_].*`: "history/", `^_scans/_months/.*`: "_scans/_months/",
 		} {
 			name = regexp.MustCompile(pattern).ReplaceAllString(name, general)
 		}

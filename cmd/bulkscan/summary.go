@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -123,6 +124,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 			return err
 		}
 	}
+	of.Alone = f.choice.id != ""
 	st, scans, err := a.openScan(ctx, dir, f.choice)
 	if err != nil {
 		return err
@@ -142,6 +144,9 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		return err
 	}
 	for _, m := range scans.others {
+		if !s.Alone && slices.Contains(s.Unit, m.ScanID) {
+			continue
+		}
 		s.OtherScans = append(s.OtherScans, survey.OtherScan{ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Observer: m.Observer.String()})
 	}
 	if f.json {

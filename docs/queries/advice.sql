@@ -4,7 +4,7 @@
 -- Caveat: a site may get several.
 SELECT id AS advice, count(*) AS sites,
   sites / (SELECT count(*) FROM sites WHERE scan_date = latest() AND status IS NOT NULL) AS share,
-  arg_min(origin, (seq, origin)) AS example
-FROM (SELECT unnest(advice) AS id, seq, origin FROM sites WHERE scan_date = latest())
+  min(origin) AS example
+FROM (SELECT unnest(advice) AS id, origin FROM sites WHERE scan_date = latest())
 GROUP BY id
 ORDER BY sites DESC, id;

@@ -71,9 +71,12 @@ type FileRecord struct {
 	File     schema.File `json:"file"`
 	// SchemaVersion is that of a table. It may be later than that of the scan.
 	SchemaVersion int `json:"schema_version,omitempty"`
-	// Sites is the number of sites from which a table was computed; nil for rejects. A scan only gains sites, so
+	// Sites is the number of the scan's sites from which a table was computed; nil for rejects. A scan only gains sites, so
 	// the number tells whether the table is up to date.
 	Sites *int64 `json:"sites,omitempty"`
+	// Unit is the sum of the rows from which statistics were computed, see UnitSum; "" if they are of one scan.
+	Unit  string `json:"unit,omitempty"`
+	Folds        // of a unit's rows that do not count
 	// Earlier lists hashes that the file may still have: the record is written before the file is published, and the
 	// process may die in between.
 	Earlier []string `json:"earlier_sha256,omitempty"`

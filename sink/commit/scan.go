@@ -17,11 +17,13 @@ import (
 // Scan is one scan of a dataset, opened for reading. It has what was committed when it was opened.
 type Scan struct {
 	Manifest *Manifest
-	Commits  []Commit // ordered by shard and number
+	Commits  []Commit // ordered by shard and number; of a unit, those of one scan after the other
+	Unit     Unit     // which rows count for readers of package sink; by default all
 
 	Store store.Store
 	lost  *LostError // nil if the records show no loss
 	later later
+	of    map[string]*Scan // see Together
 }
 
 // later caches a scan's history as it is now, for commits that a compaction replaced after they were read.
@@ -233,6 +235,9 @@ func Ahead[T, R any](ctx context.Context, items []T, read func(context.Context, 
 // Open opens a commit's file of a table. If a compaction has deleted the file since the commits were read, its rows are
 // in the compacted file: whole row groups, in the same order.
 func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error) {
+	if one := s.of[c.ScanID]; one != nil {
+		return one.Open(ctx, c, table)
+	}
 	file, ok := c.File(table)
 	if !ok {
 		return Place{}, fmt.Errorf("cannot read table %s of commit %s: %w", table, c.Name(), ErrNoTable)

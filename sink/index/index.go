@@ -28,7 +28,7 @@ import (
 // Name is the name of the index in a dataset.
 const Name = schema.IndexName
 
-// Row is a file of a published scan, a merged month of statistics, or a scan that is not published. The file is small, so its columns are not compressed.
+// Row is a file of a published scan or of its unit, a merged month of statistics, or a scan that is not published. The file is small, so its columns are not compressed.
 type Row struct {
 	Complete        bool   `parquet:"complete,uncompressed"`
 	ScanID          string `parquet:"scan_id,dict,uncompressed"`
@@ -42,9 +42,11 @@ type Row struct {
 	Name            string `parquet:"name,plain,uncompressed"` // in the dataset
 	Rows            int64  `parquet:"rows,uncompressed"`
 	Bytes           int64  `parquet:"bytes,uncompressed"`
-	Sum             int64  `parquet:"sum,uncompressed"`     // first 64 bits of the SHA-256
-	Merged          bool   `parquet:"merged,uncompressed"`  // a month has these rows, too
-	Records         int64  `parquet:"records,uncompressed"` // hash of the scan's list of records, by which Update sees changes
+	Sum             int64  `parquet:"sum,uncompressed"`        // first 64 bits of the SHA-256
+	Merged          bool   `parquet:"merged,uncompressed"`     // a month has these rows, too
+	Superseded      bool   `parquet:"superseded,uncompressed"` // of statistics: another scan's are those of the unit; else the table superseded may name rows of the file
+	Unit            string `parquet:"unit,dict,uncompressed"`  // of statistics: FileRecord.Unit
+	Records         int64  `parquet:"records,uncompressed"`    // hash of the scan's list of records, by which Update sees changes
 }
 
 // attempts bounds how often an index is written again because another process has changed a scan meanwhile.
@@ -53,6 +55,7 @@ const attempts = 5
 // Update writes the index unless it is up to date. Several processes may do so at the same time: each looks again after
 // it has written, so that the last one has seen the scans of all.
 func Update(ctx context.Context, st store.Store) error {
+	var swept error
 	for range attempts {
 		records, err := recordsOf(ctx, st)
 		if err != nil {
@@ -70,7 +73,10 @@ func Update(ctx context.Context, st store.Store) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		now, changed, err := next(ctx, st, records, before)
+		now, changed, err := next(ctx, st, records, before, true)
+		if swept = err; errors.Is(err, fs.ErrNotExist) {
+			continue // another process has swept a draft, or restarts a scan
+		}
 		if err != nil {
 			return fmt.Errorf("cannot update %s: %w", Name, err)
 		}
@@ -85,6 +91,9 @@ func Update(ctx context.Context, st store.Store) error {
 			return fmt.Errorf("cannot update %s: %w", Name, err)
 		}
 		// The next round finds nothing changed, unless another process has changed a scan.
+	}
+	if swept != nil {
+		return fmt.Errorf("cannot update %s: %w", Name, swept)
 	}
 	return nil
 }
@@ -121,8 +130,8 @@ func recordsOf(ctx context.Context, st store.Store) (map[string]int64, error) {
 }
 
 // next returns the rows of the index: those of the scans that have not changed, and those that the records of the others
-// say. changed is false if they are the same.
-func next(ctx context.Context, st store.Store, records map[string]int64, before map[string][]Row) (rows []Row, changed bool, err error) {
+// say. changed is false if they are the same. With write, files of units are made that are not there.
+func next(ctx context.Context, st store.Store, records map[string]int64, before map[string][]Row, write bool) (rows []Row, changed bool, err error) {
 	var others []string
 	for id, hash := range records {
 		if strings.HasPrefix(id, MonthsFolder) {
@@ -149,11 +158,21 @@ func next(ctx context.Context, st store.Store, records map[string]int64, before 
 		rows = append(rows, r.rows...)
 	}
 	sortRows(rows)
+	var superseded []Row
+	for _, u := range unitsOf(rows) {
+		file, err := u.mark(ctx, st, records, before[""], write)
+		if err != nil {
+			return nil, false, err
+		}
+		if file != nil {
+			superseded = append(superseded, *file)
+		}
+	}
 	months, err := countingMonths(ctx, st, records, rows, before[""])
 	if err != nil {
 		return nil, false, err
 	}
-	rows = append(rows, months...)
+	rows = slices.Concat(rows, superseded, months)
 	sortRows(rows)
 	var was []Row
 	for _, of := range before {
@@ -220,6 +239,7 @@ func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Ro
 		switch record, err := commit.ReadFileRecord(ctx, st, id, t.Name); {
 		case err == nil:
 			add(record.File, record.SchemaVersion)
+			rows[len(rows)-1].Unit = record.Unit
 		case !isDamage(err):
 			return nil, err
 		}
@@ -295,7 +315,7 @@ func Check(ctx context.Context, st store.Store) (State, error) {
 	if err != nil {
 		return Damaged, err
 	}
-	_, changed, err := next(ctx, st, records, unhashed(written))
+	_, changed, err := next(ctx, st, records, unhashed(written), false)
 	switch {
 	case err != nil:
 		return Damaged, err

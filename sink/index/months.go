@@ -29,7 +29,7 @@ import (
 const (
 	// monthsID stands in for a scan in the names of months. No scan has this id.
 	monthsID = "_months"
-	// MonthsFolder is the folder of all months and their records.
+	// MonthsFolder is the folder of all months, of the files of units (units.go), and of the records of both.
 	MonthsFolder = schema.ScansFolder + monthsID + "/"
 )
 
@@ -68,10 +68,11 @@ func stemOf(name string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(path.Base(name), ".json"), ".parquet")
 }
 
-// monthStem is what monthsOf calls months.
-var monthStem = regexp.MustCompile(`^(?:` + schema.TokenStats + `|` + schema.RecordStats + `)-[0-9]{4}-[0-9]{2}-[0-9a-f]{16}$`)
+// monthStem is what monthsOf calls months, and unit.mark the files of units.
+var monthStem = regexp.MustCompile(`^(?:(?:` + schema.TokenStats + `|` + schema.RecordStats + `)-[0-9]{4}-[0-9]{2}|` + schema.Superseded + `-[0-9]{4}-[0-9]{2}-[0-9]{2})-[0-9a-f]{16}$`)
 
-// IsMonth reports whether a name in MonthsFolder is that of a month or of its record. Any other file there is a person's.
+// IsMonth reports whether a name in MonthsFolder is that of a month, of a unit's file, or of the record of one. Any other file there is a
+// person's.
 func IsMonth(name string) bool {
 	stem := stemOf(name)
 	return monthStem.MatchString(stem) && (name == monthName(stem) || name == commit.FileRecordName(monthsID, stem))
@@ -82,7 +83,7 @@ func IsMonth(name string) bool {
 func monthsOf(rows []Row) map[string][]*Row {
 	byMonth := map[string][]*Row{}
 	for i := range rows {
-		if row := &rows[i]; row.Complete && schema.IsStatistics(row.Table) {
+		if row := &rows[i]; row.Complete && schema.IsStatistics(row.Table) && !row.Superseded {
 			month := row.Table + "-" + monthOf(row.ScanDate)
 			byMonth[month] = append(byMonth[month], row)
 		}
@@ -105,11 +106,12 @@ func monthOf(date string) string { return date[:min(len(date), len("2006-01"))] 
 // marks as merged.
 func countingMonths(ctx context.Context, st store.Store, records map[string]int64, rows, before []Row) (counting []Row, err error) {
 	for stem, of := range monthsOf(rows) {
-		month, err := countingMonth(ctx, st, records, stem, of, before)
+		month, err := derivedRow(ctx, st, records, stem, before)
 		if err != nil {
 			return nil, err
 		}
 		if month != nil {
+			month.Complete, month.ScanDate, month.Table = true, monthOf(of[0].ScanDate)+"-01", schema.MonthTable(of[0].Table)
 			counting = append(counting, *month)
 		}
 		for _, row := range of {
@@ -119,26 +121,28 @@ func countingMonths(ctx context.Context, st store.Store, records map[string]int6
 	return counting, nil
 }
 
-// countingMonth returns the row of a month, nil if it does not count.
-func countingMonth(ctx context.Context, st store.Store, records map[string]int64, stem string, of []*Row, before []Row) (*Row, error) {
+// derivedRow returns what the index, or a record, says of a file in MonthsFolder; nil if the file or its record is not there.
+func derivedRow(ctx context.Context, st store.Store, records map[string]int64, stem string, before []Row) (*Row, error) {
 	record := records[commit.FileRecordName(monthsID, stem)]
 	if record == 0 || records[monthName(stem)] == 0 {
 		return nil, nil
 	}
 	if i := slices.IndexFunc(before, func(was Row) bool { return was.Name == monthName(stem) && was.Records == record }); i >= 0 {
-		return &before[i], nil
+		row := before[i]
+		return &row, nil
 	}
 	r, err := commit.ReadFileRecord(ctx, st, monthsID, stem)
 	switch {
 	case err == nil:
-		return &Row{
-			Complete: true, ScanDate: monthOf(of[0].ScanDate) + "-01", Table: schema.MonthTable(of[0].Table), SchemaVersion: int32(r.SchemaVersion),
-			Name: monthName(stem), Rows: r.File.Rows, Bytes: r.File.Bytes, Sum: sumOf(r.File.SHA256), Records: record,
-		}, nil
+		return recordedRow(r, record), nil
 	case isDamage(err):
 		return nil, nil
 	}
 	return nil, err
+}
+
+func recordedRow(r *commit.FileRecord, record int64) *Row {
+	return &Row{SchemaVersion: int32(r.SchemaVersion), Name: r.File.Name, Rows: r.File.Rows, Bytes: r.File.Bytes, Sum: sumOf(r.File.SHA256), Records: record}
 }
 
 // RollUp merges the statistics of each month that is over, which is one with a later scan. It deletes the months that do not

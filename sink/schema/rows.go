@@ -254,6 +254,12 @@ type TokenStatsRow struct {
 	AnsweredUnreachable int64 `parquet:"answered_unreachable" about:"of sites_answered: finding unreachable" example:"1"`
 }
 
+// SupersededRow is a row of the table superseded.
+type SupersededRow struct {
+	ScanID string `parquet:"scan_id,dict" about:"of the row" example:"20261121-5f3a9c"`
+	Seq    int64  `parquet:"seq,delta" about:"of the row" example:"41"`
+}
+
 // RecordStatsRow is a row of the table record_stats: one key in the files of a scan.
 type RecordStatsRow struct {
 	Kind  string `parquet:"kind,dict" about:"as in evidence, without sitemap and orphan" example:"legacy"`

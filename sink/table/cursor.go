@@ -49,12 +49,15 @@ type Cursor struct {
 	again func() Opened
 	given []Field
 
+	// Passes, if not nil, is called for each row, with its fields set: Next passes over the row if it returns true.
+	Passes func() bool
+
 	name   string
 	object store.Object
 	groups []parquet.RowGroup // not yet begun
 	left   int64              // rows left in the current group
 	row    int64              // rows begun
-	passed int64              // rows that Next has returned
+	passed int64              // rows that advance has returned
 	fields []*fieldReader
 	err    error
 }
@@ -169,6 +172,16 @@ const contextRows = 1024
 
 // Next sets the variables of all fields to the next row, and reports false at the end or after an error.
 func (c *Cursor) Next() bool {
+	for c.advance() {
+		if c.Passes == nil || !c.Passes() {
+			return true
+		}
+	}
+	return false
+}
+
+// advance is Next for all rows.
+func (c *Cursor) advance() bool {
 	if c.err != nil {
 		return false
 	}

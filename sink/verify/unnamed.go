@@ -221,7 +221,7 @@ func (v *verifier) index(ctx context.Context) error {
 	return nil
 }
 
-// months verifies the merged statistics of past months. Each file has a record; the index says which of them count.
+// months verifies the merged statistics of past months, and the files of units. Each file has a record; the index says which of them count.
 func (v *verifier) months(ctx context.Context) error {
 	for entry, err := range v.store.List(ctx, index.MonthsFolder) {
 		if err != nil {
@@ -236,7 +236,7 @@ func (v *verifier) months(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, store.ErrNotExist):
-			v.report(Finding{Kind: Leftover, File: entry.Name, What: "it has no record: a scan was killed while it merged the statistics of past months, or is about to write the record"})
+			v.report(Finding{Kind: Leftover, File: entry.Name, What: "it has no record: a scan was killed while it wrote the file, or is about to write the record"})
 			continue
 		case err != nil:
 			if strings.HasSuffix(entry.Name, ".json") { // it is the record

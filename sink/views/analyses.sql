@@ -9,7 +9,7 @@ FROM bulkscan_files WHERE "table" = 'sites' GROUP BY scan_id, scan_date, observe
 
 -- needs: sites
 -- The date for analyses, as in WHERE scan_date = latest(): the newest date of the chosen observer when this file was read. To
--- use another one: SET VARIABLE bulkscan_date = DATE '2026-11-21'. Several scans of one date by one observer are counted together.
+-- use another one: SET VARIABLE bulkscan_date = DATE '2026-11-21'. Several lists of one date are counted together.
 SET VARIABLE bulkscan_date = getvariable('bulkscan_newest').scan_date;
 CREATE OR REPLACE MACRO latest() AS {the latest date};
 
@@ -39,19 +39,20 @@ FROM (SELECT scan_date, token, known, any_value(category) AS category, any_value
   FROM token_stats GROUP BY scan_date, token, known, segment_kind, segment_value);
 
 -- needs: sites
--- A row a registrable domain and scan: its apex if that is on the list, else www, else the site of the best rank. folded is the
+-- A row a registrable domain of a date, observer and list: its apex if that is on the list, else www, else the site of the best rank. folded is the
 -- number of its sites, with_rules of those with rules; disagree says that these do not all block the same. A subdomain of a
 -- company's suffix, such as me.github.io, is a domain of its own; after SET VARIABLE bulkscan_private_suffixes = 'fold' all of
 -- github.io are one.
+SET VARIABLE bulkscan_units = (SELECT map(list(scan_id), list(unit)) FROM (SELECT scan_id, min(scan_id) OVER (PARTITION BY scan_date, observer, list_id) AS unit FROM scans) WHERE unit <> scan_id);
 CREATE OR REPLACE VIEW domains AS
-SELECT domain, folded, with_rules, disagree, * EXCLUDE (domain, folded, with_rules, disagree, policy)
+SELECT domain, folded, with_rules, disagree, * EXCLUDE (domain, folded, with_rules, disagree, policy, unit)
 FROM (SELECT *, count(*) OVER w AS folded, count(*) FILTER (finding = 'rules') OVER w AS with_rules,
     coalesce(min(policy) FILTER (finding = 'rules') OVER w <> max(policy) FILTER (finding = 'rules') OVER w, false) AS disagree
   -- The hash is of a text: DuckDB's hashes of two lists can be equal where one is empty.
-  FROM (SELECT *, hash(concat_ws(';', star_verdict, array_to_string(blocked, ','), array_to_string(partial, ','))) AS policy, coalesce(CASE WHEN getvariable('bulkscan_private_suffixes') = 'fold' THEN icann_domain END, registrable_domain, host) AS domain FROM sites)
-  WINDOW w AS (PARTITION BY scan_date, scan_id, domain))
-QUALIFY row_number() OVER (PARTITION BY scan_date, scan_id, domain
-  ORDER BY CASE host WHEN domain THEN 0 WHEN 'www.' || domain THEN 1 ELSE 2 END, rank NULLS LAST, seq) = 1;
+  FROM (SELECT *, hash(concat_ws(';', star_verdict, array_to_string(blocked, ','), array_to_string(partial, ','))) AS policy, coalesce(CASE WHEN getvariable('bulkscan_private_suffixes') = 'fold' THEN icann_domain END, registrable_domain, host) AS domain, coalesce(getvariable('bulkscan_units')[scan_id], scan_id) AS unit FROM sites)
+  WINDOW w AS (PARTITION BY scan_date, unit, domain))
+QUALIFY row_number() OVER (PARTITION BY scan_date, unit, domain
+  ORDER BY CASE host WHEN domain THEN 0 WHEN 'www.' || domain THEN 1 ELSE 2 END, rank NULLS LAST, host, seq, scan_id) = 1;
 
 -- needs: sites
 -- Until when a crawler may use a good answer (access conditional or full_allow): 24 hours, which max-age may shorten.

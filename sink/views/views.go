@@ -30,7 +30,8 @@ import (
 // Without union_by_name, which opens every file, DuckDB takes the columns of the first file of a list for those of all. So a
 // table whose files have several schema versions has a list for each, and a view that unites them by name. A list's version is
 // its lowest: the last one also has files that are newer than views.sql. Statistics have a list more, of merged months
-// (see package index), and the files that these are of are in no list.
+// (see package index), and the files that these are of are in no list; nor are statistics that those of another scan of the unit
+// replace. Files of which the table superseded may name rows have lists of their own, whose selects leave these rows out.
 //
 // DuckDB refuses a view of files that do not exist, so only tables with files have views.
 
@@ -43,7 +44,8 @@ const (
 	viewsSum   = "-- sha256 of all lines above: "
 	viewsAt    = `coalesce(getvariable('bulkscan'), '')`
 	viewsGlob  = `regexp_replace(` + viewsAt + `, '([[*?])', '[\1]', 'g')` // escaped, since paths are taken for patterns
-	viewsAbout = `-- The tables of this dataset as DuckDB views: every row of every complete scan, once.
+	viewsAbout = `-- The tables of this dataset as DuckDB views: every row of every complete scan, once; but of several scans of one date, observer and
+-- list, and of captures of a host by http and by https, only the rows that count (view superseded: the others).
 --
 --   cd THIS-FOLDER && duckdb -cmd '.read views.sql'
 --
@@ -73,7 +75,7 @@ const (
 	viewsFiles = `
 -- Every file that counts, with its path. Other tools read the same list: docs/dataset.md.
 CREATE OR REPLACE VIEW bulkscan_files AS
-SELECT scan_id, CAST(scan_date AS DATE) AS scan_date, observer, list_id, started_at, registry_version, "table", schema_version, name, rows, bytes, merged,
+SELECT scan_id, CAST(scan_date AS DATE) AS scan_date, observer, list_id, started_at, registry_version, "table", schema_version, name, rows, bytes, merged, superseded,
   ` + viewsGlob + ` || name AS path
 FROM read_parquet(` + viewsGlob + ` || '_scans/index.parquet') WHERE complete;
 
@@ -82,9 +84,9 @@ SET VARIABLE bulkscan_newest = (SELECT arg_max({'observer': observer, 'scan_date
 SET VARIABLE bulkscan_observer = CAST(getvariable('bulkscan_newest').observer AS VARCHAR); -- also where there is none: NULL has a type
 
 -- The kinds of files, with the first of each.
-SET VARIABLE bulkscan_kinds = (SELECT list({'complete': complete, 'table': "table", 'merged': merged, 'schema_version': schema_version, 'observer': observer,
+SET VARIABLE bulkscan_kinds = (SELECT list({'complete': complete, 'table': "table", 'merged': merged, 'superseded': superseded, 'schema_version': schema_version, 'observer': observer,
     'registry_version': registry_version, 'path': ` + viewsGlob + ` || name})
-  FROM (SELECT complete, "table", merged, schema_version, observer, registry_version, min(name) AS name FROM read_parquet(` + viewsGlob + ` || '_scans/index.parquet') GROUP BY ALL));
+  FROM (SELECT complete, "table", merged, superseded, schema_version, observer, registry_version, min(name) AS name FROM read_parquet(` + viewsGlob + ` || '_scans/index.parquet') GROUP BY ALL));
 
 -- The commit records of scans that are not complete, and the files that they name. Where there are none, the record of a
 -- scan stands in for them, since DuckDB reads no list without a file.
@@ -136,6 +138,12 @@ CREATE OR REPLACE MACRO policies_on(date) AS TABLE SELECT * EXCLUDE (scan_date) 
   UNION ALL BY NAME SELECT * FROM read_parquet(coalesce(bulkscan_list('%[1]s', NULL), getvariable('bulkscan_none')['%[1]s '],
     getvariable('bulkscan_first')['%[1]s'], [error('views.sql has to be read again')])))
   WHERE observer = coalesce(getvariable('bulkscan_observer'), observer) AND getvariable('bulkscan_none')['%[1]s '] IS NULL`
+	// The rows that do not count are of all observers. %[1]s is the list.
+	viewsSuperseded = `
+-- The rows of sites that do not count, since another one counts for their site: docs/dataset.md, "Each site once".
+CREATE OR REPLACE VIEW superseded AS
+SELECT * FROM read_parquet(coalesce(bulkscan_list('superseded', NULL), getvariable('bulkscan_first')['superseded'], [error('views.sql has to be read again')]));
+`
 	// Of a list that is one of several of a table.
 	viewsStandIn = `
   getvariable('bulkscan_none')['%s ' || coalesce(getvariable('bulkscan_observer'), '')],`
@@ -278,7 +286,7 @@ const putViews = 5
 // files. Those in the index do. For the others the folders are listed, which takes long where there are many nights.
 func tablesWithFiles(ctx context.Context, st store.Store, versions map[string][]int32) (with []string, err error) {
 	var committed, noted bool // records of parts, and of statistics
-	tables := schema.Tables()
+	tables := slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool { return t.Name == schema.Superseded && versions[t.Name] == nil })
 	if slices.ContainsFunc(tables, func(t schema.Table) bool { return versions[t.Name] == nil }) {
 		if committed, noted, err = recordsIn(ctx, st); err != nil {
 			return nil, err
@@ -341,13 +349,17 @@ type list struct {
 	has  string // condition for its files, unless an earlier list has them
 }
 
-// versionsOf returns the schema versions of each table in the index, whether or not this program knows them. Without an index, or
+// supersededList ends the name of a list of files of which rows are superseded.
+const supersededList = " superseded"
+
+// versionsOf returns the schema versions of each table, and of its files with superseded rows, in the index, whether or not this program knows them. Without an index, or
 // with one that the next index.Update replaces, there are none.
 func versionsOf(ctx context.Context, st store.Store) (map[string][]int32, error) {
 	type indexed struct { // columns of the index
 		Complete      bool   `parquet:"complete"`
 		Table         string `parquet:"table"`
 		SchemaVersion int32  `parquet:"schema_version"`
+		Superseded    bool   `parquet:"superseded"`
 	}
 	versions := map[string][]int32{}
 	for row, err := range table.FileRows[indexed](ctx, st, schema.IndexName) {
@@ -355,8 +367,12 @@ func versionsOf(ctx context.Context, st store.Store) (map[string][]int32, error)
 			clear(versions)
 			break
 		}
-		if row.Complete && !slices.Contains(versions[row.Table], row.SchemaVersion) {
-			versions[row.Table] = append(versions[row.Table], row.SchemaVersion)
+		of := row.Table
+		if row.Superseded {
+			of += supersededList
+		}
+		if row.Complete && !slices.Contains(versions[of], row.SchemaVersion) {
+			versions[of] = append(versions[of], row.SchemaVersion)
 		}
 	}
 	return versions, ctx.Err()
@@ -366,25 +382,35 @@ func versionsOf(ctx context.Context, st store.Store) (map[string][]int32, error)
 func listsOf(with []string, versions map[string][]int32) map[string][]list {
 	lists := map[string][]list{}
 	for _, name := range with {
-		all := byVersion(name, name, versions[name])
+		all := byVersion(name, fmt.Sprintf(`"table" = '%s'`, name), versions[name])
+		if name == schema.Superseded { // whose columns stay
+			all = all[len(all)-1:]
+		}
+		if of := versions[name+supersededList]; len(of) > 0 {
+			superseded := []list{{has: fmt.Sprintf(`"table" = '%s' AND superseded`, name)}}
+			if !schema.IsStatistics(name) {
+				superseded = byVersion(name+supersededList, superseded[0].has, of)
+			}
+			all = slices.Concat(superseded, all)
+		}
 		if months := versions[schema.MonthTable(name)]; len(months) > 0 {
 			merged := list{has: fmt.Sprintf(`"table" = '%s' AND merged`, name)}
-			all = slices.Concat([]list{merged}, all, byVersion(name+" month", schema.MonthTable(name), months))
+			all = slices.Concat([]list{merged}, all, byVersion(name+" month", fmt.Sprintf(`"table" = '%s'`, schema.MonthTable(name)), months))
 		}
 		lists[name] = all
 	}
 	return lists
 }
 
-// byVersion returns the lists of a table in the index.
-func byVersion(name, table string, versions []int32) (lists []list) {
+// byVersion returns the lists of the files for which a condition holds.
+func byVersion(name, has string, versions []int32) (lists []list) {
 	slices.Sort(versions)
 	for i, version := range slices.Backward(versions) {
 		if i > 0 {
-			lists = append(lists, list{fmt.Sprintf("%s %d", name, version), fmt.Sprintf(`"table" = '%s' AND schema_version >= %d`, table, version)})
+			lists = append(lists, list{fmt.Sprintf("%s %d", name, version), fmt.Sprintf(`%s AND schema_version >= %d`, has, version)})
 		}
 	}
-	return append(lists, list{name, fmt.Sprintf(`"table" = '%s'`, table)})
+	return append(lists, list{name, has})
 }
 
 // viewsOf returns the text of views.sql for these tables.
@@ -412,7 +438,13 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 	if len(with) > 0 {
 		fmt.Fprintf(&b, viewsFiles, strings.Join(names, ", "), schema.MaxCommit, listOf)
 	}
+	if slices.Contains(with, schema.Superseded) {
+		b.WriteString(viewsSuperseded)
+	}
 	for _, name := range with {
+		if name == schema.Superseded {
+			continue
+		}
 		columns, more := "*", ""
 		if name != schema.Sites { // which has the scan's name
 			columns, more = `regexp_extract(bulkscan_file, 'part-(.*)-[^-]+-[0-9]+\.parquet$', 1) AS scan_id, * EXCLUDE (bulkscan_file)`, ", filename = 'bulkscan_file'"
@@ -426,6 +458,9 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 			case l.name == "":
 			case strings.HasPrefix(l.name, name+" month"):
 				selects = append(selects, fmt.Sprintf(viewsMonths, l.name))
+			case strings.HasPrefix(l.name, name+supersededList):
+				of := fmt.Sprintf(viewsList, name, l.name, columns, more, fmt.Sprintf(viewsStandIn, l.name)) + fmt.Sprintf(viewsHas, l.name)
+				selects = append(selects, "SELECT * FROM ("+of+") ANTI JOIN superseded USING (scan_id, seq)")
 			case len(lists[name]) > 1:
 				selects = append(selects, fmt.Sprintf(viewsList, name, l.name, columns, more, fmt.Sprintf(viewsStandIn, l.name))+fmt.Sprintf(viewsHas, l.name))
 			default:

@@ -160,8 +160,7 @@ func plainDomains(t *testing.T, st store.Store) [][]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	type key struct{ scan, domain string }
-	domains := map[key][]*schema.SiteRow{}
+	counting := map[string]*schema.SiteRow{} // of a site in several scans the last observation, else the last failure
 	for _, m := range manifests {
 		if m.ScanDate != dates[len(dates)-1] {
 			continue
@@ -174,18 +173,25 @@ func plainDomains(t *testing.T, st store.Store) [][]any {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, k := *row, key{m.ScanID, cmp.Or(row.Domain, row.Host)}
-			domains[k] = append(domains[k], &s)
+			s, k := *row, fmt.Sprint(row.Host, " ", row.Port, row.Requested)
+			if was := counting[k]; was == nil || seen(&s) && !seen(was) || seen(&s) == seen(was) && s.FetchedAt > was.FetchedAt {
+				counting[k] = &s
+			}
 		}
 	}
+	domains := map[string][]*schema.SiteRow{}
+	for _, s := range counting {
+		domain := cmp.Or(s.Domain, s.Host)
+		domains[domain] = append(domains[domain], s)
+	}
 	var blocking, of, several, disagree int64
-	for k, sites := range domains {
+	for domain, sites := range domains {
 		best, policies := sites[0], map[string]bool{}
 		place := func(s *schema.SiteRow) int {
-			return slices.Index([]string{k.domain, "www." + k.domain, s.Host}, s.Host)
+			return slices.Index([]string{domain, "www." + domain, s.Host}, s.Host)
 		}
 		for _, s := range sites {
-			if cmp.Or(cmp.Compare(place(s), place(best)), cmp.Compare(cmp.Or(s.Rank, 1<<62), cmp.Or(best.Rank, 1<<62)), cmp.Compare(s.Seq, best.Seq)) < 0 {
+			if cmp.Or(cmp.Compare(place(s), place(best)), cmp.Compare(cmp.Or(s.Rank, 1<<62), cmp.Or(best.Rank, 1<<62)), cmp.Compare(s.Host, best.Host), cmp.Compare(s.Seq, best.Seq)) < 0 {
 				best = s
 			}
 			if s.Finding == "rules" {
@@ -206,6 +212,10 @@ func plainDomains(t *testing.T, st store.Store) [][]any {
 		}
 	}
 	return [][]any{{"GPTBot", blocking, of, float64(blocking) / float64(of), int64(len(domains)), several, disagree}}
+}
+
+func seen(s *schema.SiteRow) bool {
+	return slices.Contains([]string{"rules", "no_rules", "html", "none", "refused"}, s.Finding)
 }
 
 // ask runs queries, none of which may fail.

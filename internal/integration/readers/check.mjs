@@ -38,7 +38,7 @@ const scans = readdirSync(join(dir, "_scans"), { withFileTypes: true }).filter((
 const lines = given.lines && readLines(given.lines);
 
 let values = 0, files = 0;
-for (const { name: table } of schema) await checkTable(table);
+for (const { name: table } of schema) if (table !== "superseded") await checkTable(table); // which lies elsewhere, and has no rows here
 await checkIndex();
 if (values === 0) fail("no value was read");
 console.log(`${failures === 0 ? "all readers find the same" : `${failures} differences`}: ${values} values in ${files} files (${await versions()})`);
@@ -83,7 +83,7 @@ async function checkIndex() {
   const columns = ["scan_id", "scan_date", "table", "name", "rows", "bytes"].map((name) => ({ name, type: /rows|bytes/.test(name) ? "int64" : "string" }));
   for (const reader of [duckdb, polars, hyparquet]) {
     const have = [];
-    for await (const row of await reader.rows(join(dir, "_scans", "index.parquet"), columns)) have.push(JSON.stringify(row));
+    for await (const row of await reader.rows(join(dir, "_scans", "index.parquet"), columns)) if (row[2] !== "superseded") have.push(JSON.stringify(row));
     have.sort();
     if (JSON.stringify(have) !== JSON.stringify(want)) fail(`${reader.name}: the index names ${have.length} files, the records ${want.length}: ${have.find((row) => !want.includes(row)) ?? want.find((row) => !have.includes(row))}`);
   }

@@ -1,0 +1,279 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/units"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// This file keeps for each unit (see package units) whose sites can have several rows a file with the rows that do not count. Its
+// name has a hash of the files of sites that they are of, so that it never changes, and whatever changes those files makes
+// another one. It lies in MonthsFolder, with a record. Statistics of a unit's scans but the last are superseded as a whole.
+
+// unit is the files of the published scans of a date, observer and list.
+type unit struct {
+	rows  []*Row
+	scans []string // by start
+}
+
+func unitsOf(rows []Row) []*unit {
+	found := map[[3]string]*unit{}
+	for i := range rows {
+		row := &rows[i]
+		if !row.Complete || row.ScanID == "" {
+			continue
+		}
+		key := [...]string{row.ScanDate, row.Observer, row.ListID}
+		if found[key] == nil {
+			found[key] = &unit{}
+		}
+		found[key].rows = append(found[key].rows, row)
+	}
+	for _, u := range found {
+		for _, row := range slices.SortedStableFunc(slices.Values(u.rows), func(a, b *Row) int {
+			return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), strings.Compare(a.ScanID, b.ScanID))
+		}) {
+			if !slices.Contains(u.scans, row.ScanID) {
+				u.scans = append(u.scans, row.ScanID)
+			}
+		}
+	}
+	return slices.Collect(maps.Values(found))
+}
+
+// several reports whether a site of the unit can have several rows.
+func (u *unit) several() bool {
+	return len(u.scans) > 1 || strings.HasPrefix(u.rows[0].Observer, commit.Archive)
+}
+
+// sum is that of the rows, as commit.UnitSum.
+func (u *unit) sum() string {
+	var files []schema.File
+	for _, row := range u.rows {
+		if row.Table == schema.Sites {
+			files = append(files, schema.File{Name: row.Name, SHA256: fmt.Sprintf("%016x", uint64(row.Sum))})
+		}
+	}
+	return commit.UnitSum(files)
+}
+
+// last returns the number of the last scan with a table, -1 if none has it.
+func (u *unit) last(table string) (at int) {
+	at = -1
+	for _, row := range u.rows {
+		if row.Table == table {
+			at = max(at, slices.Index(u.scans, row.ScanID))
+		}
+	}
+	return at
+}
+
+// supersededStem is what the record of a unit's file has as the table.
+func supersededStem(date, sum string) string { return schema.Superseded + "-" + date + "-" + sum }
+
+// mark says which files have rows that do not count. The file that names these is there, or is made if write is true.
+func (u *unit) mark(ctx context.Context, st store.Store, records map[string]int64, before []Row, write bool) (file *Row, err error) {
+	for _, row := range u.rows {
+		row.Superseded = false
+	}
+	if !u.several() || u.last(schema.Sites) < 0 {
+		return nil, nil
+	}
+	stem := supersededStem(u.rows[0].ScanDate, u.sum())
+	if file, err = derivedRow(ctx, st, records, stem, before); file == nil && err == nil && write {
+		file, err = u.choose(ctx, st, stem)
+	}
+	if file == nil || err != nil {
+		return nil, err
+	}
+	file.Complete, file.ScanDate, file.Observer, file.ListID, file.Table = true, u.rows[0].ScanDate, u.rows[0].Observer, u.rows[0].ListID, schema.Superseded
+	for _, row := range u.rows {
+		if schema.IsStatistics(row.Table) {
+			row.Superseded = slices.Index(u.scans, row.ScanID) != u.last(row.Table)
+		} else {
+			row.Superseded = schema.HasSeq(row.Table) && file.Rows > 0
+		}
+	}
+	return file, nil
+}
+
+// choose writes the file of a unit. Of scans that cannot be read, which verify reports, all rows count. All processes write the
+// same file.
+func (u *unit) choose(ctx context.Context, st store.Store, stem string) (*Row, error) {
+	var scans []*commit.Scan
+	for _, id := range u.scans {
+		scan, err := commit.ReadScan(ctx, st, id)
+		if err != nil {
+			return nil, ctx.Err()
+		}
+		if scan.Has(schema.Sites) {
+			scans = append(scans, scan)
+		}
+	}
+	choice, err := units.Choose(ctx, scans, "")
+	if err != nil {
+		return nil, ctx.Err()
+	}
+	rows := make([]schema.SupersededRow, 0, choice.Replaced())
+	for _, id := range u.scans {
+		if seqs := choice.Superseded[id]; seqs != nil {
+			for _, seq := range seqs.ToArray() {
+				rows = append(rows, schema.SupersededRow{ScanID: id, Seq: int64(seq)})
+			}
+		}
+	}
+	data, err := table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version)})
+	if err != nil {
+		return nil, err
+	}
+	record := commit.FileRecord{ScanID: monthsID, SchemaVersion: schema.Version, Folds: choice.Folds, File: schema.File{
+		Table: stem, Name: monthName(stem), Rows: int64(len(rows)), Bytes: int64(len(data)), SHA256: schema.SumOf(data),
+	}}
+	return recordedRow(&record, 0), commit.PublishRecorded(ctx, st, record, func(ctx context.Context) error { return st.Put(ctx, record.File.Name, data) })
+}
+
+// statisticsNeed are the tables that statistics need, beside sites and policies.
+var statisticsNeed = map[string]string{schema.TokenStats: schema.Verdicts, schema.RecordStats: schema.Evidence}
+
+// all reports whether all scans of the unit have a table.
+func (u *unit) all(table string) bool {
+	return !slices.ContainsFunc(u.scans, func(id string) bool {
+		return !slices.ContainsFunc(u.rows, func(row *Row) bool { return row.ScanID == id && row.Table == table })
+	})
+}
+
+// OutdatedStats returns the last scans of units whose statistics are not of the unit's rows. They count as they are where the last scan
+// has none, or another scan lacks a table that they need.
+func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error) {
+	var rows []Row
+	for row, err := range table.FileRows[Row](ctx, st, Name) {
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, *row)
+	}
+	for _, u := range unitsOf(rows) {
+		sum := ""
+		if len(u.scans) > 1 {
+			sum = u.sum()
+		}
+		last := u.scans[len(u.scans)-1]
+		if slices.ContainsFunc(u.rows, func(row *Row) bool {
+			return row.ScanID == last && schema.IsStatistics(row.Table) && row.Unit != sum && (row.Unit != "" || u.all(statisticsNeed[row.Table]) && u.all(schema.Policies))
+		}) {
+			ids = append(ids, last)
+		}
+	}
+	return ids, nil
+}
+
+// member is what the index says of a scan's unit.
+type member struct {
+	Complete bool   `parquet:"complete"`
+	ScanID   string `parquet:"scan_id"`
+	ScanDate string `parquet:"scan_date"`
+	Observer string `parquet:"observer"`
+	ListID   string `parquet:"list_id"`
+	Table    string `parquet:"table"`
+}
+
+// others returns the published scans of a scan's unit but itself. Without an index that can be read, all manifests are.
+func others(ctx context.Context, st store.Store, of *commit.Manifest) (ids []string, err error) {
+	for row, err := range table.FileRows[member](ctx, st, Name) {
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil:
+			all, _ := commit.Scans(ctx, st) // the scan itself was read; others may be damaged
+			for _, m := range all {
+				if m.InUnit(of) {
+					ids = append(ids, m.ScanID)
+				}
+			}
+			return ids, ctx.Err()
+		case row.Complete && row.Table == schema.Sites && row.ScanDate == of.ScanDate && row.Observer == of.Observer.String() && row.ListID == of.ListID &&
+			row.ScanID != of.ScanID && !slices.Contains(ids, row.ScanID):
+			ids = append(ids, row.ScanID)
+		}
+	}
+	return ids, nil
+}
+
+// ReadUnit opens the rows that count of a scan and of the published scans of its date, observer and list; or, alone, of the scan
+// by itself.
+func ReadUnit(ctx context.Context, st store.Store, scanID string, alone bool) (*commit.Scan, error) {
+	scan, err := commit.ReadScan(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	if !alone || scan.Manifest.Published() {
+		if ids, err = others(ctx, st, scan.Manifest); err != nil {
+			return nil, err
+		}
+	}
+	scans, unit := []*commit.Scan{scan}, []*commit.Manifest{scan.Manifest}
+	for _, id := range ids {
+		other, err := commit.ReadScan(ctx, st, id)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if id == scanID || isDamage(err) || err == nil && !(other.Manifest.InUnit(scan.Manifest) && other.Has(schema.Sites)) {
+			continue // the index is older
+		}
+		if err != nil {
+			return nil, err
+		}
+		if unit = append(unit, other.Manifest); !alone {
+			scans = append(scans, other)
+		}
+	}
+	slices.SortFunc(unit, commit.ByStart)
+	slices.SortFunc(scans, func(a, b *commit.Scan) int { return commit.ByStart(a.Manifest, b.Manifest) })
+	all := commit.Together(scans)
+	all.Unit = commit.Unit{Scans: unit, Alone: len(unit) > len(scans)}
+	sum := commit.UnitSum(all.Sites())
+	if len(scans) > 1 {
+		all.Unit.Sum = sum
+	}
+	if !units.Several(scans) {
+		return all, nil
+	}
+	var ok bool
+	if all.Unit.Choice, ok = chosen(ctx, st, supersededStem(all.Manifest.ScanDate, sum)); !ok {
+		all.Unit.Choice, err = units.Choose(ctx, scans, "")
+	}
+	return all, err
+}
+
+// chosen reads the file of a unit; ok is false if it is not there, or damaged.
+func chosen(ctx context.Context, st store.Store, stem string) (c commit.Choice, ok bool) {
+	record, err := commit.ReadFileRecord(ctx, st, monthsID, stem)
+	if err != nil {
+		return c, false
+	}
+	c = commit.Choice{Superseded: map[string]*roaring64.Bitmap{}, Folds: record.Folds}
+	n := int64(0)
+	for row, err := range table.FileRows[schema.SupersededRow](ctx, st, monthName(stem)) {
+		if err != nil {
+			return c, false
+		}
+		if c.Superseded[row.ScanID] == nil {
+			c.Superseded[row.ScanID] = roaring64.New()
+		}
+		c.Superseded[row.ScanID].Add(uint64(row.Seq))
+		n++
+	}
+	return c, n == record.File.Rows
+}
