@@ -54,9 +54,9 @@ func TestViews(t *testing.T) {
 	if err := w.Complete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f("bulkscan_files", "sites", "evidence", "bulkscan_policies", "policies", "sites_live", "tokens", "scans", "domains", "policy_tokens", "policy_sites", "blocked_sets", "site_tokens", "site_blocks", "token_groups", "rollups")
+	f("bulkscan_files", "sites", "evidence", "bulkscan_policies", "policies", "sites_live", "tokens", "scans", "policy_tokens", "policy_sites", "domains", "blocked_sets", "site_tokens", "site_blocks", "token_groups", "rollups")
 	writeStats(t, dir, "v", schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "x"})
-	f("bulkscan_files", "sites", "evidence", "bulkscan_policies", "policies", "record_stats", "sites_live", "tokens", "scans", "domains", "policy_tokens", "policy_sites", "blocked_sets", "site_tokens", "site_blocks", "token_groups", "rollups")
+	f("bulkscan_files", "sites", "evidence", "bulkscan_policies", "policies", "record_stats", "sites_live", "tokens", "scans", "policy_tokens", "policy_sites", "domains", "blocked_sets", "site_tokens", "site_blocks", "token_groups", "rollups")
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

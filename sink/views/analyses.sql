@@ -39,22 +39,6 @@ FROM (SELECT scan_date, token, known, any_value(category) AS category, any_value
   FROM token_stats GROUP BY scan_date, token, known, segment_kind, segment_value);
 
 -- needs: sites
--- A row a registrable domain of a date, observer and list: its apex if that is on the list, else www, else the site of the best rank. folded is the
--- number of its sites, with_rules of those with rules; disagree says that these do not all block the same. A subdomain of a
--- company's suffix, such as me.github.io, is a domain of its own; after SET VARIABLE bulkscan_private_suffixes = 'fold' all of
--- github.io are one.
-SET VARIABLE bulkscan_units = (SELECT map(list(scan_id), list(unit)) FROM (SELECT scan_id, min(scan_id) OVER (PARTITION BY scan_date, observer, list_id) AS unit FROM scans) WHERE unit <> scan_id);
-CREATE OR REPLACE VIEW domains AS
-SELECT domain, folded, with_rules, disagree, * EXCLUDE (domain, folded, with_rules, disagree, policy, unit)
-FROM (SELECT *, count(*) OVER w AS folded, count(*) FILTER (finding = 'rules') OVER w AS with_rules,
-    coalesce(min(policy) FILTER (finding = 'rules') OVER w <> max(policy) FILTER (finding = 'rules') OVER w, false) AS disagree
-  -- The hash is of a text: DuckDB's hashes of two lists can be equal where one is empty.
-  FROM (SELECT *, hash(concat_ws(';', star_verdict, array_to_string(blocked, ','), array_to_string(partial, ','))) AS policy, coalesce(CASE WHEN getvariable('bulkscan_private_suffixes') = 'fold' THEN icann_domain END, registrable_domain, host) AS domain, coalesce(getvariable('bulkscan_units')[scan_id], scan_id) AS unit FROM sites)
-  WINDOW w AS (PARTITION BY scan_date, unit, domain))
-QUALIFY row_number() OVER (PARTITION BY scan_date, unit, domain
-  ORDER BY CASE host WHEN domain THEN 0 WHEN 'www.' || domain THEN 1 ELSE 2 END, rank NULLS LAST, host, seq, scan_id) = 1;
-
--- needs: sites
 -- Until when a crawler may use a good answer (access conditional or full_allow): 24 hours, which max-age may shorten.
 CREATE OR REPLACE MACRO fresh_until(fetched_at, cache_control) AS
   fetched_at + to_seconds(least(86400, coalesce(TRY_CAST(regexp_extract(lower(cache_control), '(?:^|[, ])max-age *= *"?([0-9]+)', 1) AS BIGINT), 86400)));
@@ -126,6 +110,24 @@ FROM (SELECT *, token_group(name, fallbacks, own) AS named
 -- The number of sites with rules of each date that have a policy.
 CREATE OR REPLACE VIEW policy_sites AS
 SELECT scan_date, policy_id, count(*) AS sites FROM sites WHERE finding = 'rules' GROUP BY ALL;
+
+-- needs: sites, policies
+-- One row per registrable domain of a date, observer and list: its apex if that is on the list, else www, else the site of the best rank. folded is the
+-- number of its sites, with_rules of those with rules; disagree says that these do not all block the same. A subdomain of a
+-- company's suffix, such as me.github.io, is a domain of its own; after SET VARIABLE bulkscan_private_suffixes = 'fold' all of
+-- github.io are one.
+SET VARIABLE bulkscan_units = (SELECT map(list(scan_id), list(unit)) FROM (SELECT scan_id, min(scan_id) OVER (PARTITION BY scan_date, observer, list_id) AS unit FROM scans) WHERE unit <> scan_id);
+CREATE OR REPLACE VIEW domains AS
+SELECT domain, folded, with_rules, disagree, * EXCLUDE (domain, folded, with_rules, disagree, policy, unit)
+FROM (SELECT *, count(*) OVER w AS folded, count(*) FILTER (finding = 'rules') OVER w AS with_rules,
+    coalesce(min(policy) FILTER (finding = 'rules') OVER w <> max(policy) FILTER (finding = 'rules') OVER w, false) AS disagree
+  FROM (SELECT sites.*, xor(hash(star_verdict), verdicts) AS policy, coalesce(CASE WHEN getvariable('bulkscan_private_suffixes') = 'fold' THEN icann_domain END, registrable_domain, host) AS domain, coalesce(getvariable('bulkscan_units')[scan_id], scan_id) AS unit
+    -- The hash is of a text: DuckDB's hashes of two lists can be equal where one is empty.
+    FROM sites LEFT JOIN (SELECT scan_date, policy_id, hash(coalesce(string_agg(CASE WHEN "full" THEN '+' ELSE '-' END || token, ',' ORDER BY token) FILTER ("any"), '')) AS verdicts
+      FROM policy_tokens GROUP BY ALL) USING (scan_date, policy_id))
+  WINDOW w AS (PARTITION BY scan_date, unit, domain))
+QUALIFY row_number() OVER (PARTITION BY scan_date, unit, domain
+  ORDER BY CASE host WHEN domain THEN 0 WHEN 'www.' || domain THEN 1 ELSE 2 END, rank NULLS LAST, host, seq, scan_id) = 1;
 
 -- needs: sites, policies
 -- The distinct sets of tokens that sites block, and the number of sites that block exactly this set. Queries on pairs or

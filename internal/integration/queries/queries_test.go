@@ -453,7 +453,7 @@ Analyses are of the newest date when ` + "`views.sql`" + ` was read. For another
 	SET VARIABLE bulkscan_date = DATE '2026-11-21';
 
 Tests compare every answer with a recorded one and with that of a dataset that has only the sites of the line ` + "`Over:`" + `, and
-compare the counts of views with those of the statistics, and with tables of reports. At a million sites each query takes less than a second on two processors (` + "`make compare BENCH=Queries`" + `).
+compare the counts of views with those of the statistics, and with tables of reports. At a million sites each query takes about a second or less on two processors (` + "`make compare BENCH=Queries`" + `).
 
 | query | question | definition |
 |---|---|---|
