@@ -63,7 +63,7 @@ var tables = []struct {
 	{Policies, "A row a distinct policy and part, which sites name by policy_id and rfc_policy_id; later scans and parts repeat it. The view is distinct by policy_id.", reflect.TypeFor[PolicyRow]()},
 	{TokenStats, "A row a token and segment; unknown agents in `all` only.", reflect.TypeFor[TokenStatsRow]()},
 	{RecordStats, "A row a key of records in evidence.", reflect.TypeFor[RecordStatsRow]()},
-	{Superseded, "A row a row of sites that does not count: another scan of the date, observer and list has a later one of the site, or an observation; or an archive has it by https. The views leave such rows out.", reflect.TypeFor[SupersededRow]()},
+	{Superseded, "One row per row of sites that does not count: another scan of the date, observer and list has a later one of the site, or an observation; or an archive has it by https. The views leave such rows out.", reflect.TypeFor[SupersededRow]()},
 }
 
 // Tables returns every table with its columns, in reading order.
