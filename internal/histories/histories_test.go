@@ -381,6 +381,9 @@ func (h *history) perform(c *command, fate int, at uint16, beside *command) erro
 	if fate == everywhere {
 		for i := range uint16(moments) {
 			back, at := h.mark(), at/moments+i*(1<<16/moments)
+			if i > 0 {
+				r = h.rehearse(c) // of the day that it may be by now
+			}
 			if err := h.attempt(c, []int{killed, power, failing}[(int(i)+int(at))%3], at, r, nil); err != nil {
 				return err
 			}
