@@ -1,19 +1,17 @@
 package inputs
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/parquet-go/jsonlite"
 )
 
-// This file reads JSON lines. One walk over a line checks all of it and finds the few values needed. Making a map of
-// each line, as encoding/json does, takes five times as long.
-
-// maxJSONDepth bounds the recursion of the walk.
-const maxJSONDepth = 500
+// maxJSONDepth bounds the recursion of the library.
+const maxJSONDepth = jsonlite.DefaultMaxDepth
 
 // The values that are read from a line.
 const (
@@ -28,296 +26,84 @@ type jsonPath []string
 
 func (p jsonPath) String() string { return strings.Join(p, ".") }
 
-// jsonWalk is the walk over one line.
-type jsonWalk struct {
-	line  []byte
-	at    int
-	paths []jsonPath // at most 64
-	found [][]byte   // by path, as written in the line
-}
-
-// walkJSON finds the values at the paths of an object. It reports false if the line is no object by RFC 8259. The last
-// of equal keys counts.
-func walkJSON(line []byte, paths []jsonPath, found [][]byte) bool {
-	w := jsonWalk{line: line, paths: paths, found: found}
-	w.space()
-	if w.peek() != '{' {
-		return false
-	}
-	var all uint64
-	for i, path := range paths {
-		if len(path) > 0 {
-			all |= 1 << i
+// parseJSON returns the object in a line, and false if the line is none by RFC 8259, or too deep.
+func parseJSON(line string) (object *jsonlite.Value, ok bool) {
+	depth, tokens := 0, jsonlite.Tokenize(line)
+	for token, ok := tokens.Next(); ok; token, ok = tokens.Next() {
+		switch token {
+		case "{", "[":
+			depth++
+		case "}", "]":
+			depth--
 		}
-	}
-	if !w.value(all, 0) {
-		return false
-	}
-	w.space()
-	return w.at == len(line)
-}
-
-func (w *jsonWalk) peek() byte {
-	if w.at < len(w.line) {
-		return w.line[w.at]
-	}
-	return 0
-}
-
-func (w *jsonWalk) space() {
-	for w.at < len(w.line) {
-		switch w.line[w.at] {
-		case ' ', '\t', '\r', '\n':
-			w.at++
-		default:
-			return
-		}
-	}
-}
-
-// value skips a value at a depth. The first depth keys of the paths in on lead to it.
-func (w *jsonWalk) value(on uint64, depth int) bool {
-	if depth > maxJSONDepth {
-		return false
-	}
-	from := w.at
-	var ok bool
-	switch c := w.peek(); {
-	case c == '{':
-		ok = w.object(on, depth)
-	case c == '[':
-		ok = w.array(depth)
-	case c == '"':
-		_, ok = w.text()
-	case c == '-' || c >= '0' && c <= '9':
-		ok = w.number()
-	default:
-		ok = w.word("true") || w.word("false") || w.word("null")
-	}
-	for i := 0; on != 0 && i < len(w.paths); i++ {
-		if on&(1<<i) != 0 && len(w.paths[i]) == depth {
-			w.found[i] = w.line[from:w.at]
-		}
-	}
-	return ok
-}
-
-func (w *jsonWalk) object(on uint64, depth int) bool {
-	w.at++
-	w.space()
-	if w.peek() == '}' {
-		w.at++
-		return true
-	}
-	for {
-		key, ok := w.text()
-		if !ok {
-			return false
-		}
-		var under uint64
-		if on != 0 {
-			under = w.under(key, on, depth)
-		}
-		w.space()
-		if w.peek() != ':' {
-			return false
-		}
-		w.at++
-		w.space()
-		if !w.value(under, depth+1) {
-			return false
-		}
-		w.space()
-		switch w.peek() {
-		case ',':
-			w.at++
-			w.space()
-		case '}':
-			w.at++
-			return true
-		default:
-			return false
-		}
-	}
-}
-
-// under returns which of the paths continue with a key. It drops the values of an earlier, equal key.
-func (w *jsonWalk) under(key []byte, on uint64, depth int) (under uint64) {
-	key = unescapeJSON(key)
-	for i, path := range w.paths {
-		if on&(1<<i) != 0 && len(path) > depth && path[depth] == string(key) {
-			under |= 1 << i
-			w.found[i] = nil
-		}
-	}
-	return under
-}
-
-func (w *jsonWalk) array(depth int) bool {
-	w.at++
-	w.space()
-	if w.peek() == ']' {
-		w.at++
-		return true
-	}
-	for {
-		if !w.value(0, depth+1) {
-			return false
-		}
-		w.space()
-		switch w.peek() {
-		case ',':
-			w.at++
-			w.space()
-		case ']':
-			w.at++
-			return true
-		default:
-			return false
-		}
-	}
-}
-
-// text skips a string and returns it with its quotes and escapes.
-func (w *jsonWalk) text() (raw []byte, ok bool) {
-	from := w.at
-	if w.peek() != '"' {
-		return nil, false
-	}
-	for w.at++; w.at < len(w.line); w.at++ {
-		switch c := w.line[w.at]; {
-		case c == '"':
-			w.at++
-			return w.line[from:w.at], true
-		case c < ' ':
+		if depth > maxJSONDepth {
 			return nil, false
-		case c == '\\':
-			if w.at++; !w.escape() {
-				return nil, false
+		}
+	}
+	object, err := jsonlite.Parse(line)
+	return object, err == nil && object.Kind() == jsonlite.Object
+}
+
+// of returns the value that the path leads to, nil if there is none. The last of equal keys counts.
+func (p jsonPath) of(value *jsonlite.Value) *jsonlite.Value {
+	if len(p) == 0 {
+		return nil
+	}
+	for _, key := range p {
+		if value == nil || value.Kind() != jsonlite.Object {
+			return nil
+		}
+		object := value
+		value = nil
+		for name, of := range object.Object {
+			if name == key {
+				value = of
 			}
 		}
 	}
-	return nil, false
-}
-
-// escape skips an escape after its backslash, except its last byte.
-func (w *jsonWalk) escape() bool {
-	switch w.peek() {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return true
-	case 'u':
-		if w.at+4 >= len(w.line) {
-			return false
-		}
-		for range 4 {
-			w.at++
-			if c := w.line[w.at] | 0x20; !(c >= '0' && c <= '9' && w.line[w.at] == c || c >= 'a' && c <= 'f') {
-				return false
-			}
-		}
-		return true
-	}
-	return false
-}
-
-// number skips a number: `-`, an integer without leading zeros, a fraction and an exponent.
-func (w *jsonWalk) number() bool {
-	if w.peek() == '-' {
-		w.at++
-	}
-	if w.peek() == '0' {
-		w.at++
-	} else if !w.digits() {
-		return false
-	}
-	if w.peek() == '.' {
-		if w.at++; !w.digits() {
-			return false
-		}
-	}
-	if w.peek()|0x20 == 'e' {
-		w.at++
-		if c := w.peek(); c == '+' || c == '-' {
-			w.at++
-		}
-		return w.digits()
-	}
-	return true
-}
-
-func (w *jsonWalk) digits() bool {
-	from := w.at
-	for c := w.peek(); c >= '0' && c <= '9'; c = w.peek() {
-		w.at++
-	}
-	return w.at > from
-}
-
-func (w *jsonWalk) word(word string) bool {
-	if !bytes.HasPrefix(w.line[w.at:], []byte(word)) {
-		return false
-	}
-	w.at += len(word)
-	return true
+	return value
 }
 
 // readJSON reads a line with an object or a string.
 func (c *record) readJSON(line []byte, l *layout) string {
-	text := trimSpace(line)
+	text := string(trimSpace(line))
 	if text[0] == '"' {
-		host, ok := jsonText(text)
-		if !ok {
+		host, err := jsonlite.Parse(text)
+		if err != nil {
 			return "not valid JSON"
 		}
-		c.host = host
+		c.host = trimSpace(jsonText(host))
 		return ""
 	}
-	var found [jsonWanted][]byte
-	if !walkJSON(text, l.paths[:], found[:]) {
+	object, ok := parseJSON(text)
+	if !ok {
 		return "not a JSON object"
 	}
-	var ok bool
-	if c.host, ok = jsonText(found[jsonHost]); !ok || len(c.host) == 0 {
-		c.host = nil
+	if c.host = trimSpace(jsonText(l.paths[jsonHost].of(object))); len(c.host) == 0 {
 		return "the object has no text under the key of the host"
 	}
-	c.label = jsonCell(found[jsonLabel])
-	c.rank = Number(jsonCell(found[jsonRank]))
+	c.label = trimSpace(jsonText(l.paths[jsonLabel].of(object)))
+	c.rank = Number(trimSpace(jsonText(l.paths[jsonRank].of(object))))
 	return ""
 }
 
-// jsonCell returns the text of a string, number or boolean, and nil for other values.
-func jsonCell(raw []byte) []byte {
-	if len(raw) > 0 && (raw[0] == 't' || raw[0] == 'f' || raw[0] == '-') {
-		return raw
-	}
-	text, _ := jsonText(raw)
-	return text
-}
-
-// jsonText returns the text of a string, or the digits of a number that is not negative.
-func jsonText(raw []byte) ([]byte, bool) {
+// jsonText returns the text of a string, a number or a truth, and nil for other values. Half a surrogate pair, which the library
+// refuses, becomes U+FFFD.
+func jsonText(value *jsonlite.Value) []byte {
 	switch {
-	case len(raw) > 0 && raw[0] >= '0' && raw[0] <= '9':
-		return raw, true
-	case len(raw) == 0 || raw[0] != '"':
-		return nil, false
+	case value == nil || slices.Contains([]jsonlite.Kind{jsonlite.Null, jsonlite.Object, jsonlite.Array}, value.Kind()):
+		return nil
+	case value.Kind() != jsonlite.String:
+		return []byte(value.JSON())
 	}
-	w := jsonWalk{line: raw}
-	if text, ok := w.text(); !ok || len(text) != len(raw) {
-		return nil, false
+	raw := value.JSON()
+	text, err := jsonlite.AppendUnquote(make([]byte, 0, len(raw)), raw)
+	if err != nil {
+		var lossy string
+		_ = json.Unmarshal([]byte(raw), &lossy) // it was parsed
+		text = []byte(lossy)
 	}
-	return trimSpace(unescapeJSON(raw)), true
-}
-
-// unescapeJSON returns the text of a valid string.
-func unescapeJSON(raw []byte) []byte {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return raw[1 : len(raw)-1]
-	}
-	var s string
-	_ = json.Unmarshal(raw, &s) // lone surrogates become U+FFFD
-	return []byte(s)
+	return text
 }
 
 // detectJSON chooses the keys from the sampled objects.
@@ -388,16 +174,16 @@ const (
 func objectPaths(lines [][]byte) ([]jsonPath, error) {
 	seen := map[string]bool{}
 	var paths []jsonPath
-	var walk func(above jsonPath, object map[string]any)
-	walk = func(above jsonPath, object map[string]any) {
-		for key, value := range object {
+	var walk func(above jsonPath, object *jsonlite.Value)
+	walk = func(above jsonPath, object *jsonlite.Value) {
+		for key, value := range object.Object {
 			if len(key) > maxKey {
 				continue
 			}
 			path := append(slices.Clip(above), key)
-			switch value := value.(type) {
-			case []any:
-			case map[string]any:
+			switch value.Kind() {
+			case jsonlite.Array:
+			case jsonlite.Object:
 				if len(path) < maxNestedKeys {
 					walk(path, value)
 				}
@@ -411,8 +197,7 @@ func objectPaths(lines [][]byte) ([]jsonPath, error) {
 	}
 	objects := 0
 	for _, line := range lines {
-		var object map[string]any
-		if json.Unmarshal(line, &object) == nil && object != nil {
+		if object, err := jsonlite.Parse(string(line)); err == nil && object.Kind() == jsonlite.Object {
 			objects++
 			walk(nil, object)
 		}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/parquet-go/jsonlite"
 )
 
 // MaxRow bounds a row of text in bytes: a robots.txt file of 512,000 bytes has at most six times as many in JSON.
@@ -21,6 +23,7 @@ type Column struct {
 	Given   bool     // the user has chosen it, by the only one of Names or a number from 1
 	Needed  string   // what it holds, of a column that must be there, or one of Instead
 	Instead []string // columns before it
+	Objects bool     // in JSON its values may be objects; those of others are texts
 }
 
 // Rows opens files that have the same columns, for packages that read no lists. It is not safe for concurrent use, except for Read.
@@ -36,14 +39,15 @@ type Stream struct {
 	Archive   io.ReaderAt // a WARC file, which may be packed by gzip; nil of rows
 	Size      int64       // of Archive
 
-	ctx    context.Context
-	layout layout
-	at     map[string][]int // by column, where it is in a row; of several places the first with a value counts
-	table  Table            // in place of text, if not nil
-	text   *bufio.Scanner   // of cut
-	take   record           // of CSV
-	paths  []jsonPath       // all names of all columns: an object may lack any key
-	found  [][]byte         // by path
+	ctx     context.Context
+	columns []Column
+	layout  layout
+	at      map[string]int        // by column, where it is in a row of a table or of CSV
+	paths   map[string][]jsonPath // by column, all of its names: an object may lack any key
+	table   Table                 // in place of text, if not nil
+	text    *bufio.Scanner        // of cut
+	take    record                // of CSV
+	object  *jsonlite.Value       // the row, of JSON
 
 	begins, ends uint64 // lines of the row
 	bad          bool   // it is too long, or its quotes are not closed
@@ -66,16 +70,16 @@ func (r *Rows) NextStream() (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{FileStats: FileStats{Name: in.name, Compression: in.compression}, ctx: r.src.ctx, layout: layout{eol: '\n', header: true}}
+	s := &Stream{FileStats: FileStats{Name: in.name, Compression: in.compression}, ctx: r.src.ctx, columns: r.columns, layout: layout{eol: '\n', header: true}}
 	switch {
 	case in.archive:
 		s.layout.format, s.Archive, s.Size = WARC, in.table, in.size
 	case in.table != nil:
 		if s.table, err = r.opt.Parquet(in.table, in.size); err == nil {
-			err = s.beginTable(r.columns)
+			err = s.beginTable()
 		}
 	default:
-		err = s.beginText(in, r.columns)
+		err = s.beginText(in)
 	}
 	if err != nil {
 		return nil, damaged(in.name, 0, err)
@@ -84,7 +88,7 @@ func (r *Rows) NextStream() (*Stream, error) {
 	return s, nil
 }
 
-func (s *Stream) beginTable(columns []Column) error {
+func (s *Stream) beginTable() error {
 	s.layout.format = Parquet
 	var names []string
 	for i := range s.table.Columns() {
@@ -94,21 +98,19 @@ func (s *Stream) beginTable(columns []Column) error {
 		}
 		names = append(names, name)
 	}
-	if err := s.find(columns, names); err != nil {
+	if err := s.find(names); err != nil {
 		return err
 	}
 	var chosen []int
-	for _, places := range s.at {
-		for i, at := range places {
-			places[i] = len(chosen)
-			chosen = append(chosen, at)
-		}
+	for column, at := range s.at {
+		s.at[column] = len(chosen)
+		chosen = append(chosen, at)
 	}
 	return s.table.Select(chosen...)
 }
 
 // beginText tells JSON lines from CSV by the first byte.
-func (s *Stream) beginText(in stream, columns []Column) error {
+func (s *Stream) beginText(in stream) error {
 	buffered := bufio.NewReaderSize(in.Reader, headBytes)
 	head, err := buffered.Peek(headBytes)
 	if err != nil && err != io.EOF {
@@ -126,39 +128,30 @@ func (s *Stream) beginText(in stream, columns []Column) error {
 	case bytes.HasPrefix(first, []byte("[")):
 		return errJSONArray
 	case !bytes.HasPrefix(first, []byte("{")):
-		return s.beginCSV(columns)
+		return s.beginCSV()
 	}
 	var names []string
 	sampled, broken := objectPaths(s.layout.sample(text, err == io.EOF))
 	for _, path := range sampled {
 		names = append(names, path.String())
 	}
-	if err := s.find(columns, names); err != nil && broken == nil { // else the objects will be rejects
+	if err := s.find(names); err != nil && broken == nil { // else the objects will be rejects
 		return err
 	}
-	for _, c := range columns {
-		found := s.at[c.Name]
-		s.at[c.Name] = nil
-		var paths []jsonPath
+	s.paths = map[string][]jsonPath{}
+	for _, c := range s.columns {
+		if at, known := s.at[c.Name]; known { // as the first objects spell it
+			s.paths[c.Name] = []jsonPath{sampled[at]}
+		}
 		for _, name := range c.Names {
-			paths = append(paths, strings.Split(name, "."))
-		}
-		for _, at := range found { // as the first objects spell it, where no name does
-			if !slices.ContainsFunc(paths, func(p jsonPath) bool { return slices.Equal(p, sampled[at]) }) {
-				paths = append([]jsonPath{sampled[at]}, paths...)
-			}
-		}
-		for _, path := range paths {
-			s.at[c.Name] = append(s.at[c.Name], len(s.paths))
-			s.paths = append(s.paths, path)
+			s.paths[c.Name] = append(s.paths[c.Name], strings.Split(name, "."))
 		}
 	}
-	s.found = make([][]byte, len(s.paths))
 	return nil
 }
 
 // beginCSV reads the header.
-func (s *Stream) beginCSV(columns []Column) error {
+func (s *Stream) beginCSV() error {
 	s.layout.format = CSV
 	if !s.text.Scan() {
 		return s.text.Err() // nil of a file without rows
@@ -171,27 +164,27 @@ func (s *Stream) beginCSV(columns []Column) error {
 	for i := range s.take.cells {
 		names = append(names, string(s.take.cell(i)))
 	}
-	return s.find(columns, names)
+	return s.find(names)
 }
 
 // find finds the columns by their names.
-func (s *Stream) find(columns []Column, names []string) error {
-	s.layout.names, s.at = names, map[string][]int{}
-	for _, c := range columns {
+func (s *Stream) find(names []string) error {
+	s.layout.names, s.at = names, map[string]int{}
+	there := func(column string) bool { _, there := s.at[column]; return there }
+	for _, c := range s.columns {
 		var missing error
 		for _, name := range c.Names {
 			at, err := s.layout.column(name, len(names), "--columns "+c.Name+"=NAME")
 			if missing = err; err == nil {
-				s.at[c.Name] = []int{at}
+				s.at[c.Name] = at
 				break
 			}
 		}
-		instead := slices.ContainsFunc(c.Instead, func(other string) bool { return s.at[other] != nil })
 		switch {
-		case s.at[c.Name] != nil, c.Needed == "" && s.layout.format == JSONL: // later objects may have a key that the first lack
+		case there(c.Name), c.Needed == "" && s.layout.format == JSONL: // later objects may have a key that the first lack
 		case c.Given:
 			return missing
-		case c.Needed != "" && !instead:
+		case c.Needed != "" && !slices.ContainsFunc(c.Instead, there):
 			return &layoutError{fmt.Sprintf("no column is known to hold %s (%s)", c.Needed, s.layout.list(upTo(len(names)))), "name one with --columns " + c.Name + "=NAME"}
 		}
 	}
@@ -241,13 +234,33 @@ func (s *Stream) split() (reason string) {
 	case s.bad:
 		return "the row is longer than 8 MiB, or a quoted cell is not closed"
 	case s.layout.format == JSONL:
-		clear(s.found)
-		if !walkJSON(s.text.Bytes(), s.paths, s.found) {
-			return "not a JSON object"
-		}
-		return ""
+		return s.parse(s.text.Text())
 	}
 	return s.cells(s.text.Bytes())
+}
+
+// parse parses a row of JSON.
+func (s *Stream) parse(row string) (reason string) {
+	var ok bool
+	if s.object, ok = parseJSON(row); !ok {
+		return "not a JSON object"
+	}
+	for _, c := range s.columns {
+		if value := s.value(c.Name); value != nil && !c.Objects && (value.Kind() == jsonlite.Object || value.Kind() == jsonlite.Array) {
+			return fmt.Sprintf("its %s is an object or a list, and no text", c.Name)
+		}
+	}
+	return ""
+}
+
+// value returns the row's value of a column of JSON, nil if it has none. Of several keys the first with a value counts.
+func (s *Stream) value(column string) *jsonlite.Value {
+	for _, path := range s.paths[column] {
+		if value := path.of(s.object); value != nil && value.Kind() != jsonlite.Null {
+			return value
+		}
+	}
+	return nil
 }
 
 // cells finds the cells of a row of CSV.
@@ -282,24 +295,21 @@ func (s *Stream) Next() (line uint64, text []byte, reason string, err error) {
 
 // Cell returns the row's value of a column, valid until the next call of Next; nil if it has none.
 func (s *Stream) Cell(column string) (value []byte) {
-	for _, at := range s.at[column] {
-		switch s.layout.format {
-		case Parquet:
-			value, _ = s.table.Text(at)
-		case CSV:
-			value = s.take.cells[at]
-		default:
-			if value = s.found[at]; string(value) == "null" {
-				value = nil
-			} else if len(value) > 0 && value[0] == '"' {
-				value = unescapeJSON(value)
-			}
+	at, there := s.at[column]
+	switch {
+	case s.layout.format == JSONL:
+		if value := s.value(column); value != nil && value.Kind() == jsonlite.Object {
+			return []byte(value.JSON())
+		} else {
+			return jsonText(value)
 		}
-		if value != nil {
-			break
-		}
+	case !there:
+		return nil
+	case s.table != nil:
+		value, _ = s.table.Text(at)
+		return value
 	}
-	return value
+	return s.take.cells[at]
 }
 
 // Read returns how many bytes of the files were read. It is safe for concurrent use.

@@ -122,6 +122,7 @@ var doors = map[string][]string{
 
 	"github.com/parquet-go/parquet-go":    {"sink/table", "internal/bubble"},
 	"github.com/RoaringBitmap/roaring/v2": {"sink", "sink/commit", "sink/units", "sink/index", "sink/verify", "sink/compact"},
+	"github.com/parquet-go/jsonlite":      {"inputs"},
 	"github.com/ulikunitz/xz":             {"inputs"},
 	"golang.org/x/text/encoding/unicode":  {"inputs"},
 	"golang.org/x/net/publicsuffix":       {"origin"},

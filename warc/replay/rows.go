@@ -30,7 +30,7 @@ var usual = []inputs.Column{
 	{Name: "body", Names: []string{"body", "content", "robots_txt", "robotstxt", "robots", "text"}, Needed: "bodies", Instead: []string{"status", "observed", "unchanged"}},
 	{Name: "final_url", Names: []string{"final_url"}},
 	{Name: "content_type", Names: []string{"content_type"}},
-	{Name: "headers", Names: []string{"headers", "response_headers"}},
+	{Name: "headers", Names: []string{"headers", "response_headers"}, Objects: true},
 	{Name: "rank", Names: inputs.RankNames},
 	{Name: "label"},
 }
@@ -114,7 +114,8 @@ func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) err
 	if reason != "" {
 		return n.reject(&r, text, reason)
 	}
-	asked, at, code, reason := n.readRow(&r, row)
+	body := row("body")
+	asked, at, code, reason := n.readRow(&r, row, body)
 	if reason != "" {
 		if len(r.input) > 0 {
 			text = r.input
@@ -134,7 +135,7 @@ func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) err
 		r.flags |= unseen
 		found.NoBody++
 	default:
-		r.block = n.response(code, row)
+		r.block = n.response(code, row, body)
 		if row.text("status") == "" {
 			found.NoStatus++
 		}
@@ -144,7 +145,7 @@ func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) err
 
 // readRow reads the values but for the response, and returns what was asked for, when, and the status: 0 or less if there was no answer.
 // It returns the reason if the row is none.
-func (n *Nights) readRow(r *record, row cells) (asked exchange.Target, at time.Time, code int, reason string) {
+func (n *Nights) readRow(r *record, row cells, body []byte) (asked exchange.Target, at time.Time, code int, reason string) {
 	name := row.text("host")
 	if name == "" {
 		return asked, at, 0, "it has no host"
@@ -182,10 +183,10 @@ func (n *Nights) readRow(r *record, row cells) (asked exchange.Target, at time.T
 		if code = int(number); err != nil || number != float64(code) || code > 599 || code > 0 && code < 100 {
 			return asked, at, 0, "its status is no number from 100 to 599"
 		}
-		if code/100 == 2 && row("body") == nil { // what was answered is not known
+		if code/100 == 2 && body == nil { // what was answered is not known
 			code = 0
 		}
-	} else if len(row("body")) > 0 {
+	} else if len(body) > 0 {
 		code = http.StatusOK
 	}
 	if text := row.text("final_url"); text != "" && r.flags&carried == 0 {
@@ -229,8 +230,7 @@ func parseTime(text string) (time.Time, bool) {
 }
 
 // response writes the row as the response that its body was: the fetcher reads it like any other.
-func (n *Nights) response(code int, row cells) []byte {
-	text := row("body")
+func (n *Nights) response(code int, row cells, text []byte) []byte {
 	text = text[:min(len(text), n.opt.MaxBody+1)]
 	fields := fieldsOf(row.text("headers"))
 	if kind := row.text("content_type"); kind != "" {

@@ -64,7 +64,7 @@ func spelled(line uint64, text []byte, reason string, row cells) string {
 	var code int
 	var at time.Time
 	if reason == "" {
-		_, at, code, reason = new(Nights).readRow(&r, row)
+		_, at, code, reason = new(Nights).readRow(&r, row, row("body"))
 	}
 	if reason != "" {
 		if len(r.input) > 0 {
