@@ -5,232 +5,207 @@ import (
 	"context"
 	"errors"
 	"io"
-	"runtime"
-	"sync"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
+	"github.com/bulkscan/bulkscan/inputs"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/warc"
 )
 
-// ahead unpacks archives before they are needed, since unpacking is most of the work. It has a worker for each processor
-// and returns the content in the order of the archives.
-//
-//	archives 0, n, 2n …   ─► worker 0 ─batches─┐
-//	archives 1, n+1 …     ─► worker 1 ─batches─┼─► next, one archive after the other
-//	archives n-1 …        ─► worker n-1 ───────┘
-//
-// A worker has batchesEach batches. When all are full, it waits until next has used one.
+// ahead reads an input before it is needed, in a goroutine of its own, since unpacking and parsing are most of the work. It returns the
+// items in order, in batches.
 type ahead struct {
-	workers []*worker
-	cancel  context.CancelFunc
-	group   sync.WaitGroup
-
-	number int    // of the archive whose batches come next
-	begun  bool   // one of its batches was received
-	batch  *batch // the current one; nil before the next is received
-	item   int    // index in batch
+	ctx     context.Context
+	opt     *Options
+	batches chan batch
+	batch   batch // the one being filled
+	bytes   int   // in it
 }
 
-// worker reads every n-th archive.
-type worker struct {
-	filled, free chan *batch
-	records      *warc.Reader
-	packed       bool   // of the archive
-	size         int64  // the same
-	wired        bool   // the archive holds what was received on the wire
-	crawl        string // of the last warcinfo
-	batch        *batch // the one being filled
-}
-
-// batch is a part of an archive's items, in order. The last batch of an archive has its end.
+// batch is a part of an input's items. The last one has the error with which the input ended.
 type batch struct {
-	items  []item
-	memory []byte // of the items' bytes; the last block is being filled
-	kept   int    // bytes in all blocks
-	packed bool   // of the archive, as size
-	size   int64  // in bytes
-	ended  bool
-	err    error // with which it ended; nil: all is read
+	items []item
+	err   error
 }
 
-// item is one record of an archive, or a stretch that could not be read.
+// item is a capture, a row, or what is none of these. An input begins with an item that has nothing but its file.
 type item struct {
-	capture capture
-	reason  string // why it is no capture
-	uri     []byte
-	crawl   string // of which it says to be a part; "" if unknown
-	offset  int64
-	broken  warc.Broken // a stretch that could not be read, if it has a Reason
+	record // without its numbers; its input is the text of a reject
+	url    exchange.Target
+	when   time.Time // zero: unknown
+	crawl  string    // of which it says to be a part; "" if unknown
+	reason string    // why it is a reject; or skipped
+	broken int       // records that were returned before damage was found: they may be wrong
+	begins *inputs.FileStats
+	offset int64 // in the input
 }
 
 const (
-	batchesEach = 4
+	batchesEach = 4 // of an input, filled and not yet used
 	batchItems  = 64
-	batchBytes  = 256 << 10 // size of a full batch; memory beyond twice that is released
+	batchBytes  = 256 << 10 // size of a full batch
 )
 
-// opener opens an archive, and returns its size.
-type opener func(number int) (file io.ReaderAt, size int64, close func() error, err error)
-
-// newAhead starts reading so many archives. Call close to end it.
-func newAhead(ctx context.Context, archives int, open opener, maxBlock int) *ahead {
-	ctx, cancel := context.WithCancel(ctx)
-	a := &ahead{cancel: cancel}
-	workers := min(archives, runtime.GOMAXPROCS(0))
-	for first := range workers {
-		l := &worker{filled: make(chan *batch, batchesEach), free: make(chan *batch, batchesEach), records: warc.NewReader(maxBlock)}
-		l.records.Broken = func(b warc.Broken) error { return l.add(ctx, item{broken: b}) }
-		for range batchesEach {
-			l.free <- &batch{items: make([]item, 0, batchItems)}
-		}
-		a.workers = append(a.workers, l)
-		a.group.Go(func() {
-			for number := first; number < archives; number += workers {
-				if l.read(ctx, open, number) != nil {
-					return // nothing is read after an archive that fails
-				}
-			}
-		})
-	}
-	return a
+// newAhead returns what reads an input. Call read in a goroutine, and receive batches until they end.
+func newAhead(ctx context.Context, opt *Options) *ahead {
+	return &ahead{ctx: ctx, opt: opt, batches: make(chan batch, batchesEach)}
 }
 
-// next returns the next item of the current archive, or nil at its end with the error that ended it; then the next
-// archive is current. An item is valid until the next call. fresh is the first batch of an archive, when it arrives.
-func (a *ahead) next(ctx context.Context) (it *item, fresh *batch, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
+// read reads an input: a folder, an archive, or a file with rows of bodies, or one that has to be unpacked.
+func (a *ahead) read(path string, archive bool) {
+	defer close(a.batches)
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case info.IsDir():
+		err = a.readFolder(path)
+	case archive:
+		err = a.readArchive(path, info.Size())
+	default:
+		err = a.readFile(path)
 	}
-	l := a.workers[a.number%len(a.workers)]
-	if a.batch != nil && a.item == len(a.batch.items) {
-		ended, err := a.batch.ended, a.batch.err
-		a.batch.reset()
-		l.free <- a.batch
-		a.batch = nil
-		if ended {
-			a.number++
-			a.begun = false
-			return nil, nil, err
-		}
+	if e, ok := errors.AsType[*fs.PathError](err); ok { // our message has operation and path already
+		err = &inputs.Error{File: path, Err: e.Err}
 	}
-	if a.batch == nil {
-		select {
-		case a.batch = <-l.filled:
-			a.item = 0
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		}
-		if !a.begun {
-			a.begun = true
-			return nil, a.batch, nil
-		}
-		if len(a.batch.items) == 0 {
-			return a.next(ctx)
-		}
-	}
-	a.item++
-	return &a.batch.items[a.item-1], nil, nil
+	a.batch.err = err
+	_ = a.pass() // what ends the context is its own error
 }
 
-// close ends the reading and waits until all archives are closed.
-func (a *ahead) close() {
-	a.cancel()
-	a.group.Wait()
+// add adds an item to the batch, and passes a full one on.
+func (a *ahead) add(it item) error {
+	a.batch.items = append(a.batch.items, it)
+	if a.bytes += len(it.block); len(a.batch.items) < batchItems && a.bytes < batchBytes {
+		return nil
+	}
+	return a.pass()
 }
 
-// read reads one archive. Its error is also in the archive's last batch, except for that of the context.
-func (l *worker) read(ctx context.Context, open opener, number int) error {
-	file, size, shut, err := open(number)
+func (a *ahead) pass() error {
+	select {
+	case a.batches <- a.batch:
+		a.batch, a.bytes = batch{}, 0
+		return nil
+	case <-a.ctx.Done():
+		return a.ctx.Err()
+	}
+}
+
+func (a *ahead) begin(file inputs.FileStats) error { return a.add(item{begins: &file}) }
+
+// readFolder reads a folder of bodies.
+func (a *ahead) readFolder(folder string) error {
+	files, err := Files(folder)
 	if err == nil {
-		err = l.records.Reset(file, size, 0)
+		err = a.begin(inputs.FileStats{Name: folder, Layout: "folder"})
 	}
-	l.packed, l.size, l.wired, l.crawl = l.records.Packed(), size, false, ""
-	for err == nil {
-		var rec *warc.Record
-		if rec, err = l.records.Next(); err == nil {
-			err = l.add(ctx, l.item(rec))
+	for i := 0; i < len(files) && err == nil; i++ {
+		cells := map[string][]byte{}
+		reason := "its name is neither HOST.txt nor HOST/robots.txt"
+		if part := fileName.FindStringSubmatch(filepath.ToSlash(files[i])); part != nil {
+			cells["host"], cells["rank"], reason = []byte(part[1]+part[3]+part[4]), []byte(part[2]), ""
+			if cells["body"], err = inputs.ReadText(a.ctx, files[i], part[5] != "", a.opt.MaxBody+1); err != nil {
+				reason = err.Error()
+			}
+		}
+		text := strings.TrimPrefix(files[i], filepath.Clean(folder)+string(filepath.Separator))
+		if err = a.ctx.Err(); err == nil {
+			err = a.add(a.opt.row(uint64(i+1), []byte(text), reason, func(column string) []byte { return cells[column] }))
 		}
 	}
-	if err == io.EOF {
-		err = nil
-	}
-	if file != nil {
-		err = errors.Join(err, shut())
-	}
-	if more := l.take(ctx); more != nil {
-		return more
-	}
-	l.batch.ended, l.batch.err = true, err
-	l.pass()
 	return err
 }
 
-// item converts a record. The item views the record's memory.
-func (l *worker) item(rec *warc.Record) item {
-	if rec.Type == warc.Info {
-		l.wired = bytes.HasPrefix(infoField(rec.Block, "software"), []byte("bulkscan/"))
-		l.crawl = string(infoField(rec.Block, "ispartof"))
+// readFile reads a file with rows of bodies, one that has to be unpacked, or a zip with several.
+func (a *ahead) readFile(path string) (err error) {
+	r := inputs.OpenRows(a.ctx, []string{path}, inputs.Options{TempDir: a.opt.TempDir, Parquet: a.opt.Parquet}, a.opt.Columns)
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for {
+		in, err := r.NextStream()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err == nil && in.Archive != nil:
+			err = a.readRecords(in.Name, in.Archive, in.Size)
+		case err == nil:
+			err = a.begin(in.FileStats)
+			for err == nil {
+				var line uint64
+				var text []byte
+				var reason string
+				if line, text, reason, err = in.Next(); err == nil {
+					it := a.opt.row(line, text, reason, in.Cell)
+					it.offset = r.Read()
+					err = a.add(it)
+				}
+			}
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
 	}
-	it := item{uri: rec.TargetURI, offset: rec.Offset, crawl: l.crawl}
-	it.capture, it.reason = readCapture(rec)
-	it.capture.recorded.Undone = !l.wired
-	return it
 }
 
-// add copies an item into the batch and sends a full one.
-func (l *worker) add(ctx context.Context, it item) error {
-	if err := l.take(ctx); err != nil {
+// readArchive reads an archive.
+func (a *ahead) readArchive(path string, size int64) (err error) {
+	file, err := os.Open(path) // #nosec G304 -- the user names it
+	if err != nil {
 		return err
 	}
-	b := l.batch
-	it.uri = b.keep(it.uri)
-	it.capture.recorded.Block = b.keep(it.capture.recorded.Block)
-	b.items = append(b.items, it)
-	if len(b.items) == batchItems || b.kept >= batchBytes {
-		l.pass()
-	}
-	return nil
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return a.readRecords(path, watched{a.ctx, file}, size)
 }
 
-// take receives a batch to fill, unless there is one.
-func (l *worker) take(ctx context.Context) error {
-	if l.batch != nil {
+// watched is a file that is readable until the context ends.
+type watched struct {
+	ctx  context.Context
+	file io.ReaderAt
+}
+
+func (w watched) ReadAt(p []byte, at int64) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.file.ReadAt(p, at)
+}
+
+// readRecords reads the records of an archive.
+func (a *ahead) readRecords(name string, archive io.ReaderAt, size int64) error {
+	records := warc.NewReader(maxHead + a.opt.MaxBody + 1)
+	records.Broken = func(b warc.Broken) error { return a.add(damage(b)) }
+	err := records.Reset(archive, size, 0)
+	file := inputs.FileStats{Name: name, Layout: "warc"}
+	if records.Packed() {
+		file.Compression = "gzip"
+	}
+	if err == nil {
+		err = a.begin(file)
+	}
+	var crawl string // of the last warcinfo
+	wired := false   // the archive holds what was received on the wire
+	for err == nil {
+		var rec *warc.Record
+		if rec, err = records.Next(); err != nil {
+			break
+		}
+		if rec.Type == warc.Info {
+			wired = bytes.HasPrefix(infoField(rec.Block, "software"), []byte("bulkscan/"))
+			crawl = string(infoField(rec.Block, "ispartof"))
+		}
+		it := capture(rec)
+		if it.crawl = crawl; !wired {
+			it.flags |= undone
+		}
+		err = a.add(it)
+	}
+	if err == io.EOF {
 		return nil
 	}
-	select {
-	case l.batch = <-l.free:
-		l.batch.packed, l.batch.size = l.packed, l.size
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	if a.ctx.Err() != nil {
+		return a.ctx.Err()
 	}
-}
-
-// pass sends the batch. The channel has room for all batches, so this does not block.
-func (l *worker) pass() {
-	l.filled <- l.batch
-	l.batch = nil
-}
-
-// keep copies bytes into the batch's memory. Growing adds a block, so that earlier views stay valid.
-func (b *batch) keep(data []byte) []byte {
-	if data == nil {
-		return nil
-	}
-	if cap(b.memory)-len(b.memory) < len(data) {
-		b.memory = make([]byte, 0, max(len(data), min(2*cap(b.memory), 2*batchBytes), 16<<10))
-	}
-	b.kept += len(data)
-	from := len(b.memory)
-	b.memory = append(b.memory, data...)
-	return b.memory[from:len(b.memory):len(b.memory)]
-}
-
-// reset empties the batch for reuse.
-func (b *batch) reset() {
-	clear(b.items)
-	memory := b.memory[:0]
-	if cap(memory) > 2*batchBytes {
-		memory = nil
-	}
-	*b = batch{items: b.items[:0], memory: memory}
+	return &inputs.Error{File: name, Err: err}
 }

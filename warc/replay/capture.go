@@ -3,19 +3,14 @@ package replay
 import (
 	"bytes"
 	"crypto/tls"
+	"fmt"
 	"net/netip"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/fetcher"
-	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/warc"
 )
-
-// capture is the record of a response. It views the record's bytes.
-type capture struct {
-	target   exchange.Target
-	recorded fetcher.Recorded
-}
 
 // infoField returns the first value of a field of a warcinfo, at most 100 bytes; nil if it has none.
 func infoField(info []byte, name string) []byte {
@@ -28,47 +23,66 @@ func infoField(info []byte, name string) []byte {
 	return nil
 }
 
-// skipRecord is the reason for records that were not meant to be captures.
-const skipRecord = "no capture"
+// skipped is the reason for records that were not meant to be captures of a robots.txt.
+const skipped = "no capture"
 
-// readCapture parses a record. It returns the reason if the record is no capture, with the target where it is known.
-func readCapture(rec *warc.Record) (c capture, reason string) {
-	if rec.Type != warc.Response && rec.Type != warc.Revisit {
-		return c, skipRecord
-	}
-	if kind, _, _ := bytes.Cut(rec.ContentType, []byte{';'}); !answers[strings.ToLower(string(bytes.TrimSpace(kind)))] {
-		return c, skipRecord
+// capture reads a record of an archive. The item has memory of its own.
+func capture(rec *warc.Record) (it item) {
+	it.offset = rec.Offset
+	it.input = []byte(strings.ToValidUTF8(string(rec.TargetURI[:min(len(rec.TargetURI), inputs.MaxInput)]), ""))
+	kind, _, _ := bytes.Cut(rec.ContentType, []byte{';'})
+	if rec.Type != warc.Response && rec.Type != warc.Revisit || !answers[strings.ToLower(string(bytes.TrimSpace(kind)))] {
+		it.reason = skipped
+		return it
 	}
 	var ok bool
-	if c.target, ok = fetcher.ParseTarget(string(rec.TargetURI)); !ok {
-		return c, "its target is no http or https URL that can be asked"
-	}
+	it.url, ok = fetcher.ParseTarget(string(rec.TargetURI))
 	switch {
+	case !ok:
+		it.reason = "its target is no http or https URL that can be asked"
+	case !rec.Segmented && rec.Type != warc.Revisit:
+	case it.url.Path != "":
+		it.reason = skipped
 	case rec.Segmented:
-		return c, "one of several segments of a record, which are not joined"
-	case rec.Type == warc.Revisit:
-		return c, "a revisit, whose body is that of another record"
+		it.reason = "one of several segments of a record, which are not joined"
+	default:
+		it.reason = "a revisit, whose body is that of another record"
 	}
-	c.recorded = fetcher.Recorded{Block: rec.Block, Ending: endings[rec.Truncated], At: rec.Date()}
-	if rec.Length > int64(len(rec.Block)) && c.recorded.Ending == fetcher.Whole {
-		c.recorded.Ending = fetcher.CutOff
+	if it.reason != "" {
+		return it
 	}
+	it.block, it.when = bytes.Clone(rec.Block), rec.Date()
+	ending := endings[rec.Truncated]
+	if rec.Length > int64(len(rec.Block)) && ending == fetcher.Whole {
+		ending = fetcher.CutOff
+	}
+	it.flags = flags(ending) << endingShift
 	if len(rec.IP) <= len("0000:0000:0000:0000:0000:ffff:255.255.255.255") {
-		c.recorded.Addr, _ = netip.ParseAddr(string(rec.IP)) // an invalid address counts as unknown
+		addr, _ := netip.ParseAddr(string(rec.IP)) // an invalid address counts as unknown
+		it.addr = addr.AsSlice()
 	}
 	for _, protocol := range rec.Protocols {
 		switch string(protocol) {
 		case "h2":
-			c.recorded.Proto = "HTTP/2"
+			it.proto = []byte("HTTP/2")
 		case "h3":
-			c.recorded.Proto = "HTTP/3"
+			it.proto = []byte("HTTP/3")
 		default:
 			if version, is := tlsVersions[string(protocol)]; is {
-				c.recorded.TLSVersion = version
+				it.tls = uint64(version)
 			}
 		}
 	}
-	return c, ""
+	return it
+}
+
+// damage is a stretch of an archive that could not be read.
+func damage(b warc.Broken) item {
+	it := item{reason: fmt.Sprintf("%s: bytes %d to %d are passed over", b.Reason, b.Offset, b.Offset+b.Bytes), broken: b.Records, offset: b.Offset}
+	if b.Records > 0 {
+		it.reason += fmt.Sprintf(", but for %d records at their beginning, which may be wrong", b.Records)
+	}
+	return it
 }
 
 // settles reports whether the status of a response says whether robots.txt exists. See the package comment.

@@ -68,7 +68,7 @@ func (n *Night) tell(r *record, reason string) error {
 		return nil
 	}
 	text := r.input[:min(len(r.input), inputs.MaxText)]
-	return n.Reject(inputs.Reject{Input: n.all.names[r.file], Line: r.line, Text: string(text), Reason: reason, Duplicate: r.flags&rejected == 0})
+	return n.Reject(inputs.Reject{Input: n.all.stats.Files[r.file].Name, Line: r.line, Text: string(text), Reason: reason, Duplicate: r.flags&rejected == 0})
 }
 
 // Skip passes over a night.

@@ -2,17 +2,17 @@
 // (package warc) and files of bodies, and returns the sites of each night with their answers, as a scan
 // would.
 //
-//	archives ─► ahead ─┐                       ┌─► night ─► entries, by URL
-//	                   ├─► records ─► spool ───┤
-//	bodies ────────────┘    by night and URL   └─► …
+//	input ─► ahead ─┐                       ┌─► night ─► entries, by URL
+//	                ├─► records ─► spool ───┤
+//	input ─► ahead ─┘    by night and URL   └─► …
 //
 // A site gets one row a night, but an archive has a capture for each exchange: for each redirect hop and each retry. The row
 // is made of the first capture of its /robots.txt with a status of 2xx or 4xx, which settles it. 408 and 429 do not: a retry
 // may succeed. If none settles it, the last capture counts, and before any row that nobody saw (see the flag unseen). Its
 // redirects are followed to captures of the same night, anywhere in the inputs.
 //
-// replay.go reads the inputs once; ahead.go unpacks archives for it, capture.go parses a capture, and rows.go makes one of a
-// body. spool.go sorts what was read, in a temporary file. night.go returns it.
+// replay.go reads the inputs once; ahead.go unpacks and parses them for it, by capture.go what archives have, and by rows.go bodies.
+// spool.go sorts what was read, in a temporary file. night.go returns it.
 package replay
 
 import (
@@ -25,14 +25,15 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/warc"
 )
 
@@ -86,7 +87,6 @@ type Nights struct {
 	ctx   context.Context
 	fetch *fetcher.Fetcher
 	opt   Options
-	names []string // of the streams, which records name by number
 
 	spool   sorter
 	rows    *cursor // at the next record
@@ -103,9 +103,9 @@ type Nights struct {
 	stats   inputs.Stats
 	found   Found
 	unsound Unsound
-	line    uint64 // of the current stream
-	read    atomic.Int64
-	before  int64
+	line    uint64       // of the current stream
+	read    atomic.Int64 // bytes of the inputs
+	before  int64        // bytes of the inputs before the current one
 	total   int64
 }
 
@@ -124,30 +124,18 @@ func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Optio
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	archives := make([]bool, len(paths))
+	sizes, archives := make([]int64, len(paths)), make([]bool, len(paths))
 	for i, path := range paths {
-		size, archive, err := lookAt(path)
-		if err != nil {
+		if sizes[i], archives[i], err = lookAt(path); err != nil {
 			return nil, &inputs.Error{File: path, Err: plain(err)}
 		}
-		archives[i] = archive
-		n.total += size
+		n.total += sizes[i]
 	}
 	if progress != nil {
 		progress(n.Progress)
 	}
-	for from := 0; from < len(paths) && !n.full(); {
-		to, read := from+1, n.readFile
-		for archives[from] && to < len(paths) && archives[to] {
-			to++
-		}
-		if archives[from] {
-			read = n.readArchives
-		}
-		if err := read(paths[from:to]); err != nil {
-			return nil, err
-		}
-		from = to
+	if err := n.readAll(paths, sizes, archives); err != nil {
+		return nil, err
 	}
 	if n.undated > 0 && len(n.nights) == 0 {
 		return nil, &NoDateError{n.noDate}
@@ -184,118 +172,39 @@ func (n *Nights) full() bool {
 	return n.opt.Limit > 0 && uint64(n.found.Captures+n.found.Rows) >= n.opt.Limit
 }
 
-// readArchives reads archives, several at a time.
-func (n *Nights) readArchives(paths []string) error {
-	return n.readWARC(paths, func(number int) (io.ReaderAt, int64, func() error, error) {
-		file, err := os.Open(paths[number])
-		if err != nil {
-			return nil, 0, nil, err
+// readAll reads the inputs, several at a time, and takes their items in order.
+func (n *Nights) readAll(paths []string, sizes []int64, archives []bool) error {
+	ctx, cancel := context.WithCancel(n.ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	var begun []*ahead
+	for i := range paths {
+		for next := len(begun); next < min(i+runtime.GOMAXPROCS(0), len(paths)); next++ {
+			a := newAhead(ctx, &n.opt)
+			begun = append(begun, a)
+			reading.Go(func() { a.read(paths[next], archives[next]) })
 		}
-		info, err := file.Stat()
-		if err != nil {
-			return nil, 0, nil, errors.Join(err, file.Close())
+		var ended error
+		for batch := range begun[i].batches {
+			for k := range batch.items {
+				if n.full() {
+					return nil
+				}
+				n.read.Store(n.before + batch.items[k].offset)
+				if err := n.take(&batch.items[k]); err != nil {
+					return err
+				}
+			}
+			ended = batch.err
 		}
-		return watched{n.ctx, file}, info.Size(), file.Close, nil
-	})
-}
-
-// watched is a file that is readable until the context ends.
-type watched struct {
-	ctx  context.Context
-	file io.ReaderAt
-}
-
-func (w watched) ReadAt(p []byte, at int64) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.file.ReadAt(p, at)
-}
-
-// readFile reads a file with rows of bodies, one that has to be unpacked, or a zip with several. It may be a folder.
-func (n *Nights) readFile(paths []string) (err error) {
-	if info, err := os.Stat(paths[0]); err == nil && info.IsDir() {
-		return n.readFolder(paths[0])
-	}
-	r := inputs.OpenRows(n.ctx, paths, inputs.Options{TempDir: n.opt.TempDir, Parquet: n.opt.Parquet}, n.opt.Columns)
-	defer func() { err = errors.Join(err, r.Close()) }()
-	before := n.before
-	for !n.full() {
-		in, err := r.NextStream()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
+		if err := cmp.Or(n.ctx.Err(), ended); err != nil {
 			return err
 		}
-		if in.Archive != nil {
-			if err := n.readWARC([]string{in.Name}, func(int) (io.ReaderAt, int64, func() error, error) {
-				return in.Archive, in.Size, func() error { return nil }, nil
-			}); err != nil {
-				return err
-			}
-			continue
-		}
-		n.begin(in.FileStats)
-		for !n.full() {
-			line, text, reason, err := in.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err == nil {
-				n.read.Store(before + r.Read())
-				err = n.takeRow(line, text, reason, in.Cell)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	n.before = before + r.Read()
-	n.read.Store(n.before)
-	return nil
-}
-
-// readWARC reads archives with these names.
-func (n *Nights) readWARC(names []string, open opener) error {
-	archives := newAhead(n.ctx, len(names), open, maxHead+n.opt.MaxBody+1)
-	defer archives.close()
-	size := int64(0) // of the current one
-	for number := 0; number < len(names) && !n.full(); {
-		it, fresh, err := archives.next(n.ctx)
-		switch {
-		case err != nil:
-			return n.failed(names[number], err)
-		case fresh != nil:
-			size = fresh.size
-			kind := ""
-			if fresh.packed {
-				kind = "gzip"
-			}
-			n.begin(inputs.FileStats{Name: names[number], Layout: "warc", Compression: kind})
-		case it == nil:
-			n.before += size
-			n.read.Store(n.before)
-			number++
-		default:
-			n.read.Store(n.before + it.offset)
-			if err := n.take(it); err != nil {
-				return err
-			}
-		}
+		n.before += sizes[i]
+		n.read.Store(n.before)
 	}
 	return nil
-}
-
-// failed adds the input's name to an error, except to those of the context.
-func (n *Nights) failed(name string, err error) error {
-	if n.ctx.Err() != nil && errors.Is(err, n.ctx.Err()) {
-		return err
-	}
-	if e, ok := errors.AsType[*inputs.Error](err); ok {
-		return e
-	}
-	return &inputs.Error{File: name, Err: plain(err)}
 }
 
 // plain removes the operation and the path, which our message has already.
@@ -306,117 +215,106 @@ func plain(err error) error {
 	return err
 }
 
-// begin begins a stream.
-func (n *Nights) begin(file inputs.FileStats) {
-	n.line = 0
-	n.names = append(n.names, file.Name)
-	n.stats.Files = append(n.stats.Files, file)
-}
-
-// count counts a record or row, and returns one that has its place.
-func (n *Nights) count() record {
-	n.line++
-	n.stats.Lines++
-	n.stats.Files[len(n.stats.Files)-1].Lines++
-	return record{seq: n.stats.Lines - 1, file: uint64(len(n.names) - 1), line: n.line}
-}
-
-// take takes an item of an archive.
+// take takes an item of an input.
 func (n *Nights) take(it *item) error {
-	r := n.count()
-	if b := &it.broken; b.Reason != "" {
-		reason := fmt.Sprintf("%s: bytes %d to %d are passed over", b.Reason, b.Offset, b.Offset+b.Bytes)
-		if b.Records > 0 {
-			reason += fmt.Sprintf(", but for %d records at their beginning, which may be wrong", b.Records)
-			if n.unsound.Members++; n.unsound.Members == 1 {
-				n.unsound.File, n.unsound.Offset = n.names[r.file], b.Offset
-			}
-		}
-		return n.reject(&r, nil, reason)
-	}
-	c := &it.capture
-	if it.reason == skipRecord || it.reason != "" && c.target.Path != "" { // no robots.txt of an origin
-		n.stats.Skipped++
+	if it.begins != nil {
+		n.line = 0
+		n.stats.Files = append(n.stats.Files, *it.begins)
 		return nil
 	}
-	if it.reason != "" {
-		return n.reject(&r, it.uri, it.reason)
+	n.line++
+	it.seq, it.file, it.line = n.stats.Lines, uint64(len(n.stats.Files)-1), cmp.Or(it.line, n.line)
+	n.stats.Lines++
+	n.stats.Files[it.file].Lines++
+	if it.broken > 0 {
+		if n.unsound.Members++; n.unsound.Members == 1 {
+			n.unsound.File, n.unsound.Offset = n.stats.Files[it.file].Name, it.offset
+		}
 	}
-	if c.target.Path != "" {
-		r.flags |= target
+	switch it.reason {
+	case skipped:
 		n.stats.Skipped++
-	} else if n.leftOut(c.target.Origin.Host()) {
-		r.flags |= target // redirects of the others may lead here
-	} else {
-		n.found.Captures++
+		return nil
+	case "":
+		return n.add(it)
 	}
-	if c.recorded.Undone {
-		r.flags |= undone
-	}
-	r.flags |= flags(c.recorded.Ending) << endingShift
-	r.tls, r.addr, r.proto, r.block = uint64(c.recorded.TLSVersion), c.recorded.Addr.AsSlice(), []byte(c.recorded.Proto), c.recorded.Block
-	r.input = []byte(strings.ToValidUTF8(string(it.uri[:min(len(it.uri), inputs.MaxInput)]), ""))
-	return n.add(&r, c.target, c.recorded.At, it.crawl)
-}
-
-// leftOut reports whether a host is left out by Options.Sample.
-func (n *Nights) leftOut(host string) bool {
-	if n.opt.Sample > 0 && !inputs.Sampled(host, n.opt.Sample) {
-		n.stats.LeftOut++
-		return true
-	}
-	return false
+	return n.reject(it)
 }
 
 // reject keeps a reject without a night, for the first one.
-func (n *Nights) reject(r *record, text []byte, reason string) error {
+func (n *Nights) reject(it *item) error {
 	n.stats.Rejects++
-	*r = record{seq: r.seq, file: r.file, line: r.line, flags: rejected, input: text[:min(len(text), inputs.MaxText)], block: []byte(reason)}
-	r.setKey(0, nil)
-	return n.spool.add(r)
+	it.record = record{seq: it.seq, file: it.file, line: it.line, flags: rejected, input: it.input[:min(len(it.input), inputs.MaxText)], block: []byte(it.reason)}
+	it.setKey(0, nil)
+	return n.spool.add(&it.record)
 }
 
 // earliest is when the first robots.txt was proposed. Earlier dates are mistakes: zero, or numbers of another kind.
 var earliest = time.Date(1994, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// add adds a record to its night.
-func (n *Nights) add(r *record, url exchange.Target, at time.Time, crawl string) error {
-	text := r.input
-	if at.IsZero() {
-		r.flags |= noTime
-	} else if n.opt.Date == "" && (at.Before(earliest) || at.After(n.opt.Now.Add(24*time.Hour))) {
-		return n.reject(r, text, "its date is before 1994 or in the future")
-	} else {
-		r.at = uint64(at.UnixMilli())
-	}
-	if at.IsZero() && n.opt.Date == "" {
+// add adds a capture or row to its night.
+func (n *Nights) add(it *item) error {
+	key := uint32(0)
+	switch {
+	case n.opt.Date != "":
+		key = 1
+	case it.when.IsZero():
 		if n.undated++; n.undated == 1 {
-			n.noDate = n.names[r.file]
+			n.noDate = n.stats.Files[it.file].Name
 		}
-		return n.reject(r, text, "it has no date, and --date gives none")
+		it.reason = "it has no date, and --date gives none"
+	case it.when.Before(earliest) || it.when.After(n.opt.Now.Add(24*time.Hour)):
+		it.reason = "its date is before 1994 or in the future"
+	default:
+		key, it.reason = n.night(it.when, n.stats.Files[it.file].Name, it.crawl)
 	}
-	key, reason := n.night(at, n.names[r.file], crawl)
-	if reason != "" {
-		return n.reject(r, text, reason)
+	if it.reason != "" {
+		return n.reject(it)
 	}
 	night := n.nights[key]
 	if night == nil {
 		night = &Night{all: n, key: key}
 		n.nights[key] = night
 	}
-	if settles(r.block, r.ending()) {
-		r.flags |= settled
-	}
-	r.setKey(key, url.AppendTo(nil))
-	if day := at.Format(time.DateOnly); n.opt.Date != "" {
-		night.Date = n.opt.Date
+	night.Date = cmp.Or(n.opt.Date, max(night.Date, it.when.Format(time.DateOnly)))
+	if it.when.IsZero() {
+		it.flags |= noTime
 	} else {
-		night.Date = max(night.Date, day)
+		it.at = uint64(it.when.UnixMilli())
 	}
-	if r.flags&target == 0 {
+	if settles(it.block, it.ending()) {
+		it.flags |= settled
+	}
+	switch {
+	case it.url.Path != "": // only redirects lead here
+		it.flags |= target
+		n.stats.Skipped++
+	case n.opt.Sample > 0 && !inputs.Sampled(it.url.Origin.Host(), n.opt.Sample):
+		it.flags |= target // redirects of the others may lead here
+		n.stats.LeftOut++
+	default:
 		night.Rows++
+		n.found.count(it.flags)
 	}
-	return n.spool.add(r)
+	it.setKey(key, it.url.AppendTo(nil))
+	return n.spool.add(&it.record)
+}
+
+// count counts a capture or row.
+func (f *Found) count(of flags) {
+	if of&ofRow == 0 {
+		f.Captures++
+		return
+	}
+	f.Rows++
+	switch {
+	case of&carried != 0:
+		f.Carried++
+	case of&unseen != 0:
+		f.NoBody++
+	case of&noStatus != 0:
+		f.NoStatus++
+	}
 }
 
 // crawlName is a crawl of Common Crawl, by year and week; its files are named by times.
@@ -424,12 +322,11 @@ var crawlName = regexp.MustCompile(`CC-MAIN-[0-9]{4}-[0-9]{2}\b`)
 
 // night returns the number of a night, above 0, or why there is none.
 func (n *Nights) night(at time.Time, file, crawl string) (uint32, string) {
-	switch {
-	case n.opt.Date != "":
-		return 1, ""
-	case n.opt.By == Month:
+	switch n.opt.By {
+	case Month:
 		return uint32(at.Year()*12 + int(at.Month())), ""
-	case n.opt.By != Crawl:
+	case Crawl:
+	default:
 		return uint32(at.Unix() / (24 * 60 * 60)), ""
 	}
 	name := cmp.Or(crawlName.FindString(file), crawl)

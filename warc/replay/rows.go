@@ -17,7 +17,6 @@ import (
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/origin"
-	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // usual are the columns of rows with their usual names.
@@ -71,33 +70,6 @@ func Files(folder string) (files []string, err error) {
 // behind a RANK has a dot.
 var fileName = regexp.MustCompile(`(?:^|/)(?:([^/]+)/robots|([0-9]{1,15})-([^/]*\.[^/]*)|([^/]+))\.txt(\.gz|\.zst|\.xz|\.bz2)?$`)
 
-// readFolder reads a folder of bodies.
-func (n *Nights) readFolder(folder string) error {
-	files, err := Files(folder)
-	if err != nil {
-		return &inputs.Error{File: folder, Err: plain(err)}
-	}
-	n.begin(inputs.FileStats{Name: folder, Layout: "folder"})
-	for i := 0; i < len(files) && !n.full(); i++ {
-		cells := map[string][]byte{}
-		reason := "its name is neither HOST.txt nor HOST/robots.txt"
-		if part := fileName.FindStringSubmatch(filepath.ToSlash(files[i])); part != nil {
-			cells["host"], cells["rank"], reason = []byte(part[1]+part[3]+part[4]), []byte(part[2]), ""
-			if cells["body"], err = inputs.ReadText(n.ctx, files[i], part[5] != "", n.opt.MaxBody+1); err != nil {
-				reason = err.Error()
-			}
-		}
-		if n.ctx.Err() != nil {
-			return n.ctx.Err()
-		}
-		text := strings.TrimPrefix(files[i], filepath.Clean(folder)+string(filepath.Separator))
-		if err := n.takeRow(uint64(i+1), []byte(text), reason, func(column string) []byte { return cells[column] }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // cells returns a row's value of a column.
 type cells func(column string) []byte
 
@@ -107,98 +79,80 @@ func (c cells) text(column string) string {
 	return string(bytes.TrimSpace(value[:min(len(value), 16<<10)]))
 }
 
-// takeRow takes a row of bodies: its line, its text for a reject, why it cannot be read, and its values.
-func (n *Nights) takeRow(line uint64, text []byte, reason string, row cells) error {
-	r := n.count()
-	r.line = line
-	if reason != "" {
-		return n.reject(&r, text, reason)
+// row makes an item of a row: its line, its text for a reject, why it cannot be read, and its values.
+func (o *Options) row(line uint64, text []byte, reason string, row cells) item {
+	it := item{record: record{line: line, flags: ofRow}, reason: reason}
+	if reason == "" {
+		it.reason = o.readRow(&it, row)
 	}
-	body := row("body")
-	asked, at, code, reason := n.readRow(&r, row, body)
-	if reason != "" {
-		if len(r.input) > 0 {
-			text = r.input
-		}
-		return n.reject(&r, text, reason)
+	if it.reason != "" && len(it.input) == 0 {
+		it.input = bytes.Clone(text[:min(len(text), inputs.MaxText)])
 	}
-	found := &n.found
-	if n.leftOut(asked.Origin.Host()) {
-		r.flags |= target // redirects of the others may lead here
-		found = &Found{}
-	}
-	found.Rows++
-	switch {
-	case r.flags&carried != 0:
-		found.Carried++
-	case code <= 0:
-		r.flags |= unseen
-		found.NoBody++
-	default:
-		r.block = n.response(code, row, body)
-		if row.text("status") == "" {
-			found.NoStatus++
-		}
-	}
-	return n.add(&r, asked, at, "")
+	return it
 }
 
-// readRow reads the values but for the response, and returns what was asked for, when, and the status: 0 or less if there was no answer.
-// It returns the reason if the row is none.
-func (n *Nights) readRow(r *record, row cells, body []byte) (asked exchange.Target, at time.Time, code int, reason string) {
+// readRow reads the values, or returns why the row is none.
+func (o *Options) readRow(it *item, row cells) (reason string) {
 	name := row.text("host")
 	if name == "" {
-		return asked, at, 0, "it has no host"
+		return "it has no host"
 	}
-	r.input = []byte(inputs.Clip(strings.ToValidUTF8(name, "\uFFFD"), inputs.MaxInput))
-	r.label = []byte(inputs.Clip(strings.ToValidUTF8(row.text("label"), "\uFFFD"), inputs.MaxLabel))
-	r.rank = uint64(inputs.Number([]byte(row.text("rank"))))
-	if asked.Origin, reason = inputs.ParseSite(name, n.opt.LocalNames); reason != "" {
-		return asked, at, 0, reason
+	it.input = []byte(inputs.Clip(strings.ToValidUTF8(name, "\uFFFD"), inputs.MaxInput))
+	it.label = []byte(inputs.Clip(strings.ToValidUTF8(row.text("label"), "\uFFFD"), inputs.MaxLabel))
+	it.rank = uint64(inputs.Number([]byte(row.text("rank"))))
+	if it.url.Origin, reason = inputs.ParseSite(name, o.LocalNames); reason != "" {
+		return reason
 	}
-	switch asked.Origin.Scheme() {
+	switch it.url.Origin.Scheme() {
 	case origin.Auto:
-		r.flags |= auto
-		asked.Origin = asked.Origin.As(origin.HTTPS)
+		it.flags |= auto
+		it.url.Origin = it.url.Origin.As(origin.HTTPS)
 	case origin.HTTP, origin.HTTPS:
 	default:
-		return asked, at, 0, "its scheme is neither http nor https"
+		return "its scheme is neither http nor https"
 	}
 	seen, known := truths[strings.ToLower(cmp.Or(row.text("observed"), "true"))]
 	same, alsoKnown := truths[strings.ToLower(cmp.Or(row.text("unchanged"), "false"))]
 	if !known || !alsoKnown {
-		return asked, at, 0, "whether it was observed is neither true nor false"
-	}
-	if !seen || same {
-		r.flags |= unseen | carried
+		return "whether it was observed is neither true nor false"
 	}
 	if text := row.text("fetched_at"); text != "" {
 		var ok bool
-		if at, ok = parseTime(text); !ok {
-			return asked, at, 0, "its date is in no known form"
+		if it.when, ok = parseTime(text); !ok {
+			return "its date is in no known form"
 		}
 	}
-	if text := row.text("status"); text != "" {
+	body, code, text := row("body"), 0, row.text("status")
+	if text != "" {
 		number, err := strconv.ParseFloat(text, 64)
 		if code = int(number); err != nil || number != float64(code) || code > 599 || code > 0 && code < 100 {
-			return asked, at, 0, "its status is no number from 100 to 599"
+			return "its status is no number from 100 to 599"
 		}
 		if code/100 == 2 && body == nil { // what was answered is not known
 			code = 0
 		}
 	} else if len(body) > 0 {
-		code = http.StatusOK
+		code, it.flags = http.StatusOK, it.flags|noStatus
 	}
-	if text := row.text("final_url"); text != "" && r.flags&carried == 0 {
+	if !seen || same {
+		it.flags |= unseen | carried
+		return ""
+	}
+	if text := row.text("final_url"); text != "" {
 		final, ok := fetcher.ParseTarget(text)
 		if !ok {
-			return asked, at, 0, "its final URL is no http or https URL"
+			return "its final URL is no http or https URL"
 		}
-		if final != asked {
-			r.final = final.AppendTo(nil)
+		if final != it.url {
+			it.final = final.AppendTo(nil)
 		}
 	}
-	return asked, at, code, ""
+	if code <= 0 {
+		it.flags |= unseen
+	} else {
+		it.block = response(code, row, body[:min(len(body), o.MaxBody+1)])
+	}
+	return ""
 }
 
 // truths are the words of observed and unchanged, in lower case.
@@ -230,8 +184,7 @@ func parseTime(text string) (time.Time, bool) {
 }
 
 // response writes the row as the response that its body was: the fetcher reads it like any other.
-func (n *Nights) response(code int, row cells, text []byte) []byte {
-	text = text[:min(len(text), n.opt.MaxBody+1)]
+func response(code int, row cells, text []byte) []byte {
 	fields := fieldsOf(row.text("headers"))
 	if kind := row.text("content_type"); kind != "" {
 		fields.Set("Content-Type", kind)

@@ -60,28 +60,20 @@ func named(tb testing.TB, text string) []inputs.Column {
 
 // spelled is a row, or its reject.
 func spelled(line uint64, text []byte, reason string, row cells) string {
-	var r record
-	var code int
-	var at time.Time
-	if reason == "" {
-		_, at, code, reason = new(Nights).readRow(&r, row, row("body"))
+	it := (&Options{MaxBody: 1 << 20}).row(line, text, reason, row)
+	if it.reason != "" {
+		return fmt.Sprintf("%d %.20q: %s", line, it.input, it.reason)
 	}
-	if reason != "" {
-		if len(r.input) > 0 {
-			text = r.input
-		}
-		return fmt.Sprintf("%d %.20q: %s", line, text[:min(len(text), inputs.MaxText)], reason)
-	}
-	s := fmt.Sprintf("%d %s", line, r.input)
-	if text := row("body"); text != nil && r.flags&carried == 0 {
+	s := fmt.Sprintf("%d %s", line, it.input)
+	if text := row("body"); text != nil && it.flags&carried == 0 {
 		s += fmt.Sprintf(" %.40q", text)
 	}
 	for _, part := range []struct {
 		is   bool
 		text string
 	}{
-		{r.flags&carried != 0, "carried"}, {row.text("status") != "", fmt.Sprint(code)}, {!at.IsZero(), at.Format(time.RFC3339)}, {r.rank != 0, fmt.Sprint("rank ", r.rank)},
-		{len(r.label) > 0, string(r.label)}, {len(r.final) > 0, string(r.final)}, {row.text("content_type") != "", row.text("content_type")}, {row.text("headers") != "", row.text("headers")},
+		{it.flags&carried != 0, "carried"}, {row.text("status") != "", row.text("status")}, {!it.when.IsZero(), it.when.Format(time.RFC3339)}, {it.rank != 0, fmt.Sprint("rank ", it.rank)},
+		{len(it.label) > 0, string(it.label)}, {len(it.final) > 0, string(it.final)}, {row.text("content_type") != "", row.text("content_type")}, {row.text("headers") != "", row.text("headers")},
 	} {
 		if part.is {
 			s += " " + part.text

@@ -30,7 +30,7 @@ type record struct {
 	block []byte // the answer; of a reject the reason
 
 	seq   uint64
-	file  uint64 // its number among the inputs, as in Nights.names
+	file  uint64 // its number among Stats.Files
 	line  uint64
 	at    uint64 // milliseconds since 1970; unknown if noTime
 	rank  uint64
@@ -49,10 +49,11 @@ const (
 	carried                   // the same, since the archive repeats an earlier answer
 	rejected
 	noTime
-	ending // the lowest bit of two, of fetcher.Ending
-)
+	ofRow    // of bodies, and not a capture
+	noStatus // it has a body, which counts as answered with 200
 
-const endingShift = 8
+	endingShift = iota // of the two bits of fetcher.Ending
+)
 
 // setKey sets what a record is sorted by: its night (see Nights.night; 0: none, of rejects), its URL with the scheme at the end, so
 // that most redirects lead to a neighbour, and its number.
