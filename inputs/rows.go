@@ -18,7 +18,7 @@ const MaxRow = 8 << 20
 
 // Column is a column of rows.
 type Column struct {
-	Name    string   // as --columns and Stream.Cell call it
+	Name    string   // as --columns and Row.Cells call it
 	Names   []string // of which the first that there is counts
 	Given   bool     // the user has chosen it, by the only one of Names or a number from 1
 	Needed  string   // what it holds, of a column that must be there, or one of Instead
@@ -47,12 +47,20 @@ type Stream struct {
 	table   Table                 // in place of text, if not nil
 	text    *bufio.Scanner        // of cut
 	take    record                // of CSV
-	object  *jsonlite.Value       // the row, of JSON
+	row     Row
 
-	begins, ends uint64 // lines of the row
-	bad          bool   // it is too long, or its quotes are not closed
-	tail         bool   // the next bytes are the rest of its line
-	searched     int    // of the next bytes
+	ends     uint64 // line
+	bad      bool   // the row is too long, or its quotes are not closed
+	tail     bool   // the next bytes are the rest of its line
+	searched int    // of the next bytes
+}
+
+// Row is a row of a Stream.
+type Row struct {
+	Line   uint64            // 1-based, or the number of a row of a table
+	Text   []byte            // as far as it has one
+	Reason string            // why it cannot be read
+	Cells  map[string][]byte // by column; nil: it has none
 }
 
 // OpenRows prepares to read the files in the given order. Of the options those of temporary files, Stdin and Parquet count. Errors of
@@ -70,7 +78,7 @@ func (r *Rows) NextStream() (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{FileStats: FileStats{Name: in.name, Compression: in.compression}, ctx: r.src.ctx, columns: r.columns, layout: layout{eol: '\n', header: true}}
+	s := &Stream{FileStats: FileStats{Name: in.name, Compression: in.compression}, ctx: r.src.ctx, columns: r.columns, row: Row{Cells: map[string][]byte{}}, layout: layout{eol: '\n', header: true}}
 	switch {
 	case in.archive:
 		s.layout.format, s.Archive, s.Size = WARC, in.table, in.size
@@ -157,7 +165,7 @@ func (s *Stream) beginCSV() error {
 		return s.text.Err() // nil of a file without rows
 	}
 	s.layout.delimiter = cmp.Or(findDelimiter([][]byte{s.text.Bytes()}, outsideQuotes), ',')
-	if reason := s.split(); reason != "" {
+	if reason := s.parse(); reason != "" {
 		return &layoutError{"its first line is no header: " + reason, "begin it with the names of the columns"}
 	}
 	var names []string
@@ -223,44 +231,52 @@ func (s *Stream) cut(data []byte, ended bool) (advance int, row []byte, _ error)
 		s.tail = first == 0
 		row = row[:cmp.Or(first, len(row))]
 	}
-	s.begins, s.searched = s.ends+1, 0
+	s.row.Line, s.searched = s.ends+1, 0
 	s.ends += uint64(bytes.Count(row, []byte{'\n'}))
 	return begin + len(row), bytes.TrimRight(row, "\r\n"), nil
 }
 
-// split finds the values in the text of a row, or returns why it cannot be read.
-func (s *Stream) split() (reason string) {
+// parse finds the values in the text of a row, or returns why it cannot be read.
+func (s *Stream) parse() (reason string) {
 	switch {
 	case s.bad:
 		return "the row is longer than 8 MiB, or a quoted cell is not closed"
 	case s.layout.format == JSONL:
-		return s.parse(s.text.Text())
+		return s.parseJSON(s.text.Text())
 	}
-	return s.cells(s.text.Bytes())
+	reason = s.cells(s.text.Bytes())
+	for column, at := range s.at {
+		if reason == "" {
+			s.row.Cells[column] = s.take.cells[at]
+		}
+	}
+	return reason
 }
 
-// parse parses a row of JSON.
-func (s *Stream) parse(row string) (reason string) {
-	var ok bool
-	if s.object, ok = parseJSON(row); !ok {
+// parseJSON is parse for a row of JSON. Of several keys of a column the first with a value counts.
+func (s *Stream) parseJSON(row string) (reason string) {
+	object, ok := parseJSON(row)
+	if !ok {
 		return "not a JSON object"
 	}
 	for _, c := range s.columns {
-		if value := s.value(c.Name); value != nil && !c.Objects && (value.Kind() == jsonlite.Object || value.Kind() == jsonlite.Array) {
-			return fmt.Sprintf("its %s is an object or a list, and no text", c.Name)
+		for _, path := range s.paths[c.Name] {
+			value := path.of(object)
+			if value == nil || value.Kind() == jsonlite.Null {
+				continue
+			}
+			cell := jsonText(value)
+			switch {
+			case cell == nil && !c.Objects:
+				return fmt.Sprintf("its %s is an object or a list, and no text", c.Name)
+			case cell == nil:
+				cell = []byte(value.JSON())
+			}
+			s.row.Cells[c.Name] = cell
+			break
 		}
 	}
 	return ""
-}
-
-// value returns the row's value of a column of JSON, nil if it has none. Of several keys the first with a value counts.
-func (s *Stream) value(column string) *jsonlite.Value {
-	for _, path := range s.paths[column] {
-		if value := path.of(s.object); value != nil && value.Kind() != jsonlite.Null {
-			return value
-		}
-	}
-	return nil
 }
 
 // cells finds the cells of a row of CSV.
@@ -273,43 +289,31 @@ func (s *Stream) cells(row []byte) (reason string) {
 	return reason
 }
 
-// Next goes on to the next row, and returns its 1-based line, or row of a table, its text as far as it has one, and why it cannot be
-// read, valid until the next call; io.EOF after the last.
-func (s *Stream) Next() (line uint64, text []byte, reason string, err error) {
+// Next returns the next row, valid until the next call; io.EOF after the last.
+func (s *Stream) Next() (*Row, error) {
+	clear(s.row.Cells)
+	s.row.Text, s.row.Reason = nil, ""
+	var err error
 	switch {
 	case s.table != nil:
-		s.begins++
+		s.row.Line++
 		if err = s.ctx.Err(); err == nil {
 			err = s.table.Next()
 		}
+		for column, at := range s.at {
+			if err == nil {
+				s.row.Cells[column], _ = s.table.Text(at)
+			}
+		}
 	case s.text.Scan():
-		return s.begins, s.text.Bytes(), s.split(), nil
+		s.row.Text, s.row.Reason = s.text.Bytes(), s.parse()
 	default:
-		s.begins, err = s.ends+1, cmp.Or(s.text.Err(), io.EOF)
+		s.row.Line, err = s.ends+1, cmp.Or(s.text.Err(), io.EOF)
 	}
 	if err != nil && err != io.EOF {
-		err = damaged(s.Name, s.begins, err)
+		err = damaged(s.Name, s.row.Line, err)
 	}
-	return s.begins, nil, "", err
-}
-
-// Cell returns the row's value of a column, valid until the next call of Next; nil if it has none.
-func (s *Stream) Cell(column string) (value []byte) {
-	at, there := s.at[column]
-	switch {
-	case s.layout.format == JSONL:
-		if value := s.value(column); value != nil && value.Kind() == jsonlite.Object {
-			return []byte(value.JSON())
-		} else {
-			return jsonText(value)
-		}
-	case !there:
-		return nil
-	case s.table != nil:
-		value, _ = s.table.Text(at)
-		return value
-	}
-	return s.take.cells[at]
+	return &s.row, err
 }
 
 // Read returns how many bytes of the files were read. It is safe for concurrent use.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -214,12 +215,16 @@ func (p *part) addBody(hash uint64, body []byte) error {
 	return p.bodies.Flush()
 }
 
-// flush writes the batches and frees the rows' memory.
+// flush writes the batches, each table's beside the others', and frees the rows' memory.
 func (p *part) flush() error {
-	for _, f := range p.files {
-		if err := f.Flush(); err != nil {
-			return err
-		}
+	errs := make([]error, len(p.files))
+	var writing sync.WaitGroup
+	for i, f := range p.files {
+		writing.Go(func() { errs[i] = f.Flush() })
+	}
+	writing.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	p.weight += len(p.copier.bytes.block)
 	p.copier.reset()

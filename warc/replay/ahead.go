@@ -103,17 +103,18 @@ func (a *ahead) readFolder(folder string) error {
 		err = a.begin(inputs.FileStats{Name: folder, Layout: "folder"})
 	}
 	for i := 0; i < len(files) && err == nil; i++ {
-		cells := map[string][]byte{}
-		reason := "its name is neither HOST.txt nor HOST/robots.txt"
+		name := strings.TrimPrefix(files[i], filepath.Clean(folder)+string(filepath.Separator))
+		row := inputs.Row{Line: uint64(i + 1), Text: []byte(name), Reason: "its name is neither HOST.txt nor HOST/robots.txt"}
 		if part := fileName.FindStringSubmatch(filepath.ToSlash(files[i])); part != nil {
-			cells["host"], cells["rank"], reason = []byte(part[1]+part[3]+part[4]), []byte(part[2]), ""
-			if cells["body"], err = inputs.ReadText(a.ctx, files[i], part[5] != "", a.opt.MaxBody+1); err != nil {
-				reason = err.Error()
+			row.Reason = ""
+			body, err := inputs.ReadText(a.ctx, files[i], part[5] != "", a.opt.MaxBody+1)
+			if err != nil {
+				row.Reason = err.Error()
 			}
+			row.Cells = map[string][]byte{"host": []byte(part[1] + part[3] + part[4]), "rank": []byte(part[2]), "body": body}
 		}
-		text := strings.TrimPrefix(files[i], filepath.Clean(folder)+string(filepath.Separator))
 		if err = a.ctx.Err(); err == nil {
-			err = a.add(a.opt.row(uint64(i+1), []byte(text), reason, func(column string) []byte { return cells[column] }))
+			err = a.add(a.opt.item(&row))
 		}
 	}
 	return err
@@ -125,19 +126,17 @@ func (a *ahead) readFile(path string) (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for {
 		in, err := r.NextStream()
-		switch {
-		case errors.Is(err, io.EOF):
+		if errors.Is(err, io.EOF) {
 			return nil
-		case err == nil && in.Archive != nil:
+		}
+		if err == nil && in.Archive != nil {
 			err = a.readRecords(in.Name, in.Archive, in.Size)
-		case err == nil:
+		} else if err == nil {
 			err = a.begin(in.FileStats)
 			for err == nil {
-				var line uint64
-				var text []byte
-				var reason string
-				if line, text, reason, err = in.Next(); err == nil {
-					it := a.opt.row(line, text, reason, in.Cell)
+				var row *inputs.Row
+				if row, err = in.Next(); err == nil {
+					it := a.opt.item(row)
 					it.offset = r.Read()
 					err = a.add(it)
 				}

@@ -70,23 +70,23 @@ func Files(folder string) (files []string, err error) {
 // behind a RANK has a dot.
 var fileName = regexp.MustCompile(`(?:^|/)(?:([^/]+)/robots|([0-9]{1,15})-([^/]*\.[^/]*)|([^/]+))\.txt(\.gz|\.zst|\.xz|\.bz2)?$`)
 
-// cells returns a row's value of a column.
-type cells func(column string) []byte
+// cells are a row's values by column.
+type cells map[string][]byte
 
 // text returns a value that is no body, without white space around it, at most 16 KiB.
 func (c cells) text(column string) string {
-	value := c(column)
+	value := c[column]
 	return string(bytes.TrimSpace(value[:min(len(value), 16<<10)]))
 }
 
-// row makes an item of a row: its line, its text for a reject, why it cannot be read, and its values.
-func (o *Options) row(line uint64, text []byte, reason string, row cells) item {
-	it := item{record: record{line: line, flags: ofRow}, reason: reason}
-	if reason == "" {
-		it.reason = o.readRow(&it, row)
+// item makes an item of a row.
+func (o *Options) item(row *inputs.Row) item {
+	it := item{record: record{line: row.Line, flags: ofRow}, reason: row.Reason}
+	if it.reason == "" {
+		it.reason = o.readRow(&it, row.Cells)
 	}
 	if it.reason != "" && len(it.input) == 0 {
-		it.input = bytes.Clone(text[:min(len(text), inputs.MaxText)])
+		it.input = bytes.Clone(row.Text[:min(len(row.Text), inputs.MaxText)])
 	}
 	return it
 }
@@ -122,7 +122,7 @@ func (o *Options) readRow(it *item, row cells) (reason string) {
 			return "its date is in no known form"
 		}
 	}
-	body, code, text := row("body"), 0, row.text("status")
+	body, code, text := row["body"], 0, row.text("status")
 	if text != "" {
 		number, err := strconv.ParseFloat(text, 64)
 		if code = int(number); err != nil || number != float64(code) || code > 599 || code > 0 && code < 100 {

@@ -35,11 +35,9 @@ func lines(tb testing.TB, text string, columns []inputs.Column) (list []string, 
 	tb.Helper()
 	in, err := open(tb, text, columns)
 	for err == nil {
-		var line uint64
-		var text []byte
-		var reason string
-		if line, text, reason, err = in.Next(); err == nil {
-			list = append(list, spelled(line, text, reason, in.Cell))
+		var row *inputs.Row
+		if row, err = in.Next(); err == nil {
+			list = append(list, spelled(row))
 		}
 	}
 	if err == io.EOF {
@@ -59,13 +57,13 @@ func named(tb testing.TB, text string) []inputs.Column {
 }
 
 // spelled is a row, or its reject.
-func spelled(line uint64, text []byte, reason string, row cells) string {
-	it := (&Options{MaxBody: 1 << 20}).row(line, text, reason, row)
+func spelled(r *inputs.Row) string {
+	it, line, row := (&Options{MaxBody: 1 << 20}).item(r), r.Line, cells(r.Cells)
 	if it.reason != "" {
 		return fmt.Sprintf("%d %.20q: %s", line, it.input, it.reason)
 	}
 	s := fmt.Sprintf("%d %s", line, it.input)
-	if text := row("body"); text != nil && it.flags&carried == 0 {
+	if text := row["body"]; text != nil && it.flags&carried == 0 {
 		s += fmt.Sprintf(" %.40q", text)
 	}
 	for _, part := range []struct {
@@ -249,18 +247,18 @@ func FuzzText(f *testing.F) {
 		}
 		lines, last := uint64(strings.Count(text, "\n"))+1, uint64(0)
 		for {
-			line, rest, reason, err := in.Next()
+			row, err := in.Next()
 			if err == io.EOF {
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if line > lines || line < last {
-				t.Fatalf("line %d of %d, after %d", line, lines, last)
+			if row.Line > lines || row.Line < last {
+				t.Fatalf("line %d of %d, after %d", row.Line, lines, last)
 			}
-			spelled(line, rest, reason, in.Cell)
-			last = line
+			spelled(row)
+			last = row.Line
 		}
 	})
 }
@@ -295,15 +293,15 @@ func TestParquet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`1 a.example "User-agent: *\n" 2024-05-18T12:30:15Z`, `2 b.example 404 2024-05-18T12:30:15Z`, `3 c.example carried 2024-05-18T12:30:15Z`, `4 "": it has no host`} {
-		line, text, reason, err := in.Next()
+		row, err := in.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := spelled(line, text, reason, in.Cell); got != want {
+		if got := spelled(row); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if _, _, _, err := in.Next(); err != io.EOF {
+	if _, err := in.Next(); err != io.EOF {
 		t.Error(err)
 	}
 }
