@@ -111,21 +111,6 @@ func (s *seen) unkept(err error) error {
 	return fmt.Errorf("cannot keep what the lists have named so far beyond %d MiB of memory: %w; make room for temporary files, or set TMPDIR to where there is", s.limit>>20, err)
 }
 
-// bytes returns the memory of the set, and diskBytes the size of its file.
-func (s *seen) bytes() int64 {
-	if s.disk == nil {
-		return s.held
-	}
-	return s.held + s.disk.bytes()
-}
-
-func (s *seen) diskBytes() int64 {
-	if s.disk == nil {
-		return 0
-	}
-	return s.disk.at
-}
-
 // close releases memory and file.
 func (s *seen) close() {
 	if s.disk != nil {

@@ -19,26 +19,19 @@ func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
 
 // FingerprintOf returns the SHA-256 of the files' SHA-256 sums. Compressed files are hashed as they are. Standard
 // input cannot be read twice: copy it with Spool and name the file.
-func FingerprintOf(ctx context.Context, paths []string) (Fingerprint, error) {
-	all, _, err := Fingerprints(ctx, paths)
-	return all, err
-}
-
-// Fingerprints reads the files once. It returns FingerprintOf all of them, and of each.
-func Fingerprints(ctx context.Context, paths []string) (all Fingerprint, each []Fingerprint, err error) {
+func FingerprintOf(ctx context.Context, paths []string) (all Fingerprint, err error) {
 	together := sha256.New()
 	for _, path := range paths {
 		if path == "-" {
-			return Fingerprint{}, nil, errors.New("cannot fingerprint standard input: it can be read only once")
+			return all, errors.New("cannot fingerprint standard input: it can be read only once")
 		}
 		sum, err := sumFile(ctx, path)
 		if err != nil {
-			return Fingerprint{}, nil, err
+			return all, err
 		}
 		together.Write(sum)
-		each = append(each, sha256.Sum256(sum))
 	}
-	return Fingerprint(together.Sum(nil)), each, nil
+	return Fingerprint(together.Sum(nil)), nil
 }
 
 func sumFile(ctx context.Context, path string) (sum []byte, err error) {

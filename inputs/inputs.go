@@ -94,16 +94,14 @@ type Options struct {
 // Stats counts what a Reader has read. Lines = Entries + Rejects + Skipped + LeftOut + Elsewhere, except for the line at
 // which an error or the limit ended the reading.
 type Stats struct {
-	Lines       uint64
-	Entries     uint64
-	Rejects     uint64 // duplicates included
-	Duplicates  uint64
-	Skipped     uint64 // blank lines, comments, headers
-	LeftOut     uint64 // by Options.Sample
-	Elsewhere   uint64 // not Options.Mine
-	DedupeBytes int64  // memory held to know duplicates
-	DedupeDisk  int64  // bytes of the temporary file for finding duplicates
-	Files       []FileStats
+	Lines      uint64
+	Entries    uint64
+	Rejects    uint64 // duplicates included
+	Duplicates uint64
+	Skipped    uint64 // blank lines, comments, headers
+	LeftOut    uint64 // by Options.Sample
+	Elsewhere  uint64 // not Options.Mine
+	Files      []FileStats
 }
 
 // FileStats describes one file, or one member of an archive.
@@ -477,7 +475,6 @@ func (r *Reader) beginLines(stream stream) error {
 func (r *Reader) Stats() Stats {
 	s := r.stats
 	s.Files = append([]FileStats(nil), s.Files...)
-	s.DedupeBytes, s.DedupeDisk = r.seen.bytes(), r.seen.diskBytes()
 	return s
 }
 

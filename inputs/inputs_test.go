@@ -743,25 +743,3 @@ func TestXZGuard(t *testing.T) {
 		t.Errorf("of two streams: %s, %v", got, err)
 	}
 }
-
-func TestFingerprintsOfEachAreThoseOfEachAlone(t *testing.T) {
-	dir := t.TempDir()
-	paths := []string{filepath.Join(dir, "a"), filepath.Join(dir, "b")}
-	for _, path := range paths {
-		if err := os.WriteFile(path, []byte(path), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	all, each, err := Fingerprints(t.Context(), paths)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if together, err := FingerprintOf(t.Context(), paths); err != nil || together != all {
-		t.Errorf("all together %v, error %v; want %v", together, err, all)
-	}
-	for i, path := range paths {
-		if alone, err := FingerprintOf(t.Context(), []string{path}); err != nil || alone != each[i] {
-			t.Errorf("%s alone %v, error %v; want %v", path, alone, err, each[i])
-		}
-	}
-}

@@ -162,9 +162,4 @@ func slotAt(b []byte, i int) slot {
 	return slot{binary.LittleEndian.Uint64(b[i*slotBytes:]), binary.LittleEndian.Uint64(b[i*slotBytes+8:])}
 }
 
-// bytes returns the memory used.
-func (s *spilled) bytes() int64 {
-	return int64(len(s.filter))*64 + int64(cap(s.sorted))*slotBytes + int64(len(s.runs))*4*(tables+3) + int64(len(s.block)+s.out.Size())
-}
-
 func (s *spilled) close() { _ = s.file.Close() } // the file has no name and is not needed any more

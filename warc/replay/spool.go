@@ -3,7 +3,6 @@ package replay
 import (
 	"bytes"
 	"cmp"
-	"container/heap"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -143,15 +142,21 @@ type spool struct {
 	packed []byte
 }
 
-// write adds a record to the run.
-func (s *spool) write(text, key []byte) (err error) {
+// keyIn returns the key of a record as it is written.
+func keyIn(text []byte) []byte {
+	n, size := binary.Uvarint(text)
+	return text[size : size+int(n)]
+}
+
+// write adds a record, as it is written, to the run.
+func (s *spool) write(text []byte) (err error) {
 	if s.file == nil {
 		if s.file, err = inputs.Scratch(s.dir); err != nil {
 			return unwritten(err)
 		}
 	}
 	if len(s.raw) == 0 {
-		s.run.begins, s.run.firsts = append(s.run.begins, s.at), append(s.run.firsts, bytes.Clone(key))
+		s.run.begins, s.run.firsts = append(s.run.begins, s.at), append(s.run.firsts, bytes.Clone(keyIn(text)))
 	}
 	if s.raw = append(s.raw, text...); len(s.raw) < chunkBytes {
 		return nil
@@ -262,7 +267,7 @@ type sorter struct {
 }
 
 // place is where a record stands in memory.
-type place struct{ from, to, key, keyEnd int }
+type place struct{ from, to int }
 
 func (s *sorter) add(r *record) error {
 	if len(s.memory) >= s.limit {
@@ -270,23 +275,19 @@ func (s *sorter) add(r *record) error {
 			return err
 		}
 	}
-	p := place{from: len(s.memory)}
+	from := len(s.memory)
 	s.memory = r.append(s.memory)
-	p.to = len(s.memory)
-	_, size := binary.Uvarint(s.memory[p.from:])
-	p.key = p.from + size
-	p.keyEnd = p.key + len(r.key)
-	s.order = append(s.order, p)
+	s.order = append(s.order, place{from, len(s.memory)})
 	return nil
 }
 
 // seal writes a run.
 func (s *sorter) seal() error {
 	slices.SortFunc(s.order, func(a, b place) int {
-		return bytes.Compare(s.memory[a.key:a.keyEnd], s.memory[b.key:b.keyEnd])
+		return bytes.Compare(keyIn(s.memory[a.from:a.to]), keyIn(s.memory[b.from:b.to]))
 	})
 	for _, p := range s.order {
-		if err := s.write(s.memory[p.from:p.to], s.memory[p.key:p.keyEnd]); err != nil {
+		if err := s.write(s.memory[p.from:p.to]); err != nil {
 			return err
 		}
 	}
@@ -304,28 +305,29 @@ func (s *sorter) sorted(ctx context.Context) (all run, err error) {
 	if len(s.runs) == 1 {
 		return s.runs[0], nil
 	}
-	var heads merger
+	var heads []*cursor // of the runs that have records yet, in the order of these
+	sooner := func(a, b *cursor) int { return bytes.Compare(a.key, b.key) }
 	for _, r := range s.runs {
 		c := &cursor{run: r}
 		if err := c.next(); err != nil {
 			return run{}, err
 		}
-		if !c.ended {
-			heads = append(heads, c)
-		}
+		heads = append(heads, c)
 	}
-	heap.Init(&heads)
+	slices.SortFunc(heads, sooner)
 	merged := spool{dir: s.dir}
 	for len(heads) > 0 && err == nil {
-		c := heads[0]
-		if err = merged.write(c.text, c.key); err == nil {
-			err = cmp.Or(ctx.Err(), c.next())
+		first, rest := heads[0], heads[1:]
+		if err = merged.write(first.text); err == nil {
+			err = cmp.Or(ctx.Err(), first.next())
 		}
-		if c.ended {
-			heap.Pop(&heads)
-		} else {
-			heap.Fix(&heads, 0)
+		if first.ended {
+			heads = rest
+			continue
 		}
+		at, _ := slices.BinarySearchFunc(rest, first, sooner)
+		copy(heads, rest[:at])
+		heads[at] = first
 	}
 	if err == nil {
 		all, err = merged.end()
@@ -333,18 +335,4 @@ func (s *sorter) sorted(ctx context.Context) (all run, err error) {
 	err = errors.Join(err, s.close())
 	s.spool = merged
 	return all, err
-}
-
-// merger is a heap of cursors, by their records' keys.
-type merger []*cursor
-
-// Len, Less, Swap, Push and Pop are those of heap.Interface.
-func (m merger) Len() int           { return len(m) }
-func (m merger) Less(i, j int) bool { return bytes.Compare(m[i].key, m[j].key) < 0 }
-func (m merger) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
-func (m *merger) Push(any)          {}
-func (m *merger) Pop() any {
-	last := len(*m) - 1
-	*m = (*m)[:last]
-	return nil
 }
