@@ -20,7 +20,7 @@ func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *sur
 	e := &survey.Ending{
 		ScanID: j.scanID, Kept: int64(p.Kept.Load()), AlreadyKept: int64(p.Skipped.Load()), Throttled: int64(p.Throttled.Load()),
 		Entries: int64(list.Entries), Lines: int64(list.Lines), LeftOut: int64(list.LeftOut),
-		Rejected: int64(list.Rejects), Duplicates: int64(list.Duplicates), Stored: j.Store != nil,
+		Rejected: int64(list.Rejects), Duplicates: int64(list.Duplicates), Stored: j.Store != nil, Replayed: j.nights != nil,
 	}
 	for _, outcome := range exchange.Outcomes() {
 		if n := p.Outcomes[outcome].Load(); n > 0 {

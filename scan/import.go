@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/bulkscan/bulkscan/inputs"
@@ -35,43 +34,53 @@ func (j *Job) readNights(ctx context.Context) (err error) {
 	return j.unspooled(err)
 }
 
-// importNights makes a scan of each night. All are published at the end, together: a killed import leaves complete scans that are not
-// published, and the same command goes on behind them.
+// eachNight calls f for each night once the job is the scan that the night becomes, in the order in which nights can be read.
+func (j *Job) eachNight(f func(*replay.Night) error) error {
+	if j.Nights > 1 && j.scanID != "" {
+		return ErrSeveralNights
+	}
+	named := map[string]bool{}
+	for night := j.nights.Next(); night != nil; night = j.nights.Next() {
+		if j.Sink.Date = night.Date; j.Sink.ScanID == "" {
+			j.scanID = j.datedName()
+		}
+		if named[j.scanID] { // two crawls may end on one day
+			j.scanID += fmt.Sprintf("-%d", len(named))
+		}
+		named[j.scanID] = true
+		if err := f(night); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// importNights makes a scan of each night. All are published at the end, together, whatever was observed: a killed import leaves
+// complete scans that are not published, and the same command goes on behind them.
 func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
-	switch {
-	case j.Nights == 0:
+	if j.Nights == 0 {
 		var first sync.Once
 		return &pipeline.Progress{}, j.nights.Rest(func(r inputs.Reject) error { // no night keeps the rejects
 			first.Do(func() { j.Log.Warn("the first reject", "input", j.called(r.Input), "line", r.Line, "reason", r.Reason) })
 			return nil
 		})
-	case j.Nights > 1 && j.scanID != "":
-		return nil, ErrSeveralNights
 	}
 	nights, found := j.nights.List(), j.nights.Found()
 	j.Log.Info("read", "nights", j.Nights, "first", nights[0].Date, "last", nights[j.Nights-1].Date,
 		"rows", found.Rows, "rows_without_status_count_as_200", found.NoStatus, "rows_without_body_not_observed", found.NoBody, "rows_carried_not_observed", found.Carried,
 		"captures", found.Captures)
-	publish, allowEmpty := !j.Sink.NoPublish, j.AllowEmpty
+	publish := j.Store != nil && !j.Sink.NoPublish
 	j.Sink.NoPublish, j.AllowEmpty, j.Quiet = true, true, true
 	progress := &pipeline.Progress{}
 	j.Pipeline.Progress = progress
 	var scans []string
-	for night := j.nights.Next(); night != nil; night = j.nights.Next() {
-		if j.Sink.Date = night.Date; j.Sink.ScanID == "" {
-			j.scanID = j.datedName()
-		}
-		if slices.Contains(scans, j.scanID) { // two crawls may end on one day
-			j.scanID += fmt.Sprintf("-%d", len(scans))
-		}
+	err := j.eachNight(func(night *replay.Night) error {
 		scans = append(scans, j.scanID)
 		j.Sink.Unlisted = len(scans) < j.Nights // the last one brings index and views up to date
-		if err := j.judgeNight(ctx, night); err != nil {
-			return nil, err
-		}
-	}
-	if j.Store == nil || !publish || !allowEmpty && j.Ending(ctx, progress, false).Empty() != "" {
-		return progress, nil
+		return j.judgeNight(ctx, night)
+	})
+	if err != nil || !publish {
+		return progress, err
 	}
 	for _, scanID := range scans {
 		m, err := commit.ReadManifest(ctx, j.Store, scanID)

@@ -269,18 +269,24 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	if err := j.openLists(ctx); err != nil {
 		return nil, err
 	}
+	c := &Counted{ScanID: j.scanID}
 	if j.Inputs.Format == inputs.WARC {
 		err := j.readNights(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return &Counted{Stats: j.listStats(), Nights: j.nights}, nil
+		c.Stats, c.Nights = j.listStats(), j.nights
+		return c, j.eachNight(func(*replay.Night) error {
+			before := c.Dataset.Kept
+			err := j.look(ctx, c)
+			c.Dataset.Kept += before
+			return err
+		})
 	}
-	if err := j.openReader(ctx); err != nil {
+	err := j.openReader(ctx)
+	if err != nil {
 		return nil, err
 	}
-	c := &Counted{ScanID: j.scanID}
-	var err error
 	if c.Doubts, err = j.doubts(ctx); err != nil {
 		return nil, err
 	}
@@ -303,17 +309,15 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	}
 }
 
-// listStats says what was read of the lists. Usable of archives and bodies is what has a night. Duplicates are known of those nights that
-// were judged.
+// listStats says what was read of the lists. Of archives and bodies duplicates are known of those nights that were judged.
 func (j *Job) listStats() (s inputs.Stats) {
 	if j.nights == nil {
 		s = j.reader.Stats()
 	} else {
 		s = j.nights.Stats()
-		s.Entries = 0
 		for _, night := range j.nights.List() {
 			duplicates := night.Stats().Duplicates
-			s.Entries, s.Duplicates, s.Rejects = s.Entries+uint64(night.Rows), s.Duplicates+duplicates, s.Rejects+duplicates
+			s.Duplicates, s.Rejects = s.Duplicates+duplicates, s.Rejects+duplicates
 		}
 	}
 	for i := range s.Files {

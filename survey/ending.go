@@ -23,8 +23,9 @@ type Ending struct {
 	Entries, Lines, LeftOut int64 // of the list: usable lines, all lines, and those that --sample leaves out
 	Rejected, Duplicates    int64 // lines of the list; Rejected includes Duplicates
 
-	Stored bool     // there is a dataset
-	Scan   *Summary // the scan with its earlier runs; nil: not read
+	Stored   bool     // there is a dataset
+	Replayed bool     // of archives and bodies: that they have no answer is what they tell
+	Scan     *Summary // the scan with its earlier runs; nil: not read
 }
 
 // Answers are outcomes by what they mean for a scan: an answer, a failure, or a site that was not asked.
@@ -88,8 +89,8 @@ func (e *Ending) Empty() string {
 		if e.LeftOut > 0 {
 			why += fmt.Sprintf(", %d left out by --sample", e.LeftOut)
 		}
-		return fmt.Sprintf("no usable site among the %d lines of the list (%s); see --dry-run, --format and --column", e.Lines, why)
-	case a.Answered > 0 || e.AlreadyKept > 0 && e.Scan == nil:
+		return fmt.Sprintf("no usable site among the %d lines of the list (%s); see --dry-run, %s", e.Lines, why, FormFlags(e.Replayed))
+	case e.Replayed || a.Answered > 0 || e.AlreadyKept > 0 && e.Scan == nil:
 		return ""
 	case a.Failed == 0:
 		return fmt.Sprintf("none of %d sites was asked (%s)", a.NotAsked, kinds(a.Refusals, maxKinds))
@@ -100,6 +101,14 @@ func (e *Ending) Empty() string {
 		}
 		return fmt.Sprintf("none of %d sites answered (%s); %s%s", a.Failed+a.NotAsked, kinds(a.Failures, maxKinds), Suspicion(a.Failures[0].Value), again)
 	}
+}
+
+// FormFlags are the flags that say how sites are found on lists, or in archives and bodies, which are replayed.
+func FormFlags(replayed bool) string {
+	if replayed {
+		return "--columns"
+	}
+	return "--format and --column"
 }
 
 // maxKinds is how many outcomes a message names.

@@ -3,10 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/bulkscan/bulkscan/scan"
+	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
@@ -40,16 +40,20 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *scan.Job) error {
 		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
 	}
 	fmt.Fprintf(w, "\nthe dataset would go to %s\n", terminal.Line(f.out))
+	whose := "scan " + s.ScanID + " has"
+	if s.Nights != nil {
+		whose = "the nights have"
+	}
 	switch n := s.Dataset.Kept; {
 	case n > 0 && s.Dataset.Restarts:
-		fmt.Fprintf(w, "scan %s has %d sites there, which would be deleted first\n", s.ScanID, n)
+		fmt.Fprintf(w, "%s %d sites there, which would be deleted first\n", whose, n)
 	case n > 0:
-		fmt.Fprintf(w, "scan %s has %d sites there already, which would not be asked again\n", s.ScanID, n)
+		fmt.Fprintf(w, "%s %d sites there already, which would not be asked again\n", whose, n)
 	}
 	if err := w.Flush(); err == nil && len(s.Doubts) > 0 && !f.acceptList {
 		return usage(&scan.DoubtError{Doubts: s.Doubts})
 	} else if err != nil || s.Entries > 0 || f.allowEmpty || !f.share.Whole() { // a share may be empty
 		return err
 	}
-	return &exitError{exitThreshold, errors.New("no usable site on the list; see --format and --column")}
+	return &exitError{exitThreshold, fmt.Errorf("no usable site on the list; see %s", survey.FormFlags(s.Nights != nil))}
 }

@@ -446,8 +446,11 @@ func (f *scanFlags) check() error {
 		}
 	}
 	if f.date != "" {
-		if _, err := time.Parse(time.DateOnly, f.date); err != nil {
+		switch day, err := time.Parse(time.DateOnly, f.date); {
+		case err != nil:
 			return usagef("--date %q: want YYYY-MM-DD", f.date)
+		case format == inputs.WARC && !replay.Plausible(day, time.Now()):
+			return usagef("--date %s: of what was fetched before it is neither before 1994 nor in the future", f.date)
 		}
 	}
 	return usage(terminal.CheckProgress(f.progress))

@@ -102,7 +102,7 @@ func RemedyFor(err error) (remedy string, certain bool) {
 const (
 	DamageRemedy   = "restore the files that bulkscan verify names; or fetch the lost sites again by scan --repair; or begin the scan anew with --restart"
 	ManifestRemedy = "restore the files that bulkscan verify names, or begin the scan anew with --restart"
-	ChangedRemedy  = "begin it anew with --restart, or give another --scan-id"
+	ChangedRemedy  = "begin it anew with --restart, or give another --scan-id, or for several nights another -o"
 )
 
 // What a process does with the lock if it does not scan.

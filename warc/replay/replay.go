@@ -249,8 +249,11 @@ func (n *Nights) reject(it *item) error {
 	return n.spool.add(&it.record)
 }
 
-// earliest is when the first robots.txt was proposed. Earlier dates are mistakes: zero, or numbers of another kind.
-var earliest = time.Date(1994, 1, 1, 0, 0, 0, 0, time.UTC)
+// Plausible reports whether a robots.txt may have been fetched then, as seen from now, with a day for zones: the first one was proposed
+// in 1994. Other dates are mistakes: zero, or numbers of another kind.
+func Plausible(at, now time.Time) bool {
+	return at.UTC().Year() >= 1994 && at.Before(now.Add(24*time.Hour))
+}
 
 // add adds a capture or row to its night.
 func (n *Nights) add(it *item) error {
@@ -263,7 +266,7 @@ func (n *Nights) add(it *item) error {
 			n.noDate = n.stats.Files[it.file].Name
 		}
 		it.reason = "it has no date, and --date gives none"
-	case it.when.Before(earliest) || it.when.After(n.opt.Now.Add(24*time.Hour)):
+	case !Plausible(it.when, n.opt.Now):
 		it.reason = "its date is before 1994 or in the future"
 	default:
 		key, it.reason = n.night(it.when, n.stats.Files[it.file].Name, it.crawl)
