@@ -86,8 +86,7 @@ func damage(b warc.Broken) item {
 }
 
 // settles reports whether the status of a response says whether robots.txt exists. See the package comment.
-func settles(block []byte, ending fetcher.Ending) bool {
-	status := string(statusOf(block))
+func settles(status string, ending fetcher.Ending) bool {
 	if status == "" || status == "408" || status == "429" {
 		return false
 	}
@@ -108,14 +107,14 @@ var tlsVersions = map[string]uint16{
 	"tls/1.0": tls.VersionTLS10, "tls/1.1": tls.VersionTLS11, "tls/1.2": tls.VersionTLS12, "tls/1.3": tls.VersionTLS13,
 }
 
-// statusOf returns the status at the start of a response, or nil.
-func statusOf(block []byte) []byte {
+// statusOf returns the status at the start of a response, or "".
+func statusOf(block []byte) string {
 	const name = "HTTP/" // case is ignored, as in the fetcher
 	line := block[:min(len(block), 32)]
 	if len(line) < len(name) || !bytes.EqualFold(line[:len(name)], []byte(name)) {
-		return nil
+		return ""
 	}
 	_, rest, _ := bytes.Cut(line, []byte{' '})
 	rest = bytes.TrimLeft(rest, " ")
-	return rest[:min(len(rest), len("200"))]
+	return string(rest[:min(len(rest), len("200"))])
 }

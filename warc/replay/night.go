@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net/netip"
@@ -52,14 +53,14 @@ func (n *Nights) Rest(reject func(inputs.Reject) error) error {
 // begin hands over the rejects without a night, which come first, and so go to the first one, and reports whether there are
 // captures of this night to come.
 func (n *Night) begin() (more bool, err error) {
-	c := n.all.rows
-	for ; !c.ended && c.flags&rejected != 0 && err == nil; err = c.next() {
+	rows := n.all.rows
+	for ; !rows[0].ended && rows[0].flags&rejected != 0 && err == nil; err = rows.next() {
 		n.stats.Rejects++
-		if err := n.tell(&c.record, string(c.block)); err != nil {
+		if err := n.tell(&rows[0].record, string(rows[0].block)); err != nil {
 			return false, err
 		}
 	}
-	return !c.ended && c.night() == n.key, err
+	return !rows[0].ended && rows[0].night() == n.key, err
 }
 
 // tell hands a reject over.
@@ -73,12 +74,10 @@ func (n *Night) tell(r *record, reason string) error {
 
 // Skip passes over a night.
 func (n *Night) Skip() error {
-	more, err := n.begin()
-	for more && err == nil {
-		err = n.all.rows.next()
-		more = !n.all.rows.ended && n.all.rows.night() == n.key
+	if _, err := n.begin(); err != nil {
+		return err
 	}
-	return err
+	return n.all.rows.seek(binary.BigEndian.AppendUint32(nil, n.key+1))
 }
 
 // Next returns the next entry, or io.EOF after the last. Errors are returned again by later calls.
@@ -110,16 +109,16 @@ type choice struct {
 	memory []byte // of the record
 }
 
-// choose reads the captures of a night and URL, of which c has the first, and hands over those that do not count.
-func (k *choice) choose(c *cursor, lost func(*record) error) (err error) {
-	for k.keep(c); err == nil; {
-		if err = c.next(); err != nil || c.ended || !bytes.Equal(c.site(), k.site()) {
+// choose reads the captures of a night and URL, of which the first is next, and hands over those that do not count.
+func (k *choice) choose(from merger, lost func(*record) error) (err error) {
+	for k.keep(from[0]); err == nil; {
+		if err = from.next(); err != nil || from[0].ended || !bytes.Equal(from[0].site(), k.site()) {
 			return err
 		}
-		if !c.outranks(&k.record) {
-			err = lost(&c.record)
+		if !from[0].outranks(&k.record) {
+			err = lost(&from[0].record)
 		} else if err = lost(&k.record); err == nil {
-			k.keep(c)
+			k.keep(from[0])
 		}
 	}
 	return err
@@ -189,11 +188,11 @@ func (n *Night) entry(r *record) (inputs.Entry, error) {
 
 // find returns the answer of a site of this night, valid until the next call; nil if there is none.
 func (n *Night) find(site []byte) (*fetcher.Recorded, error) {
-	c, found := n.all.targets, &n.all.target
-	if err := c.seek(site); err != nil || c.ended || !bytes.Equal(c.site(), site) {
+	from, found := n.all.targets, &n.all.target
+	if err := from.seek(site); err != nil || from[0].ended || !bytes.Equal(from[0].site(), site) {
 		return nil, err
 	}
-	err := found.choose(c, func(*record) error { return nil })
+	err := found.choose(from, func(*record) error { return nil })
 	if err != nil || found.flags&unseen != 0 {
 		return nil, err
 	}

@@ -89,8 +89,9 @@ type Nights struct {
 	opt   Options
 
 	spool   sorter
-	rows    *cursor // at the next record
-	targets *cursor // of redirects
+	hops    bool   // there may be redirects
+	rows    merger // at the next record
+	targets merger // of redirects
 	counted choice
 	target  choice
 	nights  map[uint32]*Night
@@ -143,12 +144,15 @@ func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Optio
 	for _, key := range slices.Sorted(maps.Keys(n.nights)) {
 		n.order = append(n.order, n.nights[key])
 	}
-	all, err := n.spool.sorted(ctx)
+	runs, err := n.spool.sorted(ctx, n.hops)
 	if err != nil {
 		return nil, err
 	}
-	n.rows, n.targets = &cursor{run: all}, &cursor{run: all}
-	return n, n.rows.next()
+	if n.rows, err = newMerger(runs); err != nil {
+		return nil, err
+	}
+	n.targets, err = newMerger(runs)
+	return n, err
 }
 
 // lookAt returns the size of an input, and whether it is an archive that can be read as it is. One that begins with damage is known by
@@ -285,7 +289,9 @@ func (n *Nights) add(it *item) error {
 	} else {
 		it.at = uint64(it.when.UnixMilli())
 	}
-	if settles(it.block, it.ending()) {
+	status := statusOf(it.block)
+	n.hops = n.hops || len(status) > 0 && status[0] == '3'
+	if settles(status, it.ending()) {
 		it.flags |= settled
 	}
 	switch {

@@ -296,43 +296,65 @@ func (s *sorter) seal() error {
 	return err
 }
 
-// sorted returns all records in one run. Nothing is added after it.
-func (s *sorter) sorted(ctx context.Context) (all run, err error) {
+// sorted returns the runs, or one run of all records, in which seek takes as long as in one. Nothing is added after it.
+func (s *sorter) sorted(ctx context.Context, one bool) (runs []run, err error) {
 	if err := s.seal(); err != nil {
-		return run{}, err
+		return nil, err
 	}
 	s.memory, s.order = nil, nil
-	if len(s.runs) == 1 {
-		return s.runs[0], nil
+	if len(s.runs) == 1 || !one {
+		return s.runs, nil
 	}
-	var heads []*cursor // of the runs that have records yet, in the order of these
-	sooner := func(a, b *cursor) int { return bytes.Compare(a.key, b.key) }
-	for _, r := range s.runs {
-		c := &cursor{run: r}
-		if err := c.next(); err != nil {
-			return run{}, err
-		}
-		heads = append(heads, c)
-	}
-	slices.SortFunc(heads, sooner)
+	from, err := newMerger(s.runs)
 	merged := spool{dir: s.dir}
-	for len(heads) > 0 && err == nil {
-		first, rest := heads[0], heads[1:]
-		if err = merged.write(first.text); err == nil {
-			err = cmp.Or(ctx.Err(), first.next())
+	for err == nil && !from[0].ended {
+		if err = merged.write(from[0].text); err == nil {
+			err = cmp.Or(ctx.Err(), from.next())
 		}
-		if first.ended {
-			heads = rest
-			continue
-		}
-		at, _ := slices.BinarySearchFunc(rest, first, sooner)
-		copy(heads, rest[:at])
-		heads[at] = first
 	}
-	if err == nil {
-		all, err = merged.end()
-	}
-	err = errors.Join(err, s.close())
+	all, endErr := merged.end()
+	err = errors.Join(err, endErr, s.close())
 	s.spool = merged
-	return all, err
+	return []run{all}, err
+}
+
+// merger reads runs as one: their cursors are in the order of their records, those that have ended last.
+type merger []*cursor
+
+func newMerger(runs []run) (m merger, err error) {
+	for _, r := range runs {
+		c := &cursor{run: r}
+		m, err = append(m, c), errors.Join(err, c.next())
+	}
+	slices.SortFunc(m, sooner)
+	return m, err
+}
+
+func sooner(a, b *cursor) int {
+	switch {
+	case a.ended == b.ended:
+		return bytes.Compare(a.key, b.key)
+	case a.ended:
+		return 1
+	}
+	return -1
+}
+
+// next goes on to the next record, which is that of m[0].
+func (m merger) next() error {
+	first, rest := m[0], m[1:]
+	err := first.next()
+	at, _ := slices.BinarySearchFunc(rest, first, sooner)
+	copy(m, rest[:at])
+	m[at] = first
+	return err
+}
+
+// seek goes to the first record whose key is not before this one.
+func (m merger) seek(key []byte) (err error) {
+	for _, c := range m {
+		err = errors.Join(err, c.seek(key))
+	}
+	slices.SortFunc(m, sooner)
+	return err
 }
