@@ -2,7 +2,9 @@ package inputs
 
 import (
 	"bytes"
+	"math"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -172,63 +174,26 @@ func (c *record) splitQuoted(line []byte, delimiter byte, n int) (reason string)
 	return ""
 }
 
-// maxDigits bounds a rank, so that no reader of JSON rounds it: many keep numbers in 53 bits.
-const maxDigits = 15
+// maxNumber bounds a rank, so that no reader of JSON rounds it: many keep numbers in 53 bits.
+const maxNumber = 1e15
 
-// Number reads a positive whole number of at most maxDigits, also as pandas and spreadsheets write it: `2.0`, `1,000`, `1e3`. It
-// returns 0 for anything else.
+// number is how pandas and spreadsheets spell one.
+var number = regexp.MustCompile(`^([0-9]+|[0-9]{1,3}(,[0-9]{3})+)(\.[0-9]*)?([eE]\+?[0-9]+)?$`)
+
+// Number reads a positive whole number below maxNumber, also as pandas and spreadsheets write it: `2.0`, `1,000`, `1e3`. It returns 0
+// for anything else.
 func Number(b []byte) int64 {
-	if len(b) > 2*maxDigits {
+	if n, err := strconv.ParseUint(string(b), 10, 63); err == nil && n < maxNumber {
+		return int64(n)
+	}
+	if len(b) > 30 || !number.Match(b) {
 		return 0
 	}
-	var n int64
-	digits := 0
-	for i, c := range b {
-		if c < '0' || c > '9' {
-			return spelledNumber(b, i)
-		}
-		if digits++; digits > maxDigits {
-			return 0
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n
-}
-
-// spelledNumber is Number of a text whose first digits, up to an index, are followed by something else.
-func spelledNumber(b []byte, digits int) int64 {
-	if digits == 0 {
+	n, err := strconv.ParseFloat(strings.ReplaceAll(string(b), ",", ""), 64)
+	if err != nil || n != math.Trunc(n) || n >= maxNumber {
 		return 0
 	}
-	whole, exponent := b, 0
-	if i := bytes.IndexAny(b, "eE"); i >= 0 {
-		n, err := strconv.Atoi(string(bytes.TrimPrefix(b[i+1:], []byte{'+'})))
-		if err != nil || n < 0 {
-			return 0
-		}
-		whole, exponent = b[:i], n
-	}
-	whole, fraction, _ := bytes.Cut(whole, []byte{'.'})
-	fraction = bytes.TrimRight(fraction, "0")
-	text := make([]byte, 0, 2*maxDigits)
-	for i, group := range bytes.Split(whole, []byte{','}) {
-		if i > 0 && len(group) != 3 || digits > 3 && len(whole) > digits { // only the first group may be shorter
-			return 0
-		}
-		text = append(text, group...)
-	}
-	if exponent -= len(fraction); exponent < 0 || len(text)+len(fraction)+exponent > maxDigits {
-		return 0
-	}
-	text = append(append(text, fraction...), bytes.Repeat([]byte{'0'}, exponent)...)
-	if len(bytes.Trim(text, "0123456789")) > 0 {
-		return 0
-	}
-	n, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
+	return int64(n)
 }
 
 // addressRange reports whether text is `192.0.2.0/24`, or the short form `192.0.2/24`, which would otherwise be read

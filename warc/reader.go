@@ -46,7 +46,6 @@ type Reader struct {
 	packed bool  // records are in gzip members
 	inside bool  // text is within a member, at a record or at the end
 	member int64 // offset of the member
-	index  int   // of the next record in the member
 	handed int   // records of the member that Next has returned
 
 	head  []byte
@@ -160,10 +159,7 @@ func (r *Reader) next() (*Record, error) {
 	if !r.packed {
 		r.member = r.offset()
 	}
-	r.rec = Record{Offset: r.member, Index: r.index}
-	if r.packed {
-		r.index++
-	}
+	r.rec = Record{Offset: r.member}
 	if err := r.readHead(); err != nil {
 		return nil, err
 	}
@@ -226,7 +222,7 @@ func (r *Reader) open() error {
 	}
 	r.gzip.Multistream(false)
 	r.inflate.Reset(r.gzip)
-	r.text, r.inside, r.index = r.inflate, true, 0
+	r.text, r.inside = r.inflate, true
 	return nil
 }
 

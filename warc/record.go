@@ -2,6 +2,8 @@ package warc
 
 import (
 	"bytes"
+	"strconv"
+	"strings"
 )
 
 // readHead parses a record's head, which ends with its empty line. It returns what is wrong with it, or "". Repeated
@@ -24,11 +26,11 @@ func (r *Record) readHead(head []byte) (wrong string) {
 			r.field(name, value)
 			continue
 		}
-		n := number(value)
-		if n < 0 || length >= 0 && n != length {
+		n, err := strconv.ParseUint(string(value), 10, 59) // no file has more bytes
+		if err != nil || length >= 0 && int64(n) != length {
 			return "the length of a record is no number, or two"
 		}
-		length = n
+		length = int64(n)
 	}
 	if length < 0 {
 		return "a record without a length"
@@ -101,34 +103,5 @@ func truncationOf(value []byte) Truncation {
 	return CutUnspecified
 }
 
-// is reports whether b equals a lower-case word, ignoring case.
-func is(b []byte, word string) bool {
-	if len(b) != len(word) {
-		return false
-	}
-	for i := range b {
-		c := b[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != word[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// number reads a length. It returns -1 for none, or for more than any file has.
-func number(b []byte) int64 {
-	if len(b) == 0 || len(b) > 18 {
-		return -1
-	}
-	var n int64
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return -1
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n
-}
+// is reports whether b is a word, ignoring case.
+func is(b []byte, word string) bool { return strings.EqualFold(string(b), word) }

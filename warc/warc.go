@@ -69,7 +69,6 @@ func (t Truncation) String() string {
 // Record is one record. Its byte slices are views of the Reader's memory, valid until the next call of its methods.
 type Record struct {
 	Offset int64 // in the file: of the gzip member, or of the record in a plain file
-	Index  int   // from 0, in that member
 	Length int64 // of its block, as the head says; Block is shorter if the Reader keeps less
 
 	Type        Type

@@ -148,27 +148,15 @@ func (a *ahead) readFile(path string) (err error) {
 	}
 }
 
-// readArchive reads an archive.
+// readArchive reads an archive until the context ends.
 func (a *ahead) readArchive(path string, size int64) (err error) {
 	file, err := os.Open(path) // #nosec G304 -- the user names it
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return a.readRecords(path, watched{a.ctx, file}, size)
-}
-
-// watched is a file that is readable until the context ends.
-type watched struct {
-	ctx  context.Context
-	file io.ReaderAt
-}
-
-func (w watched) ReadAt(p []byte, at int64) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return w.file.ReadAt(p, at)
+	defer context.AfterFunc(a.ctx, func() { _ = file.Close() })()
+	defer file.Close()
+	return a.readRecords(path, file, size)
 }
 
 // readRecords reads the records of an archive.
