@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,20 +19,28 @@ import (
 // ErrSeveralNights says that one scan was named for several nights.
 var ErrSeveralNights = errors.New("the inputs have several nights, and one scan is named: leave the name out, or make them one night by a date")
 
-// readNights reads archives and bodies, once.
+// readNights reads archives and bodies, and beside it what names them.
 func (j *Job) readNights(ctx context.Context) (err error) {
 	j.Replay.Parquet, j.Replay.Now = openParquet, j.Begun
 	var showing sync.WaitGroup
 	defer showing.Wait()
 	shown, hide := context.WithCancel(ctx)
 	defer hide()
+	var naming sync.WaitGroup
+	var unnamed error
+	naming.Go(func() { unnamed = j.identify(shown) })
 	j.nights, err = replay.Read(ctx, j.paths, j.Fetch, j.Replay, func(read func() (done, total int64)) {
 		showing.Go(func() { j.ShowReading(shown, read) })
 	})
-	if err == nil {
-		j.Nights = len(j.nights.List())
+	if err != nil {
+		hide()
 	}
-	return j.unspooled(err)
+	naming.Wait()
+	if err = cmp.Or(err, unnamed); err != nil {
+		return j.unspooled(err)
+	}
+	j.Nights = len(j.nights.List())
+	return nil
 }
 
 // eachNight calls f for each night once the job is the scan that the night becomes, in the order in which nights can be read.

@@ -45,26 +45,35 @@ func (j *Job) openLists(ctx context.Context) error {
 		j.paths[i] = spooled
 		j.spooled = append(j.spooled, spooled)
 	}
-	if j.scanID = j.Sink.ScanID; !resumable && (j.DryRun || j.scanID != "") {
+	if j.scanID = j.Sink.ScanID; replayed || !resumable && (j.DryRun || j.scanID != "") { // nights are named while they are read
 		return nil
 	}
-	j.mark = fmt.Sprintf("%06x", rand.N(1<<24)) // of a list that is read as it comes, whose fingerprint is known too late
-	if resumable || !slices.ContainsFunc(j.paths, isStream) {
-		for _, path := range j.paths {
-			one, err := fingerprint(ctx, path)
-			if err != nil {
-				return j.unspooled(err)
-			}
-			j.fingerprints = append(j.fingerprints, one)
-		}
-		j.mark = j.markOfLists()
+	if err := j.identify(ctx); err != nil {
+		return err
 	}
-	if j.scanID == "" && !replayed { // nights have names of their own
+	if j.scanID == "" {
 		j.scanID = j.datedName()
 		if resumable && j.Sink.Date == "" && !j.Sink.Restart && !j.Sink.Repair {
 			return j.goOn(ctx)
 		}
 	}
+	return nil
+}
+
+// identify fingerprints the lists where that is of use, and finds what the scan's name has of them.
+func (j *Job) identify(ctx context.Context) error {
+	j.mark = fmt.Sprintf("%06x", rand.N(1<<24)) // of a list that is read as it comes, whose fingerprint is known too late
+	if j.Store == nil && slices.ContainsFunc(j.paths, isStream) {
+		return nil
+	}
+	for _, path := range j.paths {
+		one, err := fingerprint(ctx, path)
+		if err != nil {
+			return j.unspooled(err)
+		}
+		j.fingerprints = append(j.fingerprints, one)
+	}
+	j.mark = j.markOfLists()
 	return nil
 }
 

@@ -215,15 +215,20 @@ func (p *part) addBody(hash uint64, body []byte) error {
 	return p.bodies.Flush()
 }
 
-// flush writes the batches, each table's beside the others', and frees the rows' memory.
-func (p *part) flush() error {
+// each calls do for each file, beside the others: encoding is most of the work.
+func (p *part) each(do func(file) error) error {
 	errs := make([]error, len(p.files))
-	var writing sync.WaitGroup
+	var group sync.WaitGroup
 	for i, f := range p.files {
-		writing.Go(func() { errs[i] = f.Flush() })
+		group.Go(func() { errs[i] = do(f) })
 	}
-	writing.Wait()
-	if err := errors.Join(errs...); err != nil {
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// flush writes the batches and frees the rows' memory.
+func (p *part) flush() error {
+	if err := p.each(file.Flush); err != nil {
 		return err
 	}
 	p.weight += len(p.copier.bytes.block)
@@ -232,23 +237,17 @@ func (p *part) flush() error {
 		return nil
 	}
 	p.weight = 0
-	for _, f := range p.files {
-		if err := f.EndGroup(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.each(file.EndGroup)
 }
 
 // seal makes the part's files durable and publishes them, sites last.
 func (p *part) seal(ctx context.Context) ([]schema.File, error) {
-	if err := p.flush(); err != nil {
-		return nil, err
+	err := p.flush()
+	if err == nil {
+		err = p.each(file.Seal)
 	}
-	for _, f := range p.files {
-		if err := f.Seal(); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	files := make([]schema.File, 0, len(p.files))
 	for _, f := range p.files {
