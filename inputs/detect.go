@@ -453,11 +453,8 @@ func (l *layout) findHost(rows [][]string, columns []weight, opt Options) (err e
 		return err
 	}
 	if l.header {
-		for _, want := range HostNames {
-			l.host = slices.IndexFunc(l.names, func(name string) bool { return normalName(name) == want })
-			if l.host >= 0 {
-				return nil
-			}
+		if l.host = named(l.names, HostNames); l.host >= 0 {
+			return nil
 		}
 	}
 	var names, addresses []int
@@ -499,11 +496,7 @@ func (l *layout) findLabel(width int, opt Options) (err error) {
 // findRank takes the column with a usual name. Without a header it takes a column of numbers before the hosts.
 func (l *layout) findRank(columns []weight) {
 	if l.header {
-		for _, want := range RankNames {
-			if l.rank = slices.IndexFunc(l.names, func(name string) bool { return normalName(name) == want }); l.rank >= 0 {
-				return
-			}
-		}
+		l.rank = named(l.names, RankNames)
 		return
 	}
 	for i, w := range columns[:min(l.host, len(columns))] {
@@ -531,6 +524,24 @@ func (l *layout) column(want string, width int, flag string) (int, error) {
 	return -1, &layoutError{fmt.Sprintf("it has no column %q, but %s", Clip(want, 80), l.list(upTo(len(l.names)))), "choose one of these with " + flag}
 }
 
+// named returns the place of the first of the wanted names that there is, as a whole or, if none is, as what follows a name's last dot,
+// as of structs; -1 if there is none.
+func named(names, wanted []string) int {
+	for _, last := range []bool{false, true} {
+		for _, want := range wanted {
+			for i, name := range names {
+				if last {
+					name = name[strings.LastIndexByte(name, '.')+1:]
+				}
+				if normalName(name) == want {
+					return i
+				}
+			}
+		}
+	}
+	return -1
+}
+
 // upTo returns the numbers below n.
 func upTo(n int) []int {
 	all := make([]int, n)
@@ -543,20 +554,21 @@ func upTo(n int) []int {
 // maxListed is how many columns a message names.
 const maxListed = 20
 
+// listed lists names for a message.
+func listed(n int, name func(i int) string) string {
+	var names []string
+	for i := range min(n, maxListed) {
+		names = append(names, name(i))
+	}
+	if n > maxListed {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
+}
+
 // list names columns for a message.
 func (l *layout) list(columns []int) string {
-	var b strings.Builder
-	for i, column := range columns {
-		if i == maxListed {
-			b.WriteString(", …")
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(l.columnName(column))
-	}
-	return b.String()
+	return listed(len(columns), func(i int) string { return l.columnName(columns[i]) })
 }
 
 // columnName is `3 "Domain"`, or `3` without a header.

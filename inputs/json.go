@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/parquet-go/jsonlite"
@@ -113,22 +114,16 @@ func (l *layout) detectJSON(lines [][]byte, opt Options) error {
 	if err != nil {
 		return err
 	}
-	find := func(names []string, nameOf func(jsonPath) string) jsonPath {
-		for _, want := range names {
-			if i := slices.IndexFunc(paths, func(p jsonPath) bool { return normalName(nameOf(p)) == normalName(want) }); i >= 0 {
-				return paths[i]
-			}
-		}
-		return nil
+	var keys []string
+	for _, p := range paths {
+		keys = append(keys, p.String())
 	}
-	last := func(p jsonPath) string { return p[len(p)-1] }
-	known := func(names []string) jsonPath {
-		if p := find(names, jsonPath.String); p != nil {
-			return p
+	all := listed(len(keys), func(i int) string { return strconv.Quote(Clip(keys[i], 80)) })
+	for wanted, names := range map[int][]string{jsonHost: HostNames, jsonRank: RankNames} {
+		if i := named(keys, names); i >= 0 {
+			l.paths[wanted] = paths[i]
 		}
-		return find(names, last)
 	}
-	l.paths[jsonHost], l.paths[jsonRank] = known(HostNames), known(RankNames)
 	for _, f := range []struct {
 		wanted     int
 		flag, name string
@@ -136,30 +131,16 @@ func (l *layout) detectJSON(lines [][]byte, opt Options) error {
 		if f.name == "" {
 			continue
 		}
-		if l.paths[f.wanted] = find([]string{f.name}, jsonPath.String); l.paths[f.wanted] == nil {
-			return &layoutError{fmt.Sprintf("its first objects have no key %q, but %s", Clip(f.name, 80), listPaths(paths)), "choose one of these with " + f.flag}
+		i := slices.IndexFunc(keys, func(key string) bool { return normalName(key) == normalName(f.name) })
+		if i < 0 {
+			return &layoutError{fmt.Sprintf("its first objects have no key %q, but %s", Clip(f.name, 80), all), "choose one of these with " + f.flag}
 		}
+		l.paths[f.wanted] = paths[i]
 	}
 	if l.paths[jsonHost] == nil && len(paths) > 0 {
-		return &layoutError{fmt.Sprintf("no key of its first objects is known to hold hosts (%s)", listPaths(paths)), "choose one with --column"}
+		return &layoutError{fmt.Sprintf("no key of its first objects is known to hold hosts (%s)", all), "choose one with --column"}
 	}
 	return nil
-}
-
-// listPaths lists keys for a message.
-func listPaths(paths []jsonPath) string {
-	var b strings.Builder
-	for i, p := range paths {
-		if i == maxListed {
-			b.WriteString(", …")
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%q", Clip(p.String(), 80))
-	}
-	return b.String()
 }
 
 // Bounds on what is read of the sampled objects.

@@ -64,25 +64,17 @@ func detectTable(table Table, opt Options) (layout, error) {
 			texts = append(texts, i)
 		}
 	}
-	find := func(names []string, nameOf func(string) string, holding ...string) int {
-		for _, want := range names {
-			for i, name := range l.names {
-				if normalName(nameOf(name)) == want && slices.Contains(holding, kinds[i]) {
-					return i
-				}
+	holding := func(kind ...string) []string { // the names, "" of columns that hold another kind
+		names := slices.Clone(l.names)
+		for i := range names {
+			if !slices.Contains(kind, kinds[i]) {
+				names[i] = ""
 			}
 		}
-		return -1
-	}
-	// A column of a struct is known by its own name, too, as in JSON lines.
-	named := func(names []string, holding ...string) int {
-		if i := find(names, func(name string) string { return name }, holding...); i >= 0 {
-			return i
-		}
-		return find(names, func(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }, holding...)
+		return names
 	}
 	var err error
-	l.rank = named(RankNames, "numbers", "text")
+	l.rank = named(holding("numbers", "text"), RankNames)
 	if err = l.findLabel(len(l.names), opt); err != nil {
 		return l, err
 	}
@@ -91,8 +83,8 @@ func detectTable(table Table, opt Options) (layout, error) {
 		if l.host, err = l.column(opt.Column, len(l.names), "--column"); err != nil {
 			return l, err
 		}
-	case named(HostNames, "text") >= 0:
-		l.host = named(HostNames, "text")
+	case named(holding("text"), HostNames) >= 0:
+		l.host = named(holding("text"), HostNames)
 	case len(texts) == 1:
 		l.host = texts[0]
 	default:

@@ -294,15 +294,7 @@ const abortTime = 5 * time.Second
 // lasting returns a context that ends so long after another one.
 func lasting(parent context.Context, more time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
-	stop := context.AfterFunc(parent, func() {
-		timer := time.NewTimer(more)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
+	stop := context.AfterFunc(parent, func() { time.AfterFunc(more, cancel) })
 	return ctx, func() {
 		stop()
 		cancel()
