@@ -52,19 +52,17 @@ func sumFile(ctx context.Context, path string) (sum []byte, err error) {
 	return hash.Sum(nil), nil
 }
 
-// Spool copies r, which can be read only once, to a new file in dir. It returns the file's path and fingerprint, as
-// FingerprintOf returns it for that path. The caller removes the file; after an error there is none. Spool returns
-// when ctx ends, even if a read blocks; that read continues in the background until r returns.
-func Spool(ctx context.Context, r io.Reader, dir string) (path string, f Fingerprint, err error) {
+// Spool copies r, which can be read only once, to a new file in dir. The caller removes the file; after an error there is none. Spool
+// returns when ctx ends, even if a read blocks; that read continues in the background until r returns.
+func Spool(ctx context.Context, r io.Reader, dir string) (path string, err error) {
 	file, err := os.CreateTemp(dir, "bulkscan-stdin-*")
 	if err != nil {
-		return "", f, fmt.Errorf("cannot keep a copy of standard input: %w", err)
+		return "", fmt.Errorf("cannot keep a copy of standard input: %w", err)
 	}
-	hash := sha256.New()
-	_, err = io.Copy(io.MultiWriter(file, hash), abandonable(ctx, r))
+	_, err = io.Copy(file, abandonable(ctx, r))
 	if err = errors.Join(err, file.Close()); err != nil {
 		_ = os.Remove(file.Name())
-		return "", f, fmt.Errorf("cannot keep a copy of standard input: %w", err)
+		return "", fmt.Errorf("cannot keep a copy of standard input: %w", err)
 	}
-	return file.Name(), sha256.Sum256(hash.Sum(nil)), nil
+	return file.Name(), nil
 }

@@ -149,7 +149,7 @@ func (j *Job) spool(ctx context.Context, path string) (string, error) {
 		defer file.Close()
 		name, stream = path, file
 	}
-	spooled, _, err := inputs.Spool(ctx, stream, os.TempDir())
+	spooled, err := inputs.Spool(ctx, stream, os.TempDir())
 	if err != nil {
 		return "", fmt.Errorf("cannot read %s: %w", name, err)
 	}

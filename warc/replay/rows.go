@@ -189,17 +189,17 @@ func response(code int, row cells, text []byte) []byte {
 	if kind := row.text("content_type"); kind != "" {
 		fields.Set("Content-Type", kind)
 	}
-	for _, name := range []string{"Content-Encoding", "Transfer-Encoding", "Trailer", "Connection"} { // bodies of rows are decoded
-		fields.Del(name)
-	}
 	fields.Set("Content-Length", strconv.Itoa(len(text)))
 	block := bytes.NewBuffer(make([]byte, 0, len(text)+1024))
 	fmt.Fprintf(block, "HTTP/1.1 %d\r\n", code)
-	_ = fields.Write(block) // to memory
+	_ = fields.WriteSubset(block, codings) // to memory
 	block.WriteString("\r\n")
 	block.Write(text)
 	return block.Bytes()
 }
+
+// codings are left out: bodies of rows are decoded.
+var codings = map[string]bool{"Content-Encoding": true, "Transfer-Encoding": true, "Trailer": true, "Connection": true}
 
 // fieldsOf reads header fields: a JSON object, of which values may be lists, or lines. What cannot be read is left out.
 func fieldsOf(text string) http.Header {
