@@ -29,27 +29,27 @@ func FingerprintOf(ctx context.Context, paths []string) (all Fingerprint, err er
 		if err != nil {
 			return all, err
 		}
-		together.Write(sum)
+		together.Write(sum[:])
 	}
 	return Fingerprint(together.Sum(nil)), nil
 }
 
-func sumFile(ctx context.Context, path string) (sum []byte, err error) {
+func sumFile(ctx context.Context, path string) (sum fileSum, err error) {
 	if again, _, err := rereadable(path); err != nil {
-		return nil, err
+		return sum, err
 	} else if !again {
-		return nil, &Error{File: path, Err: errors.New("it is a pipe or a device, which can be read only once"), Remedy: "save it as a file first"}
+		return sum, &Error{File: path, Err: errors.New("it is a pipe or a device, which can be read only once"), Remedy: "save it as a file first"}
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, &Error{File: path, Err: plainPathError(err)}
+		return sum, &Error{File: path, Err: plainPathError(err)}
 	}
 	defer file.Close()
 	hash := sha256.New()
 	if _, err := io.Copy(hash, &watched{ctx: ctx, r: file, n: new(atomic.Int64)}); err != nil {
-		return nil, &Error{File: path, Err: plainPathError(err)}
+		return sum, &Error{File: path, Err: plainPathError(err)}
 	}
-	return hash.Sum(nil), nil
+	return fileSum(hash.Sum(nil)), nil
 }
 
 // Spool copies r, which can be read only once, to a new file in dir. The caller removes the file; after an error there is none. Spool

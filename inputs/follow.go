@@ -3,7 +3,6 @@ package inputs
 import (
 	"context"
 	"crypto/sha256"
-	"io"
 	"net/netip"
 	"os"
 	"sync/atomic"
@@ -40,7 +39,7 @@ func follow(ctx context.Context, path string, sum fileSum, read func() (fileSum,
 				continue
 			}
 			var is fileSum
-			if is, err = sumOfFile(path); err == nil && is != sum {
+			if is, err = sumFile(ctx, path); err == nil && is != sum {
 				is, err = read()
 			}
 			if err == nil {
@@ -58,17 +57,6 @@ func follow(ctx context.Context, path string, sum fileSum, read func() (fileSum,
 
 // fileSum tells the bytes of a file from others.
 type fileSum [sha256.Size]byte
-
-func sumOfFile(path string) (sum fileSum, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return sum, err
-	}
-	defer file.Close()
-	hash := sha256.New()
-	_, err = io.Copy(hash, file)
-	return fileSum(hash.Sum(nil)), err
-}
 
 // FollowedOptOut is an OptOut that grows with its file. Entries are only added: a file that is being written may lack
 // some for a moment, and those sites have asked not to be contacted. An entry that was deleted ends with the process.

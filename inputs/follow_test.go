@@ -95,7 +95,7 @@ func TestFollowAfterError(t *testing.T) {
 			if reads++; reads <= 3 {
 				return fileSum{}, errors.New("too many open files")
 			}
-			return sumOfFile(path)
+			return sumFile(t.Context(), path)
 		}, func(error) { told++ })
 		time.Sleep(time.Minute)
 		synctest.Wait()
