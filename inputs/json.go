@@ -12,7 +12,7 @@ import (
 )
 
 // maxJSONDepth bounds the recursion of the library.
-const maxJSONDepth = jsonlite.DefaultMaxDepth
+const maxJSONDepth = 100
 
 // The values that are read from a line.
 const (
@@ -41,7 +41,7 @@ func parseJSON(line string) (object *jsonlite.Value, ok bool) {
 			return nil, false
 		}
 	}
-	object, err := jsonlite.Parse(line)
+	object, err := jsonlite.ParseMaxDepth(line, maxJSONDepth)
 	return object, err == nil && object.Kind() == jsonlite.Object
 }
 

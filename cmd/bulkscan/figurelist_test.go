@@ -112,7 +112,8 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/archives.md"
 	f(page, "ADR 15")
-	f(page, "A date before {}, or in the future", in("warc/replay/replay.go", `earliest = time.Date\((\d+),`))
+	f(page, "nest more than {} levels deep", code("inputs.maxJSONDepth"))
+	f(page, "A date before {}, or in the future", code("warc/replay.earliest"))
 	f(page, "| `status` | `status`, `status_code`, `http_status` | of the answer; 0 or less")
 	f(page, "| RFC 3339, `2024-07-14 12:30:00`, `20240714`, `20240714123000`, or seconds, milliseconds, microseconds or nanoseconds since 1970;")
 	f(page, "and `hops` is 0")
@@ -241,7 +242,7 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/inputs.md"
 	f(page, "at most {} bytes, goes", code("inputs.MaxLabel"))
-	f(page, "a number of more than {} digits is no rank", code("inputs.maxDigits"))
+	f(page, "a number of more than {} digits is no rank", in("inputs/record.go", `maxNumber = 1e(\d+)`))
 	f(page, "`--dry-run` ends with {}.", code("cmd/bulkscan.exitUsage"))
 	f(page, "for each of up to {} labels", grouped("survey.maxLabels"))
 	f(page, "The first {} lines, up to {} KiB, decide", code("inputs.sampleLines"), kib("inputs.headBytes"))

@@ -253,10 +253,13 @@ func (n *Nights) reject(it *item) error {
 	return n.spool.add(&it.record)
 }
 
-// Plausible reports whether a robots.txt may have been fetched then, as seen from now, with a day for zones: the first one was proposed
-// in 1994. Other dates are mistakes: zero, or numbers of another kind.
+// earliest is the year of the first robots.txt.
+const earliest = 1994
+
+// Plausible reports whether a robots.txt may have been fetched then, as seen from now, with a day for zones. Other dates are mistakes:
+// zero, or numbers of another kind.
 func Plausible(at, now time.Time) bool {
-	return at.UTC().Year() >= 1994 && at.Before(now.Add(24*time.Hour))
+	return at.UTC().Year() >= earliest && at.Before(now.Add(24*time.Hour))
 }
 
 // add adds a capture or row to its night.
