@@ -464,7 +464,7 @@ func (r *Reader) beginLines(stream stream) error {
 	if err != nil {
 		return damaged(r.name, r.line+1, err)
 	}
-	if r.layout, err = detect(head, r.lines.ended(), r.opt); err != nil {
+	if r.layout, err = detect(head, r.lines.whole, r.opt); err != nil {
 		return damaged(r.name, 0, err)
 	}
 	r.lines.begin(r.layout.bom, r.layout.eol)
