@@ -181,13 +181,15 @@ const (
 	groupBytes = 32 << 20 // of bodies in a row group
 )
 
-// output writes one file of a table. The file begins with its first row, or by begin.
+// output writes one file of a table. The file begins with its first row, or by begin. Rows are encoded in batches, beside the merge.
 type output[T any] struct {
 	table, tool string
 	open        bool
 	writer      *table.Writer[T]
 	begun       bool
-	bodies      int // bytes in the row group
+	rows, spare []T        // spare is being written, if written is not nil
+	written     chan error // receives one
+	bodies      int        // bytes in the row group
 }
 
 // begin begins the file, which has that name, unless it has begun.
@@ -196,7 +198,7 @@ func (w *output[T]) begin(ctx context.Context, st store.Store, name string) erro
 		return nil
 	}
 	if w.writer == nil {
-		w.writer = table.NewWriter[T](w.table, batchRows, pageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: w.tool})
+		w.writer = table.NewWriter[T](w.table, 0, pageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: w.tool})
 	}
 	if err := w.writer.Begin(ctx, st, name); err != nil {
 		return err
@@ -210,16 +212,15 @@ func (w *output[T]) add(ctx context.Context, st store.Store, name string, row *T
 	if err := w.begin(ctx, st, name); err != nil {
 		return err
 	}
-	next, err := w.writer.Next()
-	if err != nil {
-		return err
-	}
-	*next = *row
+	w.rows = append(w.rows, *row)
 	body, ok := any(row).(*schema.BodyRow)
-	if !ok {
+	if !ok && len(w.rows) < batchRows {
 		return nil
 	}
-	if err := w.writer.Flush(); err != nil { // the body is valid only now
+	if err := w.flush(); err != nil || !ok {
+		return err
+	}
+	if err := w.wait(); err != nil { // the body is valid only now
 		return err
 	}
 	if w.bodies += len(body.Body); w.bodies < groupBytes {
@@ -229,12 +230,39 @@ func (w *output[T]) add(ctx context.Context, st store.Store, name string, row *T
 	return w.writer.EndGroup()
 }
 
+// flush begins to write the rows, once those before are written.
+func (w *output[T]) flush() error {
+	if err := w.wait(); err != nil {
+		return err
+	}
+	w.rows, w.spare = w.spare[:0], w.rows
+	rows, written := w.spare, make(chan error, 1)
+	w.written = written
+	go func() { written <- w.writer.Write(rows) }()
+	return nil
+}
+
+// wait waits until the rows of the last flush are written.
+func (w *output[T]) wait() error {
+	if w.written == nil {
+		return nil
+	}
+	err := <-w.written
+	if w.written = nil; err != nil {
+		return fmt.Errorf("cannot write the history: %w", err)
+	}
+	return nil
+}
+
 // publish ends the file and returns its entry; none if it has not begun.
 func (w *output[T]) publish(ctx context.Context) ([]File, error) {
 	if !w.begun {
 		return nil, nil
 	}
-	err := w.writer.Flush()
+	err := w.flush()
+	if err == nil {
+		err = w.wait()
+	}
 	if err == nil {
 		err = w.writer.Seal()
 	}
@@ -253,8 +281,8 @@ func (w *output[T]) discard() error {
 	if !w.begun {
 		return nil
 	}
-	w.begun = false
-	return w.writer.Discard()
+	w.begun, w.rows = false, w.rows[:0]
+	return errors.Join(w.wait(), w.writer.Discard())
 }
 
 // fileName is what the names of the ledger's files are like: see draft.name, newRun and newPrunedDraft.
