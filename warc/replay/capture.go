@@ -29,13 +29,13 @@ const skipped = "no capture"
 // capture reads a record of an archive. The item has memory of its own.
 func capture(rec *warc.Record) (it item) {
 	it.offset = rec.Offset
-	it.input = []byte(strings.ToValidUTF8(string(rec.TargetURI[:min(len(rec.TargetURI), inputs.MaxInput)]), ""))
 	kind, _, _ := bytes.Cut(rec.ContentType, []byte{';'})
 	if rec.Type != warc.Response && rec.Type != warc.Revisit || !answers[strings.ToLower(string(bytes.TrimSpace(kind)))] {
 		it.reason = skipped
 		return it
 	}
 	var ok bool
+	it.input = []byte(strings.ToValidUTF8(string(rec.TargetURI[:min(len(rec.TargetURI), inputs.MaxInput)]), ""))
 	it.url, ok = fetcher.ParseTarget(string(rec.TargetURI))
 	switch {
 	case !ok:

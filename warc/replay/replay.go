@@ -176,7 +176,7 @@ func (n *Nights) full() bool {
 	return n.opt.Limit > 0 && uint64(n.found.Captures+n.found.Rows) >= n.opt.Limit
 }
 
-// readAll reads the inputs, several at a time, and takes their items in order.
+// readAll reads the inputs and takes their items in order. Archives are begun before their turn; others may need room on disk.
 func (n *Nights) readAll(paths []string, sizes []int64, archives []bool) error {
 	ctx, cancel := context.WithCancel(n.ctx)
 	var reading sync.WaitGroup
@@ -184,7 +184,7 @@ func (n *Nights) readAll(paths []string, sizes []int64, archives []bool) error {
 	defer cancel()
 	var begun []*ahead
 	for i := range paths {
-		for next := len(begun); next < min(i+runtime.GOMAXPROCS(0), len(paths)); next++ {
+		for next := len(begun); next == i || next < min(i+runtime.GOMAXPROCS(0), len(paths)) && archives[next]; next++ {
 			a := newAhead(ctx, &n.opt)
 			begun = append(begun, a)
 			reading.Go(func() { a.read(paths[next], archives[next]) })
