@@ -128,6 +128,23 @@ not JSON
 		`8 "c.example": its date is in no known form`,
 		`9 "c.example": whether it was observed is neither true nor false`,
 		`10 d.example "x"`)
+	deep := func(levels int) string {
+		return `{"host":"a.example","body":"x","deep":` + strings.Repeat("[", levels) + strings.Repeat("]", levels) + "}\n"
+	}
+	f("a deep object costs itself, and no memory", deep(99)+deep(100)+deep(1<<20), nil,
+		`1 a.example "x"`, `2 "{\"host\":\"a.example\",": not a JSON object`, `3 "{\"host\":\"a.example\",": not a JSON object`)
+	f("texts in the place of objects, and the other way round", `{"host":"a.example","body":"x","headers":{"Server":"x"}}
+{"host":"b.example","body":{"text":"x"}}
+{"host":["c.example"],"body":"x"}
+{"host":"d.example","body":"x","status":[200]}
+{"host":"e.example","body":null,"text":"x","observed":true}
+{"host":"f.example","body":"\ud800x\u00e9\/\"\\\b\f\r\t"}
+`, nil, `1 a.example "x" {"Server":"x"}`,
+		`2 "{\"host\":\"b.example\",": its body is an object or a list, and no text`,
+		`3 "{\"host\":[\"c.example\"": its host is an object or a list, and no text`,
+		`4 "{\"host\":\"d.example\",": its status is an object or a list, and no text`,
+		`5 e.example "x"`,
+		`6 f.example "�xé/\"\\\b\f\r\t"`)
 	f("a huge line costs itself", `{"host":"a.example","body":"`+strings.Repeat("x", inputs.MaxRow)+"\"}\n"+`{"host":"b.example","body":"`+strings.Repeat(`\u0041`, 1<<20)+`"}`, nil,
 		`1 "{\"host\":\"a.example\",": the row is longer than 8 MiB, or a quoted cell is not closed`,
 		`2 b.example "`+strings.Repeat("A", 40)+`"`)
