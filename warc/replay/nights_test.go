@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/inputs"
 )
 
 // file writes a file of the name.
@@ -120,6 +123,39 @@ func TestRows(t *testing.T) {
 	}
 	carried, _, _ := readAll(t, Options{Columns: named(t, "")}, file(t, "x.csv", "host,body,observed,date\na.example,x,false,2024-05-18\n"))
 	equal(t, "carried", carried["2024-05-18"], `0 a.example carried`)
+}
+
+// TestSkip passes over nights, wherever their records are: what was rejected goes to the first, and the others are whole.
+func TestSkip(t *testing.T) {
+	var rows strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&rows, "{\"host\":\"%d.example\",\"body\":\"x\",\"date\":\"2024-05-%d\"}\n", i, 18+i%3)
+	}
+	path := file(t, "x.jsonl", rows.String()+"rubbish\n")
+	for skipped := range 8 { // bits: of the nights
+		n, err := Read(t.Context(), []string{path}, newFetcher(t), Options{MaxBody: 1000, Columns: named(t, ""), runBytes: 500, Now: time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rejects := 0
+		for i := range 3 {
+			night := n.Next()
+			night.Reject = func(inputs.Reject) error { rejects++; return nil }
+			if skipped>>i&1 == 1 {
+				if err := night.Skip(); err != nil {
+					t.Error(err)
+				}
+			} else if rows := rowsOf(t, night); len(rows) != 100 {
+				t.Errorf("%b: night %d has %d rows", skipped, i, len(rows))
+			}
+		}
+		if n.Next() != nil || rejects != 1 {
+			t.Errorf("%b: another night, or %d rejects", skipped, rejects)
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestSpool merges many runs of random records into the order of a sort, and finds the first of each site, in any order.
