@@ -292,6 +292,9 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 	r.lookups, r.endLookups = context.WithCancel(ctx)
 	// Each judge holds one site and the keeper another; a few more keep them from waiting for each other.
 	sites := 4*judges() + 4
+	if p.archive != nil { // nothing else takes time: answers are judged while the sink encodes a batch
+		sites += 128
+	}
 	r.keeping, r.sites = make(chan *audit.Site, sites), make(chan *audit.Site, sites)
 	for range sites {
 		r.sites <- &audit.Site{}

@@ -28,6 +28,7 @@ type copier struct {
 	tokens          []tokenText // by registry index
 
 	bytes  slab[byte]
+	bodies slab[byte]
 	lists  slab[string]
 	hops   slab[schema.HopRow]
 	floats slab[float64]
@@ -48,6 +49,7 @@ func newCopier(scanID string, registry *tokens.Registry) copier {
 // reset reuses the memory of all rows made so far.
 func (c *copier) reset() {
 	c.bytes.reset()
+	c.bodies.reset()
 	c.lists.reset()
 	c.hops.reset()
 	c.floats.reset()

@@ -69,7 +69,7 @@ func newPart(o *Options) *part {
 	metadata := o.metadata()
 	page := max(table.MinPageBytes, min(16*o.PartRows, table.PageBytes))
 	if slices.Contains(o.Tables, schema.Bodies) {
-		p.bodies = table.NewWriter[schema.BodyRow](schema.Bodies, 1, page, metadata)
+		p.bodies = table.NewWriter[schema.BodyRow](schema.Bodies, batchRows, page, metadata)
 	}
 	p.policies = table.NewWriter[schema.PolicyRow](schema.Policies, batchRows, page, metadata)
 	if slices.Contains(o.Tables, schema.Evidence) {
@@ -182,8 +182,8 @@ func (p *part) nextPolicy(id int64) (*schema.PolicyRow, error) {
 // added records a site whose rows have been added, and flushes if a batch is full.
 func (p *part) added(seq uint64) error {
 	p.seqs = append(p.seqs, seq)
-	// Bodies are not batched, and a few of them may fill a row group.
-	if len(p.seqs)%batchRows == 0 || len(p.copier.bytes.block) > batchBytes || p.weight >= p.limit {
+	// A few bodies may fill a row group.
+	if len(p.seqs)%batchRows == 0 || max(len(p.copier.bytes.block), len(p.copier.bodies.block)) > batchBytes || p.weight >= p.limit {
 		return p.flush()
 	}
 	return nil
@@ -200,7 +200,7 @@ func keepsBody(s *audit.Site) bool {
 	return s.Report.BodyHash != 0 && len(s.Fetch.Body) > 0 && !s.Report.IsHTML && s.Report.Counts.Records > 0
 }
 
-// addBody writes a body at once, which saves a copy.
+// addBody adds a body that the part does not have.
 func (p *part) addBody(hash uint64, body []byte) error {
 	if _, has := p.hashes[hash]; has {
 		return nil
@@ -210,9 +210,10 @@ func (p *part) addBody(hash uint64, body []byte) error {
 	if err != nil {
 		return err
 	}
-	*row = schema.BodyRow{BodyHash: int64(hash), Body: body}
+	*row = schema.BodyRow{BodyHash: int64(hash), Body: p.copier.bodies.take(len(body))}
+	copy(row.Body, body)
 	p.weight += len(body)
-	return p.bodies.Flush()
+	return nil
 }
 
 // each calls do for each file, beside the others: encoding is most of the work.

@@ -121,7 +121,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "rows of more than {} MiB", mib("inputs.MaxRow"))
 	f(page, "WARC 1.0 and 1.1, plain")
 	f(page, "it exits with {}: those", code("cmd/bulkscan.exitDamaged"))
-	f(page, "head may have {} KiB. Memory does not grow with captures: {} MiB are sorted", kib("warc/replay.maxHead"), mib("warc/replay.runBytes"))
+	f(page, "head may have {} KiB. Memory does not grow with captures: twice {} MiB are sorted", kib("warc/replay.maxHead"), mib("warc/replay.runBytes"))
 	f(page, "Files are WARC 1.1, a gzip")
 
 	page = "docs/bot.md"

@@ -382,4 +382,4 @@ func (n *Nights) Unsound() Unsound { return n.unsound }
 func (n *Nights) Progress() (read, total int64) { return n.read.Load(), n.total }
 
 // Close removes what waits on disk.
-func (n *Nights) Close() error { return n.spool.close() }
+func (n *Nights) Close() error { return errors.Join(n.spool.wait(), n.spool.close()) }

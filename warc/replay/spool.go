@@ -119,9 +119,9 @@ func (r *record) decode(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// The bounds of memory and of what is read at once. 256 GB of captures are 4,096 runs, of which a chunk each is in memory.
+// The bounds of memory and of what is read at once. 128 GB of captures are 4,096 runs, of which a chunk each is in memory.
 const (
-	runBytes   = 64 << 20
+	runBytes   = 32 << 20 // twice: one is gathered while the other is sorted and written
 	chunkBytes = 64 << 10
 )
 
@@ -260,8 +260,15 @@ func (c *cursor) seek(key []byte) error {
 // sorter sorts records by their keys: in memory up to its limit, then in runs, which it merges into one.
 type sorter struct {
 	spool
-	limit  int // runBytes; tests set less
-	runs   []run
+	limit   int // runBytes; tests set less
+	runs    []run
+	records         // that are gathered
+	spare   records // that are being written, if sealing is not nil
+	sealing chan error
+}
+
+// records are records in memory.
+type records struct {
 	memory []byte
 	order  []place
 }
@@ -281,27 +288,47 @@ func (s *sorter) add(r *record) error {
 	return nil
 }
 
-// seal writes a run.
+// seal begins to write a run, once the one before is written.
 func (s *sorter) seal() error {
-	slices.SortFunc(s.order, func(a, b place) int {
-		return bytes.Compare(keyIn(s.memory[a.from:a.to]), keyIn(s.memory[b.from:b.to]))
+	if err := s.wait(); err != nil {
+		return err
+	}
+	s.records, s.spare = records{s.spare.memory[:0], s.spare.order[:0]}, s.records
+	s.sealing = make(chan error, 1)
+	go func() { s.sealing <- s.writeRun() }()
+	return nil
+}
+
+// wait waits until the last run is written.
+func (s *sorter) wait() (err error) {
+	if s.sealing != nil {
+		err = <-s.sealing
+		s.sealing = nil
+	}
+	return err
+}
+
+func (s *sorter) writeRun() error {
+	memory := s.spare.memory
+	slices.SortFunc(s.spare.order, func(a, b place) int {
+		return bytes.Compare(keyIn(memory[a.from:a.to]), keyIn(memory[b.from:b.to]))
 	})
-	for _, p := range s.order {
-		if err := s.write(s.memory[p.from:p.to]); err != nil {
+	for _, p := range s.spare.order {
+		if err := s.write(memory[p.from:p.to]); err != nil {
 			return err
 		}
 	}
 	done, err := s.end()
-	s.runs, s.memory, s.order = append(s.runs, done), s.memory[:0], s.order[:0]
+	s.runs = append(s.runs, done)
 	return err
 }
 
 // sorted returns the runs, or one run of all records, in which seek takes as long as in one. Nothing is added after it.
 func (s *sorter) sorted(ctx context.Context, one bool) (runs []run, err error) {
-	if err := s.seal(); err != nil {
+	if err := cmp.Or(s.seal(), s.wait()); err != nil {
 		return nil, err
 	}
-	s.memory, s.order = nil, nil
+	s.records, s.spare = records{}, records{}
 	if len(s.runs) == 1 || !one {
 		return s.runs, nil
 	}
