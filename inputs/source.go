@@ -116,10 +116,11 @@ func (s *source) next() (stream, error) {
 		return stream{}, &Error{File: name, Err: plainPathError(err)}
 	}
 	s.closers = append(s.closers, file.Close)
-	switch head := headOf(file); {
-	case strings.HasPrefix(head, "PK\x03\x04"), strings.HasPrefix(head, "PK\x05\x06"):
+	head, _ := io.ReadAll(io.NewSectionReader(file, 0, 5)) // nothing of what has no random access
+	switch {
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("PK\x05\x06")):
 		return s.openArchive(name, file)
-	case isTable(head):
+	case isTable(string(head)):
 		info, err := file.Stat()
 		if err != nil {
 			return stream{}, &Error{File: name, Err: plainPathError(err)}
@@ -330,15 +331,6 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 // may begin with PAR1S.EXAMPLE.
 func isTable(head string) bool {
 	return len(head) > 4 && head[:4] == "PAR1" && head[4] < ' ' && !isSpace(head[4])
-}
-
-// headOf returns the first bytes of a file with random access, "" for others.
-func headOf(file *os.File) string {
-	var head [5]byte
-	if _, err := file.ReadAt(head[:], 0); err != nil {
-		return ""
-	}
-	return string(head[:])
 }
 
 // maxTable bounds a table that is copied for random access: a small archive may unpack to any size.

@@ -68,11 +68,19 @@ func (a *ahead) read(path string, archive bool) {
 	default:
 		err = a.readFile(path)
 	}
-	if e, ok := errors.AsType[*fs.PathError](err); ok { // our message has operation and path already
-		err = &inputs.Error{File: path, Err: e.Err}
+	if _, told := errors.AsType[*inputs.Error](err); err != nil && !told {
+		err = failed(path, err)
 	}
 	a.batch.err = err
 	_ = a.pass() // what ends the context is its own error
+}
+
+// failed is an error of reading an input, without the operation and the path that errors of package os begin with.
+func failed(path string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return &inputs.Error{File: path, Err: err}
 }
 
 // add adds an item to the batch, and passes a full one on.
@@ -194,5 +202,5 @@ func (a *ahead) readRecords(name string, archive io.ReaderAt, size int64) error 
 	if a.ctx.Err() != nil {
 		return a.ctx.Err()
 	}
-	return &inputs.Error{File: name, Err: err}
+	return failed(name, err)
 }

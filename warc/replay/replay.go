@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"regexp"
@@ -128,7 +127,7 @@ func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Optio
 	sizes, archives := make([]int64, len(paths)), make([]bool, len(paths))
 	for i, path := range paths {
 		if sizes[i], archives[i], err = lookAt(path); err != nil {
-			return nil, &inputs.Error{File: path, Err: plain(err)}
+			return nil, failed(path, err)
 		}
 		n.total += sizes[i]
 	}
@@ -209,14 +208,6 @@ func (n *Nights) readAll(paths []string, sizes []int64, archives []bool) error {
 		n.read.Store(n.before)
 	}
 	return nil
-}
-
-// plain removes the operation and the path, which our message has already.
-func plain(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 // take takes an item of an input.

@@ -214,6 +214,7 @@ type cursor struct {
 // next goes on to the next record.
 func (c *cursor) next() (err error) {
 	if c.ended = len(c.rest) == 0 && c.chunk+1 >= len(c.begins); c.ended {
+		c.key = []byte("\xff\xff\xff\xff") // which no night has
 		return nil
 	}
 	if len(c.rest) == 0 {
@@ -357,15 +358,7 @@ func newMerger(runs []run) (m merger, err error) {
 	return m, err
 }
 
-func sooner(a, b *cursor) int {
-	switch {
-	case a.ended == b.ended:
-		return bytes.Compare(a.key, b.key)
-	case a.ended:
-		return 1
-	}
-	return -1
-}
+func sooner(a, b *cursor) int { return bytes.Compare(a.key, b.key) }
 
 // next goes on to the next record, which is that of m[0].
 func (m merger) next() error {
