@@ -34,7 +34,7 @@ function fail(text) {
 
 const schema = JSON.parse(readFileSync(schemaFile, "utf8"));
 const typesOf = Object.fromEntries(schema.map(({ name, columns }) => [name, columns.map((c) => ({ name: c.name, type: c.type.replace(/\?$/, ""), nullable: c.nullable }))]));
-const scans = readdirSync(join(dir, "_scans"), { withFileTypes: true }).filter((entry) => entry.isDirectory()).map(({ name: id }) => readScan(join(dir, "_scans", id)));
+const scans = readdirSync(join(dir, "_scans"), { withFileTypes: true }).filter((entry) => entry.isDirectory() && !entry.name.startsWith("_")).map(({ name: id }) => readScan(join(dir, "_scans", id)));
 const lines = given.lines && readLines(given.lines);
 
 let values = 0, files = 0;
