@@ -83,7 +83,7 @@ async function main() {
 // readScans reads every manifest with its commits, except those that a compaction replaced.
 function readScans() {
   const root = join(dir, "_scans");
-  const scans = existsSync(root) ? readdirSync(root).filter((id) => statSync(join(root, id)).isDirectory()).map((id) => readScan(root, id)) : [];
+  const scans = existsSync(root) ? readdirSync(root).filter((id) => !id.startsWith("_") && statSync(join(root, id)).isDirectory()).map((id) => readScan(root, id)) : [];
   if (scans.length === 0) fail(`${root}: no scan`);
   return scans;
 }
