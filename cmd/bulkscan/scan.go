@@ -280,8 +280,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		return a.collectLast(ctx, f, o, done.ScanID)
 	}
 	_, doubted := errors.AsType[*scan.DoubtError](err)
-	_, undated := errors.AsType[*replay.NoDateError](err)
-	if doubted || undated || errors.Is(err, scan.ErrSeveralNights) {
+	if doubted || errors.Is(err, replay.ErrNoDate) || errors.Is(err, scan.ErrSeveralNights) {
 		return usage(err)
 	}
 	if f.dryRun {

@@ -65,12 +65,8 @@ type Options struct {
 	runBytes int // 0: the constant
 }
 
-// NoDateError says that nothing that was read has a date, and none is given.
-type NoDateError struct{ File string }
-
-func (e *NoDateError) Error() string {
-	return fmt.Sprintf("%s has no dates, and what is old is not of today: say of which day its files are by --date YYYY-MM-DD", e.File)
-}
+// ErrNoDate says that nothing that was read has a date, and none is given. The name of an input stands before it.
+var ErrNoDate = errors.New("has no dates, and what is old is not of today: say of which day its files are by --date YYYY-MM-DD")
 
 // Found counts what was read, beside inputs.Stats.
 type Found struct {
@@ -138,7 +134,7 @@ func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Optio
 		return nil, err
 	}
 	if n.undated > 0 && len(n.nights) == 0 {
-		return nil, &NoDateError{n.noDate}
+		return nil, fmt.Errorf("%s %w", n.noDate, ErrNoDate)
 	}
 	for _, key := range slices.Sorted(maps.Keys(n.nights)) {
 		n.order = append(n.order, n.nights[key])
