@@ -190,7 +190,7 @@ func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Se
 	if err != nil {
 		return c, err
 	}
-	if n := len(scan.Unit.Scans); n > 1 && !scan.Unit.Alone {
+	if n := len(scan.Read()); n > 1 {
 		c.Text = append(c.Text, fmt.Sprintf("Each site of the %d scans of this date, observer and list counts once.", n))
 	}
 	var finding string

@@ -68,8 +68,8 @@ func (o *Options) open(ctx context.Context, st store.Store, scanID string) (*com
 // logs a warning with the effect.
 func (o *Options) foreign(scan *commit.Scan, effect string) bool {
 	m := scan.Manifest
-	for _, other := range scan.Unit.Scans {
-		if !scan.Unit.Alone && other.RegistryVersion != o.Registry.Version {
+	for _, other := range scan.Read() {
+		if other.RegistryVersion != o.Registry.Version {
 			m = other
 		}
 	}

@@ -206,7 +206,7 @@ func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, polici
 		return nil, nil, err
 	}
 	g.finish()
-	uncertainty, err := o.uncertaintyOf(scan.Manifest, s.Rows)
+	uncertainty, err := o.uncertaintyOf(scan.Read(), s.Rows)
 	if err != nil {
 		return nil, nil, err
 	}

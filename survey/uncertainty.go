@@ -31,13 +31,20 @@ type Certainty struct {
 	Bounds   *[2]float64 `json:"bounds"`   // if each site that was not observed is open, and if each blocks
 }
 
-// uncertaintyOf takes what the options say of a scan of so many sites, else what its --sample does.
-func (o *Options) uncertaintyOf(m *commit.Manifest, listed int64) (Uncertainty, error) {
-	u := Uncertainty{o.LeastGroup, o.SampleOf, listed}
-	if share, err := strconv.ParseFloat(given(m, "sample"), 64); u.SampleOf == 0 && err == nil && share > 0 && share < 1 {
+// uncertaintyOf takes what the options say of so many sites of scans, else what the scan says whose --sample took most.
+func (o *Options) uncertaintyOf(scans []*commit.Manifest, listed int64) (Uncertainty, error) {
+	u, share := Uncertainty{o.LeastGroup, o.SampleOf, listed}, 0.0
+	for _, m := range scans {
+		took, err := strconv.ParseFloat(given(m, "sample"), 64)
+		if err != nil || !(took > 0) { // all
+			took = 1
+		}
+		share = max(share, took)
+	}
+	if u.SampleOf == 0 && share > 0 && share < 1 {
 		u.SampleOf = int64(min(math.Round(float64(listed)/share), 1<<53))
 	}
-	if o.SampleOf < 0 || o.SampleOf > 0 && o.SampleOf < listed {
+	if o.SampleOf > 0 && o.SampleOf < listed {
 		return u, fmt.Errorf("a sample of %d sites: the scan lists %d, so --sample-of is at least that", o.SampleOf, listed)
 	}
 	return u, nil

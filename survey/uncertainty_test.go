@@ -109,10 +109,16 @@ func TestUncertainty(t *testing.T) {
 
 // TestSampleOf takes the population from the options, else from --sample of the scan.
 func TestSampleOf(t *testing.T) {
+	sampled := func(samples string) (scans []*commit.Manifest) {
+		for sample := range strings.SplitSeq(samples, " and ") {
+			scans = append(scans, &commit.Manifest{Config: []commit.Setting{{Name: "limit", Value: "0.5"}, {Name: "sample", Value: sample}}})
+		}
+		return scans
+	}
 	f := func(sample string, of, listed, want int64) {
 		t.Helper()
 		o := Options{Uncertainty: Uncertainty{SampleOf: of}}.withDefaults()
-		u, err := o.uncertaintyOf(&commit.Manifest{Config: []commit.Setting{{Name: "limit", Value: "0.5"}, {Name: "sample", Value: sample}}}, listed)
+		u, err := o.uncertaintyOf(sampled(sample), listed)
 		if err != nil || u.SampleOf != want || u.LeastGroup != 30 {
 			t.Errorf("--sample %s, --sample-of %d, %d sites: %+v, %v", sample, of, listed, u, err)
 		}
@@ -124,11 +130,15 @@ func TestSampleOf(t *testing.T) {
 	f("0", 50, 50, 50)
 	f("0.1", 0, 0, 0)
 	f("1e-300", 0, 50, 1<<53)
+	f("0.1 and 0.5", 0, 50, 100) // a larger share has the sites of a smaller one
+	f("0.5 and 0.1", 0, 50, 100)
+	f("0.1 and 0", 0, 50, 0)
+	f("0 and 0.1", 0, 50, 0)
 	for _, foreign := range []string{"", "nan", "-1", "2", "inf", "none"} {
 		f(foreign, 0, 50, 0)
 	}
 	o := Options{Uncertainty: Uncertainty{SampleOf: 49}}
-	if _, err := o.uncertaintyOf(&commit.Manifest{}, 50); err == nil || !strings.Contains(err.Error(), "--sample-of") {
+	if _, err := o.uncertaintyOf(sampled("0"), 50); err == nil || !strings.Contains(err.Error(), "--sample-of") {
 		t.Error(err)
 	}
 }

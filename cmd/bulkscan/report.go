@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if !ok {
 		return oneOf("--definition", f.definition, survey.DefinitionNames())
 	}
-	if err := f.choice.check(); err != nil {
+	if err := cmp.Or(f.choice.check(), checkUncertainty(&f.sure)); err != nil {
 		return err
 	}
 	if err := terminal.CheckProgress(f.progress); err != nil {

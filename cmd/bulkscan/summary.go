@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -76,6 +77,16 @@ func addUncertainty(flags *pflag.FlagSet, u *survey.Uncertainty) {
 	flags.Int64Var(&u.SampleOf, "sample-of", 0, "the list is a sample of so many sites: shares have 95 % intervals (0: what scan --sample took is)")
 }
 
+func checkUncertainty(u *survey.Uncertainty) error {
+	switch {
+	case u.LeastGroup < 0:
+		return usagef("--least-group %d: at least 0", u.LeastGroup)
+	case u.SampleOf < 0:
+		return usagef("--sample-of %d: at least 0", u.SampleOf)
+	}
+	return nil
+}
+
 func newSummaryFlags() *summaryFlags {
 	return &summaryFlags{definition: survey.Full, filter: newCountedFilter(), top: defaultTop}
 }
@@ -110,7 +121,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	case f.top < 0:
 		return usagef("--top %d: at least 0", f.top)
 	}
-	if err := f.choice.check(); err != nil {
+	if err := cmp.Or(f.choice.check(), checkUncertainty(&f.sure)); err != nil {
 		return err
 	}
 	o, err := f.filter.options(a)

@@ -61,6 +61,14 @@ func UnitSum(sites []schema.File) string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
+// Read returns the manifests of the scans that are read as this one, in the order of ByStart.
+func (s *Scan) Read() []*Manifest {
+	if s.Unit.Alone || len(s.Unit.Scans) == 0 {
+		return []*Manifest{s.Manifest}
+	}
+	return s.Unit.Scans
+}
+
 // Sites returns the scan's files of the table sites.
 func (s *Scan) Sites() (files []schema.File) {
 	for i := range s.Commits {
