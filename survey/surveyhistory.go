@@ -64,11 +64,12 @@ func lastPruned(pruned *commit.Pruned, scan *commit.Manifest) (date string) {
 	return date
 }
 
-// statsFiles returns the files of token_stats that count up to the scan's date by its observer, by date, and one of each version of the
-// registry: the newest, whoever the observer was. Merged months are left out: the files of their scans are still there, and have
+// statsFiles returns the files of token_stats that count up to the scan's date by its observer, by date, those of other lists only of
+// dates without the scan's list; and one of each version of the registry: the newest, whoever the observer was. Merged months are left out: the files of their scans are still there, and have
 // the rows that are needed at their beginnings.
 func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nights []index.Row, judged map[string]index.Row, err error) {
 	judged = map[string]index.Row{}
+	own := map[string]bool{} // dates with the scan's list
 	for row, err := range table.FileRows[index.Row](ctx, st, index.Name) {
 		if errors.Is(err, store.ErrNotExist) {
 			return nil, nil, nil // no scan is published
@@ -84,8 +85,10 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nig
 		}
 		if !row.Superseded && row.Observer == scan.Observer.String() && row.ScanDate <= scan.ScanDate {
 			nights = append(nights, *row)
+			own[row.ScanDate] = own[row.ScanDate] || row.ListID == scan.ListID
 		}
 	}
+	nights = slices.DeleteFunc(nights, func(row index.Row) bool { return own[row.ScanDate] && row.ListID != scan.ListID })
 	return nights, judged, nil
 }
 
@@ -148,7 +151,7 @@ func eachNight(ctx context.Context, st store.Store, files []index.Row, do func(i
 	return nil
 }
 
-// overTime adds the series of the tokens of the category: of those that the page shows, or of all. Scans of one date are added up.
+// overTime adds the series of the tokens of the category: of those that the page shows, or of all. Files of one date are added up.
 func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Row, allTokens bool) error {
 	type night struct {
 		date   any // a string, once for all rows

@@ -40,7 +40,7 @@ func (a *app) diffCommand() *cobra.Command {
 		Short: "Print what changed between two scans",
 		Long: `diff compares two scans site by site: which sites began or ceased to block which crawlers, and why; which appeared,
 vanished, or could not be seen. With a dataset, FROM and TO are scan ids, or dates: the last started complete scan of the
-date, and for FROM by the observer of TO. With two datasets, it compares the scans that summary prints. It takes no lock.
+date, and for FROM by the observer of TO, of its list if there is one. With two datasets, it compares the scans that summary prints. It takes no lock.
 
 Only a site with rules in both scans begins or ceases. A site that fails, refuses, or has no file any more is counted
 apart. The cause of a change is the site's policy, a block that its delivery network manages, or how the file was judged.
@@ -185,20 +185,20 @@ func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.Scan
 	if err := prunedError(ctx, st, args[0], args[1:]...); err != nil {
 		return from, to, err
 	}
-	later, err := scanNamed(scans, args[0], args[2], "")
+	later, err := scanNamed(scans, args[0], args[2], nil)
 	if err != nil {
 		return from, to, err
 	}
-	earlier, err := scanNamed(scans, args[0], args[1], later.Observer.String())
+	earlier, err := scanNamed(scans, args[0], args[1], later)
 	if err != nil {
 		return from, to, err
 	}
 	return survey.ScanAt{Store: st, ScanID: earlier.ScanID, Alone: earlier.ScanID == args[1]}, survey.ScanAt{Store: st, ScanID: later.ScanID, Alone: later.ScanID == args[2]}, nil
 }
 
-// scanNamed returns the scan with this id, or the last started complete one of this date. An observer that is not empty
-// must have made the scan of a date. The scans are in the order of their start.
-func scanNamed(scans []*commit.Manifest, dir, name, observer string) (*commit.Manifest, error) {
+// scanNamed returns the scan with this id, or the last started complete one of this date: by the observer of a later scan that is not
+// nil, and of its list if there is one. The scans are in the order of their start.
+func scanNamed(scans []*commit.Manifest, dir, name string, later *commit.Manifest) (*commit.Manifest, error) {
 	var of *commit.Manifest
 	var known []string
 	for _, m := range scans {
@@ -208,9 +208,9 @@ func scanNamed(scans []*commit.Manifest, dir, name, observer string) (*commit.Ma
 		other := about(m)
 		switch {
 		case !m.Published():
-		case observer != "" && m.Observer.String() != observer:
+		case later != nil && m.Observer != later.Observer:
 			other += " (by another observer)"
-		case m.ScanDate == name:
+		case m.ScanDate == name && (of == nil || later == nil || m.ListID == later.ListID || of.ListID != later.ListID):
 			of = m
 		}
 		known = append(known, other)
@@ -221,7 +221,7 @@ func scanNamed(scans []*commit.Manifest, dir, name, observer string) (*commit.Ma
 	kind := "scan " + clipped(name)
 	if _, err := time.Parse(time.DateOnly, name); err == nil {
 		kind = "complete scan of " + name
-		if observer != "" {
+		if later != nil {
 			kind += " by the same observer"
 		}
 	}
