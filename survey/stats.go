@@ -172,8 +172,10 @@ func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o
 }
 
 func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
-	if !scan.Has(schema.Sites) || !scan.Has(schema.Verdicts) {
-		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, commit.ErrNoTable)
+	for _, table := range []string{schema.Sites, schema.Verdicts} {
+		if !scan.Has(table) {
+			return fmt.Errorf("cannot compute %s of scan %s: table %s: %w; bulkscan summary needs no statistics", schema.TokenStats, scan.Manifest.ScanID, table, commit.ErrNoTable)
+		}
 	}
 	return writeTable(ctx, st, scan, o, schema.TokenStats, func(add func(schema.TokenStatsRow) error) error {
 		return tokenStats(ctx, scan, o, add)

@@ -422,13 +422,10 @@ func (c *compaction) end(ctx context.Context) error {
 	return Written(ctx, c.store)
 }
 
-// Written writes what tells readers which files there are, as far as it is not up to date: the views and the index. Call it once after
-// the scans of a dataset: an earlier compaction may have been killed before it did so.
+// Written writes what tells readers which files there are, as far as it is not up to date: the index, and the views, which are made by
+// it. Call it once after the scans of a dataset: an earlier compaction may have been killed before it did so.
 func Written(ctx context.Context, st store.Store) error {
-	if err := views.Write(ctx, st, nil); err != nil {
-		return err
-	}
-	return index.Update(ctx, st)
+	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil))
 }
 
 // WriteTo prints the result in one line.
