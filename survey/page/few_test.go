@@ -170,6 +170,18 @@ func TestTooFewForHeadlines(t *testing.T) {
 	}
 }
 
+// TestLeads names the token that leads, and none of several that as many sites block.
+func TestLeads(t *testing.T) {
+	for second, want := range map[int64]bool{4999: true, 5000: false} {
+		b := groupsOf(10_000, 0, 5000)
+		s := b.full()
+		s.Blocking.MostBlocked = append(s.Blocking.MostBlocked, survey.TokenCount{Token: "second", Sites: second, Share: float64(second) / 10_000})
+		if got := b.answer(s, true).Sentence; strings.Contains(got, "leads") != want {
+			t.Errorf("5000 and %d sites: %s", second, got)
+		}
+	}
+}
+
 // TestRanges has bounds of full lists, and of samples intervals too: in headlines, under bars, and in headlines.csv.
 func TestRanges(t *testing.T) {
 	for sampleOf, want := range map[int64]string{0: " [25.0%-75.0%]", 20_000: " (49.3%-50.7%) [25.0%-75.0%]"} {

@@ -68,7 +68,9 @@ func (b *builder) answer(s *survey.Summary, on bool) answer {
 		a.Title, a.Sentence = "Ten AI tokens", fmt.Sprintf("Too few sites for a headline: %s %s at least one AI crawler.", of, d.Verbs)
 	}
 	if list := s.Blocking.MostBlocked; len(list) > 0 {
-		a.Sentence += b.ifEnough(s.Blocking.Sites, fmt.Sprintf(" %s leads with %s%s.", list[0].Token, percent(list[0].Share), list[0].Ranges(percent)))
+		if len(list) == 1 || list[0].Sites > list[1].Sites { // where a server fails, or by `*`, all tokens have one number
+			a.Sentence += b.ifEnough(s.Blocking.Sites, fmt.Sprintf(" %s leads with %s%s.", list[0].Token, percent(list[0].Share), list[0].Ranges(percent)))
+		}
 		a.Top = b.tokenBars("top-"+d.Name, d, s, topTokens)
 	}
 	return a
