@@ -97,6 +97,7 @@ func NewPanel(list, fingerprint string, hosts map[string]bool) *Panel {
 type DiffScan struct {
 	ScanID          string         `json:"scan_id"`
 	ScanDate        string         `json:"scan_date"`
+	Scans           []string       `json:"scans"` // whose sites count
 	State           string         `json:"state"`
 	Observer        string         `json:"observer"`
 	ListID          string         `json:"list_id"`
@@ -379,7 +380,7 @@ func DiffFindings() []audit.Finding {
 func (s *side) describe() DiffScan {
 	m := s.scan.Manifest
 	d := DiffScan{
-		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Observer: m.Observer.String(), ListID: m.ListID,
+		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: idsOf(s.scan.Read()), State: string(m.State), Observer: m.Observer.String(), ListID: m.ListID,
 		RegistryVersion: m.RegistryVersion, ToolVersion: m.ToolVersion, Lost: []commit.Total{},
 		Sites: s.sites, Rules: s.rules, Repeated: s.scan.Unit.Replaced() - s.scan.Unit.Folded, Folded: s.scan.Unit.Folded, FoldsDisagree: s.scan.Unit.Disagree,
 	}

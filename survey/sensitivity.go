@@ -22,13 +22,14 @@ import (
 
 // Sensitivity says how much one token's share depends on choices. Programs rely on its JSON.
 type Sensitivity struct {
-	ScanID          string `json:"scan_id"`
-	ScanDate        string `json:"scan_date"`
-	Observer        string `json:"observer"`
-	ListID          string `json:"list_id"`
-	RegistryVersion string `json:"registry_version"`
-	Token           string `json:"token"`
-	Definition      string `json:"definition"`
+	ScanID          string   `json:"scan_id"`
+	ScanDate        string   `json:"scan_date"`
+	Scans           []string `json:"scans"` // whose sites count
+	Observer        string   `json:"observer"`
+	ListID          string   `json:"list_id"`
+	RegistryVersion string   `json:"registry_version"`
+	Token           string   `json:"token"`
+	Definition      string   `json:"definition"`
 
 	Rows []Choice `json:"rows"` // in the order of Choices
 }
@@ -120,7 +121,7 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 		}
 	}
 	return &Sensitivity{
-		ScanID: m.ScanID, ScanDate: m.ScanDate, Observer: m.Observer.String(), ListID: m.ListID, RegistryVersion: m.RegistryVersion,
+		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: idsOf(scan.Read()), Observer: m.Observer.String(), ListID: m.ListID, RegistryVersion: m.RegistryVersion,
 		Token: o.Registry.Tokens[id].Name, Definition: definition.Name, Rows: s.finish(),
 	}, nil
 }

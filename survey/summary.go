@@ -236,9 +236,7 @@ func summaryOf(scan *commit.Scan) (*Summary, error) {
 		s.Lost = lost.Totals
 	}
 	s.Alone, s.Replaced = scan.Unit.Alone, scan.Unit.Replaced()
-	for _, m := range scan.Unit.Scans {
-		s.Unit = append(s.Unit, m.ScanID)
-	}
+	s.Unit = append(s.Unit, idsOf(scan.Unit.Scans)...)
 	for _, c := range scan.Commits {
 		for _, f := range c.Files {
 			s.DatasetBytes += f.Bytes
@@ -273,6 +271,13 @@ func summaryOf(scan *commit.Scan) (*Summary, error) {
 		}
 	}
 	return s, nil
+}
+
+func idsOf(scans []*commit.Manifest) (ids []string) {
+	for _, m := range scans {
+		ids = append(ids, m.ScanID)
+	}
+	return ids
 }
 
 // publicationOf says whether readers get a scan, "" for one that is not complete.

@@ -74,6 +74,9 @@ func (x *diffPage) head(from, to string, more ...piece) {
 	t := &table{indent: indent, wrap: true}
 	for i, s := range []*survey.DiffScan{&c.From, &c.To} {
 		about := []string{plural(int(s.Sites), "site") + ", " + number(s.Rules) + " with rules"}
+		if n := len(s.Scans); n > 1 {
+			about = append(about, plural(n, "scan")+" together")
+		}
 		if s.State != "complete" {
 			about = append(about, "not complete")
 		}

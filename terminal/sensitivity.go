@@ -9,8 +9,11 @@ import (
 
 // Sensitivity prints how much one token's share depends on choices, a row a choice.
 func Sensitivity(w io.Writer, s *survey.Sensitivity, when Color) error {
-	p := newPage(w, when)
-	p.flow(0, words(styled(bold, "%s", s.Token), textf("blocked by the definition %s, scan %s of %s, registry %s,", s.Definition, s.ScanID, s.ScanDate, s.RegistryVersion), textf("observer %s.", s.Observer)))
+	p, scans := newPage(w, when), "scan "+s.ScanID
+	if n := len(s.Scans); n > 1 {
+		scans = fmt.Sprintf("%d scans together, the last one %s,", n, s.ScanID)
+	}
+	p.flow(0, words(styled(bold, "%s", s.Token), textf("blocked by the definition %s, %s of %s, registry %s,", s.Definition, scans, s.ScanDate, s.RegistryVersion), textf("observer %s.", s.Observer)))
 	p.line()
 	t := &table{wrap: true}
 	t.add(styled(dim, "choice"), piece{text: "blocking", style: dim, right: true}, piece{text: "of", style: dim, right: true}, piece{text: "share", style: dim, right: true}, styled(dim, "over"))
