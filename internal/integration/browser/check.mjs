@@ -167,7 +167,8 @@ async function switches(url) {
     hold(same(await seen(page), states[name]), `after a reload the page by ${name} is another`);
   }
   if (states.full.table) {
-    for (const part of ["answer", "headline", "table"]) hold(states.full[part] !== states.mention[part], `full and mention have the same ${part}`);
+    const few = states.full.headline.endsWith("too few sites for a headline"); // whatever the definition
+    for (const part of few ? ["answer", "table"] : ["answer", "headline", "table"]) hold(states.full[part] !== states.mention[part], `full and mention have the same ${part}`);
   }
   await page.locator("label:has(#d-any)").click();
   await page.locator("nav a[href='#ranks']").click();
