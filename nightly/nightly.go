@@ -99,9 +99,6 @@ func Run(ctx context.Context, o Options) (n *Night, err error) {
 
 // lock excludes other processes that work on nights.
 func (o *Options) lock(ctx context.Context) (store.Unlocker, error) {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	host, _ := os.Hostname() // a lock without a host still says the process
 	text, err := json.Marshal(commit.Holder{PID: os.Getpid(), Host: host, StartedAt: o.now()})
 	if err != nil {
@@ -124,7 +121,12 @@ func fenced(lock store.Unlocker) {
 	}
 }
 
-func (o *Options) now() time.Time { return o.Now().UTC().Truncate(time.Second) }
+func (o *Options) now() time.Time {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o.Now().UTC().Truncate(time.Second)
+}
 
 // begin ends or continues what earlier runs have left, and returns the night of this run.
 func (o *Options) begin(ctx context.Context) (*Night, error) {

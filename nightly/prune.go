@@ -106,13 +106,16 @@ func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*comm
 	return figures, ctx.Err()
 }
 
-// Prune deletes what is too old, however much that is, seen from a date that may not be in the future.
-func Prune(ctx context.Context, o Options) (err error) {
-	unlock, err := o.lock(ctx)
-	if err != nil {
-		return err
+// Prune deletes what is too old, however much that is, seen from a date that may not be in the future. A dry run takes no lock, and
+// logs what would be deleted.
+func Prune(ctx context.Context, o Options, dryRun bool) (err error) {
+	if !dryRun {
+		unlock, err := o.lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, unlock.Unlock()) }()
 	}
-	defer func() { err = errors.Join(err, unlock.Unlock()) }()
 	today := o.now()
 	if o.Date == "" {
 		o.Date = today.Format(time.DateOnly)
@@ -120,9 +123,15 @@ func Prune(ctx context.Context, o Options) (err error) {
 	if o.Date > today.AddDate(0, 0, 1).Format(time.DateOnly) {
 		return fmt.Errorf("--date %s is in the future, it is %s: nothing is pruned that is not too old today", o.Date, today.Format(time.DateOnly))
 	}
-	done, err := o.delete(ctx, o.Keep.first(o.Date))
-	if err == nil && done.Bytes == 0 {
+	keep := o.Keep.first(o.Date)
+	keep.DryRun = dryRun
+	done, err := o.delete(ctx, keep)
+	switch {
+	case err != nil:
+	case done.Bytes == 0 && len(done.Nights)+done.Bodies+done.Evidence == 0:
 		o.Log.Info("nothing is too old", "date", o.Date)
+	case dryRun:
+		o.Log.Info("a dry run: nothing was deleted", "nights", done.Nights, "scans_without_bodies", done.Bodies, "scans_without_evidence", done.Evidence)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -87,7 +88,13 @@ func TestKeep(t *testing.T) {
 		t.Errorf("bounds are learnt from %+v", n.Out)
 	}
 	o.Keep = Keep{Nights: 1}
-	if err := Prune(t.Context(), o); err != nil {
+	var log strings.Builder
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := Prune(t.Context(), o, true); err != nil || !strings.Contains(log.String(), `nothing was deleted" nights="[2026-11-03 2026-11-04]"`) {
+		t.Errorf("a dry run: %v\n%s", err, &log)
+	}
+	is("03 04b 05b 06b", "01 02 03 04 05")
+	if err := Prune(t.Context(), o, false); err != nil {
 		t.Error(err)
 	}
 	is("05b 06b", "01 02 03 04 05")
@@ -151,7 +158,7 @@ func TestKeepFew(t *testing.T) {
 	}
 	o := m.options()
 	o.Date, o.Keep = "2027-01-10", Keep{Nights: 60}
-	if err := Prune(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is in the future") || scans() != 10 {
+	if err := Prune(t.Context(), o, false); err == nil || !strings.Contains(err.Error(), "is in the future") || scans() != 10 {
 		t.Errorf("--prune of a later date: %v", err)
 	}
 	for _, c := range []struct {

@@ -23,6 +23,7 @@ type Retention struct {
 	Nights, Bodies, Evidence string
 	Few                      bool // delete nothing if much is due: the error is a *ManyError
 	Settled                  bool // with Few: earlier nights were pruned by the same dates. If many are due, the oldest few go
+	DryRun                   bool // log and count what is due, and delete nothing
 }
 
 // A pruning after a night deletes at most so many dates, none of which is due for longer than so many days. One is due for each
@@ -92,6 +93,13 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 	}
 	for _, m := range p.nights {
 		o.Log.Info("too old, and going", "scan", m.ScanID, "date", m.ScanDate, "publication", m.Publication)
+	}
+	if keep.DryRun {
+		for _, m := range p.nights {
+			p.done.Nights = append(p.done.Nights, m.ScanDate)
+		}
+		p.done.Bodies, p.done.Evidence = len(p.tables[schema.Bodies]), len(p.tables[schema.Evidence])
+		return nil
 	}
 	registries, err := survey.RegistriesOnlyOf(ctx, p.store, p.nights)
 	if err != nil {

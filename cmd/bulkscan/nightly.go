@@ -38,6 +38,7 @@ type nightlyFlags struct {
 	keepBodies       string
 	keepEvidence     string
 	prune, status    bool
+	dryRun           bool
 	release, discard string
 
 	json  bool
@@ -94,6 +95,7 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.release, "release", "", "publish the held night of this `DATE`, and scan nothing")
 	flags.StringVar(&f.discard, "discard", "", "decide that the held or incomplete night of this `DATE` does not count, and scan nothing")
 	flags.BoolVar(&f.prune, "prune", false, "delete what is older than the settings keep, and scan nothing")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "with --prune: say what would be deleted, and delete nothing")
 	flags.BoolVar(&f.json, "json", false, "with --status: a JSON object a night")
 	addColor(flags, &f.color)
 }
@@ -151,6 +153,8 @@ func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 	switch {
 	case asked > 1:
 		return nil, usagef("--status, --prune, --release, --discard: one at a time")
+	case f.dryRun && !f.prune:
+		return nil, usagef("--dry-run goes with --prune; of a list bulkscan scan --dry-run says what would be done")
 	case f.json && !f.status:
 		return nil, usagef("--json goes with --status; each night's record is OUT/_nights/DATE/night.json")
 	case asked == 0 && f.list == "":
@@ -247,7 +251,7 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 		if o.Keep == (nightly.Keep{}) {
 			return usagef("--prune: write keep-nights = \"90d\" below [nightly] in the file of --config, or give --keep-nights")
 		}
-		return a.interruptible(ctx, func(ctx context.Context) error { return busy(nightly.Prune(ctx, o)) })
+		return a.interruptible(ctx, func(ctx context.Context) error { return busy(nightly.Prune(ctx, o, f.dryRun)) })
 	}
 	if f.release+f.discard != "" {
 		return a.interruptible(ctx, func(ctx context.Context) error { return f.decide(ctx, o) })

@@ -139,7 +139,7 @@ func (h *history) pruning(keep nightly.Keep) *command {
 		return nil // whose repair a pruning would refuse
 	}
 	return &command{name: fmt.Sprintf("prune, keeping %+v", keep), begun: func() { h.prunes(keep) }, done: func() error { return h.wasPruned(keep) }, run: func(ctx context.Context, st store.Store) error {
-		return nightly.Prune(ctx, h.nights(st, keep))
+		return nightly.Prune(ctx, h.nights(st, keep), false)
 	}}
 }
 
