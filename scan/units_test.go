@@ -387,6 +387,11 @@ func TestUnitOfFewTables(t *testing.T) {
 	if ids, err := index.OutdatedStats(t.Context(), st); err != nil || len(ids) > 0 {
 		t.Errorf("outdated are %q, %v", ids, err)
 	}
+	for row, err := range table.FileRows[index.Row](t.Context(), st, index.Name) { // statistics of a part of the sites would look like those of all
+		if err != nil || schema.IsStatistics(row.Table) && !row.Superseded {
+			t.Errorf("%+v, %v", row, err)
+		}
+	}
 	if s, err := survey.Summarize(t.Context(), st, "all", survey.SummaryOptions{}); err != nil || s.Rows != 2 || s.Rules != 1 || s.Replaced != 1 || len(s.Unit) != 2 {
 		t.Errorf("%+v, %v", s, err)
 	}

@@ -100,7 +100,7 @@ func (u *unit) mark(ctx context.Context, st store.Store, records map[string]int6
 	file.Complete, file.ScanDate, file.Observer, file.ListID, file.Table = true, u.rows[0].ScanDate, u.rows[0].Observer, u.rows[0].ListID, schema.Superseded
 	for _, row := range u.rows {
 		if schema.IsStatistics(row.Table) {
-			row.Superseded = slices.Index(u.scans, row.ScanID) != u.last(row.Table)
+			row.Superseded = slices.Index(u.scans, row.ScanID) != u.last(row.Table) || len(u.scans) > 1 && !u.counts(row.Table)
 		} else {
 			row.Superseded = schema.HasSeq(row.Table) && file.Rows > 0
 		}
@@ -153,8 +153,13 @@ func (u *unit) all(table string) bool {
 	})
 }
 
-// OutdatedStats returns the last scans of units whose statistics are not of the unit's rows. They count as they are where the last scan
-// has none, or another scan lacks a table that they need.
+// counts reports whether statistics can be of all scans of the unit. If one lacks a table that they need, none count: those of a part of
+// the sites would look like those of all.
+func (u *unit) counts(statistics string) bool {
+	return u.all(statisticsNeed[statistics]) && u.all(schema.Policies)
+}
+
+// OutdatedStats returns the last scans of units whose statistics are not of the unit's rows, and could be.
 func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error) {
 	var rows []Row
 	for row, err := range table.FileRows[Row](ctx, st, Name) {
@@ -170,7 +175,7 @@ func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error
 		}
 		last := u.scans[len(u.scans)-1]
 		if slices.ContainsFunc(u.rows, func(row *Row) bool {
-			return row.ScanID == last && schema.IsStatistics(row.Table) && row.Unit != sum && (row.Unit != "" || u.all(statisticsNeed[row.Table]) && u.all(schema.Policies))
+			return row.ScanID == last && schema.IsStatistics(row.Table) && row.Unit != sum && (row.Unit != "" || u.counts(row.Table))
 		}) {
 			ids = append(ids, last)
 		}
