@@ -34,8 +34,9 @@ type Blocking struct {
 	Sites      int64  `json:"sites"`       // the denominator: what all shares are of
 	Unobserved int64  `json:"unobserved"`  // sites that nothing was learned of, and that may belong to Sites
 	Selection
-	Selected int `json:"tokens_selected"`
-	Blocked  int `json:"tokens_blocked"` // of them, blocked by at least one site
+	Registry string `json:"registry_version"` // that says which tokens there are
+	Selected int    `json:"tokens_selected"`
+	Blocked  int    `json:"tokens_blocked"` // of them, blocked by at least one site
 
 	// Sites that block at least one of the tokens, a number that grows with the registry, and its parts.
 	AtLeastOne  int64        `json:"at_least_one"`
@@ -106,7 +107,7 @@ type tokenReasons struct {
 
 // blocking counts by a definition, over so many sites. top bounds the tokens listed; 0 is all.
 func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selection, s *Summary, top int) (Blocking, error) {
-	all := Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: s.Rules, Selection: about, MostBlocked: []TokenCount{}, Lenient: []LenientCount{}}
+	all := Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: s.Rules, Registry: policies.registry.Version, Selection: about, MostBlocked: []TokenCount{}, Lenient: []LenientCount{}}
 	failing := int64(0)
 	if d.Answered() {
 		all.Sites, failing = s.Answered, c.failing

@@ -335,7 +335,7 @@ func TestForeignRegistry(t *testing.T) {
 	for _, c := range s.Blocking.MostBlocked {
 		listed = append(listed, fmt.Sprint(c.Token, " ", c.Sites))
 	}
-	if want := []string{"Googlebot 3", "Googlebot-News 3"}; !slices.Equal(listed, want) || s.Blocking.Selected != 2 {
+	if want := []string{"Googlebot 3", "Googlebot-News 3"}; !slices.Equal(listed, want) || s.Blocking.Selected != 2 || s.Blocking.Registry != "other" {
 		t.Errorf("the summary has %v of %d tokens, want %v", listed, s.Blocking.Selected, want)
 	}
 	warned("missing among those that are counted")

@@ -39,7 +39,7 @@ func aSummary() *survey.Summary {
 		MeanScore: &mean, MedianMillis: &median, P99Millis: &p99,
 		BodyBytes: 4_321_098_765, DatasetBytes: 75_000_000, Parts: 20,
 		Blocking: survey.Blocking{
-			Definition: "full", Question: "is everything denied to it, by whatever group it follows?", Over: "sites_rules", Sites: 712_345,
+			Registry: "2026.11.21", Definition: "full", Question: "is everything denied to it, by whatever group it follows?", Over: "sites_rules", Sites: 712_345,
 			Selection: survey.Selection{Category: "ai"}, Selected: 163, Blocked: 6, AtLeastOne: 130_000, OneByName: 110_000, OneFallback: 700, OneByStar: 19_300, NameOne: 141_000, StarBlocks: 14_000,
 			ByPurpose:  []survey.Sum{{Value: "training", Tokens: 37, Sites: 128_000}, {Value: "search", Tokens: 28, Sites: 60_000}, {Value: "ads", Tokens: 1, Sites: 14_000}},
 			ByOperator: []survey.Sum{{Value: "OpenAI", Tokens: 7, Sites: 119_000}, {Value: "Anthropic", Tokens: 5, Sites: 100_000}},
@@ -107,7 +107,7 @@ func TestSummaryPage(t *testing.T) {
 	s.State, s.FinishedAt, s.ListRead, s.OtherScans = "running", nil, &lines, nil
 	s.Rows, s.Asked, s.Answered, s.WithFile, s.Rules, s.Redirected, s.HTML, s.Truncated = 0, 0, 0, 0, 0, 0, 0, 0
 	s.Outcomes, s.StatusClasses, s.Statuses, s.Access, s.Checks, s.MeanScore, s.MedianMillis, s.P99Millis = nil, nil, nil, nil, nil, nil, nil, nil
-	s.Blocking = survey.Blocking{Definition: "rfc_effective", Question: "may it?", Over: "sites_answered", Selected: 163, Lenient: []survey.LenientCount{}}
+	s.Blocking = survey.Blocking{Registry: "2026.11.21", Definition: "rfc_effective", Question: "may it?", Over: "sites_answered", Selected: 163, Lenient: []survey.LenientCount{}}
 	for i := range s.Scores {
 		s.Scores[i].Rows = 0
 	}
@@ -186,7 +186,7 @@ func harmless(t *testing.T, name, page string, lines int) {
 func TestSummaryPageHostile(t *testing.T) {
 	for _, h := range hostiletest.Texts() {
 		s := aSummary()
-		s.State, s.ToolVersion, s.RegistryVersion = h.Text, h.Text, h.Text
+		s.State, s.ToolVersion, s.RegistryVersion, s.Blocking.Registry = h.Text, h.Text, h.Text, h.Text
 		s.OtherScans[0].State, s.OtherScans[3].State = h.Text, h.Text
 		s.Outcomes = append(s.Outcomes, survey.Count{Value: h.Text, Rows: math.MinInt64})
 		s.Statuses, s.StatusClasses = append(s.Statuses, survey.Count{Value: "other", Rows: 9}), append(s.StatusClasses, survey.Count{Value: "other", Rows: 9})
