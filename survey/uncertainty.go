@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -64,16 +65,19 @@ func (u *Uncertainty) Flag(n int64) string {
 	return ""
 }
 
-// Explain says what ranges mean, and the flag of a group of n sites, if there is one.
-func (u *Uncertainty) Explain(n int64) string {
-	text := "[From-to]: the share if each site that was not observed were open, and if each blocked."
+// Explain says what the ranges mean that there are, and the flag of a group of n sites, if there is one.
+func (u *Uncertainty) Explain(n, unobserved int64) string {
+	var texts []string
 	if u.Flag(n) != "" {
-		text = fmt.Sprintf("Few: fewer than %d sites; too few for a headline or a rank: fewer than %d. ", FewSites, u.LeastGroup) + text
+		texts = append(texts, fmt.Sprintf("Few: fewer than %d sites; too few for a headline or a rank: fewer than %d.", FewSites, u.LeastGroup))
+	}
+	if unobserved > 0 {
+		texts = append(texts, "[From-to]: the share if each site that was not observed were open, and if each blocked.")
 	}
 	if u.SampleOf > 0 {
-		text += fmt.Sprintf(" (From-to): its 95 %% interval, as the list is a sample of %d sites.", u.SampleOf)
+		texts = append(texts, fmt.Sprintf("(From-to): its 95 %% interval, as the list is a sample of %d sites.", u.SampleOf))
 	}
-	return text
+	return strings.Join(texts, " ")
 }
 
 // Of says how sure it is that k sites of n block, where unobserved sites may belong to the n, too; -1 is an unknown number.

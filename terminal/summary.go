@@ -226,7 +226,7 @@ func (x *summaryPage) blocking() {
 	x.add(section{
 		title: fmt.Sprintf("Who blocks %s, by the definition %s", x.selected(), b.Definition),
 		about: fmt.Sprintf("%s Shares are of the %s %s%s; at least one is of %s in registry %s. %s",
-			upperFirst(b.Question), number(b.Sites), of, x.s.Flag(b.Sites), plural(b.Selected, "token"), b.Registry, x.s.Explain(b.Sites)),
+			upperFirst(b.Question), number(b.Sites), of, x.s.Flag(b.Sites), plural(b.Selected, "token"), b.Registry, x.s.Explain(b.Sites, b.Unobserved)),
 		rows: rows,
 	})
 }

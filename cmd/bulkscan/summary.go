@@ -131,6 +131,9 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	o.Uncertainty = f.sure
 	of := survey.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top}
 	if f.sensitive != "" {
+		if f.sure.SampleOf > 0 {
+			return usagef("--sample-of: --sensitivity has no intervals; leave one of the two out")
+		}
 		if of.Definition, f.sensitive, err = sensitivityOf(&o, definition, f.sensitive); err != nil {
 			return err
 		}

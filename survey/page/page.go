@@ -133,7 +133,7 @@ func Write(w io.Writer, s *survey.Survey, o Options) error {
 		Title: o.Title, List: plain(s.List), Date: m.ScanDate,
 		Policy: template.HTMLAttr(`content="` + policy + `"`), Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // these texts are ours
 		Tool: m.ToolVersion, Registry: m.RegistryVersion, ScanID: m.ScanID,
-		Counted: s.Summaries[0].Counted(grouped), Numbers: b.numbers(), Explain: b.full().Explain(0), Groups: b.groups(),
+		Counted: s.Summaries[0].Counted(grouped), Numbers: b.numbers(), Explain: b.full().Explain(0, b.full().Blocking.Unobserved), Groups: b.groups(),
 	}
 	if v.Title == "" {
 		v.Title = "Which sites block AI crawlers?"
