@@ -65,7 +65,7 @@ func lastPruned(pruned *commit.Pruned, scan *commit.Manifest) (date string) {
 }
 
 // statsFiles returns the files of token_stats that count up to the scan's date by its observer, by date, those of other lists only of
-// dates without the scan's list; and one of each version of the registry: the newest, whoever the observer was. Merged months are left out: the files of their scans are still there, and have
+// dates without the scan's list; and one of each version of the registry: the newest, by any observer. Merged months are left out: the files of their scans are still there, and have
 // the rows that are needed at their beginnings.
 func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nights []index.Row, judged map[string]index.Row, err error) {
 	judged = map[string]index.Row{}

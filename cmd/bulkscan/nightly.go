@@ -27,19 +27,18 @@ import (
 
 // nightlyFlags are the flags of nightly.
 type nightlyFlags struct {
-	out, list, date  string
-	until            string
-	least            float64
-	acceptList       bool
-	bounds           []string
-	webhook          string
-	metricsFile      string
-	keepNights       string
-	keepBodies       string
-	keepEvidence     string
-	prune, status    bool
-	dryRun           bool
-	release, discard string
+	out, list, date       string
+	until                 string
+	least                 float64
+	acceptList            bool
+	bounds                []string
+	webhook               string
+	metricsFile           string
+	keepNights            string
+	keepBodies            string
+	keepEvidence          string
+	prune, status, dryRun bool
+	release, discard      string
 
 	json  bool
 	color terminal.Color

@@ -8,7 +8,7 @@
 //
 // A site gets one row a night, but an archive has a capture for each exchange: for each redirect hop and each retry. The row
 // is made of the first capture of its /robots.txt with a status of 2xx or 4xx, which settles it. 408 and 429 do not: a retry
-// may succeed. If none settles it, the last capture counts, and before any row that nobody saw (see the flag unseen). Its
+// may succeed. If none settles it, the last capture counts, and before any row without an answer (see the flag unseen). Its
 // redirects are followed to captures of the same night, anywhere in the inputs.
 //
 // replay.go reads the inputs once; ahead.go unpacks and parses them for it, by capture.go what archives have, and by rows.go bodies.
