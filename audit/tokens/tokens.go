@@ -135,23 +135,6 @@ func (r *Registry) Lookup(name string) int {
 	return -1
 }
 
-// LookupAlias returns the index of the token with this alias, ignoring case, or -1. A token's own name, and the one
-// that files use (Token.InFiles), is not its alias.
-func (r *Registry) LookupAlias(name string) int {
-	if i, alias := find(&r.index, name); alias {
-		return i
-	}
-	return -1
-}
-
-// LookupBytes is Lookup for octets; it allocates nothing.
-func (r *Registry) LookupBytes(name []byte) int {
-	if i, alias := find(&r.index, name); !alias {
-		return i
-	}
-	return -1
-}
-
 // Find returns the index of the token with this name or alias, ignoring case, and whether it is an alias; -1 and false
 // if there is none. It allocates nothing and costs little more than a comparison.
 func (r *Registry) Find(name []byte) (i int, alias bool) { return find(&r.index, name) }
