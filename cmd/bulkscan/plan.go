@@ -162,6 +162,14 @@ func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
 	if p.Floor > 0 {
 		fmt.Fprintf(w, "\nAt these rates %s takes at least %.1f h, however many tasks there are.\n", terminal.Line(p.FloorOf), p.Floor)
 	}
+	list := terminal.Line(lists[0])
+	if len(lists) > 1 || strings.ContainsAny(list, ", '\"") {
+		list = "LIST"
+	}
+	if p.Shares == 1 {
+		fmt.Fprintf(w, "\nOne machine is enough:\nbulkscan scan %s -o OUT\n", list)
+		return w.Flush()
+	}
 	fmt.Fprintf(w, "\n%d shares for %d tasks at once, of about %d sites each.\n", p.Shares, p.Workers, p.Sites/int64(p.Shares))
 	if len(p.Large) > 0 {
 		fmt.Fprintf(w, "Domains of more than a tenth of that, each of which is in one share:\n")
@@ -172,10 +180,6 @@ func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
 			}
 			fmt.Fprintf(w, "%15d  %s\n", d.Sites, terminal.Line(d.Domain))
 		}
-	}
-	list := terminal.Line(lists[0])
-	if len(lists) > 1 || strings.ContainsAny(list, ", '\"") {
-		list = "LIST"
 	}
 	fmt.Fprintf(w, "\nsbatch --array=0-%d%%%d --export=ALL,WORKERS=%d,LIST=%s,OUT=OUT deploy/slurm/scan.sbatch\n", p.Shares-1, p.Workers, p.Workers, list)
 	fmt.Fprintf(w, "On Kubernetes: completions and BULKSCAN_SHARES %d, parallelism and BULKSCAN_WORKERS %d.\n", p.Shares, p.Workers)

@@ -81,6 +81,7 @@ type ratedDomain struct {
 
 const (
 	tasksEach    = 16      // shares for each task that runs at once
+	leastSites   = 20_000  // sites of a share: to begin and collect one with fewer costs more than it saves
 	shownBusiest = 10      // addresses
 	maxCounted   = 1 << 20 // domains that are counted at a time
 )
@@ -124,7 +125,7 @@ func (p *Planner) Resolved(addr netip.Addr) {
 
 // Plan returns what the list needs.
 func (p *Planner) Plan() *Plan {
-	plan := &Plan{Sites: p.sites, Workers: p.o.Workers, Shares: min(Max, tasksEach*p.o.Workers), IPRate: p.o.IPRate, Sampled: len(p.sample), Resolved: p.resolved, Busiest: []AddressCount{}, Large: []DomainCount{}}
+	plan := &Plan{Sites: p.sites, Workers: p.o.Workers, Shares: min(Max, tasksEach*p.o.Workers, int(max(1, p.sites/leastSites))), IPRate: p.o.IPRate, Sampled: len(p.sample), Resolved: p.resolved, Busiest: []AddressCount{}, Large: []DomainCount{}}
 	for addr, n := range p.addresses {
 		rate := p.o.IPRate
 		if p.o.Rates != nil {

@@ -188,7 +188,7 @@ func TestPlanCountsLargeDomains(t *testing.T) {
 	if len(plan.Large) != 1 || plan.Large[0] != (DomainCount{"large.com", large}) {
 		t.Errorf("large domains: %v", plan.Large)
 	}
-	if plan.Shares != 64 || len(p.Sample()) != 100 || plan.Busiest[0].Sites != domains/2 || int(plan.Floor*100) != domains/2*100/36000 {
+	if plan.Shares != domains/leastSites || len(p.Sample()) != 100 || plan.Busiest[0].Sites != domains/2 || int(plan.Floor*100) != domains/2*100/36000 {
 		t.Errorf("%+v", plan)
 	}
 }
