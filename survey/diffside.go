@@ -101,9 +101,9 @@ func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
 	}
 	of := make([]byte, len(c.chosen))
 	for id, p := range policies.policies {
-		policies.cells = p.Cells(policies.cells[:0], c.o.Registry)
+		cells := policies.cellsOf(&p)
 		for place, token := range c.chosen {
-			of[place] = byte(policies.cells[token])
+			of[place] = byte(cells[token])
 		}
 		s.policies[id] = c.policies.id(of)
 	}

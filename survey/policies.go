@@ -20,7 +20,7 @@ import (
 type policySet struct {
 	registry *tokens.Registry
 	policies map[int64]audit.Policy
-	cells    []audit.Cell // of each
+	cells    []audit.Cell // scratch, see cellsOf
 }
 
 // readPolicies reads the policies of a scan. Tokens that the registry lacks are left out. Without the table the error is
@@ -41,6 +41,12 @@ func readPolicies(ctx context.Context, scan *commit.Scan, registry *tokens.Regis
 	return s, nil
 }
 
+// cellsOf returns the cell of each token of the registry by a policy, valid until the next call.
+func (s *policySet) cellsOf(p *audit.Policy) []audit.Cell {
+	s.cells = p.Cells(s.cells[:0], s.registry)
+	return s.cells
+}
+
 // each calls do for each policy that sites have, with the cell of each token of the registry, which is valid during the call.
 func (s *policySet) each(sites sitesByPolicy, do func(p *audit.Policy, cells []audit.Cell, n *sitesOf)) error {
 	for id, n := range sites {
@@ -48,8 +54,7 @@ func (s *policySet) each(sites sitesByPolicy, do func(p *audit.Policy, cells []a
 		if !known {
 			return fmt.Errorf("%d sites have a file, and no policy that the scan has; bulkscan reaudit makes it of their verdicts or bodies", n.file)
 		}
-		s.cells = p.Cells(s.cells[:0], s.registry)
-		do(&p, s.cells, n)
+		do(&p, s.cellsOf(&p), n)
 	}
 	return nil
 }
@@ -64,8 +69,8 @@ func (s *policySet) token(name string) *tokenCells {
 	t := &tokenCells{id: s.registry.Lookup(name), cells: map[int64]audit.Cell{}}
 	for id, p := range s.policies {
 		t.cells[id] = 0
-		if s.cells = p.Cells(s.cells[:0], s.registry); t.id >= 0 {
-			t.cells[id] = s.cells[t.id]
+		if t.id >= 0 {
+			t.cells[id] = s.cellsOf(&p)[t.id]
 		}
 	}
 	return t
@@ -79,8 +84,7 @@ func BlockingPolicies(ctx context.Context, scan *commit.Scan, o Options) (map[in
 	}
 	blocking := map[int64]bool{}
 	for id, p := range s.policies {
-		s.cells = p.Cells(s.cells[:0], s.registry)
-		blocking[id] = slices.ContainsFunc(s.cells, func(c audit.Cell) bool { return c.Decision() == audit.Blocked })
+		blocking[id] = slices.ContainsFunc(s.cellsOf(&p), func(c audit.Cell) bool { return c.Decision() == audit.Blocked })
 	}
 	return blocking, nil
 }
@@ -120,11 +124,11 @@ func (n sitesOf) over(d *Definition) int64 {
 	return n.rules
 }
 
-// add adds sites, so many times.
-func (n *sitesOf) add(m sitesOf, times int64) {
-	n.file += m.file * times
-	n.rules += m.rules * times
-	n.answered += m.answered * times
+// add adds sites.
+func (n *sitesOf) add(m sitesOf) {
+	n.file += m.file
+	n.rules += m.rules
+	n.answered += m.answered
 }
 
 // siteOf counts one site.

@@ -381,7 +381,7 @@ func (g *gatherer) row() {
 	case conditional:
 		s.WithFile++
 		g.blocks.traces.site()
-		g.blocks.sites.at(r.PolicyID).add(siteOf(rules, r.Status != 0), 1)
+		g.blocks.sites.at(r.PolicyID).add(siteOf(rules, r.Status != 0))
 	case fullDisallow:
 		g.blocks.failing += one(r.Status != 0)
 	}

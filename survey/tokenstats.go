@@ -149,8 +149,8 @@ func (g *segment) site(s *siteColumns, n sitesOf) {
 		g.unreachable++
 	}
 	if s.Access == conditional {
-		g.file.add(n, 1)
-		g.policies.at(s.PolicyID).add(n, 1)
+		g.file.add(n)
+		g.policies.at(s.PolicyID).add(n)
 	}
 }
 
@@ -393,9 +393,9 @@ func (g *segment) add(o *segment) {
 	for i := range g.findings {
 		g.findings[i] += o.findings[i]
 	}
-	g.file.add(o.file, 1)
+	g.file.add(o.file)
 	for policy, n := range o.policies {
-		g.policies.at(policy).add(*n, 1)
+		g.policies.at(policy).add(*n)
 	}
 	for id, n := range o.lenient {
 		g.lenient[id] += n

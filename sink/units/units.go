@@ -55,8 +55,8 @@ func Several(scans []*commit.Scan) bool {
 	return len(scans) > 1 || scans[0].Manifest.Observer.Source == commit.Archive
 }
 
-// Choose finds the rows of scans that do not count, of all sites or of a host that is not empty. It reads the columns that decide once, unless each site has one row. The
-// scans are in the order of commit.ByStart.
+// Choose finds the rows of scans that do not count, of all sites or of a host that is not empty. It reads the columns that decide
+// once, unless each site has one row. The scans are in the order of commit.ByStart.
 func Choose(ctx context.Context, scans []*commit.Scan, host string) (commit.Choice, error) {
 	if !Several(scans) {
 		return commit.Choice{}, nil
