@@ -134,17 +134,16 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "any second an address gets at most {} R + W requests, in any ten {} R + W;", in("pipeline/limiter.go", `time.Second, ([\d.]+)\}`), in("pipeline/limiter.go", `10 \* time.Second, (\d+)\}`))
 	f(page, "1.2 million shops at one address take {} hours at an `--ip-rate` of {}, and {} with a line of `--rates` that allows 200.",
 		rounded(1.2e6/num(given("scan", "ip-rate"))/3600, 2), given("scan", "ip-rate"), rounded(1.2e6/200/3600, 2))
-	f(page, "Take {} shares or so for each task that runs at once, but none of fewer than {} sites", code("scan/shares.tasksEach"), grouped("scan/shares.leastSites"))
+	f(page, "Take about {} shares for each task that runs at once, but none of fewer than {} sites", code("scan/shares.tasksEach"), grouped("scan/shares.leastSites"))
 	f(page, "a task of 1,000 sites a second. At `--concurrency 200` a task takes {} to {} MB, and {} to {} MB for",
 		in(fourth, `takes (\d+) to \d+ MB, and`), in(fourth, `takes \d+ to (\d+) MB, and`), in(fourth, `MB, and (\d+) to \d+ MB for the same CPU`), in(fourth, `MB, and \d+ to (\d+) MB for the same CPU`))
 	f(page, "it to nine tenths of")
 	f(page, "| {} | stopped by SIGTERM", code("cmd/bulkscan.exitAgain"))
-	f(page, "| {} | a flag, a variable", code("cmd/bulkscan.exitUsage"))
+	f(page, "| {} | a flag or variable", code("cmd/bulkscan.exitUsage"))
 	f(page, "| 1, 137 … |")
 	f(page, "ends with {} if no site answered", code("cmd/bulkscan.exitThreshold"))
 	f(page, "scan.sbatch) is an array of {} shares, {} at once", plain(num(in("deploy/slurm/scan.sbatch", `array=0-(\d+)%`))+1), numberWords[int(num(in("deploy/slurm/scan.sbatch", `array=0-\d+%(\d+)`)))])
 	f(page, "an Indexed Job of {} shares, {} at once", in("deploy/kubernetes/scan.yaml", `completions: (\d+)`), numberWords[int(num(in("deploy/kubernetes/scan.yaml", `parallelism: (\d+)`)))])
-	f(page, "NFS from version 4 on")
 	f(page, "`KillWait` (30 s)")
 	f(page, "ends with {} is started again, one with {} fails", code("cmd/bulkscan.exitAgain"), code("cmd/bulkscan.exitUsage"))
 
@@ -258,7 +257,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "belongs to user {}, for", in("Dockerfile", `chown=(\d+):`))
 
 	page = "docs/nightly.md"
-	f(page, "| `held` | it is unlike those before; readers do not find it | {} |", code("cmd/bulkscan.exitThreshold"))
+	f(page, "| `held` | its figures are unusual; readers do not find it | {} |", code("cmd/bulkscan.exitThreshold"))
 	f(page, "outside index and history | {} |", code("cmd/bulkscan.exitThreshold"))
 	f(page, "| {}, {} | the next run continues it, until its deadline or for {} hours", code("cmd/bulkscan.exitInt"), code("cmd/bulkscan.exitTerm"), plain(float64(c("nightly.resumeTime"))/3600e9))
 	f(page, "ends at once with {}.", code("cmd/bulkscan.exitAgain"))
@@ -270,7 +269,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "A night deletes at most {} dates", numberWords[c("scan.fewDates")])
 	f(page, "for more than {} days, or more than {} are due", code("scan.fewDays"), numberWords[c("scan.fewDates")])
 	f(page, "keeps, at most {} MiB of them", mib("cmd/bulkscan.keptBytes"))
-	f(page, "(`least = {}`;", given("nightly", "least"))
+	f(page, "(`least = {}`), and one", given("nightly", "least"))
 	year, stays := num(in(month, `a million sites of this web \| ([\d.]+)`)), num(in(month, `history \| ([\d.]+)`))
 	f(page, "month.md) takes {} GB, of which {} GB are its few distinct", rounded(year, 2), in(month, `these, bodies \| ([\d.]+)`))
 	f(page, "the nights take {} GB, and the history {} GB a year", rounded((year-stays)*90/365, 2), plain(stays))
