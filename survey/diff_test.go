@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -500,17 +499,14 @@ func TestDiffDocument(t *testing.T) {
 		}
 		return names
 	}
+	diff := fieldNames(reflect.TypeFor[Diff](), "")
 	for section, want := range map[string][]string{
-		"`--json`": fieldNames(reflect.TypeFor[Diff](), ""), "`--paired --json`": fieldNames(reflect.TypeFor[Paired](), ""),
+		"`--json`": diff, "`--paired --json`": fieldNames(reflect.TypeFor[Paired](), ""),
 		"`changes.parquet`": columns(reflect.TypeFor[ChangeRow]()), "`sites.parquet`": columns(reflect.TypeFor[ChangedSiteRow]()),
 	} {
 		_, text, _ := strings.Cut(string(page), "\n## "+section+"\n")
 		text, _, _ = strings.Cut(text, "\n## ")
-		var got []string
-		for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(text, -1) {
-			got = append(got, row[1])
-		}
-		if !slices.Equal(got, want) {
+		if got := describedFields(text, diff); !slices.Equal(got, want) {
 			t.Errorf("section %s describes\n%s\nthere are\n%s", section, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}

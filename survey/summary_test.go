@@ -483,14 +483,30 @@ func TestSummaryDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
-		got = append(got, row[1])
-	}
 	want := fieldNames(reflect.TypeFor[Summary](), "")
-	if !slices.Equal(got, want) {
+	if got := describedFields(string(page), nil); !slices.Equal(got, want) {
 		t.Errorf("the page describes\n%s\nthe fields are\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// describedFields lists the fields that a table of a document describes. A row may describe an object by the fields of an earlier one, and
+// "`a` to `b`" stands for that range of the fields of another table.
+func describedFields(text string, other []string) (names []string) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)`(?: to `([a-z0-9_.]+)`)? \\|[^|]+\\| ([^|]+) \\|$").FindAllStringSubmatch(text, -1) {
+		if row[2] != "" {
+			names = append(names, other[slices.Index(other, row[1]):slices.Index(other, row[2])+1]...)
+			continue
+		}
+		names = append(names, row[1])
+		if like := regexp.MustCompile("its fields are those of `([a-z0-9_.]+)`").FindStringSubmatch(row[3]); like != nil {
+			for _, name := range names {
+				if field, of := strings.CutPrefix(name, like[1]+"."); of {
+					names = append(names, row[1]+"."+field)
+				}
+			}
+		}
+	}
+	return names
 }
 
 // fieldNames lists the JSON names of a struct's fields in order, nested ones with a dot.

@@ -237,7 +237,6 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/history.md"
 	f(page, "its first {} lines, {} bytes of each", code("history.maxDiff"), code("audit.MaxEvidenceValue"))
-	f(page, "443 for captures of port 80 | | `episodes.requested`")
 
 	page = "docs/inputs.md"
 	f(page, "at most {} bytes, goes", code("inputs.MaxLabel"))
