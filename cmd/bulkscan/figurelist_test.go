@@ -82,12 +82,11 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "ARCHITECTURE.md"
 	f(page, "as a record of at most {} bytes", in("pipeline/pipeline_test.go", `Sizeof\(record\{\}\); size > (\d+)`))
-	f(page, "{} slots each): keys", grouped("pipeline.tableCells"))
-	f(page, "keyed by /{}, the hosts", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
+	f(page, "({} slots each). Keys", grouped("pipeline.tableCells"))
+	f(page, "(IPv6 by /{}) and", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
 	f(page, "a body takes {} KiB, and the next size when that is full: {} KiB, {} KiB,", kib("fetcher.smallBody"), kib("fetcher.middleBody"), kib("fetcher.largeBody"))
 	f(page, "one budget for the process ({} MiB)", in("fetcher/fetcher.go", `the default is (\d+) MiB, or that`))
 	f(page, "**In total** at most {} KB plain and {} KB with TLS", in("fetcher/bench_test.go", `"plain silent": (\d+)_000`), in("fetcher/bench_test.go", `"tls silent": (\d+)_000`))
-	f(page, "the first eight octets of its line")
 	f(page, "at most {}; `--dns-rate`; {} s of asking", code("pipeline.DefaultResolvers"), in("fetcher/resolve/resolve.go", `opts.Total = (\d+) \* time.Second`))
 	f(page, "counted apart | {} |", grouped("pipeline.DefaultSilentLookups"))
 	f(page, "| {} records in memory", grouped("pipeline.DefaultMaxWaiting"))
