@@ -35,7 +35,7 @@ var meanings = [exchange.NumOutcomes]meaning{
 	exchange.BlockedAddress:  {"the address is loopback, private or otherwise special, and bulkscan did not dial it", "`--allow-private`, if the network is yours"},
 	exchange.OptedOut:        {"the host, or every address of it that is not private, is on the `--opt-out` list", ""},
 	exchange.NotArchived:     {"only of archives: a row has no body, or a redirect leads to a URL without a capture of that night in the archives read", "add the archives that have it ([archives.md](archives.md))"},
-	exchange.Carried:         {"only of archives: the archive repeats an earlier file, and nobody saw the site that day", ""},
+	exchange.Carried:         {"only of archives: the archive repeats an earlier file, and did not observe the site that day", ""},
 }
 
 // WriteOutcomes writes the table of outcomes as Markdown.

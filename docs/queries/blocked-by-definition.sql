@@ -1,5 +1,5 @@
 -- What share of sites block each token, under each of the six definitions?
--- Definition: all six, a row each.
+-- Definition: all six, one row each.
 -- Over: sites with rules (finding rules); rfc_effective: sites that answered with a status.
 -- Caveat: tokens that are not product tokens, such as MJ12bot, cannot be named and count by `*` alone.
 SELECT token, operator, purpose, definition, blocking, "of", share

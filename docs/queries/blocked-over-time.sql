@@ -1,5 +1,5 @@
 -- How does the share of sites that block AI crawlers change from scan to scan?
--- Definition: all six, a row each.
+-- Definition: all six, one row each.
 -- Over: sites with rules on that date; rfc_effective: sites that answered with a status.
 -- Caveat: dates compare only if their lists do. transitions.sql shows which sites changed.
 SELECT token, definition, scan_date, blocking, "of", share,

@@ -1,4 +1,4 @@
--- Which AI tokens are blocked together? (a row a pair; a token with itself: sites that block it)
+-- Which AI tokens are blocked together? (one row per pair; a token with itself: sites that block it)
 -- Definition: full, by name or by `*`.
 -- Over: sites with rules; share is of those that block the first.
 -- Caveat: sites that block all crawlers are in every pair. Pairs that no site blocks have no row.

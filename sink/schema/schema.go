@@ -56,14 +56,14 @@ var tables = []struct {
 	name, about string
 	row         reflect.Type
 }{
-	{Sites, "A row a list entry. Response fields, content_signal and content_usage have at most 500 bytes, URLs 2,048. Milliseconds are of the last exchange, to three digits. From n_lines on, all but star_verdict are 0, false, null or empty unless access is conditional.", reflect.TypeFor[SiteRow]()},
-	{Verdicts, "A row for each agent that a file names or that falls back to a named one, and one for `*`. Rows of a site stand together, in the order of sites. Lines and values are of the group that it follows.", reflect.TypeFor[VerdictRow]()},
-	{Evidence, "A row a noteworthy line, at most 32 a site and kind; n_ columns of sites count all.", reflect.TypeFor[EvidenceRow]()},
-	{Bodies, "A row a distinct body of robots records and part; compaction keeps all rows.", reflect.TypeFor[BodyRow]()},
-	{Policies, "A row a distinct policy and part, which sites name by policy_id and rfc_policy_id; later scans and parts repeat it. The view is distinct by policy_id.", reflect.TypeFor[PolicyRow]()},
-	{TokenStats, "A row a token and segment; unknown agents in `all` only.", reflect.TypeFor[TokenStatsRow]()},
-	{RecordStats, "A row a key of records in evidence.", reflect.TypeFor[RecordStatsRow]()},
-	{Superseded, "One row per row of sites that does not count: another scan of the date, observer and list has a later one of the site, or an observation; or an archive has it by https. The views leave such rows out.", reflect.TypeFor[SupersededRow]()},
+	{Sites, "One row per list entry. Response fields, content_signal and content_usage have at most 500 bytes, URLs 2,048. Milliseconds are of the last exchange, to three digits. From n_lines on, all but star_verdict are 0, false, null or empty unless access is conditional.", reflect.TypeFor[SiteRow]()},
+	{Verdicts, "One row per agent that a file names or that falls back to a named one, and one for `*`. Rows of a site are adjacent, in the order of sites. Lines and values are those of the group that the agent follows.", reflect.TypeFor[VerdictRow]()},
+	{Evidence, "One row per noteworthy line, at most 32 per site and kind; the n_ columns of sites count all.", reflect.TypeFor[EvidenceRow]()},
+	{Bodies, "One row per part and distinct body with robots records; compaction keeps all rows.", reflect.TypeFor[BodyRow]()},
+	{Policies, "One row per part and distinct policy. policy_id and rfc_policy_id of sites refer to it. Later scans and parts repeat policies; the view has each once.", reflect.TypeFor[PolicyRow]()},
+	{TokenStats, "One row per token and segment; unknown agents in `all` only.", reflect.TypeFor[TokenStatsRow]()},
+	{RecordStats, "One row per key of records in evidence.", reflect.TypeFor[RecordStatsRow]()},
+	{Superseded, "One row per row of sites that does not count, because another row counts for its site: a later one of the same date, observer and list, an observation, or an archive's by https. The views leave such rows out.", reflect.TypeFor[SupersededRow]()},
 }
 
 // Tables returns every table with its columns, in reading order.

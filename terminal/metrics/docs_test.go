@@ -79,8 +79,8 @@ scan. It adds metrics of the Go runtime and the process.
 bulkscan scan list.csv -o out --metrics-file /var/lib/node_exporter/textfile/bulkscan.prom
 ` + "`" + `` + "`" + `` + "`" + `
 
-The file is replaced atomically at the start, every 15 s and at the end. If it cannot be written, the scan warns and goes
-on. node_exporter cannot tell apart two scans on a machine; use HTTP for that.
+The file is replaced atomically at the start, every 15 s and at the end. If it cannot be written, the scan warns and
+continues. node_exporter cannot tell apart two scans on a machine; use HTTP for that.
 
 Names are promises: none changes its meaning. No label value comes from sites or name servers. Counters begin at zero
 with each run, also when a scan resumes.
