@@ -66,14 +66,14 @@ func figures(t *testing.T) (all []figure) {
 		named(last, "GPTBot", 2), named("2023-07-30", "GPTBot", 2))
 	f(page, `<img width="100%" src="docs/gallery/named.svg" alt="Lines over two years: sites that name GPTBot rise from none to {} within a year, CCBot to {}, Google-Extended to {}, ClaudeBot to {}; a`,
 		named(last, "GPTBot", 1), named(last, "CCBot", 1), named(last, "Google-Extended", 1), named(last, "ClaudeBot", 1))
-	f(page, "git archive [bharath06/robotstxt](https://github.com/bharath06/robotstxt), on 127 days from 13 July 2022: 805 sites, the first thousand of Alexa's list of 2022 without")
+	f(page, "git archive [bharath06/robotstxt](https://github.com/bharath06/robotstxt), on 127 days from 13 July 2022: 805 sites, the first thousand of Alexa's list of 2022, without")
 	f(page, "# needs Go {} ```", goVersion)
 	f(page, `width="52%"`)
 	f(page, "simulated web of {} origins", commas(int64(num(given("demo", "origins")))))
 	f(page, "each of {} recorded decisions", in(first, `(?s)how many of\s+([\d,]+) decisions differ`))
 	f(page, "IPv6 per /{}), on", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
 	f(page, "takes at most {} MiB, and then [disk]", mib("inputs.DefaultDedupeMemory"))
-	f(page, "its report, peaked at {} MB. What", in(fifth, `second night \| [\d.]+ \| (\d+)`))
+	f(page, "its report, peaked at {} MB. To", in(fifth, `second night \| [\d.]+ \| (\d+)`))
 	f(page, "A first survey in ten minutes")
 	f(page, "There are [{} queries]", strconv.Itoa(len(queryNames(t))))
 	f(page, "simulated web, {} real host names with real files took {} s, {} s of processor time and {} MB:", in(first, `([\d,]+) real hosts`), in(first, `real hosts'.*?\| (\d+) s`), perSite, in(first, `real hosts'.*?time, (\d+) MB`))
@@ -119,9 +119,9 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "a body counts as 200.")
 	f(page, "rows of more than {} MiB", mib("inputs.MaxRow"))
 	f(page, "WARC 1.0 and 1.1, plain")
-	f(page, "it exits with {}: those", code("cmd/bulkscan.exitDamaged"))
+	f(page, "and exits with {}: those", code("cmd/bulkscan.exitDamaged"))
 	f(page, "head may have {} KiB. Memory does not grow with captures: twice {} MiB are sorted", kib("warc/replay.maxHead"), mib("warc/replay.runBytes"))
-	f(page, "Files are WARC 1.1, a gzip")
+	f(page, "Files are WARC 1.1 with one gzip")
 
 	page = "docs/bot.md"
 	f(page, "redirects, up to {} redirects", code("fetcher.DefaultMaxRedirects"))
@@ -148,7 +148,7 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/configuration.md"
 	f(page, "hosts of a domain with 20 that share an address with 10 get 10.")
-	f(page, "a part of a /{}, or", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
+	f(page, "a part of a /{}, and", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
 	f(page, "may have {} entries", grouped("inputs.maxRates"))
 
 	page = "docs/cookbook.md"
@@ -276,7 +276,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "(`closed_early` with 200 has no file)")
 	f(page, "one may take {} s to accept", seconds("fetcher.leastConnect"))
 	f(page, "at least {} s or `--connect-timeout`", seconds("fetcher.leastConnect"))
-	f(page, "up to {} times an origin", numberWords[c("pipeline.maxSpoilt")])
+	f(page, "up to {} times per origin", numberWords[c("pipeline.maxSpoilt")])
 	f(page, "({} s with `--ip-rate 0`) doubles with each such answer to a request sent since the last doubling, up to {} times and {} s,", seconds("pipeline.firstSlowInterval"), plain(float64(int(1)<<c("pipeline.maxDoublings"))), seconds("pipeline.maxSlowInterval"))
 	f(page, "are 127.0.0.1, hence")
 	f(page, "numbers below 16777216")
@@ -340,7 +340,6 @@ func figures(t *testing.T) (all []figure) {
 	})
 	row("| bytes", " GB", func(sites, _, _, _ float64) string { return rounded(sites*bytesOf/1e9, 2) })
 	f(page, "Slurm 1,001 unless `MaxArraySize` is larger, AWS Batch 10,000, bulkscan {}.", grouped("scan/shares.Max"))
-	f(page, "1.2 million sites at one address and {} a second are {} hours", given("scan", "ip-rate"), rounded(1.2e6/num(given("scan", "ip-rate"))/3600, 2))
 	f(page, "At 300 million and {} shares", plain(each*tasks[2]))
 	rate := num(in(first, `Statistics: ([\d.]+) million sites`))
 	f(page, "({} million sites a second: {} minutes for 300 million)", plain(rate), rounded(300/rate/60, 2))
