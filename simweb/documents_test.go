@@ -102,7 +102,7 @@ func TestTruthGolden(t *testing.T) {
 	golden(t, "truth.jsonl", b.Bytes())
 }
 
-// TestOutcomesDocument compares the generated parts of docs/outcomes.md with the code.
+// TestOutcomesDocument compares the generated parts of docs/outcomes.md and README.md with the code.
 func TestOutcomesDocument(t *testing.T) {
 	w := testWeb(t, Config{})
 	if w.SingleAddress() || len(w.world.holes) == 0 || !w.world.six {
@@ -113,7 +113,7 @@ func TestOutcomesDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	generated(t, "../docs/outcomes.md", "outcomes", outcomes.String())
-	generated(t, "../docs/outcomes.md", "behaviours", ends.String())
+	generated(t, "README.md", "behaviours", ends.String())
 	for o, m := range meanings {
 		if o > 0 && m.happened == "" {
 			t.Errorf("%v has no meaning", exchange.Outcome(o))

@@ -489,22 +489,28 @@ func TestSummaryDocument(t *testing.T) {
 	}
 }
 
-// describedFields lists the fields that a table of a document describes. A row may describe an object by the fields of an earlier one, and
-// "`a` to `b`" stands for that range of the fields of another table.
+// describedFields lists the fields that a table of a document describes. A row may describe an object by the fields of an earlier one.
+// "`a` to `b`" stands for that range of such fields, or of the fields of another table.
 func describedFields(text string, other []string) (names []string) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)`(?: to `([a-z0-9_.]+)`)? \\|[^|]+\\| ([^|]+) \\|$").FindAllStringSubmatch(text, -1) {
-		if row[2] != "" {
-			names = append(names, other[slices.Index(other, row[1]):slices.Index(other, row[2])+1]...)
-			continue
+		object, fields := row[1], other
+		if row[2] == "" {
+			names, fields = append(names, object), nil
+		} else {
+			object, _, _ = strings.Cut(object, ".")
 		}
-		names = append(names, row[1])
-		if like := regexp.MustCompile("its fields are those of `([a-z0-9_.]+)`").FindStringSubmatch(row[3]); like != nil {
+		if like := regexp.MustCompile("(?:its fields are those of|as in) `([a-z0-9_.]+)`$").FindStringSubmatch(row[3]); like != nil {
+			fields = nil
 			for _, name := range names {
 				if field, of := strings.CutPrefix(name, like[1]+"."); of {
-					names = append(names, row[1]+"."+field)
+					fields = append(fields, object+"."+field)
 				}
 			}
 		}
+		if row[2] != "" {
+			fields = fields[slices.Index(fields, row[1]) : slices.Index(fields, row[2])+1]
+		}
+		names = append(names, fields...)
 	}
 	return names
 }

@@ -94,7 +94,7 @@ var (
 // notFigures are the parts of pages whose numbers are no figures, or are tested elsewhere.
 var notFigures = []*regexp.Regexp{
 	regexp.MustCompile(`(?s)<!-- (?:Written by|Generated).*`),                                             // to the page's end, by other tests
-	regexp.MustCompile(`(?s)<!-- (?:outcomes|behaviours) -->.*?<!-- /`),                                   // likewise
+	regexp.MustCompile(`(?s)<!-- outcomes -->.*?<!-- /`),                                                  // likewise
 	regexp.MustCompile("(?ms)^ *```[a-z]*[^\n]*\n.*?^ *```"),                                              // blocks: see TestShownOutput
 	regexp.MustCompile(`(?m)^(?:\t|    ).*$`),                                                             // likewise
 	regexp.MustCompile("`[^`\n]+`"),                                                                       // what is typed, or text of a file
