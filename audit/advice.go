@@ -46,7 +46,7 @@ var advices = [NumAdvice]struct{ id, text, when, why string }{
 		"unavailable_only_pauses",
 		"A 5xx such as 503 only pauses crawlers for a while. To block them, serve 200 with Disallow: /.",
 		"the final status is 5xx",
-		"RFC 9309 §2.3.1.4: the file is unreachable; after about 30 days a crawler may go on as if there were none, or with its cached copy",
+		"RFC 9309 §2.3.1.4: the file is unreachable; after about 30 days a crawler may continue as if there were none, or with its cached copy",
 	},
 	AdviceNoindex: {
 		"noindex_in_robots",

@@ -35,7 +35,7 @@ func (a *app) checkCommand() *cobra.Command {
 	var failOn string
 	c := &cobra.Command{
 		Use:   "check URL|FILE|-",
-		Short: "Fetch or read one robots.txt, and explain what it amounts to",
+		Short: "Fetch or read one robots.txt, and explain what it means",
 		Long: `check judges one origin, or one robots.txt file, and explains the result: the check's steps with their weights, the
 evidence with line numbers, what the answer means for access, and for each AI crawler whether it is blocked, and why.
 

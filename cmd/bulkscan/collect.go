@@ -119,9 +119,9 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status [OUT]",
 		Short: "Show how far a scan in shares is",
 		Long: `status shows the shares of a scan that the tasks of an array job write (scan --shard): waiting, running, silent (running
-without a report for minutes, so that its process may have been killed), interrupted, failed, done. OUT is a folder, or
-s3://BUCKET/PREFIX; without it, bulkscan-out. On a terminal it goes on until all are done; Ctrl-C ends it. Each task
-reports every half minute; "no sign for 50s" tells of a report that is overdue.`,
+without a report for minutes; the process may have been killed), interrupted, failed, done. OUT is a folder, or
+s3://BUCKET/PREFIX; without it, bulkscan-out. On a terminal it runs until all are done; Ctrl-C ends it. Each task
+reports every half minute; "no sign for 50s" means that a report is overdue.`,
 		Example: `  bulkscan status out
   bulkscan status s3://bucket/surveys --json | jq '.shares[] | select(.state == "failed")'`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),

@@ -24,11 +24,11 @@ func (a *app) compactCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compact [DIR]",
 		Short: "Merge the small parts of a dataset into large ones",
-		Long: `compact merges the parts of each scan that stand next to each other into parts of --part-mb, by copying their pages
+		Long: `compact merges neighbouring parts of each scan into parts of --part-mb, by copying their pages
 as they are: the same rows, in the same order, in the same row groups. DIR is a folder, or s3://BUCKET/PREFIX; without
 it, bulkscan-out.
 
-Readers that go by the commit records (every command of bulkscan, views.sql) find every row once at any moment, even if they
+Readers that follow the commit records (every command of bulkscan, views.sql) find every row once at any moment, even if they
 listed the parts before. Readers of all files in a folder find the rows of a merged part twice, from the moment that it
 appears until the parts that it replaces are deleted: for --grace, and some tenths of a second. A killed compaction
 harms nothing; the next one, or the next scan of that id, cleans up. While a scan is written, compact is refused.`,

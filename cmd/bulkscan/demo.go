@@ -43,7 +43,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Scan a simulated web on this machine, without a network",
 		Long: `demo starts the built-in simulated web on loopback (thousands of virtual hosts over HTTP and TLS, with a name server of
-its own), makes a list of its hosts up, scans it with the ordinary pipeline, and prints the summary. It needs no
+its own), makes up a list of its hosts, scans it with the ordinary pipeline, and prints the summary. It needs no
 network and no privileges.`,
 		Example: `  bulkscan demo
   bulkscan demo -o demo --origins 1000 && bulkscan summary demo`,

@@ -39,14 +39,14 @@ func (a *app) diffCommand() *cobra.Command {
 		Use:   "diff DIR FROM TO | diff OLD NEW",
 		Short: "Print what changed between two scans",
 		Long: `diff compares two scans site by site: which sites began or ceased to block which crawlers, and why; which appeared,
-vanished, or could not be seen. With a dataset, FROM and TO are scan ids, or dates: the last started complete scan of the
-date, and for FROM by the observer of TO, of its list if there is one. With two datasets, it compares the scans that summary prints. It takes no lock.
+vanished, or could not be seen. With a dataset, FROM and TO are scan ids, or dates. A date means its complete scan
+that started last; a date FROM, one by TO's observer and of TO's list if there is one. With two datasets, it compares the scans that summary prints. It takes no lock.
 
-Only a site with rules in both scans begins or ceases. A site that fails, refuses, or has no file any more is counted
-apart. The cause of a change is the site's policy, a block that its delivery network manages, or how the file was judged.
+Only a site with rules in both scans can begin or cease. A site that fails, refuses, or has no file any more is counted
+separately. The cause of a change is the site's policy, a block that its delivery network manages, or how the file was judged.
 docs/diff.md describes what counts, every field of --json, and the columns of -o.
 
---paired is for two observers of one list: it counts other answers by delivery network, and calls none of them a change.`,
+--paired is for two observers of one list: it counts different answers by delivery network, and none as a change.`,
 		Example: `  bulkscan diff out 2026-11-20 2026-11-21
   bulkscan diff out 2026-08-01 2026-11-01 --tokens GPTBot,ClaudeBot --definition any
   bulkscan diff out-october out-november --operator OpenAI --json

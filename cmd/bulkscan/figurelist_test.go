@@ -345,8 +345,8 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "({} million sites a second: {} minutes for 300 million)", plain(rate), rounded(300/rate/60, 2))
 	f(page, "in eight shares, killed {} times on two processors: every row true, {} MB a task", in(fifth, `tasks were killed (\d+) times`), in(fifth, `8 tasks at once, 20 kills.*\| (\d+) \| \d+, \d+ \|`))
 	cpu := func(row string) string { return in(fifth, row+` \|(?: [\d.]+ \|){4} \d+ \| (\d+) \|`) }
-	f(page, "A request took {} µs of CPU in one process, {} in eight tasks one after another, and {} in eight at once. Eight scans at once that are no shares take {}:",
-		cpu("one process"), cpu("8 tasks, one after another"), cpu("8 tasks at once"), cpu("8 scans at once, without shares"))
+	f(page, "A request took {} µs of CPU in one process, {} in eight tasks one after another, and {} in eight at once.",
+		cpu("one process"), cpu("8 tasks, one after another"), cpu("8 tasks at once"))
 	f(page, "With {} shares for each task that", plain(each))
 	f(page, "share is a sixteenth of a task's")
 

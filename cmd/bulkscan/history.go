@@ -29,17 +29,17 @@ func (a *app) historyCommand() *cobra.Command {
 	f := &historyFlags{}
 	c := &cobra.Command{
 		Use:   "history [DIR [HOST]]",
-		Short: "Tell what a site's file said, night after night",
-		Long: `history tells when the policy of a site changed, and why: by its rules, by a block that a delivery network manages, by
-presence or refusal. A change lies between two nights; nights on which nothing was learned are named. Where a scan has
+		Short: "Show what a site's file said, night after night",
+		Long: `history shows when the policy of a site changed, and why: by its rules, by a block that a delivery network manages, by
+presence or refusal. A change lies between two nights; nights on which nothing was learned are listed. If a scan has
 stored the files, a diff shows what changed in them. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out.
 
---token tells of one crawler instead: its verdict in each episode, and the lines that decide whether it may fetch /. The
+--token shows one crawler instead: its verdict in each episode, and the lines that decide whether it may fetch /. The
 last file of the episode is judged by the registry of this program, or by --tokens. docs/history.md has each field of --json.
 
-It reads the ledger below DIR/history, which a scan continues at its end. --rebuild derives it anew from all published
-scans, and from what nightly has kept of pruned nights. The ledger follows archives and one live observer (who asked, from where, how): another one succeeds when that has
-no more scans; one that scanned beside it, a week after.`,
+It reads the ledger, DIR/history, which a scan continues at its end. --rebuild derives it again from all published
+scans, and from what nightly has kept of pruned nights. The ledger follows archives and one live observer. Another observer succeeds when the first has
+no more scans; one that scanned beside it, a week later.`,
 		Example: `  bulkscan history out --rebuild
   bulkscan history out www.example.com
   bulkscan history out www.example.com --token GPTBot`,
@@ -75,10 +75,10 @@ no more scans; one that scanned beside it, a week after.`,
 		},
 	}
 	flags := c.Flags()
-	flags.BoolVar(&f.rebuild, "rebuild", false, "derive the ledger anew from the scans")
-	flags.StringVar(&f.token, "token", "", "tell how the site treats this crawler: a `NAME` or alias in the registry")
+	flags.BoolVar(&f.rebuild, "rebuild", false, "derive the ledger again from the scans")
+	flags.StringVar(&f.token, "token", "", "show how the site treats this crawler: a `NAME` or alias in the registry")
 	flags.StringVar(&f.tokens, "tokens", "", "with --rebuild and --token: file of further crawler tokens, as the scans had")
-	flags.BoolVar(&f.json, "json", false, "print a JSON object a site")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object per site")
 	addColor(flags, &f.color)
 	return c
 }

@@ -22,7 +22,7 @@ night. It makes no network requests.
 Inputs are JSON lines, CSV or Parquet with a file a row, folders (HOST.txt, HOST/robots.txt, RANK-HOST.txt), and web archives
 (WARC), plain or compressed; what each is, its content says. A night is a day of the files' dates. Inputs without any date
 need --date. Rows that only repeat an earlier file (observed false, unchanged true) are no observations. docs/archives.md has
-the columns and all rules. The same command again goes on where it was interrupted.`,
+the columns and all rules. The same command again resumes where it was interrupted.`,
 		Example: `  bulkscan import bodies.jsonl.zst -o out
   bulkscan import robots/ --date 2024-07-14 -o out
   bulkscan import crawl.parquet --columns body=robots,host=site -o out

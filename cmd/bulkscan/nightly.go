@@ -87,7 +87,7 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.keepNights, "keep-nights", "", "delete nights that are older than so many days, as in 90d: only the history keeps them, with the last file of each site (default: for ever)")
 	flags.StringVar(&f.keepBodies, "keep-bodies", "", "delete the stored files of sites of nights that are older than so many days, but the last one of each site (default: as the nights)")
 	flags.StringVar(&f.keepEvidence, "keep-evidence", "", "delete the table evidence of nights that are older than so many days (default: as the nights)")
-	flags.StringVar(&f.webhook, "webhook", "", "URL that is told how the night ended, as JSON for Slack")
+	flags.StringVar(&f.webhook, "webhook", "", "URL that receives how the night ended, as JSON for Slack")
 	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says how the night ended to a node_exporter's textfile collector (docs/METRICS.md)")
 	flags.StringVar(&f.date, "date", "", "date of the night, YYYY-MM-DD (default: today in UTC)")
 	flags.BoolVar(&f.status, "status", false, "print the last 30 nights, and scan nothing")
@@ -95,7 +95,7 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.discard, "discard", "", "decide that the held or incomplete night of this `DATE` does not count, and scan nothing")
 	flags.BoolVar(&f.prune, "prune", false, "delete what is older than the settings keep, and scan nothing")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "with --prune: say what would be deleted, and delete nothing")
-	flags.BoolVar(&f.json, "json", false, "with --status: a JSON object a night")
+	flags.BoolVar(&f.json, "json", false, "with --status: one JSON object per night")
 	addColor(flags, &f.color)
 }
 
@@ -125,7 +125,7 @@ func (f *nightlyFlags) scanSettings(flags *pflag.FlagSet) (*scanFlags, []commit.
 	case scanning.scanID != "" || scanning.date != "" && scanning.date != f.date:
 		return nil, nil, usagef("scan-id, date: a night has its own")
 	case scanning.shardText != "" || scanning.collect:
-		return nil, nil, usagef("shard, collect: a night is one scan; docs/cluster.md tells of scans in shares")
+		return nil, nil, usagef("shard, collect: a night is one scan; docs/cluster.md describes scans in shares")
 	case scanning.format == "warc":
 		return nil, nil, usagef("format: archives are no night; bulkscan scan reads them")
 	case scanning.metricsFile != "" && scanning.metricsFile == f.metricsFile:

@@ -42,14 +42,14 @@ func (a *app) reauditCommand() *cobra.Command {
 		Use:   "reaudit DIR -o DIR",
 		Short: "Re-evaluate stored files offline, and report differences",
 		Long: `reaudit reads the stored bodies of a dataset, judges them with today's rules and today's registry of crawler tokens, and
-writes a dataset of its own: the same scans, dates, parts and rows, with all that was fetched as it was, and all that is
-judged made anew. It makes no network requests. Both places are folders, or s3://BUCKET/PREFIX.
+writes a new dataset: the same scans, dates, parts and rows. Fetched facts stay, judged columns are made
+again. It makes no network requests. Both places are folders, or s3://BUCKET/PREFIX.
 
-In the end it says how many sites were judged again, and in how many of them which columns differ from what was stored.
-Where nothing has changed, nothing differs. A site whose body was not stored (HTML, no records, --tables without bodies)
-keeps the judgement that it had, and its registry_version; such sites are counted, by the reason.
+In the end it says how many sites were judged again, and in how many of them which columns differ from the stored ones.
+A site whose body was not stored (HTML, no records, --tables without bodies)
+keeps its judgement and its registry_version; such sites are counted by reason.
 
-Only what is committed is read, also of a scan that is being written. The same command resumes where it was interrupted. A
+Only committed parts are read, also of a running scan. The same command resumes where it was interrupted. A
 part that is damaged is named and left out, and the exit code is 4.`,
 		Example: `  bulkscan reaudit out -o again
   bulkscan reaudit s3://bucket/2026 -o s3://bucket/2026-again --tokens our-crawlers.json

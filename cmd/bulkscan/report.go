@@ -38,9 +38,9 @@ func (a *app) reportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report [DIR]",
 		Short: "Write a page with the figures of a dataset",
-		Long: `report writes one HTML file with a plot and a table for each figure: who is blocked, by whose rules, by which sites; what was
-seen; and, where the dataset has several nights, what changed. The file loads nothing, so that it can be sent, printed and
-kept. It says how each figure was counted, with the SQL. A switch on the page changes the definition of "blocks":
+		Long: `report writes one HTML file with a plot and a table for each figure: which crawlers are blocked, by whose rules and by which
+sites; what was found; and, if the dataset has several nights, what changed. The file loads nothing, so that it can be sent,
+printed and kept. It says how each figure was counted, with the SQL. A switch on the page changes the definition of "blocks":
 ` + definitionHelp() + `
 DIR is a folder, or s3://BUCKET/PREFIX, with a complete scan; without it, bulkscan-out. --csv FOLDER also writes the table of each figure as CSV, with a
 datapackage.json (Frictionless Data) that describes them. Nothing in DIR is changed.`,

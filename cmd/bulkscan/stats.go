@@ -18,10 +18,10 @@ func (a *app) statsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stats [DIR]",
 		Short: "Compute the statistics tables of a dataset again",
-		Long: `stats computes token_stats and record_stats of one scan from what is committed, and replaces the ones before; of the last
-published scan of a date, observer and list they count each site of all of these once. A scan does this itself when it is
+		Long: `stats computes token_stats and record_stats of one scan from its committed rows, and replaces the earlier ones. Those of the
+last published scan of a date, observer and list count each site of all these scans once. A scan does this itself when it is
 complete; stats is for a scan that was interrupted and will not be resumed, and for other --tokens: with a list of names,
-token_stats has no rows but theirs. While the scan is written or compacted it is refused: bulkscan summary counts at any
+token_stats has only their rows. While the scan is written or compacted it is refused: bulkscan summary counts at any
 time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out.`,
 		Example: `  bulkscan stats out
   bulkscan stats out --tokens GPTBot,CCBot`,

@@ -36,19 +36,18 @@ func (a *app) summaryCommand() *cobra.Command {
 		Use:   "summary [DIR]",
 		Short: "Print the headline figures of a dataset",
 		Long: `summary prints how many sites answered and have rules, which crawlers are blocked most, outcomes, statuses, and what the
-check says. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out. It counts what is committed at this moment, takes no lock and writes
-nothing, so that it may be asked while the scan is written.
+check says. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out. It counts the committed rows, takes no lock and writes
+nothing, so it also works while the scan runs.
 
-What "blocks" means is for --definition to say:
+--definition says what "blocks" means:
 ` + definitionHelp() + `
-The default is full: of the six it says most plainly what the word promises, whomever the file names and however it is
-written. docs/definitions.md has examples of each, and who uses it. Shares are of the sites that have rules, but of the
-sites that answered by rfc_effective. The number of sites that block at least one token grows with the registry: --tokens
-fixes the set of tokens.
+The default is full: it is closest to the plain meaning of the word, whichever crawlers the file names and however it is
+written. docs/definitions.md has examples of each, and who uses it. Shares are of the sites that have rules; by
+rfc_effective, of the sites that answered. The number of sites that block at least one token grows with the registry:
+--tokens fixes the set of tokens.
 
-A bar is dark as far as sites name the token in a group of its own, and light where they block it by the group of * or
-of another crawler that it follows. Bars are drawn in blocks on terminals that show Unicode, and in ASCII elsewhere.
---json has all figures; docs/summary.md describes every field.`,
+The dark part of a bar is sites that block the token in a group of its own, the light part sites that block it by the
+group of * or of another crawler that it follows. --json has all figures; docs/summary.md describes every field.`,
 		Example: `  bulkscan summary out
   bulkscan summary out --definition rfc_effective --purpose training --top 5
   bulkscan summary out --tokens GPTBot,ClaudeBot,CCBot

@@ -90,7 +90,7 @@ What there is not is null: a line where no rule decides, a status where none cam
 	flags.Var(&f.agents, "agent", "crawlers to ask for, `NAME,...`; may be repeated")
 	flags.StringVar(&f.dialect, "dialect", parser.Google.String(), "google, as the largest crawler reads; or rfc, RFC 9309 and no more")
 	flags.BoolVar(&f.literal, "literal", false, "no fallbacks: each name's own groups, else those of *")
-	flags.BoolVar(&f.asJSON, "json", false, "print a JSON object a line")
+	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object per line")
 	addColor(flags, &f.color)
 	f.addForOne(flags)
 	return c

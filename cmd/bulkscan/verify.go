@@ -25,10 +25,10 @@ func (a *app) verifyCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "verify [DIR]",
-		Short: "Hold a dataset against its commit records",
-		Long: `verify reads every file of a dataset and holds it against what its records say: sums of the records, numbers
+		Short: "Check a dataset against its commit records",
+		Long: `verify reads every file of a dataset and checks it against the records: sums of the records, numbers
 without gaps, no site in two commits; size, SHA-256, footer, and the length and checksum of each page; rows, and the seq
-of each; totals of complete scans; the history; and what lies there that no record names. DIR is a folder, or s3://BUCKET/PREFIX;
+of each; totals of complete scans; the history; and files that no record names. DIR is a folder, or s3://BUCKET/PREFIX;
 without it, bulkscan-out.
 
 Each finding is a line: its kind (damaged, leftover of a killed process, newer than this bulkscan knows), the file, what is
@@ -47,7 +47,7 @@ being written may be verified.`,
 		},
 	}
 	c.Flags().StringVar(&scanID, "scan-id", "", "only this scan (default: all)")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object a finding, and one with the totals")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per finding, and one with the totals")
 	return c
 }
 
