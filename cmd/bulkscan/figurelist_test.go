@@ -61,12 +61,12 @@ func figures(t *testing.T) (all []figure) {
 	}
 	const last = "2024-07-14"
 	f(page, "Of {} popular sites with rules, {} named GPTBot in a group of their own by 14 July 2024. None did before 13 August 2023, a week", named(last, "GPTBot", 3), named(last, "GPTBot", 1))
-	f(page, "announced it; {} did that day, {} two weeks later, {} on 29 October. {} named CCBot, {} Google-Extended, {} ClaudeBot. Another {} block GPTBot by `*` alone, as {} did before",
+	f(page, "announced it; {} did that day, {} two weeks later, {} on 29 October. {} named CCBot, {} Google-Extended, {} ClaudeBot. Another {} block GPTBot by `*` alone; {} did so before",
 		named("2023-08-13", "GPTBot", 1), named("2023-08-27", "GPTBot", 1), named("2023-10-29", "GPTBot", 1), named(last, "CCBot", 1), named(last, "Google-Extended", 1), named(last, "ClaudeBot", 1),
 		named(last, "GPTBot", 2), named("2023-07-30", "GPTBot", 2))
 	f(page, `<img width="100%" src="docs/gallery/named.svg" alt="Lines over two years: sites that name GPTBot rise from none to {} within a year, CCBot to {}, Google-Extended to {}, ClaudeBot to {}; a`,
 		named(last, "GPTBot", 1), named(last, "CCBot", 1), named(last, "Google-Extended", 1), named(last, "ClaudeBot", 1))
-	f(page, "git archive [bharath06/robotstxt](https://github.com/bharath06/robotstxt), on 127 days from 13 July 2022: 805 sites, the first thousand of Alexa's list of 2022, without")
+	f(page, "git archive [bharath06/robotstxt](https://github.com/bharath06/robotstxt), on 127 days from 13 July 2022: 805 sites, the first thousand of Alexa's list of 2022 with")
 	f(page, "# needs Go {} ```", goVersion)
 	f(page, `width="52%"`)
 	f(page, "simulated web of {} origins", commas(int64(num(given("demo", "origins")))))
@@ -202,8 +202,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "has no restrictions after {} days", copied)
 	f(page, "the edition of 2021 for 30 days, the later pages for 12 hours")
 	f(page, "{} octets of the decoded body", grouped("parser.MaxBody"))
-	f(page, "the limit of {} KiB", kib("parser.MaxBody"))
-	f(page, "`rfc` departs from ten that are not marked as Google's own: six about")
+	f(page, "`rfc` departs from ten cases that are not marked as Google's own: six about")
 	f(page, "Differences from curl {} (", in("fetcher/readings_test.go", `curlVersion = "([\d.]+)"`))
 	f(page, "a version that is not 1.0, 1.1 or 2 | any digit, point, digit is read as 1.1 |")
 	f(page, "up to {} are skipped", numberWords[c("fetcher.maxLeading")])
