@@ -42,7 +42,7 @@ type TokenCounts struct {
 type TokenCount struct {
 	FirstBlocked []FirstBlocked
 	Transitions  []Transition // from the night before the last one to the last one
-	Survival     []Survival   // a row a night; none if no site blocks the token on the last night
+	Survival     []Survival   // one row per night; none if no site blocks the token on the last night
 }
 
 // FirstBlocked counts the sites that were first seen to block a token on a night.

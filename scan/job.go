@@ -40,7 +40,7 @@ type Options struct {
 	Fetch      *fetcher.Fetcher
 	Pipeline   pipeline.Config // Job sets Skip and Rates
 
-	Store   store.Store // of the dataset; nil: a JSON line a site goes to Stdout instead
+	Store   store.Store // of the dataset; nil: one JSON line per site goes to Stdout instead
 	Out     string      // the name of Store, for the log
 	Stdout  io.Writer
 	Sink    sink.Options // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares

@@ -405,7 +405,7 @@ type Truth struct {
 	BodyHash    int64    `json:"body_hash,string"`   // signed, as in the dataset
 }
 
-// WriteTruth writes what a scan of a list finds, as a JSON line an entry. As in the dataset, entries that are not
+// WriteTruth writes what a scan of a list finds, as one JSON line per entry. As in the dataset, entries that are not
 // origins are left out, but counted in seq.
 func (w *Web) WriteTruth(out io.Writer, list iter.Seq[string], p Policy) error {
 	buffered := bufio.NewWriterSize(out, 64<<10)

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// Sensitivity prints how much one token's share depends on choices, a row a choice.
+// Sensitivity prints how much one token's share depends on choices, one row per choice.
 func Sensitivity(w io.Writer, s *survey.Sensitivity, when Color) error {
 	p, scans := newPage(w, when), "scan "+s.ScanID
 	if n := len(s.Scans); n > 1 {

@@ -82,7 +82,7 @@ func BesideBar(w io.Writer, form string) io.Writer {
 // Speaks reports whether a log on w of this format is for a person: sentences, and pages where programs get facts.
 func Speaks(w io.Writer, format string) bool { return format == "auto" && Is(w) }
 
-// NewLogger makes the log that --log-format and --log-level ask for: a line a record, with nothing in it that a terminal would
+// NewLogger makes the log that --log-format and --log-level ask for: one line per record, with nothing in it that a terminal would
 // obey. slog quotes what would end a line or a value; it leaves DEL as it is, and in JSON also C1 controls and characters that
 // reverse or hide text. Nor does it bound a value.
 func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {

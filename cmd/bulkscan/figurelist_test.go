@@ -178,7 +178,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "The exit code is {} if", code("cmd/bulkscan.exitDamaged"))
 	f(page, "the exit code is {}. When", code("cmd/bulkscan.exitDamaged"))
 	f(page, "parts of {} MiB, all tables together, by copying pages: {} million rows", mib("sink/compact.DefaultPartBytes"), in(first, `merging parts: (\d+) million rows`))
-	f(page, "one part a processor, at most {}. Repeated bodies of a part beyond {} MiB", numberWords[c("sink/reaudit.maxWorkers")], mib("sink/reaudit.holdBodies"))
+	f(page, "one part per processor, at most {}. Repeated bodies of a part beyond {} MiB", numberWords[c("sink/reaudit.maxWorkers")], mib("sink/reaudit.holdBodies"))
 
 	page = "docs/definitions.md"
 	f(page, "{} definitions of *this", sentence(definitions))
@@ -273,8 +273,8 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/outcomes.md"
 	f(page, "(`closed_early` with 200 has no file)")
-	f(page, "one may take {} s to accept", seconds("fetcher.leastConnect"))
-	f(page, "at least {} s or `--connect-timeout`", seconds("fetcher.leastConnect"))
+	f(page, "an address has {} s to accept", seconds("fetcher.leastConnect"))
+	f(page, "but at least {} s or `--connect-timeout`", seconds("fetcher.leastConnect"))
 	f(page, "up to {} times per origin", numberWords[c("pipeline.maxSpoilt")])
 	f(page, "({} s with `--ip-rate 0`) doubles with each such answer to a request sent since the last doubling, up to {} times and {} s,", seconds("pipeline.firstSlowInterval"), plain(float64(int(1)<<c("pipeline.maxDoublings"))), seconds("pipeline.maxSlowInterval"))
 	f(page, "are 127.0.0.1, hence")
