@@ -134,13 +134,18 @@ func givenFiles(t *testing.T, web *simweb.Web) (folder string) {
 	hosts := "google.com\nexample.com\nwww.example.com\nh1.ok.zoo.test\nh2.ok.zoo.test\nh3.not-found.zoo.test\n"
 	numbered := "1," + strings.ReplaceAll(strings.TrimSpace(hosts), "\n", "\n2,") + "\n"
 	packed := zippedList(t, "list.csv", numbered)
+	body := `{"host": "a.example", "fetched_at": "2024-05-18", "body": "User-agent: *\nDisallow: /x\n"}` + "\n"
+	if err := os.Mkdir("robots", 0o777); err != nil {
+		t.Fatal(err)
+	}
 	for file, text := range map[string]string{
 		"top-1m.csv.zip": packed, "tranco.csv.zip": packed, "list.csv": numbered, "hosts.txt": hosts, "ca.pem": string(web.CAPEM()),
 		"robots.txt":   "User-agent: *\nDisallow: /private\nDisallow: /img\n",
 		"nightly.toml": "[nightly]\nlist = \"hosts.txt\"\n[scan]\nout = \"nights\"\n",
 		"FILE":         "name\nMyBot\n",
 		"rates.txt":    "192.0.2.0/24 100\n",
-		"bodies.jsonl": `{"host": "a.example", "fetched_at": "2024-05-18", "body": "User-agent: *\nDisallow: /x\n"}` + "\n",
+		"bodies.jsonl": body, "bodies.jsonl.zst": body, "robots/a.example.txt": "User-agent: *\nDisallow: /x\n", // what a file is, its content says
+		"crawl.parquet": strings.NewReplacer("host", "site", "body", "robots").Replace(body),
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -154,7 +159,7 @@ func givenFiles(t *testing.T, web *simweb.Web) (folder string) {
 	for _, folder := range []string{"var/lib/node_exporter/textfile", "usr/local/share/man"} {
 		err = errors.Join(err, os.MkdirAll(folder, 0o777))
 	}
-	err = errors.Join(err, os.Rename(captures[0], "CC-MAIN-20261121-robotstxt-00000.warc.gz"), os.RemoveAll("captured"), os.RemoveAll("captures"))
+	err = errors.Join(err, os.Rename(captures[0], "CC-MAIN-2026-47-robotstxt-00000.warc.gz"), os.RemoveAll("captured"), os.RemoveAll("captures"))
 	if err != nil {
 		t.Fatal(err)
 	}
