@@ -72,7 +72,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "simulated web of {} origins", commas(int64(num(given("demo", "origins")))))
 	f(page, "each of {} recorded decisions", in(first, `(?s)how many of\s+([\d,]+) decisions differ`))
 	f(page, "IPv6 per /{}), on", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
-	f(page, "takes at most {} MiB, and then [disk]", mib("inputs.DefaultDedupeMemory"))
+	f(page, "takes at most {} MiB of memory, and then [disk]", mib("inputs.DefaultDedupeMemory"))
 	f(page, "its report, peaked at {} MB. To", in(fifth, `second night \| [\d.]+ \| (\d+)`))
 	f(page, "A first survey in ten minutes")
 	f(page, "There are [{} queries]", strconv.Itoa(len(queryNames(t))))
@@ -133,7 +133,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "any second an address gets at most {} R + W requests, in any ten {} R + W;", in("pipeline/limiter.go", `time.Second, ([\d.]+)\}`), in("pipeline/limiter.go", `10 \* time.Second, (\d+)\}`))
 	f(page, "1.2 million shops at one address take {} hours at an `--ip-rate` of {}, and {} with a line of `--rates` that allows 200.",
 		rounded(1.2e6/num(given("scan", "ip-rate"))/3600, 2), given("scan", "ip-rate"), rounded(1.2e6/200/3600, 2))
-	f(page, "Take about {} shares for each task that runs at once, but none of fewer than {} sites", code("scan/shares.tasksEach"), grouped("scan/shares.leastSites"))
+	f(page, "Take about {} shares for each task that runs at once, but make no share smaller than {} sites:", code("scan/shares.tasksEach"), grouped("scan/shares.leastSites"))
 	f(page, "a task of 1,000 sites a second. At `--concurrency 200` a task takes {} to {} MB, and {} to {} MB for",
 		in(fourth, `takes (\d+) to \d+ MB, and`), in(fourth, `takes \d+ to (\d+) MB, and`), in(fourth, `MB, and (\d+) to \d+ MB for the same CPU`), in(fourth, `MB, and \d+ to (\d+) MB for the same CPU`))
 	f(page, "it to nine tenths of")
