@@ -274,7 +274,7 @@ func figures(t *testing.T) (all []figure) {
 	page = "docs/outcomes.md"
 	f(page, "(`closed_early` with 200 has no file)")
 	f(page, "an address has {} s to accept", seconds("fetcher.leastConnect"))
-	f(page, "but at least {} s or `--connect-timeout`", seconds("fetcher.leastConnect"))
+	f(page, "but at least {} s (or all", seconds("fetcher.leastConnect"))
 	f(page, "up to {} times per origin", numberWords[c("pipeline.maxSpoilt")])
 	f(page, "({} s with `--ip-rate 0`) doubles with each such answer to a request sent since the last doubling, up to {} times and {} s,", seconds("pipeline.firstSlowInterval"), plain(float64(int(1)<<c("pipeline.maxDoublings"))), seconds("pipeline.maxSlowInterval"))
 	f(page, "are 127.0.0.1, hence")
