@@ -59,7 +59,7 @@ func TestFetcherFindsTheTruth(t *testing.T) {
 
 // newFetcher makes a fetcher with the default time-outs for a web in memory, or one for a web on sockets. All that it asks of the latter
 // answers, however long a busy machine takes.
-func newFetcher(t *testing.T, w *Web, p Policy) *fetcher.Fetcher {
+func newFetcher(t *testing.T, w *Web, p Policy, more ...func(*fetcher.Config)) *fetcher.Fetcher {
 	t.Helper()
 	options := resolve.Options{Hosts: "-"}
 	cfg := fetcher.Config{
@@ -94,11 +94,48 @@ func newFetcher(t *testing.T, w *Web, p Policy) *fetcher.Fetcher {
 		}
 		cfg.ConnectTo = append(cfg.ConnectTo, to)
 	}
+	for _, set := range more {
+		set(&cfg)
+	}
 	f, err := fetcher.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// TestShortSilence asks a host of each behaviour with a time-out of an hour. Each ends as it would with a shorter one, and those
+// that never answer cost no minute: the web tells the client's side that they have fallen silent.
+func TestShortSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := testWeb(t, zooWeb()), Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 1}
+		client := newFetcher(t, w, p, func(cfg *fetcher.Config) {
+			cfg.Timeout, cfg.Dial = time.Hour, w.ShortSilence(250*time.Millisecond, cfg.Dial)
+		})
+		silent := 0
+		for _, b := range behaviours {
+			for _, entry := range []string{b.Name + ".zoo.test", "http://p." + b.Name + ".zoo.test"} {
+				begun := time.Now()
+				got, want := fetch(t, client, mustOrigin(t, entry)), w.Expect(mustOrigin(t, entry), p)
+				got.mustBe(t, entry, want)
+				if b.place == placeHole || want.Outcomes[0] != exchange.Timeout && b.hello != helloHang && b.hello != helloDrip && b.hello != helloStall {
+					continue
+				}
+				silent++
+				if took := time.Since(begun); took > 5*time.Second {
+					t.Errorf("%s took %v", entry, took)
+				}
+			}
+		}
+		if silent < 10 {
+			t.Errorf("only %d hosts are silent", silent)
+		}
+		left := 0
+		w.dialled.Range(func(any, any) bool { left++; return true })
+		if left > 0 {
+			t.Errorf("%d streams are still known after their end", left)
+		}
+	})
 }
 
 // names is the resolve.Network of a host.

@@ -368,6 +368,9 @@ func (l *line) stream(r *reply) bool {
 
 // writeForEver repeats b until the client closes. It returns false.
 func (l *line) writeForEver(b []byte, pause time.Duration) bool {
+	if pause > 0 {
+		l.web.silent(l.tcp)
+	}
 	for l.write(b) {
 		if pause > 0 && !l.web.sleep(pause) {
 			return false
@@ -399,6 +402,7 @@ func (l *line) write(b []byte) bool {
 
 // hang reads and stays silent until the client closes or the connection's deadline passes.
 func (l *line) hang() {
+	l.web.silent(l.tcp)
 	var b [256]byte
 	for {
 		if _, err := l.tcp.Read(b[:]); err != nil {

@@ -10,6 +10,7 @@
 //   - world.go is the pure half: a host's behaviour, address and file; bodies.go makes the files;
 //   - expect.go computes the truth: what a scanner finds in the pure half;
 //   - serve.go, tls.go and dns.go serve it on the sockets of network.go; accepts.go records connections;
+//   - silence.go tells clients in the same process of silence;
 //   - names.go makes up lists of hosts;
 //   - chaos.go and faults.go are a bad network in front of the web.
 package simweb
@@ -111,6 +112,7 @@ type Web struct {
 	plugs     []net.Conn // connections that fill the queues of black holes
 	reserved  []func()   // release the addresses without a listener
 	places    map[netip.Addr]*place
+	dialled   sync.Map // the *dialled by their streams
 	ledger    ledger
 
 	accepts, handshakes, requests, questions, open, mostOpen atomic.Int64

@@ -156,6 +156,9 @@ func (c *helloConn) Write(p []byte) (int, error) {
 		return n, err
 	}
 	c.free -= now
+	if now < len(p) {
+		c.drip.silent(c.Conn)
+	}
 	for i := now; i < len(p); i++ {
 		if _, err := c.Conn.Write(p[i : i+1]); err != nil {
 			return i, err

@@ -1,0 +1,70 @@
+package simweb
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// Dial opens a stream as net.Dialer.DialContext does.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// ShortSilence returns a Dial for a client in this process. Where the web has begun to stay silent on one of its streams for good,
+// reads of that stream time out so long afterwards. The client's own time-outs may then be long enough for a busy machine, on which
+// hosts answer late, and the client waits that long for no host that never answers.
+func (w *Web) ShortSilence(after time.Duration, dial Dial) Dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		d := &dialled{c, w, streamOf(c.LocalAddr(), c.RemoteAddr()), after}
+		w.dialled.Store(d.stream, d)
+		return d, nil
+	}
+}
+
+// dialled is the client's end of a stream to a web.
+type dialled struct {
+	net.Conn
+	web    *Web
+	stream stream
+	after  time.Duration
+}
+
+// stream identifies a connection by its two ends.
+type stream struct{ client, server netip.AddrPort }
+
+func streamOf(client, server net.Addr) stream {
+	at := func(addr net.Addr) netip.AddrPort {
+		if tcp, ok := addr.(*net.TCPAddr); ok {
+			at := tcp.AddrPort()
+			return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+		}
+		return netip.AddrPort{}
+	}
+	return stream{at(client), at(server)}
+}
+
+// SetLinger passes a *net.TCPConn's method on.
+func (d *dialled) SetLinger(seconds int) error {
+	if c, ok := d.Conn.(interface{ SetLinger(seconds int) error }); ok {
+		return c.SetLinger(seconds)
+	}
+	return nil
+}
+
+// Close implements net.Conn.
+func (d *dialled) Close() error {
+	d.web.dialled.Delete(d.stream)
+	return d.Conn.Close()
+}
+
+// silent notes that nothing more than silence, or a drip that never ends, comes on a connection that was accepted.
+func (w *Web) silent(c net.Conn) {
+	if d, ok := w.dialled.Load(streamOf(c.RemoteAddr(), c.LocalAddr())); ok {
+		d := d.(*dialled)
+		time.AfterFunc(d.after, func() { _ = d.SetReadDeadline(time.Unix(1, 0)) }) // an error only says that it is closed
+	}
+}
