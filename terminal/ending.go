@@ -14,10 +14,14 @@ import (
 
 // EndingOptions are what a survey.Ending does not know.
 type EndingOptions struct {
-	Out  string // the dataset as given
-	Took time.Duration
-	Next string // the command to give next; "": none
+	Out   string // the dataset as given
+	Took  time.Duration
+	Facts []Fact // what is there beside the dataset
+	Next  []Fact // the commands to give next, by what they are for
 }
+
+// Fact is a line: what it is about, and a text, which may be long.
+type Fact struct{ Name, Text string }
 
 // Ending shows how a scan went.
 func Ending(w io.Writer, e *survey.Ending, o EndingOptions) error {
@@ -71,8 +75,11 @@ func Ending(w io.Writer, e *survey.Ending, o EndingOptions) error {
 		}
 		more("dataset", piece{text: o.Out + size, whole: true})
 	}
-	if o.Next != "" {
-		more("next", piece{text: o.Next, style: bold, whole: true})
+	for _, fact := range o.Facts {
+		more(fact.Name, text(fact.Text))
+	}
+	for _, fact := range o.Next {
+		more(fact.Name, piece{text: fact.Text, style: bold, whole: true})
 	}
 	p.table(t)
 	return p.end()

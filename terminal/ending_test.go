@@ -32,7 +32,7 @@ func TestEnding(t *testing.T) {
 		}
 		goldenPage(t, name, out.String())
 	}
-	f("ending", anEnding(), EndingOptions{Out: "out", Took: 3*time.Hour + 7*time.Minute + 12*time.Second, Next: "bulkscan summary out"})
+	f("ending", anEnding(), EndingOptions{Out: "out", Took: 3*time.Hour + 7*time.Minute + 12*time.Second, Next: []Fact{{"next", "bulkscan summary out"}}})
 	for sites, ranked := range map[int64]bool{29: false, 30: true} { // --least-group
 		e := anEnding()
 		e.Scan.Blocking.Sites = sites

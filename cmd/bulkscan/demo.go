@@ -6,22 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/simweb/compare"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
@@ -35,6 +35,7 @@ type demoFlags struct {
 
 	partRows  int
 	noCompact bool
+	serve     bool
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -43,10 +44,14 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Scan a simulated web on this machine, without a network",
 		Long: `demo starts the built-in simulated web on loopback (thousands of virtual hosts over HTTP and TLS, with a name server of
-its own), makes up a list of its hosts, scans it with the ordinary pipeline, and prints the summary. It needs no
-network and no privileges.`,
+its own), makes up a list of its hosts, scans it with the ordinary pipeline, and prints a few figures and what to try next. It
+leaves a dataset with its report. It needs no network and no privileges.
+
+With --serve the web stays up until Ctrl-C, and demo prints the flags that lead there: with them scan, check, test and the others
+work without a network.`,
 		Example: `  bulkscan demo
-  bulkscan demo -o demo --origins 1000 && bulkscan summary demo`,
+  bulkscan demo -o demo --origins 1000 && bulkscan summary demo
+  bulkscan demo --serve`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context(), f) },
 	}
@@ -56,15 +61,18 @@ network and no privileges.`,
 	c.Flags().IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	c.Flags().BoolVar(&f.noCompact, "no-compact", false, "at the end, leave the parts as they are")
 	c.Flags().StringVar(&f.corpus, "corpus", "", "pack of real robots.txt files to serve instead of made-up ones")
+	c.Flags().BoolVar(&f.serve, "serve", false, "keep the simulated web and its name server up until Ctrl-C, and print the flags that scan it")
 	c.Flags().StringVar(&f.warcOut, "warc-out", "", "folder for an archive of every exchange, as scan writes it")
 	return c
 }
 
-// The files that a demo leaves beside its dataset, so that it can be looked into and done again by hand.
+// The files that a demo leaves in the folder of its dataset, so that it can be looked into and done again by hand.
 const (
-	demoList  = "list.csv"
-	demoTruth = "truth.jsonl"
-	demoScan  = "demo"
+	demoList   = "list.csv"
+	demoTruth  = "truth.jsonl"
+	demoReport = "report.html"
+	demoCA     = "ca.pem" // with --serve
+	demoScan   = "demo"
 )
 
 func (a *app) demo(ctx context.Context, f *demoFlags) error {
@@ -86,39 +94,84 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	}
 	defer web.Close()
 
-	scan := demoScanFlags(f, web, a.stderr)
+	scan, flags := demoScanFlags(f, web, a.stderr)
 	if err := os.MkdirAll(f.out, 0o777); err != nil {
 		return err
 	}
-	list := filepath.Join(f.out, demoList)
-	if err := writeDemo(web, f, list, filepath.Join(f.out, demoTruth)); err != nil {
+	list, truth, page := filepath.Join(f.out, demoList), filepath.Join(f.out, demoTruth), filepath.Join(f.out, demoReport)
+	if err := writeDemo(web, f, list, truth); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.stderr, "Scanning %d hosts of a simulated web on this machine (seed %d).\n", f.origins, f.seed)
 
-	begun := time.Now()
-	if err := a.scan(ctx, scan, demoSettings(scan), []string{list}); err != nil {
+	var ending *survey.Ending
+	o := terminal.EndingOptions{Out: f.out}
+	scan.show = func(e *survey.Ending, took time.Duration) { ending, o.Took = e, took }
+	if err := a.scan(ctx, scan, settings(flags), []string{list}); err != nil {
 		return err
 	}
-	took := time.Since(begun)
-	fmt.Fprintln(a.stdout)
-	if err := a.summary(ctx, f.out, demoSummary()); err != nil {
+	if err := a.report(ctx, f.out, &reportFlags{choice: scanChoice{id: demoScan}, out: page, definition: survey.Full, progress: "none"}); err != nil {
 		return err
 	}
-	truth := filepath.Join(f.out, demoTruth)
 	held, err := holdAgainst(ctx, f.out, truth)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.stdout, `
-%d origins in %.1f s: %.0f a second, peak memory %d MB, simulated web included (%d processors).
+	site := ""
+	for _, site = range web.Names(1) {
+	}
+	o.Facts = []terminal.Fact{{Name: "list", Text: list}, {Name: "truth", Text: held + " (" + truth + ")"}, {Name: "report", Text: page}}
+	o.Next = []terminal.Fact{
+		{Name: "all figures", Text: ownCommand("summary", f.out)},
+		{Name: "one site", Text: ownCommand("history", f.out, site)},
+		{Name: "offline web", Text: ownCommand("demo", "--serve", "-o", f.out)},
+	}
+	if f.serve {
+		o.Next = o.Next[:2]
+	}
+	if err := terminal.Ending(a.stdout, ending, o); err != nil || !f.serve {
+		return err
+	}
+	return a.serveDemo(ctx, web, f, site)
+}
 
-  dataset   %s
-  list      %s
-  truth     %s: %s
-`,
-		f.origins, took.Seconds(), float64(f.origins)/took.Seconds(), limits.PeakMemory()>>20, runtime.NumCPU(),
-		f.out, list, truth, held)
+// ownCommand is a command as this process was called, so that it can be pasted.
+func ownCommand(args ...string) string {
+	quoted := terminal.Quoted(os.Args[0])
+	for _, word := range args {
+		quoted += " " + terminal.Quoted(word)
+	}
+	return quoted
+}
+
+// serveDemo keeps the web up until a signal comes, and says how other commands find it.
+func (a *app) serveDemo(ctx context.Context, web *simweb.Web, f *demoFlags, site string) error {
+	ca, err := filepath.Abs(filepath.Join(f.out, demoCA))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(ca, web.CAPEM(), 0o666); err != nil {
+		return err
+	}
+	web.Forget() // hosts that fail at first do so again
+	var flags string
+	for _, flag := range append(webFlags(web), "--ca-file="+ca) {
+		flags += " " + terminal.Quoted(flag)
+	}
+	ctx, _, end := a.interrupts(ctx, nil)
+	defer end()
+	fmt.Fprintf(a.stdout, `
+The simulated web and its name server are up until Ctrl-C. These flags lead there:
+
+ %s
+
+In another terminal of this folder, for example:
+
+  %s%s
+  %s%[1]s
+`, flags, ownCommand("check", site), flags, ownCommand("scan", filepath.Join(f.out, demoList), "--limit", "1000", "-o", "offline"))
+	<-ctx.Done()
+	_, err = fmt.Fprintln(a.stdout, "\nThe simulated web is down.")
 	return err
 }
 
@@ -151,15 +204,8 @@ func mayHoldDemo(ctx context.Context, out string) error {
 	return fmt.Errorf("%s holds scans that are no demo's (%s), and a demo would be counted with them; give another folder with -o", clipped(out), clipped(strings.Join(ids, ", ")))
 }
 
-// demoSummary asks for what summary tells of a dataset where nothing else is asked for.
-func demoSummary() *summaryFlags {
-	f := newSummaryFlags()
-	f.choice.id = demoScan
-	return f
-}
-
-// holdAgainst says how many rows are what their hosts did. A machine that is too busy for the short time-outs of a demo
-// may see a few hosts as silent that were only slow; that is told, and no failure.
+// holdAgainst says how many rows are what their hosts did. A machine that is too busy for the time-outs of a demo may see a few hosts as
+// silent that were only slow; that is told, and no failure.
 func holdAgainst(ctx context.Context, dir, truth string) (string, error) {
 	st, err := store.NewDir(dir)
 	if err != nil {
@@ -178,46 +224,49 @@ func holdAgainst(ctx context.Context, dir, truth string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if result.OK() {
+	switch {
+	case result.OK():
 		return "every row is what its host did", nil
+	case result.OnlyLate():
+		return fmt.Sprintf("every row is what its host did, but for %d that answered too late on this busy machine", result.Late), nil
 	}
-	return "not every row is what its host did: " + result.String(), nil
+	first, _, _ := strings.Cut(result.String(), "\n")
+	return fmt.Sprintf("not every row is what its host did: %s. The first: %s", first, result.Examples[0]), nil
+}
+
+// webFlags are the flags by which a command asks a simulated web.
+func webFlags(web *simweb.Web) []string {
+	flags := []string{"--allow-private", "--timeout=4s", "--resolver=" + web.DNSAddr().String()}
+	for _, to := range web.ConnectTo() {
+		flags = append(flags, "--connect-to="+to)
+	}
+	return flags
 }
 
 // demoScanFlags are those of an ordinary scan, but for what a simulated web needs: where its names and ports are, that
-// loopback is allowed, and time-outs and waits for a machine that is next to us.
-func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) *scanFlags {
-	s := &scanFlags{}
-	c := &cobra.Command{}
-	s.add(c.Flags())
-	s.fetchFlags.add(c.Flags())
+// loopback is allowed, and rates, time-outs and waits for a machine that is next to us.
+func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags, *pflag.FlagSet) {
+	s, flags := &scanFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.add(flags)
+	s.fetchFlags.add(flags)
+	_ = flags.Parse(webFlags(web)) // which have no mistake
 	s.out, s.scanID, s.restart, s.partRows, s.noCompact, s.warcOut = f.out, demoScan, true, f.partRows, f.noCompact, f.warcOut
 	s.vantage, s.listID = "simulated-web", fmt.Sprintf("demo-seed-%d", f.seed)
 	if terminal.Is(stderr) {
 		s.logLevel = "warn" // the bar says it all
 	}
-	s.resolver = []string{web.DNSAddr().String()}
-	s.connectTo = web.ConnectTo()
-	s.allowPrivate, s.allowEmpty = true, true // a few hosts may be such as do not answer
+	s.allowEmpty = true // a few hosts may be such as do not answer
 	s.roots = web.CAPool()
-	s.dnsRate = 0
-	s.filesEach = 2 // a connection has both its ends here
-	s.timeout, s.connectTimeout, s.names = 4*time.Second, 2*time.Second, 4*time.Second
-	s.retries, s.retryAfter, s.maxRetryAfter = 1, 2*time.Second, 5*time.Second
+	s.dial = web.ShortSilence(250*time.Millisecond, (&net.Dialer{}).DialContext)
+	s.dnsRate, s.hostRate, s.ipRate = 0, 4, 40
+	s.filesEach = 2     // a connection has both its ends here
+	s.concurrency = 100 // these keep two processors busy; with more each answer takes longer, and on a busy machine too long
+	s.connectTimeout, s.names = 2*time.Second, time.Second
+	s.retries, s.retryAfter, s.maxRetryAfter = 1, 500*time.Millisecond, 5*time.Second
 	if web.SingleAddress() {
 		s.ipRate = 0 // the whole web lives at one address here
 	}
-	return s
-}
-
-func demoSettings(s *scanFlags) []commit.Setting {
-	return []commit.Setting{
-		{Name: "resolver", Value: strings.Join(s.resolver, ",")},
-		{Name: "connect-to", Value: strings.Join(s.connectTo, " ")},
-		{Name: "timeout", Value: s.timeout.String()},
-		{Name: "retries", Value: strconv.Itoa(s.retries)},
-		{Name: "retry-after", Value: s.retryAfter.String()},
-	}
+	return s, flags
 }
 
 // writeDemo writes the list of hosts and what a scan of it must find.

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/internal/observer"
 	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/simweb"
 )
 
 // fetchFlags say how one origin is asked; scan, demo and check have them.
@@ -51,6 +52,7 @@ type fetchFlags struct {
 
 	record func(*fetcher.Recording) // is told of each exchange; nil: none
 	roots  *x509.CertPool           // instead of caFile, for the built-in web
+	dial   simweb.Dial              // likewise; nil: the system's
 	files  limits.Files             // what may be open; the zero value leaves it to the packages
 	names  time.Duration            // for one look-up; 0 leaves it to the resolver
 
@@ -126,7 +128,7 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
 		MaxBody: f.maxBody, UserAgent: f.agent(), NoFallback: f.noFallback,
 		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6, Roots: f.roots,
-		FTPData: f.files.Transfers, Record: f.record,
+		FTPData: f.files.Transfers, Record: f.record, Dial: f.dial,
 	}
 	switch f.scheme {
 	case "https":

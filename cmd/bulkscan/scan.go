@@ -24,6 +24,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
 	"github.com/bulkscan/bulkscan/warc/archive"
 	"github.com/bulkscan/bulkscan/warc/replay"
@@ -68,6 +69,8 @@ type scanFlags struct {
 	until    time.Time      // when it ends in order; zero: never
 	listName string         // what the list is called; "": as given
 	signals  *sharedSignals // nil: the scan watches for signals itself
+
+	show func(*survey.Ending, time.Duration) // is told how the scan went and what it took, instead of the log; nil: the log is
 
 	filesEach int // files that an exchange takes, where its server is in this process too; 0 is 1
 }

@@ -22,13 +22,15 @@ import (
 func (f *scanFlags) judgeRun(ctx context.Context, j *scan.Job, p *pipeline.Progress, names resolve.Stats, stderr io.Writer, log *slog.Logger) error {
 	took := time.Since(j.Begun)
 	whole := f.share.Whole() // of a share, collect judges: a few sites may all be silent
-	page := whole && j.Nights < 2 && terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
+	page := f.show != nil || whole && j.Nights < 2 && terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
 	e := j.Ending(ctx, p, page)
 	a, empty := survey.AnswersOf(e.Outcomes), e.Empty()
-	if page {
+	if f.show != nil {
+		f.show(e, took)
+	} else if page {
 		o := terminal.EndingOptions{Out: f.out, Took: took}
 		if empty == "" && e.Stored {
-			o.Next = "bulkscan summary " + terminal.Quoted(f.out)
+			o.Next = []terminal.Fact{{Name: "next", Text: "bulkscan summary " + terminal.Quoted(f.out)}}
 		}
 		if err := terminal.Ending(stderr, e, o); err != nil {
 			return err

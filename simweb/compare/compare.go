@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -25,6 +26,7 @@ type Result struct {
 	Missing  int            // origins without a row
 	Unknown  int            // rows of origins that are not in the truth file
 	Differ   int            // rows that differ in some column
+	Late     int            // of them, time-outs of hosts that answer: the machine was too busy, or the time-out too short
 	Columns  map[string]int // number of rows in which a column differs
 	Examples []string       // the first differences, described
 }
@@ -32,6 +34,11 @@ type Result struct {
 // OK reports whether every origin has exactly one row, and each row is true.
 func (r *Result) OK() bool {
 	return r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown+r.Differ == 0
+}
+
+// OnlyLate reports whether every origin has exactly one row, and each row is true or a time-out of a host that answers.
+func (r *Result) OnlyLate() bool {
+	return r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown == 0 && r.Differ == r.Late
 }
 
 // String describes the result in a few lines.
@@ -165,9 +172,15 @@ func (r *Result) compare(row *site, want *simweb.Truth) {
 	}
 	if len(wrong) > 0 {
 		r.Differ++
+		if want.Status != nil && slices.Contains(timeouts, row.Outcome) {
+			r.Late++
+		}
 		r.example("%s (%s): %s", row.Host, want.Behaviour, strings.Join(wrong, "; "))
 	}
 }
+
+// timeouts are the outcomes of hosts, or their name servers, that were not heard in time.
+var timeouts = []string{exchange.Timeout.String(), exchange.ConnectTimeout.String(), exchange.DNSTimeout.String()}
 
 func (r *Result) example(format string, args ...any) { addExample(&r.Examples, format, args...) }
 

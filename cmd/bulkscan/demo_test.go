@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkscan/bulkscan/internal/hostiletest"
+	"github.com/bulkscan/bulkscan/internal/waittest"
+	"github.com/bulkscan/bulkscan/simweb"
+)
+
+// TestDemoScreen runs the demonstration on a terminal of 24 lines and 80 columns. It ends with one screen, whose rows are true, and
+// whose three commands work as they stand. The dataset has its report, and readers see nothing of that.
+func TestDemoScreen(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	master, terminal := hostiletest.Terminal(t, 80)
+	screen := hostiletest.Watch(master)
+	c := exec.Command("bulkscan", "demo", "--origins", "300", "-o", "a demo")
+	c.Dir, c.Stdout, c.Stderr = folder, terminal, terminal
+	err := c.Run()
+	_ = terminal.Close()
+	text := screen.End()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	text = regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(text[strings.LastIndex(text, "\r")+1:], "")
+	for _, pattern := range []string{`Scan demo: 29\d of 300 sites answered`, `timeout \d`, `blocked most +GPTBot `, `truth +every row is what its host did`, `report +a demo/report.html`} {
+		if !regexp.MustCompile(pattern).MatchString(text) {
+			t.Errorf("nothing of %q in\n%s", pattern, text)
+		}
+	}
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(lines) > 24 {
+		t.Errorf("%d lines:\n%s", len(lines), text)
+	}
+	var next []string
+	for _, line := range lines {
+		if len(line) > 80 {
+			t.Errorf("%d columns: %q", len(line), line)
+		}
+		if _, command, ok := strings.Cut(line, "  bulkscan "); ok {
+			next = append(next, "bulkscan "+command)
+		}
+	}
+	if len(next) != 3 {
+		t.Fatalf("%q are not three commands", next)
+	}
+	for _, command := range []string{next[0], next[1], "bulkscan verify 'a demo'"} {
+		run := exec.Command("sh", "-c", command)
+		run.Dir = folder
+		if out, err := run.CombinedOutput(); err != nil || len(out) == 0 {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	}
+	if want := "bulkscan demo --serve -o 'a demo'"; next[2] != want { // TestDemoServes runs it
+		t.Errorf("got %q, want %q", next[2], want)
+	}
+	if page, err := os.ReadFile(filepath.Join(folder, "a demo", demoReport)); err != nil || !bytes.HasPrefix(page, []byte("<!DOCTYPE html>")) {
+		t.Errorf("no report: %v, %.40q", err, page)
+	}
+}
+
+// TestHeldAgainst compares a dataset with truths that differ from it: a host that answers may time out on a busy machine, and nothing
+// else is excused.
+func TestHeldAgainst(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "demo")
+	said(t, 0, "demo", "--origins", "300", "-o", out)
+	truth := filepath.Join(out, demoTruth)
+	lines, err := os.ReadFile(truth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, silent, answering := 200, 0, 0
+	f := func(want string, change func(t *simweb.Truth)) {
+		t.Helper()
+		var changed bytes.Buffer
+		for line := range bytes.Lines(lines) {
+			var row simweb.Truth
+			if err := json.Unmarshal(line, &row); err != nil {
+				t.Fatal(err)
+			}
+			change(&row)
+			if err := json.NewEncoder(&changed).Encode(row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(truth, changed.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := holdAgainst(t.Context(), out, truth); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+	}
+	f("every row is what its host did", func(row *simweb.Truth) {
+		switch {
+		case strings.HasSuffix(row.Outcome, "timeout"):
+			silent = row.Seq
+		case row.Outcome == "answered":
+			answering = row.Seq
+		}
+	})
+	late := func(row *simweb.Truth) {
+		if row.Seq == silent {
+			row.Outcome, row.Outcomes, row.Status = "answered", []string{"answered"}, &status
+		}
+	}
+	f("every row is what its host did, but for 1 that answered too late on this busy machine", late)
+	f("not every row is what its host did: 300 rows of 300 origins: 0 twice, 0 missing, 0 unknown, 2 differ from the truth. The first: ", func(row *simweb.Truth) {
+		late(row)
+		if row.Seq == answering {
+			row.BodyHash++
+		}
+	})
+	f("not every row is what its host did", func(row *simweb.Truth) {
+		if row.Seq == silent {
+			row.Outcome, row.Outcomes = "dns_not_found", []string{"dns_not_found"}
+		}
+	})
+	f("not every row is what its host did: 300 rows of 300 origins: 0 twice, 1 missing, 1 unknown", func(row *simweb.Truth) {
+		if row.Seq == answering {
+			row.Host = "other.example"
+		}
+	})
+}
+
+// TestDemoServes keeps the web of a demo up: the commands that it prints work as they stand, with the web's certificates, hosts that
+// fail at first and those that stay silent. It ends with the first signal, and says so.
+func TestDemoServes(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	p := &process{cmd: exec.Command("bulkscan", "demo", "--serve", "--origins", "60", "-o", "demo")}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = folder, &p.stdout, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // an error says that it has ended
+	waittest.Until(20*time.Millisecond, func() bool { return strings.Contains(p.stdout.String(), "--limit 1000 -o offline") })
+	shown := p.stdout.String()
+	flags := regexp.MustCompile(`(?m)^ +(--allow-private .*)$`).FindStringSubmatch(shown)
+	printed := regexp.MustCompile(`(?m)^ +(bulkscan (?:check|scan) .*)$`).FindAllString(shown, -1)
+	if flags == nil || len(printed) != 2 || !strings.Contains(shown, "up until Ctrl-C") {
+		t.Fatalf("no flags, or not two commands, in\n%s", shown)
+	}
+	sh := func(want, command string) {
+		t.Helper()
+		run := exec.Command("sh", "-c", command)
+		run.Dir = folder
+		if out, err := run.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v, nothing of %q in\n%.2000s", command, err, want, out)
+		}
+	}
+	sh("answered, status 200", printed[0])
+	sh("kept=60", printed[1])
+	sh(`"tls_verified":true`, "bulkscan scan demo/list.csv --limit 1 -o - "+flags[1])
+	sh("answered, status 200", "bulkscan check flaky-503.zoo.test --retries 1 --retry-after 0s "+flags[1])
+	sh("✓ allowed ", "bulkscan test --robots ok.zoo.test --agent nobody / "+flags[1])
+	p.signal(t, os.Interrupt)
+	p.exits(t, 0)
+	if !strings.HasSuffix(p.stdout.String(), "\nThe simulated web is down.\n") {
+		t.Errorf("it ends with %q", p.stdout.String()[len(shown):])
+	}
+}
