@@ -68,3 +68,6 @@ func (w *Web) silent(c net.Conn) {
 		time.AfterFunc(d.after, func() { _ = d.SetReadDeadline(time.Unix(1, 0)) }) // an error only says that it is closed
 	}
 }
+
+// SilentName reports whether the name server never answers for a host.
+func (w *Web) SilentName(host string) bool { return w.world.behaviour(host).name == nameSilent }

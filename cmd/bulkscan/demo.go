@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/simweb/compare"
 	"github.com/bulkscan/bulkscan/sink"
@@ -155,7 +155,7 @@ func (a *app) serveDemo(ctx context.Context, web *simweb.Web, f *demoFlags, site
 	}
 	web.Forget() // hosts that fail at first do so again
 	var flags string
-	for _, flag := range append(webFlags(web), "--ca-file="+ca) {
+	for _, flag := range append(webFlags(web), "--timeout=4s", "--ca-file="+ca) {
 		flags += " " + terminal.Quoted(flag)
 	}
 	ctx, _, end := a.interrupts(ctx, nil)
@@ -236,7 +236,7 @@ func holdAgainst(ctx context.Context, dir, truth string) (string, error) {
 
 // webFlags are the flags by which a command asks a simulated web.
 func webFlags(web *simweb.Web) []string {
-	flags := []string{"--allow-private", "--timeout=4s", "--resolver=" + web.DNSAddr().String()}
+	flags := []string{"--allow-private", "--resolver=" + web.DNSAddr().String()}
 	for _, to := range web.ConnectTo() {
 		flags = append(flags, "--connect-to="+to)
 	}
@@ -244,7 +244,7 @@ func webFlags(web *simweb.Web) []string {
 }
 
 // demoScanFlags are those of an ordinary scan, but for what a simulated web needs: where its names and ports are, that
-// loopback is allowed, and rates, time-outs and waits for a machine that is next to us.
+// loopback is allowed, and rates and waits for a machine that is next to us.
 func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags, *pflag.FlagSet) {
 	s, flags := &scanFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.add(flags)
@@ -256,17 +256,35 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags,
 		s.logLevel = "warn" // the bar says it all
 	}
 	s.allowEmpty = true // a few hosts may be such as do not answer
-	s.roots = web.CAPool()
-	s.dial = web.ShortSilence(250*time.Millisecond, (&net.Dialer{}).DialContext)
+	s.web = web
 	s.dnsRate, s.hostRate, s.ipRate = 0, 4, 40
 	s.filesEach = 2     // a connection has both its ends here
 	s.concurrency = 100 // these keep two processors busy; with more each answer takes longer, and on a busy machine too long
-	s.connectTimeout, s.names = 2*time.Second, time.Second
 	s.retries, s.retryAfter, s.maxRetryAfter = 1, 500*time.Millisecond, 5*time.Second
 	if web.SingleAddress() {
 		s.ipRate = 0 // the whole web lives at one address here
 	}
 	return s, flags
+}
+
+// silence is how long a demo waits for what has fallen silent for good. All else has the time-outs of an ordinary scan, so that a busy
+// machine sees no host as silent that answers.
+const silence = 250 * time.Millisecond
+
+// shortNames looks names up, and does not wait for those about which the web's name server is silent.
+type shortNames struct {
+	*resolve.Resolver
+	web *simweb.Web
+}
+
+// Lookup implements fetcher.Resolver.
+func (s shortNames) Lookup(ctx context.Context, host string) resolve.Answer {
+	if s.web.SilentName(host) {
+		short, cancel := context.WithTimeout(ctx, silence)
+		defer cancel()
+		ctx = short
+	}
+	return s.Resolver.Lookup(ctx, host)
 }
 
 // writeDemo writes the list of hosts and what a scan of it must find.

@@ -51,10 +51,8 @@ type fetchFlags struct {
 	tokens        string
 
 	record func(*fetcher.Recording) // is told of each exchange; nil: none
-	roots  *x509.CertPool           // instead of caFile, for the built-in web
-	dial   simweb.Dial              // likewise; nil: the system's
+	web    *simweb.Web              // the built-in web: trusted instead of caFile, and not waited for where it is silent; nil: none
 	files  limits.Files             // what may be open; the zero value leaves it to the packages
-	names  time.Duration            // for one look-up; 0 leaves it to the resolver
 
 	log      *slog.Logger       // is told of name servers that fail and come back; nil: none
 	observer *observer.Observer // of look-ups, for check; nil: none
@@ -127,8 +125,8 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 		Timeout: f.timeout, ConnectTimeout: f.connectTimeout, TLSTimeout: f.tlsTimeout, HeaderTimeout: f.headerTimeout,
 		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
 		MaxBody: f.maxBody, UserAgent: f.agent(), NoFallback: f.noFallback,
-		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6, Roots: f.roots,
-		FTPData: f.files.Transfers, Record: f.record, Dial: f.dial,
+		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6,
+		FTPData: f.files.Transfers, Record: f.record,
 	}
 	switch f.scheme {
 	case "https":
@@ -149,7 +147,7 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 		}
 		cfg.ConnectTo = append(cfg.ConnectTo, to)
 	}
-	names := resolve.Options{Total: f.names, Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, Log: f.log, Network: over.Network}
+	names := resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, Log: f.log, Network: over.Network}
 	if over.Network != nil {
 		cfg.Dial = over.DialContext
 	}
@@ -190,6 +188,10 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 		return nil, nil, usagef("--resolver: %w", err)
 	}
 	cfg.Resolver = resolver
+	if f.web != nil {
+		cfg.Roots, cfg.Dial = f.web.CAPool(), f.web.ShortSilence(silence, (&net.Dialer{}).DialContext)
+		cfg.Resolver = shortNames{resolver, f.web}
+	}
 	if f.observer != nil {
 		cfg.Resolver = &observer.Resolver{Resolver: resolver, Observer: f.observer}
 	}
