@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -40,12 +39,12 @@ type Options struct {
 	Fetch      *fetcher.Fetcher
 	Pipeline   pipeline.Config // Job sets Skip and Rates
 
-	Store   store.Store // of the dataset; nil: one JSON line per site goes to Stdout instead
-	Out     string      // the name of Store, for the log
-	Stdout  io.Writer
-	Sink    sink.Options // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
-	Share   shares.Share // of the scan; the zero Share is all of it
-	Compact bool         // at the end, merge the parts
+	Store   store.Store              // of the dataset; nil: Lines instead
+	Out     string                   // the name of Store, for the log
+	Lines   func(sink.Options) Lines // writes one line per site
+	Sink    sink.Options             // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
+	Share   shares.Share             // of the scan; the zero Share is all of it
+	Compact bool                     // at the end, merge the parts
 	// AllowEmpty publishes a scan also if it has no site, or if none answered. Of a night the night decides.
 	AllowEmpty bool
 	Quiet      bool                   // as in Publishing
@@ -63,6 +62,13 @@ type Options struct {
 	Interrupted func() bool
 }
 
+// Lines writes a line per site.
+type Lines interface {
+	pipeline.Sink
+	// Close writes what is buffered.
+	Close(ctx context.Context) error
+}
+
 // Job is one scan, or of archives and bodies one of each night (import.go).
 type Job struct {
 	Options
@@ -75,7 +81,7 @@ type Job struct {
 
 	writer  *sink.Writer // nil without Store
 	rejects *commit.Rejects
-	lines   *sink.JSONLines // nil with Store
+	lines   Lines // nil with Store
 	reader  listReader
 	nights  *replay.Nights // of archives and bodies, whose readers are nights; else nil
 	Nights  int            // how many of them were read; 0 for lists
@@ -185,7 +191,7 @@ func (j *Job) openSink(ctx context.Context) error {
 		o.Sidecar = j.Archive
 	}
 	if j.Store == nil {
-		j.lines = sink.NewJSONLines(j.Stdout, o)
+		j.lines = j.Lines(o)
 		return nil
 	}
 	told := j.tellOfLock()

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,12 +22,14 @@ import (
 
 // JSONLines is the sink of `-o -`. It writes one JSON object for each site on one line: the columns of sites by name,
 // and `verdicts`, a list of objects with the remaining columns of verdicts. Absent values are null, ids of 64 bits are
-// strings. Lines are valid UTF-8. Characters that could affect a terminal are escaped: control characters, including the
+// strings. A line may have fewer fields, in an order of their own. Lines are valid UTF-8. Characters that could affect a terminal are escaped: control characters, including the
 // C1 block, and characters that reverse or hide text. A line is written whole, at most one second after its site was
 // added.
 type JSONLines struct {
 	mu      sync.Mutex
 	copier  copier
+	fields  []jsonField
+	most    int // bytes of a line; 0: no bound
 	out     *bufio.Writer
 	line    []byte
 	site    schema.SiteRow
@@ -42,19 +45,52 @@ const (
 	jsonKeep   = 1 << 20 // bytes of a line's buffer that are kept for reuse
 )
 
-// NewJSONLines returns a sink that writes to w. Of the options it uses ScanID and Registry.
-func NewJSONLines(w io.Writer, o Options) *JSONLines {
+// Short is the name of some fields that say in at most 300 bytes what a site came to. Where the name of a host is so long that the
+// others have no room behind it, the last of them are left out.
+const Short = "short"
+
+const shortLine = 300
+
+var shortFields = []string{"host", "finding", "status", "star_verdict", "score"}
+
+// NewJSONLines returns a sink that writes to w lines with these fields, in this order, or with all. Their names are those of
+// JSONFields, and Short. Of the options it uses ScanID and Registry.
+func NewJSONLines(w io.Writer, o Options, names ...string) *JSONLines {
 	if o.Registry == nil {
 		o.Registry = tokens.Default()
 	}
-	return &JSONLines{
+	j := &JSONLines{
 		copier: newCopier(o.ScanID, o.Registry),
+		fields: lineFields,
 		out:    bufio.NewWriterSize(w, jsonBuffer),
 	}
+	if slices.Equal(names, []string{Short}) {
+		j.most = shortLine
+	}
+	if at := slices.Index(names, Short); at >= 0 {
+		names = slices.Replace(slices.Clone(names), at, at+1, shortFields...)
+	}
+	if len(names) > 0 {
+		j.fields = nil
+	}
+	for i, name := range names {
+		if at := slices.Index(JSONFields(), name); at >= 0 && !slices.Contains(names[:i], name) {
+			j.fields = append(j.fields, lineFields[at])
+		}
+	}
+	return j
+}
+
+// JSONFields are the names of all fields of a line, in its order.
+func JSONFields() (names []string) {
+	for _, field := range lineFields {
+		names = append(names, strings.Trim(field.label, `":`))
+	}
+	return names
 }
 
 var (
-	siteFields    = jsonFieldsOf(reflect.TypeFor[schema.SiteRow]())
+	lineFields    = append(jsonFieldsOf(reflect.TypeFor[schema.SiteRow]()), jsonField{label: `"verdicts":`, index: ofVerdicts})
 	verdictFields = jsonFieldsOf(reflect.TypeFor[schema.VerdictRow](), "origin", "host", "port", "requested", "seq", "rank", "tld")
 )
 
@@ -70,19 +106,24 @@ func (j *JSONLines) Add(s *audit.Site) error {
 	}
 	k := j.copier.key(s)
 	j.copier.site(&j.site, k, s)
-	b := append(j.line[:0], '{')
-	b = appendFields(b, siteFields, reflect.ValueOf(&j.site).Elem())
-	b = append(b, `,"verdicts":[`...)
-	for i := range s.Report.Verdicts {
+	b, row := append(j.line[:0], '{'), reflect.ValueOf(&j.site).Elem()
+	for i := range j.fields {
+		f, before := &j.fields[i], len(b)
 		if i > 0 {
 			b = append(b, ',')
 		}
-		j.copier.verdict(&j.verdict, k, &s.Report.Verdicts[i])
-		b = append(b, '{')
-		b = appendFields(b, verdictFields, reflect.ValueOf(&j.verdict).Elem())
-		b = append(b, '}')
+		b = append(b, f.label...)
+		if f.index == ofVerdicts {
+			b = j.appendVerdicts(b, k, s)
+		} else {
+			b = appendField(b, f, row.Field(f.index))
+		}
+		if j.most > 0 && len(b)+len("}\n") > j.most {
+			b = b[:before]
+			break
+		}
 	}
-	b = append(b, "]}\n"...)
+	b = append(b, "}\n"...)
 	j.copier.reset()
 	if j.out.Available() < len(b) && j.out.Buffered() > 0 {
 		j.err = j.out.Flush() // whole lines only, so that a reader of a pipe never waits for the rest of a line
@@ -103,6 +144,21 @@ func (j *JSONLines) Add(s *audit.Site) error {
 		j.flusher.Reset(jsonDelay)
 	}
 	return nil
+}
+
+// appendVerdicts appends the list of a site's verdicts.
+func (j *JSONLines) appendVerdicts(b []byte, k key, s *audit.Site) []byte {
+	b = append(b, '[')
+	for i := range s.Report.Verdicts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		j.copier.verdict(&j.verdict, k, &s.Report.Verdicts[i])
+		b = append(b, '{')
+		b = appendFields(b, verdictFields, reflect.ValueOf(&j.verdict).Elem())
+		b = append(b, '}')
+	}
+	return append(b, ']')
 }
 
 // flushLater writes the buffered lines.
@@ -134,12 +190,15 @@ func (j *JSONLines) Close(context.Context) error {
 // jsonField says how to write a column: its `"name":` and its field.
 type jsonField struct {
 	label     string
-	index     int
+	index     int  // in the row, or ofVerdicts
 	optional  bool // null if the field is zero
 	timestamp bool
 	text      bool        // a number that is written as a string
 	fields    []jsonField // fields of a struct, or of the structs in a list
 }
+
+// ofVerdicts is the index of a field that is a list of rows of verdicts.
+const ofVerdicts = -1
 
 // jsonFieldsOf returns the columns of a row type, except those in without.
 func jsonFieldsOf(row reflect.Type, without ...string) []jsonField {

@@ -89,7 +89,7 @@ func TestEveryFlagChanged(t *testing.T) {
 		"warc-out": filepath.Join(folder, "archive"), "repair": "true", "no-compact": "true", "no-publish": "true", "accept-list": "true",
 	}
 	// Flags that make it another scan, or none.
-	other := []string{"help", "out", "scan-id", "restart", "dry-run", "config", "print-config", "shard", "workers", "collect"} // of shares: TestSharesAreOneScan
+	other := []string{"help", "out", "fields", "scan-id", "restart", "dry-run", "config", "print-config", "shard", "workers", "collect"} // of shares: TestSharesAreOneScan
 	flags := (&app{}).scanCommand().Flags()
 	flags.VisitAll(func(f *pflag.Flag) {
 		change, isRefused := refused[f.Name]

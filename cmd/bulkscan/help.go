@@ -27,7 +27,7 @@ var mostUsed = flagGroup{"Most used", []string{"out", "config", "contact", "limi
 // flagGroups are the sections of commands with many flags. A flag that is in none stands with the command's own.
 var flagGroups = []flagGroup{
 	{"Input", []string{"format", "column", "label-column", "by", "columns", "limit", "sample", "shard", "workers", "tokens", "vantage", "list-id"}},
-	{"Output", []string{"out", "tables", "part-rows", "part-age", "no-compact", "no-publish", "collect", "warc-out"}},
+	{"Output", []string{"out", "fields", "tables", "part-rows", "part-age", "no-compact", "no-publish", "collect", "warc-out"}},
 	{"Politeness", []string{"contact", "user-agent", "host-rate", "ip-rate", "rate", "dns-rate", "rates", "opt-out", "retries", "retry-after", "max-retry-after"}},
 	{"Network", []string{
 		"concurrency", "timeout", "connect-timeout", "tls-timeout", "header-timeout", "max-redirects", "max-body", "scheme", "no-fallback",

@@ -38,6 +38,7 @@ type scanFlags struct {
 	ratesFlag
 
 	out                 string
+	fields              []string // of JSON lines; nil: all
 	format              string
 	column, labelColumn string
 	limit               uint64
@@ -76,7 +77,8 @@ type scanFlags struct {
 }
 
 func (f *scanFlags) add(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.out, "out", "o", defaultOut, "folder of the dataset, or s3://BUCKET/PREFIX; - writes one JSON line per site to standard output")
+	flags.StringVarP(&f.out, "out", "o", defaultOut, "folder of the dataset, or s3://BUCKET/PREFIX; - writes one line per site to standard output: JSON, or on a terminal a few words")
+	flags.StringSliceVar(&f.fields, "fields", nil, "with -o -: only these fields of a JSON line, in this order: columns of sites, verdicts, or short for a few of at most 300 bytes (default all); also on a terminal")
 	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl, parquet (docs/inputs.md); or warc: archives whose captures are judged, without network requests (docs/archives.md)")
 	flags.StringVar(&f.by, "by", string(replay.Day), "what is a night of an archive, with a scan of its own: day (UTC), month, or crawl, by its name (CC-MAIN-2026-40)")
 	flags.StringVar(&f.column, "column", "", "column of the hosts: its name in the header, or its number from 1; of JSON lines the key, or keys as in site.host")
@@ -167,7 +169,7 @@ func settings(flags *pflag.FlagSet) []commit.Setting {
 
 // ofThisRun are the flags that are no settings of a scan: they say what this run of it does, or where on this machine.
 var ofThisRun = map[string]bool{
-	"help": true, "accept-list": true, "restart": true, "repair": true, "out": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
+	"help": true, "accept-list": true, "restart": true, "repair": true, "out": true, "fields": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
 	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "verbose": true, "config": true, "print-config": true, "shard": true, "collect": true,
 }
 
@@ -333,7 +335,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 		return scan.Options{}, usagef("--columns %w", err)
 	}
 	o := scan.Options{
-		Lists: paths, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Begun: time.Now(),
+		Lists: paths, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Begun: time.Now(),
 		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate, Stdin: a.stdin},
 		Replay: replay.Options{By: replay.By(f.by), Columns: columns, Date: f.date, MaxBody: f.maxBody, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate},
 		Pipeline: pipeline.Config{
@@ -350,6 +352,12 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 	}
 	if f.out != "-" {
 		o.Store, err = openPlace(f.out)
+	}
+	o.Lines = func(of sink.Options) scan.Lines {
+		if len(f.fields) == 0 && terminal.Is(a.stdout) {
+			return terminal.NewSites(terminal.BesideBar(a.stdout, f.progress), of.Registry)
+		}
+		return sink.NewJSONLines(a.stdout, of, f.fields...)
 	}
 	return o, err
 }
@@ -398,6 +406,8 @@ func (f *scanFlags) check() error {
 		return usagef("--repair: there is no dataset to repair with -o -")
 	case (f.noCompact || f.noPublish) && f.out == "-":
 		return usagef("--no-compact, --no-publish: there is no dataset with -o -")
+	case len(f.fields) > 0 && f.out != "-":
+		return usagef("--fields: only JSON lines have fields to choose, with -o -")
 	case f.repair && f.restart:
 		return usagef("--repair asks again what a scan has lost, and --restart deletes it and begins anew: give one of them")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/terminal"
 	"github.com/bulkscan/bulkscan/warc/replay"
@@ -115,6 +116,7 @@ var choices = map[string][]string{
 	"scheme":     {"https", "http"},
 	"tls-min":    slices.Sorted(maps.Keys(tlsVersions)),
 	"tables":     schema.AllTables,
+	"fields":     append([]string{sink.Short}, sink.JSONFields()...),
 	"dialect":    {parser.Google.String(), parser.RFC.String()},
 }
 

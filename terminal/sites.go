@@ -1,0 +1,85 @@
+package terminal
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/parser"
+)
+
+// Sites shows each site of a scan in a line, as soon as it is judged: the site, its finding, how many AI tokens it blocks, and the first
+// of them, those that its file names before others. Where no file decides, it shows the status, or how the exchange ended.
+type Sites struct {
+	w        io.Writer
+	page     *page
+	registry *tokens.Registry // nil: tokens.Default
+}
+
+// NewSites returns what writes to a terminal.
+func NewSites(w io.Writer, registry *tokens.Registry) *Sites {
+	return &Sites{w: w, page: newPage(w, ColorAuto), registry: cmp.Or(registry, tokens.Default())}
+}
+
+// The columns of a line between the site's and the last. The last one is left out where the site's would have too little room beside it.
+const (
+	findingWidth = 12 // of the longest finding
+	blockedWidth = 13 // "✗ 999 blocked"
+	leastSite    = 24
+)
+
+// Add writes a site's line.
+func (s *Sites) Add(site *audit.Site) error {
+	p := s.page
+	p.width = max(Width(s.w), minWidth) // of a window that may be resized
+	o := site.Fetch.Answered
+	if !o.IsValid() {
+		o = site.Origin
+	}
+	verdict, more := styled(dim, "? unknown"), site.Fetch.Outcome.String()
+	if site.Known() {
+		blocked := s.blocked(site)
+		verdict, more = styled(green, "%s 0 blocked", marks["allowed"]), fmt.Sprintf("status %d", site.Fetch.Status)
+		if len(blocked) > 0 {
+			verdict = styled(red, "%s %d blocked", marks["blocked"], len(blocked))
+		}
+		if site.Report.Access == parser.AccessConditional {
+			more = strings.Join(blocked, ", ")
+		}
+	}
+	row := []piece{text(strings.TrimPrefix(o.String(), "https://")), text(site.Report.Finding.String()), verdict, styled(dim, "%s", more)}
+	room := p.width - findingWidth - blockedWidth - 2*gap
+	if least := room - gap - minLast; least >= leastSite {
+		room = least
+	} else {
+		row = row[:3]
+	}
+	p.row(&table{}, row, []int{min(maxColumn, room), findingWidth, blockedWidth})
+	if err := p.end(); err != nil {
+		return fmt.Errorf("cannot write a line: %w", err)
+	}
+	return nil
+}
+
+// blocked names the AI tokens that a site blocks, those first that its file names.
+func (s *Sites) blocked(site *audit.Site) (names []string) {
+	r := &site.Report
+	for _, named := range []bool{true, false} {
+		for id := range s.registry.Tokens {
+			t, id := &s.registry.Tokens[id], uint16(id)
+			blocked := r.Access == parser.AccessFullDisallow || r.Access == parser.AccessConditional && slices.Contains(r.Blocked, id)
+			if blocked && t.Category == "ai" && slices.Contains(r.Named, id) == named {
+				names = append(names, t.Name)
+			}
+		}
+	}
+	return names
+}
+
+// Close has nothing to do: each line is written at once.
+func (s *Sites) Close(context.Context) error { return nil }
