@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -39,12 +40,14 @@ type Options struct {
 	Fetch      *fetcher.Fetcher
 	Pipeline   pipeline.Config // Job sets Skip and Rates
 
-	Store   store.Store              // of the dataset; nil: Lines instead
-	Out     string                   // the name of Store, for the log
-	Lines   func(sink.Options) Lines // writes one line per site
-	Sink    sink.Options             // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
-	Share   shares.Share             // of the scan; the zero Share is all of it
-	Compact bool                     // at the end, merge the parts
+	Store   store.Store // of the dataset; nil: one JSON line per site goes to Stdout instead
+	Out     string      // the name of Store, for the log
+	Stdout  io.Writer
+	Fields  []string      // of JSON lines; nil: all
+	Sites   pipeline.Sink // gets the sites instead of Stdout; nil: none
+	Sink    sink.Options  // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
+	Share   shares.Share  // of the scan; the zero Share is all of it
+	Compact bool          // at the end, merge the parts
 	// AllowEmpty publishes a scan also if it has no site, or if none answered. Of a night the night decides.
 	AllowEmpty bool
 	Quiet      bool                   // as in Publishing
@@ -62,13 +65,6 @@ type Options struct {
 	Interrupted func() bool
 }
 
-// Lines writes a line per site.
-type Lines interface {
-	pipeline.Sink
-	// Close writes what is buffered.
-	Close(ctx context.Context) error
-}
-
 // Job is one scan, or of archives and bodies one of each night (import.go).
 type Job struct {
 	Options
@@ -81,7 +77,7 @@ type Job struct {
 
 	writer  *sink.Writer // nil without Store
 	rejects *commit.Rejects
-	lines   Lines // nil with Store
+	lines   *sink.JSONLines // nil with Store
 	reader  listReader
 	nights  *replay.Nights // of archives and bodies, whose readers are nights; else nil
 	Nights  int            // how many of them were read; 0 for lists
@@ -191,7 +187,7 @@ func (j *Job) openSink(ctx context.Context) error {
 		o.Sidecar = j.Archive
 	}
 	if j.Store == nil {
-		j.lines = j.Lines(o)
+		j.lines = sink.NewJSONLines(j.Stdout, o, j.Fields...)
 		return nil
 	}
 	told := j.tellOfLock()
@@ -238,8 +234,11 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 		cfg.Rates = j.Rates
 	}
 	var keep pipeline.Sink = j.lines
-	if j.writer != nil {
+	switch {
+	case j.writer != nil:
 		keep, cfg.Skip = j.writer, j.writer.Done
+	case j.Sites != nil:
+		keep = j.Sites
 	}
 	auditor, list := audit.New(j.Sink.Registry), source{j.reader, j.unspooled}
 	p := pipeline.New(cfg, list, j.Fetch, auditor, keep)

@@ -69,5 +69,27 @@ func (w *Web) silent(c net.Conn) {
 	}
 }
 
-// SilentName reports whether the name server never answers for a host.
-func (w *Web) SilentName(host string) bool { return w.world.behaviour(host).name == nameSilent }
+// ShortNames looks names up, and waits only so long for those about which the web's name server never answers.
+type ShortNames[Answer any] struct {
+	Resolver interface {
+		Lookup(ctx context.Context, host string) Answer
+		LookupIPv6(ctx context.Context, host string) Answer
+	}
+	Web   *Web
+	After time.Duration
+}
+
+// Lookup looks up the addresses of a host.
+func (s ShortNames[Answer]) Lookup(ctx context.Context, host string) Answer {
+	if s.Web.world.behaviour(host).name == nameSilent {
+		short, cancel := context.WithTimeout(ctx, s.After)
+		defer cancel()
+		ctx = short
+	}
+	return s.Resolver.Lookup(ctx, host)
+}
+
+// LookupIPv6 looks up the IPv6 addresses of a host that has others.
+func (s ShortNames[Answer]) LookupIPv6(ctx context.Context, host string) Answer {
+	return s.Resolver.LookupIPv6(ctx, host)
+}

@@ -485,6 +485,15 @@ func (w *Web) ConnectTo() []string {
 	return []string{":80::" + strconv.Itoa(w.HTTPPort()), ":443::" + strconv.Itoa(w.TLSPort())}
 }
 
+// Flags returns the flags by which bulkscan asks this web.
+func (w *Web) Flags() []string {
+	flags := []string{"--allow-private", "--resolver=" + w.DNSAddr().String()}
+	for _, to := range w.ConnectTo() {
+		flags = append(flags, "--connect-to="+to)
+	}
+	return flags
+}
+
 // CAPool returns a pool with the web's authority, which signs valid certificates.
 func (w *Web) CAPool() *x509.CertPool { return w.authority.pool }
 

@@ -23,9 +23,13 @@ type EndingOptions struct {
 // Fact is a line: what it is about, and a text, which may be long.
 type Fact struct{ Name, Text string }
 
+// endingWidth is the most that a line has, but for names that can be copied: a window of usual size shows the page as it is.
+const endingWidth = 80
+
 // Ending shows how a scan went.
 func Ending(w io.Writer, e *survey.Ending, o EndingOptions) error {
 	p := newPage(w, ColorAuto)
+	p.width = min(p.width, endingWidth)
 	a := e.Answers()
 	all := a.Answered + a.Failed + a.NotAsked
 	p.line()

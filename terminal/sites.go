@@ -1,8 +1,6 @@
 package terminal
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -18,12 +16,12 @@ import (
 type Sites struct {
 	w        io.Writer
 	page     *page
-	registry *tokens.Registry // nil: tokens.Default
+	registry *tokens.Registry
 }
 
 // NewSites returns what writes to a terminal.
 func NewSites(w io.Writer, registry *tokens.Registry) *Sites {
-	return &Sites{w: w, page: newPage(w, ColorAuto), registry: cmp.Or(registry, tokens.Default())}
+	return &Sites{w: w, page: newPage(w, ColorAuto), registry: registry}
 }
 
 // The columns of a line between the site's and the last. The last one is left out where the site's would have too little room beside it.
@@ -53,11 +51,11 @@ func (s *Sites) Add(site *audit.Site) error {
 		}
 	}
 	row := []piece{text(strings.TrimPrefix(o.String(), "https://")), text(site.Report.Finding.String()), verdict, styled(dim, "%s", more)}
-	room := p.width - findingWidth - blockedWidth - 2*gap
-	if least := room - gap - minLast; least >= leastSite {
-		room = least
+	room := p.width - findingWidth - blockedWidth - 3*gap
+	if room >= leastSite+minLast {
+		room = max(leastSite, room/2)
 	} else {
-		row = row[:3]
+		row, room = row[:3], room+gap
 	}
 	p.row(&table{}, row, []int{min(maxColumn, room), findingWidth, blockedWidth})
 	if err := p.end(); err != nil {
@@ -80,6 +78,3 @@ func (s *Sites) blocked(site *audit.Site) (names []string) {
 	}
 	return names
 }
-
-// Close has nothing to do: each line is written at once.
-func (s *Sites) Close(context.Context) error { return nil }

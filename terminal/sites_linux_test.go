@@ -36,7 +36,7 @@ func TestSites(t *testing.T) {
 		for _, width := range []int{60, 72, 80, 100, 200} {
 			master, terminal := hostiletest.Terminal(t, width)
 			screen := hostiletest.Watch(master)
-			err := NewSites(terminal, nil).Add(s)
+			err := NewSites(terminal, tokens.Default()).Add(s)
 			_ = terminal.Close()
 			line := strings.TrimSuffix(screen.End(), "\n")
 			shown := regexp.MustCompile("\x1b\\[[0-9]+m").ReplaceAllString(line, "")
@@ -44,7 +44,7 @@ func TestSites(t *testing.T) {
 			if columns := runewidth.StringWidth(shown); err != nil || columns > width || columns < 40 {
 				t.Errorf("%v, %d columns of %d: %q", err, columns, width, shown)
 			}
-			if !strings.Contains(line, "\x1b[") || width >= 100 && strings.Join(strings.Fields(shown), " ") != want {
+			if !strings.Contains(line, "\x1b[") || width > 100 && strings.Join(strings.Fields(shown), " ") != want {
 				t.Errorf("on %d columns %q, want %q", width, shown, want)
 			}
 			at := runewidth.StringWidth(shown[:strings.IndexAny(shown, "✓✗?")])

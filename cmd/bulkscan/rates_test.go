@@ -3,7 +3,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,13 +19,11 @@ import (
 func hotWorld(t *testing.T, each int, do func(t *testing.T, w *world)) {
 	t.Helper()
 	inBubble(t, 0, simweb.Config{Seed: 9, Addresses: 2, Only: []string{"ok"}, RecordAccepts: true}, func(t *testing.T, w *world) {
-		err := writeTo(w.list, func(list *bufio.Writer) error {
-			for i, host := range w.web.Names(each) {
-				fmt.Fprintf(list, "h%d.hot.test\n%s\n", i, host)
-			}
-			return nil
-		})
-		if err != nil {
+		var list bytes.Buffer
+		for i, host := range w.web.Names(each) {
+			fmt.Fprintf(&list, "h%d.hot.test\n%s\n", i, host)
+		}
+		if err := os.WriteFile(w.list, list.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		do(t, w)

@@ -239,6 +239,9 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	o.Fetch, o.Archive, o.Log = fetch.Fetcher, keep, log
 	o.Sink.Registry, o.Sink.Config = registry, config
 	o.OptOut = fetch.optOut
+	if len(f.fields) == 0 && terminal.Is(a.stdout) {
+		o.Sites = terminal.NewSites(terminal.BesideBar(a.stdout, f.progress), registry)
+	}
 	var j *scan.Job
 	o.ShowReading = func(ctx context.Context, read func() (done, total int64)) {
 		terminal.ShowCount(ctx, f.progress, "bytes", a.stderr, log, read)
@@ -335,7 +338,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 		return scan.Options{}, usagef("--columns %w", err)
 	}
 	o := scan.Options{
-		Lists: paths, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Begun: time.Now(),
+		Lists: paths, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Fields: f.fields, Begun: time.Now(),
 		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate, Stdin: a.stdin},
 		Replay: replay.Options{By: replay.By(f.by), Columns: columns, Date: f.date, MaxBody: f.maxBody, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate},
 		Pipeline: pipeline.Config{
@@ -352,12 +355,6 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 	}
 	if f.out != "-" {
 		o.Store, err = openPlace(f.out)
-	}
-	o.Lines = func(of sink.Options) scan.Lines {
-		if len(f.fields) == 0 && terminal.Is(a.stdout) {
-			return terminal.NewSites(terminal.BesideBar(a.stdout, f.progress), of.Registry)
-		}
-		return sink.NewJSONLines(a.stdout, of, f.fields...)
 	}
 	return o, err
 }
@@ -407,7 +404,7 @@ func (f *scanFlags) check() error {
 	case (f.noCompact || f.noPublish) && f.out == "-":
 		return usagef("--no-compact, --no-publish: there is no dataset with -o -")
 	case len(f.fields) > 0 && f.out != "-":
-		return usagef("--fields: only JSON lines have fields to choose, with -o -")
+		return usagef("--fields: only JSON lines have fields to choose; add -o -, or leave it out")
 	case f.repair && f.restart:
 		return usagef("--repair asks again what a scan has lost, and --restart deletes it and begins anew: give one of them")
 	}

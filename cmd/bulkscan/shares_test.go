@@ -3,7 +3,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -33,23 +33,21 @@ var shareWeb = simweb.Config{Seed: 7, Only: append(slices.Clone(onceAsked), neve
 func shareList(t *testing.T, w *world, n int) {
 	t.Helper()
 	w.timeout = allAnswer
-	err := writeTo(w.list, func(list *bufio.Writer) error {
-		first := ""
-		for i, host := range w.web.Names(n) {
-			if first == "" {
-				first = host
-			}
-			switch i % 40 {
-			case 7:
-				fmt.Fprintf(list, "not a host %d\n", i)
-			case 8:
-				fmt.Fprintln(list, first)
-			}
-			fmt.Fprintln(list, host)
+	var list bytes.Buffer
+	first := ""
+	for i, host := range w.web.Names(n) {
+		if first == "" {
+			first = host
 		}
-		return nil
-	})
-	if err != nil {
+		switch i % 40 {
+		case 7:
+			fmt.Fprintf(&list, "not a host %d\n", i)
+		case 8:
+			fmt.Fprintln(&list, first)
+		}
+		fmt.Fprintln(&list, host)
+	}
+	if err := os.WriteFile(w.list, list.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -31,7 +31,7 @@ type summaryFlags struct {
 const defaultTop = 20
 
 func (a *app) summaryCommand() *cobra.Command {
-	f := newSummaryFlags()
+	f := &summaryFlags{definition: survey.Full, filter: newCountedFilter(), top: defaultTop}
 	c := &cobra.Command{
 		Use:   "summary [DIR]",
 		Short: "Print the headline figures of a dataset",
@@ -84,10 +84,6 @@ func checkUncertainty(u *survey.Uncertainty) error {
 		return usagef("--sample-of %d: at least 0", u.SampleOf)
 	}
 	return nil
-}
-
-func newSummaryFlags() *summaryFlags {
-	return &summaryFlags{definition: survey.Full, filter: newCountedFilter(), top: defaultTop}
 }
 
 // definitionHelp lists the definitions.

@@ -36,9 +36,17 @@ func (r *Result) OK() bool {
 	return r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown+r.Differ == 0
 }
 
-// OnlyLate reports whether every origin has exactly one row, and each row is true or a time-out of a host that answers.
-func (r *Result) OnlyLate() bool {
-	return r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown == 0 && r.Differ == r.Late
+// Sentence says in one line whether the rows are true, and which is the first that is not. That hosts answered too late is told apart.
+func (r *Result) Sentence() string {
+	sound := r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown == 0
+	switch {
+	case r.OK():
+		return "every row is what its host did"
+	case sound && r.Differ == r.Late:
+		return fmt.Sprintf("every row is what its host did, but for %d that answered too late on this busy machine", r.Late)
+	}
+	first, _, _ := strings.Cut(r.String(), "\n")
+	return fmt.Sprintf("not every row is what its host did: %s. The first: %s", first, r.Examples[0])
 }
 
 // String describes the result in a few lines.

@@ -172,11 +172,7 @@ func announce(web *simweb.Web, o options, stdout io.Writer) error {
 	if web.SingleAddress() {
 		fmt.Fprintln(stdout, "This system routes 127.0.0.1 alone: all hosts share it, and refusals are resets.")
 	}
-	flags := "--resolver " + web.DNSAddr().String()
-	for _, c := range web.ConnectTo() {
-		flags += " --connect-to " + c
-	}
-	_, err := fmt.Fprintf(stdout, "bulkscan scan LIST %s --allow-private\n", flags)
+	_, err := fmt.Fprintf(stdout, "bulkscan scan LIST %s\n", strings.Join(web.Flags(), " "))
 	return err
 }
 
