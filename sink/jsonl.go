@@ -21,10 +21,10 @@ import (
 )
 
 // JSONLines is the sink of `-o -`. It writes one JSON object for each site on one line: the columns of sites by name,
-// and `verdicts`, a list of objects with the remaining columns of verdicts. Absent values are null, ids of 64 bits are
-// strings. A line may have fewer fields, in an order of their own. Lines are valid UTF-8. Characters that could affect a terminal are escaped: control characters, including the
-// C1 block, and characters that reverse or hide text. A line is written whole, at most one second after its site was
-// added.
+// and `verdicts`, a list of objects with the remaining columns of verdicts; or only some of these fields, in another order.
+// Absent values are null, ids of 64 bits are strings. Lines are valid UTF-8. Characters that could affect a terminal are
+// escaped: control characters, including the C1 block, and characters that reverse or hide text. A line is written whole, at
+// most one second after its site was added.
 type JSONLines struct {
 	mu      sync.Mutex
 	copier  copier
