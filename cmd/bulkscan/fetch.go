@@ -189,7 +189,7 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 	}
 	cfg.Resolver = resolver
 	if f.web != nil {
-		cfg.Roots, cfg.Dial = f.web.CAPool(), f.web.ShortSilence(silence, (&net.Dialer{}).DialContext)
+		cfg.Roots, cfg.Dial = f.web.CAPool(), f.web.ShortSilence(silence, (&net.Dialer{KeepAlive: -1}).DialContext)
 		cfg.Resolver = simweb.ShortNames[resolve.Answer]{Resolver: resolver, Web: f.web, After: silence}
 	}
 	if f.observer != nil {
