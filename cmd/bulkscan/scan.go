@@ -78,7 +78,7 @@ type scanFlags struct {
 
 func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.out, "out", "o", defaultOut, "folder of the dataset, or s3://BUCKET/PREFIX; - writes one line per site to standard output: JSON, or on a terminal a few words")
-	flags.StringSliceVar(&f.fields, "fields", nil, "with -o -: only these fields of a JSON line, in this order: columns of sites, verdicts, or short for a few of at most 300 bytes (default all); also on a terminal")
+	flags.StringSliceVar(&f.fields, "fields", nil, "with -o -: only these fields of a JSON line, in this order: columns of sites (bulkscan schema), verdicts, or short for a few, at most 300 bytes a line (default all). Then lines are JSON also on a terminal")
 	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl, parquet (docs/inputs.md); or warc: archives whose captures are judged, without network requests (docs/archives.md)")
 	flags.StringVar(&f.by, "by", string(replay.Day), "what is a night of an archive, with a scan of its own: day (UTC), month, or crawl, by its name (CC-MAIN-2026-40)")
 	flags.StringVar(&f.column, "column", "", "column of the hosts: its name in the header, or its number from 1; of JSON lines the key, or keys as in site.host")
