@@ -61,7 +61,7 @@ func TestTruth(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // the announcement comes before the wait
-	if got := output(ctx, t, "--addresses", "4"); !strings.Contains(got, "bulkscan scan LIST --resolver 127.0.0.1:") || !strings.Contains(got, " --connect-to :443::") {
+	if got := output(ctx, t, "--addresses", "4"); !strings.Contains(got, "bulkscan scan LIST --allow-private --resolver=127.0.0.1:") || !strings.Contains(got, " --connect-to=:443::") {
 		t.Errorf("said %q", got)
 	}
 	var where struct {
