@@ -139,6 +139,10 @@ func TestPrune(t *testing.T) {
 	if text, err := store.ReadAll(t.Context(), dir, views.Name, 1<<20); err != nil || !strings.Contains(string(text), "my-own") {
 		t.Errorf("the tokens of the views are others: %v", err)
 	}
+	described, err := store.ReadAll(t.Context(), dir, schema.PackageName, 1<<20)
+	if text := string(described); err != nil || strings.Contains(text, "night-2026-10") || !strings.Contains(text, `"sites/scan_date=2026-11-27/`) || strings.Contains(text, `"bodies/scan_date=2026-11-27/`) {
+		t.Errorf("%s describes what was pruned, %v:\n%s", schema.PackageName, err, text)
+	}
 	before := namesAndSums(t, dir)
 	if again, err := Prune(t.Context(), dir, keeps, publishing); err != nil || again.Bytes != 0 || namesAndSums(t, dir) != before {
 		t.Errorf("again: %+v, %v; it was\n%s\nand is\n%s", again, err, before, namesAndSums(t, dir))

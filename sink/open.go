@@ -207,7 +207,7 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 	if err := st.Sweep(ctx, commit.ScanFolder(o.ScanID), everything); err != nil {
 		return fail(err)
 	}
-	if err := commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, o.Date, o.ScanID), commit.StatsName(schema.RecordStats, o.Date, o.ScanID), views.Name, index.Name); err != nil {
+	if err := commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, o.Date, o.ScanID), commit.StatsName(schema.RecordStats, o.Date, o.ScanID), views.Name, index.Name, schema.PackageName); err != nil {
 		return fail(err)
 	}
 	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard, commit.CompactedShard})

@@ -339,3 +339,52 @@ func TestOriginWithoutRequest(t *testing.T) {
 		t.Errorf("%+v", k)
 	}
 }
+
+// TestBoundsOfTexts writes a site of which every text that others write is longer than any bound: a column's text is as long as its
+// description says, and without a bound there it is one of ours.
+func TestBoundsOfTexts(t *testing.T) {
+	dir := newDir(t)
+	s := extremeSite(t, 9)
+	long := strings.Repeat("x", 5000)
+	s.Input, s.Label = long, long
+	f := &s.Fetch.Fields
+	for _, text := range []*[]byte{&f.Server, &f.ContentType, &f.ETag, &f.LastModified, &f.CacheControl, &f.XRobotsTag, &f.ContentUsage, &s.Report.HTMLTitle, &s.Report.ContentSignal, &s.Report.ContentUsage, &s.Report.License} {
+		*text = []byte(long)
+	}
+	s.Report.Policy.ContentSignal = []byte(long)
+	s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{Token: []byte(long), ID: math.MaxInt32, ContentSignal: []byte(long)})
+	s.Report.Evidence = append(s.Report.Evidence, audit.Evidence{Kind: audit.KindInvalid, Key: []byte(long), Value: []byte(long)})
+	writeSites(t, dir, "round-trip", s)
+	bounded := 0
+	columns := func(name string, rows ...any) {
+		table := schema.Tables()[slices.IndexFunc(schema.Tables(), func(table schema.Table) bool { return table.Name == name })]
+		for i, c := range table.Columns {
+			longest := 0
+			for _, row := range rows {
+				if v := reflect.ValueOf(row).Field(i); v.Kind() == reflect.String {
+					longest = max(longest, v.Len())
+				}
+			}
+			if c.MaxBytes > 0 {
+				bounded++
+			}
+			if c.MaxBytes > 0 && longest != c.MaxBytes && c.Name != "error" || c.MaxBytes == 0 && longest > 100 { // errors are of ours
+				t.Errorf("%s.%s has %d bytes of at most %d", name, c.Name, longest, c.MaxBytes)
+			}
+		}
+	}
+	columns(schema.Sites, anys(readAll[schema.SiteRow](t, dir, "round-trip", schema.Sites))...)
+	columns(schema.Policies, anys(readAll[schema.PolicyRow](t, dir, "round-trip", schema.Policies))...)
+	columns(schema.Verdicts, anys(readAll[schema.VerdictRow](t, dir, "round-trip", schema.Verdicts))...)
+	columns(schema.Evidence, anys(readAll[schema.EvidenceRow](t, dir, "round-trip", schema.Evidence))...)
+	if bounded != 20 {
+		t.Errorf("%d columns are bounded", bounded)
+	}
+}
+
+func anys[T any](rows []T) (all []any) {
+	for _, row := range rows {
+		all = append(all, row)
+	}
+	return all
+}

@@ -262,7 +262,7 @@ func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit
 	id, date := m.ScanID, m.ScanDate
 	err := errors.Join(
 		commit.SweepParts(ctx, st, id, date, ""),
-		commit.SweepFiles(ctx, st, commit.RejectsName(id), commit.StatsName(schema.TokenStats, date, id), commit.StatsName(schema.RecordStats, date, id), views.Name, index.Name))
+		commit.SweepFiles(ctx, st, commit.RejectsName(id), commit.StatsName(schema.TokenStats, date, id), commit.StatsName(schema.RecordStats, date, id), views.Name, index.Name, schema.PackageName))
 	if err != nil {
 		return err
 	}

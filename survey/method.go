@@ -109,24 +109,9 @@ func given(m *commit.Manifest, flag string) string {
 	return m.Config[i].Value
 }
 
-// listName is what the scan's list is called: by the user, else by the names of its files.
-func listName(m *commit.Manifest) string {
-	if m.ListID != "" {
-		return m.ListID
-	}
-	var names []string
-	for _, in := range m.Inputs {
-		names = append(names, path.Base(printable.Line(in.Name)))
-	}
-	if len(names) > 3 {
-		names = append(names[:3], fmt.Sprintf("and %d more", len(names)-3))
-	}
-	return strings.Join(names, ", ")
-}
-
 func aboutDataset(m *commit.Manifest) Section {
 	return Section{
-		Title: "robots.txt of " + code(listName(m)) + ", " + m.ScanDate,
+		Title: "robots.txt of " + code(m.ListName()) + ", " + m.ScanDate,
 		Text: []string{
 			"This folder is a dataset of [bulkscan](https://github.com/bulkscan/bulkscan): for every site of a list what its `/robots.txt` said, and which crawlers it blocks. " +
 				"What follows describes the newest published scan; the others are listed below.",
@@ -252,34 +237,18 @@ func scansOf(all []*commit.Manifest, pruned string) Section {
 		if m.Counts != nil {
 			sites = fmt.Sprint(m.Counts.Rows)
 		}
-		s.Table = append(s.Table, []string{code(m.ScanID), m.ScanDate, code(string(m.State)), sites, code(listName(m)), code(m.Observer.String()), code(m.ToolVersion), code(m.RegistryVersion)})
+		s.Table = append(s.Table, []string{code(m.ScanID), m.ScanDate, code(string(m.State)), sites, code(m.ListName()), code(m.Observer.String()), code(m.ToolVersion), code(m.RegistryVersion)})
 	}
 	return s
 }
 
 func citation(m *commit.Manifest) Section {
-	digest := ""
-	if len(m.Inputs) > 0 {
-		digest = ", list " + printable.Head(m.Inputs[0].Fingerprint, 16)
-	}
-	sites := int64(0)
-	if m.Counts != nil {
-		sites = m.Counts.Rows
-	}
-	text := func(s string) string {
-		return strings.NewReplacer("`", "'", "{", "", "}", "", `\`, "", "~", "", "^", "", "$", `\$`, "_", `\_`, "%", `\%`, "&", `\&`, "#", `\#`).Replace(printable.Clip(s, maxCode))
-	}
 	return Section{
 		Title: "How to cite",
-		Text:  []string{"Name the scan, its date, the list, the observer, and the versions of bulkscan and of the registry; with a share its definition and denominator. The authors are those who publish the dataset."},
-		Code: fmt.Sprintf(`@misc{bulkscan-%s,
-  author       = {AUTHORS},
-  title        = {robots.txt of %d sites of %s, %s},
-  year         = {%s},
-  howpublished = {Dataset made with bulkscan %s, https://github.com/bulkscan/bulkscan},
-  note         = {Scan %s%s, registry %s, check %s %s, observer %s}
-}
-`, m.ScanID, sites, text(listName(m)), m.ScanDate, m.ScanDate[:4], text(m.ToolVersion), text(m.ScanID), text(digest), text(m.RegistryVersion), text(m.Check.ID), text(m.Check.Version), text(m.Observer.String())),
+		Text: []string{
+			"Name the scan, its date, the list, the observer, and the versions of bulkscan and of the registry; with a share its definition and denominator. The authors are those who publish the dataset, and its licence is theirs to choose: `licenses` and `contributors` that they write into `" + schema.PackageName + "` stay there.",
+		},
+		Code: m.Citation(),
 	}
 }
 

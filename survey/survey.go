@@ -68,7 +68,7 @@ func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*S
 	if err != nil {
 		return nil, err
 	}
-	s := &Survey{Manifest: scan.Manifest, List: listName(scan.Manifest), Tables: map[string]*Table{}, Unobserved: map[string]int64{}}
+	s := &Survey{Manifest: scan.Manifest, List: scan.Manifest.ListName(), Tables: map[string]*Table{}, Unobserved: map[string]int64{}}
 	if o.Counted == nil {
 		o.Counted = new(atomic.Int64)
 	}

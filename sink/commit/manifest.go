@@ -3,9 +3,12 @@ package commit
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -240,4 +243,51 @@ func (m *Manifest) seal(ctx context.Context, write func(ctx context.Context, nam
 		return fmt.Errorf("cannot write the manifest of scan %s: %w", m.ScanID, err)
 	}
 	return write(ctx, ManifestName(m.ScanID), data)
+}
+
+// ListName is what the scan's list is called: by the user, else by the names of its files.
+func (m *Manifest) ListName() string {
+	if m.ListID != "" {
+		return m.ListID
+	}
+	var names []string
+	for _, in := range m.Inputs {
+		names = append(names, path.Base(printable.Line(in.Name)))
+	}
+	if len(names) > 3 {
+		names = append(names[:3], fmt.Sprintf("and %d more", len(names)-3))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Citation cites the scan, as BibTeX. The authors are for the publisher to fill in.
+func (m *Manifest) Citation() string {
+	digest := ""
+	if len(m.Inputs) > 0 {
+		digest = ", list " + printable.Head(m.Inputs[0].Fingerprint, 16)
+	}
+	sites := int64(0)
+	if m.Counts != nil {
+		sites = m.Counts.Rows
+	}
+	text := func(s string) string {
+		return strings.NewReplacer("`", "'", "{", "", "}", "", `\`, "", "~", "", "^", "", "$", `\$`, "_", `\_`, "%", `\%`, "&", `\&`, "#", `\#`).Replace(printable.Clip(s, 100))
+	}
+	return fmt.Sprintf(`@misc{bulkscan-%s,
+  author       = {AUTHORS},
+  title        = {robots.txt of %d sites of %s, %s},
+  year         = {%s},
+  howpublished = {Dataset made with bulkscan %s, https://github.com/bulkscan/bulkscan},
+  note         = {Scan %s%s, registry %s, check %s %s, observer %s}
+}
+`, m.ScanID, sites, text(m.ListName()), m.ScanDate, m.ScanDate[:min(4, len(m.ScanDate))], text(m.ToolVersion), text(m.ScanID), text(digest), text(m.RegistryVersion), text(m.Check.ID), text(m.Check.Version), text(m.Observer.String()))
+}
+
+// Package begins a description of tables that are of the scan.
+func (m *Manifest) Package(name string) *schema.DataPackage {
+	source := fmt.Sprintf("scan %s by bulkscan %s, token registry %s, observer %s", m.ScanID, m.ToolVersion, m.RegistryVersion, m.Observer)
+	return &schema.DataPackage{
+		Schema: schema.PackageStandard, Name: name, Title: "robots.txt of " + printable.Head(m.ListName(), 200) + ", " + m.ScanDate, Created: m.StartedAt.UTC().Format(time.RFC3339),
+		Sources: []map[string]string{{"title": printable.Head(source, 500)}}, Citation: m.Citation(),
+	}
 }

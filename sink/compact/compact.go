@@ -160,7 +160,7 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 		return nil, lost
 	}
 	c.manifest.Without(past.Current)
-	if err := commit.SweepFiles(ctx, c.store, views.Name, index.Name, commit.ManifestName(id)); err != nil {
+	if err := commit.SweepFiles(ctx, c.store, views.Name, index.Name, schema.PackageName, commit.ManifestName(id)); err != nil {
 		return nil, err
 	}
 	// The sweep also makes listed records durable before anything is deleted because of them.

@@ -81,7 +81,11 @@ func Update(ctx context.Context, st store.Store) error {
 			return fmt.Errorf("cannot update %s: %w", Name, err)
 		}
 		if !changed && !unread {
-			return nil
+			described, err := describe(ctx, st, now, true)
+			if swept = err; described || err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			continue
 		}
 		data, err := encode(now, schema.Version)
 		if err != nil {
@@ -290,9 +294,10 @@ type State uint8
 
 // The states.
 const (
-	Current State = iota // it is what the records say
-	Older                // it is as it was written, and the records have changed since: a process was killed, or is about to write it
-	Damaged              // it is not as it was written
+	Current     State = iota // it is what the records say
+	Older                    // it is as it was written, and the records have changed since: a process was killed, or is about to write it
+	Damaged                  // it is not as it was written
+	Undescribed              // it is what the records say, and datapackage.json is not what it says
 )
 
 // Check compares the index with the records, to the byte. The error is store.ErrNotExist if there is none.
@@ -321,6 +326,9 @@ func Check(ctx context.Context, st store.Store) (State, error) {
 		return Damaged, err
 	case changed:
 		return Older, nil
+	}
+	if described, err := describe(ctx, st, written, false); err != nil || !described {
+		return Undescribed, err
 	}
 	return Current, nil
 }

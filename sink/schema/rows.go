@@ -7,6 +7,7 @@ package schema
 //
 //   - `parquet` is its name and encoding.
 //   - `about` is its meaning in one line.
+//   - `max` bounds a text in bytes, by one of the constants below.
 //   - `example` is a possible value; lists and structs are JSON.
 //   - `stats` asks for minimum and maximum of each page. It is for columns that queries filter by and whose equal
 //     values are close together. In dictionary columns each page has nearly all values, so it is useless there.
@@ -59,36 +60,36 @@ type SiteRow struct {
 	ScanID          string   `parquet:"scan_id,dict" about:"scan that wrote it" example:"2026-11-21-5f3a9c"`
 	RegistryVersion string   `parquet:"registry_version,dict" judged:"y" about:"token registry that judged it" example:"1"`
 	Seq             int64    `parquet:"seq,delta" stats:"y" about:"0-based line over all inputs" example:"41"`
-	Input           string   `parquet:"input,plain" about:"entry as listed, at most 2,048 bytes" example:"www.example.co.uk"`
+	Input           string   `parquet:"input,plain" max:"2048" about:"entry as listed" example:"www.example.co.uk"`
 	Host            string   `parquet:"host,plain" stats:"y" about:"as listed, normalised; with port and requested a site's key between scans" example:"www.example.co.uk"`
 	Port            int32    `parquet:"port" about:"as listed, or the default" example:"443"`
 	Requested       string   `parquet:"requested,dict" about:"scheme as listed: https, http, ftp; auto for none" example:"auto"`
 	Origin          string   `parquet:"origin,plain" about:"origin that answered, or was tried first, without default port" example:"https://www.example.co.uk"`
 	Rank            int64    `parquet:"rank,optional,delta" stats:"y" about:"from the list" example:"42"`
-	Label           string   `parquet:"label,optional,dict" about:"from the list, at most 200 bytes" example:"news"`
+	Label           string   `parquet:"label,optional,dict" max:"200" about:"from the list" example:"news"`
 	Domain          string   `parquet:"registrable_domain,optional,plain" about:"public suffix and one label" example:"example.co.uk"`
 	ICANN           string   `parquet:"icann_domain,optional,plain" about:"registrable_domain where suffixes of companies, such as github.io, are none; null for hosts without such a suffix" example:"github.io"`
 	TLD             string   `parquet:"tld,optional,dict" about:"by the public suffix list" example:"uk"`
 	FetchedAt       int64    `parquet:"fetched_at,optional,delta,timestamp(millisecond)" stats:"y" about:"time of the last attempt" example:"2026-11-21T04:05:06.789Z"`
 	Outcome         string   `parquet:"outcome,dict" about:"how the last exchange ended, docs/outcomes.md" example:"answered"`
-	Error           string   `parquet:"error,optional,dict" about:"detail of the outcome, or why a 5xx, 408 or 429 was not retried; at most 200 bytes" example:"the name does not exist (NXDOMAIN)"`
+	Error           string   `parquet:"error,optional,dict" max:"200" about:"detail of the outcome, or why a 5xx, 408 or 429 was not retried" example:"the name does not exist (NXDOMAIN)"`
 	Status          int32    `parquet:"status,optional" stats:"y" about:"HTTP status of the last exchange; null if it ended without one" example:"200"`
 	Hops            int32    `parquet:"hops" about:"redirects followed" example:"1"`
-	FinalURL        string   `parquet:"final_url,optional,plain" about:"where the file was, unless at origin + /robots.txt" example:"https://www.example.co.uk/static/robots.txt"`
+	FinalURL        string   `parquet:"final_url,optional,plain" max:"2048" about:"where the file was, unless at origin + /robots.txt" example:"https://www.example.co.uk/static/robots.txt"`
 	Redirects       []HopRow `parquet:"redirects,list" about:"redirects in order, at most the first 20" example:"[{\"status\": 301, \"url\": \"https://www.example.co.uk/static/robots.txt\"}]"`
 	RedirectScope   string   `parquet:"redirect_scope,dict" about:"how far the redirects led: none, same_host, www (only a leading www. differs), same_domain (registrable_domain), other_domain" example:"same_host"`
 	Attempts        int32    `parquet:"attempts" about:"exchanges and failed look-ups, without redirect hops and further addresses" example:"1"`
 	RemoteIP        string   `parquet:"remote_ip,optional,plain" about:"address dialled last" example:"192.0.2.7"`
 	HTTPVersion     string   `parquet:"http_version,optional,dict" about:"HTTP/1.1 or HTTP/1.0" example:"HTTP/1.1"`
-	Server          string   `parquet:"server,optional,dict" about:"response field Server" example:"nginx"`
-	ContentType     string   `parquet:"content_type,optional,dict" about:"response field Content-Type" example:"text/plain; charset=utf-8"`
+	Server          string   `parquet:"server,optional,dict" max:"500" about:"response field Server" example:"nginx"`
+	ContentType     string   `parquet:"content_type,optional,dict" max:"500" about:"response field Content-Type" example:"text/plain; charset=utf-8"`
 	CDN             string   `parquet:"cdn,optional,dict" about:"delivery network, by response fields" example:"cloudflare"`
 	Challenge       string   `parquet:"challenge,optional,dict" about:"whose bot challenge the last response is, by a documented response field: cloudflare, aws-waf, vercel" example:"cloudflare"`
-	ETag            string   `parquet:"etag,optional,plain" about:"response field ETag" example:"\"5f3a-62b1\""`
-	LastModified    string   `parquet:"last_modified,optional,plain" about:"response field Last-Modified" example:"Sat, 21 Nov 2026 04:05:06 GMT"`
-	CacheControl    string   `parquet:"cache_control,optional,dict" about:"response field Cache-Control" example:"max-age=3600"`
-	XRobotsTag      string   `parquet:"x_robots_tag,optional,dict" about:"response field X-Robots-Tag" example:"noai"`
-	UsageHeader     string   `parquet:"content_usage_header,optional,dict" about:"response field Content-Usage, about the file itself" example:"search=y"`
+	ETag            string   `parquet:"etag,optional,plain" max:"500" about:"response field ETag" example:"\"5f3a-62b1\""`
+	LastModified    string   `parquet:"last_modified,optional,plain" max:"500" about:"response field Last-Modified" example:"Sat, 21 Nov 2026 04:05:06 GMT"`
+	CacheControl    string   `parquet:"cache_control,optional,dict" max:"500" about:"response field Cache-Control" example:"max-age=3600"`
+	XRobotsTag      string   `parquet:"x_robots_tag,optional,dict" max:"500" about:"response field X-Robots-Tag" example:"noai"`
+	UsageHeader     string   `parquet:"content_usage_header,optional,dict" max:"500" about:"response field Content-Usage, about the file itself" example:"search=y"`
 	TLSVersion      string   `parquet:"tls_version,optional,dict" about:"TLS 1.0 to 1.3; null without TLS" example:"TLS 1.3"`
 	TLSVerified     *bool    `parquet:"tls_verified,optional" about:"the certificate is valid; null without TLS or known roots" example:"true"`
 	DNSMillis       float32  `parquet:"dns_ms,optional" about:"milliseconds for the DNS answer; null from a cache" example:"15.5"`
@@ -121,15 +122,15 @@ type SiteRow struct {
 	NTypo           int32    `parquet:"n_typo" judged:"y" about:"misspelled records, read all the same" example:"0"`
 	HasBOM          bool     `parquet:"has_bom" judged:"y" about:"a whole UTF-8 byte order mark comes first" example:"false"`
 	IsHTML          bool     `parquet:"is_html" judged:"y" about:"the body is an HTML page" example:"false"`
-	HTMLTitle       string   `parquet:"html_title,optional,plain" judged:"y" about:"title of an HTML page, at most 200 bytes, character references as they stand" example:"404 Not Found"`
+	HTMLTitle       string   `parquet:"html_title,optional,plain" judged:"y" max:"200" about:"title of an HTML page, character references as they stand" example:"404 Not Found"`
 	ValidUTF8       *bool    `parquet:"valid_utf8,optional" judged:"y" about:"the body is valid UTF-8; null if empty or absent" example:"true"`
 	ManagedBlock    bool     `parquet:"managed_block" judged:"y" about:"a block that a CDN manages" example:"false"`
 	ManagedBy       string   `parquet:"managed_by,optional,dict" judged:"y" about:"who wrote the file or a block of it, by an exact comment, docs/CHECKS.md" example:"cloudflare"`
 	CrawlDelay      *float64 `parquet:"crawl_delay,optional" judged:"y" about:"seconds, of group *" example:"10"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" judged:"y" about:"what Content-Signal lines say of / and agents that no group names, added up: no over yes, search, ai-input, ai-train, use, other keys" example:"search=yes, ai-train=no"`
-	ContentUsage    string   `parquet:"content_usage,optional,dict" judged:"y" about:"first valid Content-Usage" example:"train-ai=n"`
-	License         string   `parquet:"license,optional,plain" judged:"y" about:"first License with an absolute URL" example:"https://example.co.uk/license.xml"`
-	Sitemaps        []string `parquet:"sitemaps,list" judged:"y" parquet-element:",plain" about:"first 100 sitemaps with an absolute URL" example:"[\"https://www.example.co.uk/sitemap.xml\"]"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" judged:"y" max:"500" about:"what Content-Signal lines say of / and agents that no group names, added up: no over yes, search, ai-input, ai-train, use, other keys" example:"search=yes, ai-train=no"`
+	ContentUsage    string   `parquet:"content_usage,optional,dict" judged:"y" max:"500" about:"first valid Content-Usage" example:"train-ai=n"`
+	License         string   `parquet:"license,optional,plain" judged:"y" max:"2048" about:"first License with an absolute URL" example:"https://example.co.uk/license.xml"`
+	Sitemaps        []string `parquet:"sitemaps,list" judged:"y" parquet-element:",plain" about:"first 100 sitemaps with an absolute URL, of at most 2,048 bytes" example:"[\"https://www.example.co.uk/sitemap.xml\"]"`
 	StarVerdict     string   `parquet:"star_verdict,dict" judged:"y" about:"of unnamed agents: allowed, partial, blocked; unknown as access" example:"partial"`
 	Named           []string `parquet:"named,list" judged:"y" parquet-element:",dict" about:"registry tokens that groups name" example:"[\"GPTBot\", \"Googlebot\"]"`
 	Blocked         []string `parquet:"blocked,list" judged:"y" parquet-element:",dict" about:"registry tokens that are blocked, also by fallback or *" example:"[\"GPTBot\"]"`
@@ -158,7 +159,7 @@ type PolicyRow struct {
 	OwnPartial     []string `parquet:"own_partial,list" parquet-element:",dict" about:"of own: partly blocked" example:"[\"Googlebot\"]"`
 	OwnRootDenied  []string `parquet:"own_root_denied,list" parquet-element:",dict" about:"of own: / may not be fetched" example:"[\"GPTBot\"]"`
 	OwnDPIAll      []string `parquet:"own_dpi_all,list" parquet-element:",dict" about:"of own: all by the Data Provenance Initiative" example:"[\"GPTBot\"]"`
-	ContentSignal  string   `parquet:"content_signal,optional,plain" about:"as in sites, other keys in alphabetical order" example:"search=yes, ai-train=no"`
+	ContentSignal  string   `parquet:"content_signal,optional,plain" max:"500" about:"as in sites, other keys in alphabetical order" example:"search=yes, ai-train=no"`
 	ContentUsage   string   `parquet:"content_usage,optional,dict" about:"what Content-Usage says about / for *, as in verdicts" example:"train-ai=n"`
 	Licensed       bool     `parquet:"licensed" about:"sites.license is not null" example:"true"`
 	ManagedBy      string   `parquet:"managed_by,optional,dict" about:"as in sites" example:"cloudflare"`
@@ -173,7 +174,7 @@ type VerdictRow struct {
 	Seq             int64    `parquet:"seq,delta" stats:"y" about:"as in sites; with scan_id the key there" example:"41"`
 	Rank            int64    `parquet:"rank,optional,delta" stats:"y" about:"as in sites" example:"42"`
 	TLD             string   `parquet:"tld,optional,dict" about:"as in sites" example:"uk"`
-	Token           string   `parquet:"token,dict" about:"as the registry spells it, else lower case; * for the wildcard; at most 200 bytes" example:"GPTBot"`
+	Token           string   `parquet:"token,dict" max:"200" about:"as the registry spells it, else lower case; * for the wildcard" example:"GPTBot"`
 	Known           bool     `parquet:"known" about:"the registry has it" example:"true"`
 	Category        string   `parquet:"category,optional,dict" about:"of a known token" example:"ai"`
 	Verdict         string   `parquet:"verdict,dict" about:"allowed, partial, blocked" example:"blocked"`
@@ -187,7 +188,7 @@ type VerdictRow struct {
 	RequestRate     float64  `parquet:"request_rate,optional" about:"requests a second" example:"0.2"`
 	VisitFrom       *int32   `parquet:"visit_from,optional" about:"start of Visit-time, minutes after midnight UTC" example:"0"`
 	VisitTo         *int32   `parquet:"visit_to,optional" about:"end of Visit-time, at most 1440; less than visit_from across midnight" example:"525"`
-	ContentSignal   string   `parquet:"content_signal,optional,dict" about:"what the agent's groups say of / by Content-Signal, as in sites; without lines before any group" example:"ai-train=no"`
+	ContentSignal   string   `parquet:"content_signal,optional,dict" max:"500" about:"what the agent's groups say of / by Content-Signal, as in sites; without lines before any group" example:"ai-train=no"`
 	ContentUsage    string   `parquet:"content_usage,optional,dict" about:"what Content-Usage says about /, even if / is disallowed" example:"train-ai=n, search=y"`
 	Line            int32    `parquet:"line,optional,delta" about:"1-based line of the group" example:"12"`
 	Lenient         bool     `parquet:"lenient" about:"named only by the lenient reading; in no definition of blocking" example:"false"`
@@ -201,8 +202,8 @@ type EvidenceRow struct {
 	Line      int32  `parquet:"line,delta" about:"1-based line of the file" example:"7"`
 	GroupLine int32  `parquet:"group_line,optional,delta" about:"where its group begins; null before any group" example:"5"`
 	Kind      string `parquet:"kind,dict" about:"sitemap, extension, signal, usage, license, legacy, unknown, orphan, invalid, typo, conflict" example:"unknown"`
-	Key       string `parquet:"key,dict" about:"at most 100 bytes" example:"users-agent"`
-	Value     string `parquet:"value,delta" about:"at most 500 bytes" example:"GPTBot"`
+	Key       string `parquet:"key,dict" max:"100" about:"key of the record" example:"users-agent"`
+	Value     string `parquet:"value,delta" max:"500" about:"its value" example:"GPTBot"`
 }
 
 // BodyRow is a row of the table bodies: each distinct body of robots records once a part, no HTML.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -42,11 +43,12 @@ type Table struct {
 
 // Column describes a column. Type is one of string, bool, int32, int64, float, double, binary, timestamp(ms, UTC),
 // list<…> and struct<name type, …>; a question mark at its end says that the column may be null, as Nullable does.
-// Example is a value as text: lists and structs as JSON, bytes quoted as in Go.
+// Example is a value as text: lists and structs as JSON, bytes quoted as in Go. MaxBytes bounds a text that others write; 0 is no bound.
 type Column struct {
 	Name     string `json:"name"`
 	Type     string `json:"type"`
 	Nullable bool   `json:"nullable"`
+	MaxBytes int    `json:"max_bytes,omitempty"`
 	Meaning  string `json:"meaning"`
 	Example  string `json:"example"`
 }
@@ -56,7 +58,7 @@ var tables = []struct {
 	name, about string
 	row         reflect.Type
 }{
-	{Sites, "One row per list entry. Response fields, content_signal and content_usage have at most 500 bytes, URLs 2,048. Milliseconds are of the last exchange, to three digits. From n_lines on, all but star_verdict are 0, false, null or empty unless access is conditional.", reflect.TypeFor[SiteRow]()},
+	{Sites, "One row per list entry. Milliseconds are of the last exchange, to three digits. From n_lines on, all but star_verdict are 0, false, null or empty unless access is conditional.", reflect.TypeFor[SiteRow]()},
 	{Verdicts, "One row per agent that a file names or that falls back to a named one, and one for `*`. Rows of a site are adjacent, in the order of sites. Lines and values are those of the group that the agent follows.", reflect.TypeFor[VerdictRow]()},
 	{Evidence, "One row per noteworthy line, at most 32 per site and kind; the n_ columns of sites count all.", reflect.TypeFor[EvidenceRow]()},
 	{Bodies, "One row per part and distinct body with robots records; compaction keeps all rows.", reflect.TypeFor[BodyRow]()},
@@ -81,12 +83,16 @@ func ColumnsOf(row reflect.Type) []Column {
 	for i := range row.NumField() {
 		field := row.Field(i)
 		meaning := field.Tag.Get("about")
+		maxBytes, _ := strconv.Atoi(field.Tag.Get("max"))
+		if maxBytes > 0 {
+			meaning += fmt.Sprintf("; at most %d bytes", maxBytes)
+		}
 		if IsText(field) {
 			meaning += "; in JSON a string"
 		}
 		columns = append(columns, Column{
 			Name: ColumnName(field), Type: columnType(field), Nullable: HasOption(field, "optional"),
-			Meaning: meaning, Example: field.Tag.Get("example"),
+			MaxBytes: maxBytes, Meaning: meaning, Example: field.Tag.Get("example"),
 		})
 	}
 	return columns
@@ -107,12 +113,7 @@ func IsText(field reflect.StructField) bool {
 // HasOption reports whether the field's parquet tag has the given option.
 func HasOption(field reflect.StructField, option string) bool {
 	_, options, _ := strings.Cut(field.Tag.Get("parquet"), ",")
-	for o := range strings.SplitSeq(options, ",") {
-		if o == option {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Split(options, ","), option)
 }
 
 func columnType(field reflect.StructField) string {

@@ -217,6 +217,8 @@ func (v *verifier) index(ctx context.Context) error {
 		v.report(damaged(index.Name, "it is not as bulkscan wrote it"+again))
 	case state == index.Older && v.done.Damaged+v.done.Newer == 0:
 		v.report(Finding{Kind: Leftover, File: index.Name, What: "it is older than the records: a scan or compaction was killed before writing it, or is about to" + again})
+	case state == index.Undescribed && v.done.Damaged+v.done.Newer == 0:
+		v.report(Finding{Kind: Leftover, File: schema.PackageName, What: "it does not describe what is there: it was changed, or a scan or compaction was killed before writing it, or is about to" + again})
 	}
 	return nil
 }

@@ -2,56 +2,19 @@ package page
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/docs/queries"
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// datapackage describes a folder of CSV files (Frictionless Data, Data Package).
-type datapackage struct {
-	Profile   string     `json:"profile"`
-	Name      string     `json:"name"`
-	Title     string     `json:"title"`
-	Created   string     `json:"created"`
-	Sources   []source   `json:"sources"`
-	Resources []resource `json:"resources"`
-}
-
-type source struct {
-	Title string `json:"title"`
-}
-
-type resource struct {
-	Profile     string `json:"profile"`
-	Name        string `json:"name"`
-	Path        string `json:"path"`
-	Title       string `json:"title"`
-	Description string `json:"description"`
-	Format      string `json:"format"`
-	Encoding    string `json:"encoding"`
-	Schema      struct {
-		Fields []field `json:"fields"`
-	} `json:"schema"`
-}
-
-type field struct {
-	Name string `json:"name"`
-	Type string `json:"type"`
-}
-
 // WriteTables writes the tables of a survey as CSV, each by one call of write, then datapackage.json, which describes them.
 func WriteTables(s *survey.Survey, write func(name string, content []byte) error) error {
-	m := s.Manifest
-	about := datapackage{
-		Profile: "tabular-data-package", Name: "bulkscan-" + strings.ToLower(m.ScanID), Title: "robots.txt of " + s.List + ", " + m.ScanDate,
-		Created: m.StartedAt.UTC().Format("2006-01-02T15:04:05Z"),
-		Sources: []source{{fmt.Sprintf("scan %s by bulkscan %s, token registry %s, observer %s", m.ScanID, m.ToolVersion, m.RegistryVersion, m.Observer)}},
-	}
+	about := s.Manifest.Package("bulkscan-" + strings.ToLower(s.Manifest.ScanID))
 	tables := maps.Clone(s.Tables)
 	tables["headlines"] = headlines(s)
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
@@ -65,11 +28,11 @@ func WriteTables(s *survey.Survey, write func(name string, content []byte) error
 		}
 		about.Resources = append(about.Resources, described(t))
 	}
-	text, err := json.MarshalIndent(about, "", "  ")
+	text, err := about.Encode()
 	if err != nil {
 		return err
 	}
-	return write("datapackage.json", append(text, '\n'))
+	return write(schema.PackageName, text)
 }
 
 // headlines are the headline shares by each definition, and how sure they are.
@@ -93,8 +56,8 @@ func headlines(s *survey.Survey) *survey.Table {
 }
 
 // described is the description of a table: the comment of its query, and the types of its columns.
-func described(t *survey.Table) resource {
-	r := resource{Profile: "tabular-data-resource", Name: t.Name, Path: t.Name + ".csv", Format: "csv", Encoding: "utf-8"}
+func described(t *survey.Table) schema.Resource {
+	r := schema.Resource{Name: t.Name, Type: "table", Path: t.Name + ".csv", Format: "csv", Encoding: "utf-8"}
 	for line := range strings.Lines(queries.SQL(t.Name)) {
 		text, ok := strings.CutPrefix(strings.TrimSpace(line), "-- ")
 		if !ok {
@@ -108,7 +71,7 @@ func described(t *survey.Table) resource {
 	}
 	r.Title, r.Description = cmp.Or(r.Title, t.Name), strings.TrimSpace(r.Description+t.Note)
 	for i, column := range t.Columns {
-		f := field{Name: column, Type: "string"}
+		f := schema.Field{Name: column, Type: "string"}
 		for _, row := range t.Rows {
 			switch row[i].(type) {
 			case int64:

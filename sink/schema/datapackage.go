@@ -1,0 +1,86 @@
+package schema
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/internal/printable"
+)
+
+// This file describes tables for programs that read Data Packages: those of a dataset (see package index), and a report's CSV files.
+
+// Names of the description, and of the standard that it keeps.
+const (
+	PackageName     = "datapackage.json"
+	PackageStandard = "https://datapackage.org/profiles/2.0/datapackage.json"
+	// PackageMark is in each description that bulkscan may replace.
+	PackageMark = "bulkscan writes this file anew; id, licenses and contributors that its publisher adds stay. Without this line the file stays as it is."
+)
+
+// DataPackage describes tables as files. What is raw JSON is for the publisher of a dataset to say.
+type DataPackage struct {
+	Schema       string              `json:"$schema"`
+	Mark         string              `json:"bulkscan,omitempty"`
+	Name         string              `json:"name"`
+	ID           json.RawMessage     `json:"id,omitempty"`
+	Title        string              `json:"title"`
+	Description  string              `json:"description,omitempty"`
+	Created      string              `json:"created"` // RFC 3339
+	Licenses     json.RawMessage     `json:"licenses,omitempty"`
+	Contributors json.RawMessage     `json:"contributors,omitempty"`
+	Sources      []map[string]string `json:"sources"`
+	Citation     string              `json:"bibliographicCitation"` // BibTeX; the name is that of Dublin Core
+	Resources    []Resource          `json:"resources"`
+}
+
+// Resource is a table. Path is a file or a list of files: the standard has no patterns.
+type Resource struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"` // table
+	Path        any    `json:"path"`
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description"`
+	Format      string `json:"format"`
+	Encoding    string `json:"encoding,omitempty"` // of text
+	Schema      struct {
+		Fields []Field `json:"fields"`
+	} `json:"schema"`
+}
+
+// Field is a column. Its constraints are required, and maxLength in characters: a text has no more of them than bytes.
+type Field struct {
+	Name        string         `json:"name"`
+	Type        string         `json:"type"`
+	Description string         `json:"description,omitempty"`
+	Example     string         `json:"example,omitempty"`
+	Constraints map[string]any `json:"constraints,omitempty"`
+}
+
+// fieldTypes are the types of Table Schema by the first word of a column's type. Its strings are text, so that bytes are any.
+var fieldTypes = map[string]string{
+	"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer", "float": "number", "double": "number",
+	"timestamp": "datetime", "list": "array", "struct": "object", "binary": "any",
+}
+
+// Resource describes a table as Parquet files, of which there is at least one.
+func (t *Table) Resource(files []string) Resource {
+	r := Resource{Name: t.Name, Type: "table", Path: files, Description: t.About, Format: "parquet"}
+	if len(files) == 1 {
+		r.Path = files[0]
+	}
+	for _, c := range t.Columns {
+		word := c.Type[:len(c.Type)-len(strings.TrimLeft(c.Type, "abcdefghijklmnopqrstuvwxyz0123456789"))]
+		f := Field{Name: c.Name, Type: fieldTypes[word], Description: c.Meaning, Example: c.Example, Constraints: map[string]any{"required": !c.Nullable}}
+		if f.Type == "string" && c.MaxBytes > 0 {
+			f.Constraints["maxLength"] = c.MaxBytes
+		}
+		r.Schema.Fields = append(r.Schema.Fields, f)
+	}
+	return r
+}
+
+// Encode returns the description as JSON, of which a terminal shows every character.
+func (p *DataPackage) Encode() ([]byte, error) {
+	text, err := json.MarshalIndent(p, "", "  ")
+	return printable.EscapeJSON(nil, append(text, '\n')), err
+}
