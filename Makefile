@@ -152,6 +152,7 @@ scanned:
 	bin/bulkscan verify "$$kept/again"; \
 	ln -s "$$dir" "$$kept/OUT"; \
 	if command -v python3 >/dev/null; then PYTHONPATH="$$PWD/.bin/python" python3 internal/integration/python/check.py "$$kept"; else echo "SKIPPED: the Python of the documents (python3 is not on the PATH)"; fi; \
+	if command -v Rscript >/dev/null; then Rscript internal/integration/r/check.R "$$kept"; else echo "SKIPPED: the R of the documents (Rscript is not on the PATH)"; fi; \
 	bin/bulkscan import "$$kept"/*.warc.gz --date "$$(date -u +%F)" -o - --scan-id again --progress none > "$$kept/lines.jsonl"; \
 	bin/bulkscan schema --json > "$$kept/schema.json"; \
 	node internal/integration/readers/check.mjs "$$kept/schema.json" "$$kept/again" --lines "$$kept/lines.jsonl"; \

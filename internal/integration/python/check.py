@@ -19,12 +19,12 @@ instead = {"2026-11-21": partition.removeprefix("scan_date="), '"ID"': '"demo"'}
 
 
 def blocks():
-    """Yields the place and the text of each block."""
+    """Yields the page, the place and the text of each block."""
     for name in sorted(glob.glob("*.md") + glob.glob("docs/**/*.md", recursive=True)):
         with open(name, encoding="utf-8") as file:
             page = file.read()
         for block in re.finditer(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-            yield f"{name}:{page.count(chr(10), 0, block.start(1)) + 1}", block[1]
+            yield name, f"{name}:{page.count(chr(10), 0, block.start(1)) + 1}", block[1]
 
 
 # What those packages need for what the documents ask of them.
@@ -44,6 +44,17 @@ def missing(tree):
     return sorted(filter(None, map(lack, wanted)))
 
 
+def sets(tree):
+    """Returns the names that a block sets or imports."""
+    stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return stored | {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+
+
+def uses(tree):
+    """Returns the names that a block reads."""
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
 def lack(package):
     """Says what is missing for the import of a package: nothing, the package, or its build for this version of Python."""
     if importlib.util.find_spec(package) is None:
@@ -57,21 +68,24 @@ def lack(package):
 
 os.environ["MPLBACKEND"] = "agg"
 found, ran, failed = 0, 0, 0
+pages, skipped = {}, {}  # the blocks of a page follow one another, and what they need
 todo = list(blocks())
 os.chdir(sys.argv[1])
-for place, text in todo:
+for page, place, text in todo:
     found += 1
     for word, other in instead.items():
         text = text.replace(word, other)
     tree = ast.parse(text, place)
-    if lacking := missing(tree):
-        print(f"SKIPPED: the Python of {place} needs {', '.join(lacking)}")
+    names = pages.setdefault(page, {"__name__": page})
+    if lacking := missing(tree) or skipped.get(page) and uses(tree) & skipped[page]:
+        print(f"SKIPPED: the Python of {place} needs {', '.join(sorted(lacking))}")
+        skipped.setdefault(page, set()).update(sets(tree))
         continue
     ran += 1
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said):
-            exec(compile(tree, place, "exec"), {"__name__": place})
+            exec(compile(tree, place, "exec"), names)
     except (Exception, SystemExit):
         failed += 1
         print(f"{place} fails:\n{text}\n{said.getvalue()}{traceback.format_exc()}")
