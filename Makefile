@@ -242,8 +242,14 @@ snapshot: .bin/goreleaser .bin/cyclonedx-gomod ## build the files of a release f
 
 .PHONY: release
 release: export LDFLAGS := $(LDFLAGS)
-release: .bin/goreleaser .bin/cyclonedx-gomod ## publish the release of a tag; needs GITHUB_TOKEN
-	PATH="$$PWD/.bin:$$PATH" .bin/goreleaser release --clean
+release: .bin/goreleaser .bin/cyclonedx-gomod ## publish the release of a tag; needs GITHUB_TOKEN (DRY_RUN=1: make its files into dist, and publish nothing)
+	@awk '$$0 == "## $(VERSION)" {found = 1; next} /^## / && found {exit} /^Not released yet/ && found {unsaid = 1} END {exit !found || unsaid}' CHANGELOG.md || \
+		{ echo "CHANGELOG.md has no section \"## $(VERSION)\", or the section says \"Not released yet\": give it its date, commit, tag that commit, and keep the folder clean"; exit 1; }
+	PATH="$$PWD/.bin:$$PATH" .bin/goreleaser release --clean $(if $(DRY_RUN),--skip=publish)
+
+.PHONY: tagged
+tagged: ## install the last commit by `go install` as if it had a tag, from a copy of this repository
+	internal/integration/packages/tagged.sh
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for some seconds (FUZZTIME=5s)

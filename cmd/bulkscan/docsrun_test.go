@@ -48,6 +48,28 @@ func TestShownCommands(t *testing.T) {
 	}
 }
 
+// TestInstallFirst holds that the first command to install is one that works today, and that what needs a release says whether there is
+// one, as long as CHANGELOG.md says that there is none.
+func TestInstallFirst(t *testing.T) {
+	changelog, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, newest, _ := strings.Cut(string(changelog), "\n## v")
+	released := strings.Contains(newest, "\n## v") || !strings.Contains(newest, "Not released yet")
+	for _, name := range []string{"../../README.md", "../../docs/install.md"} {
+		page := documents(t)[name]
+		blocks := fenced.FindAllStringSubmatch(page, -1)
+		if first := blocks[0]; first[1] != "sh" || !strings.HasPrefix(first[2], "git clone https://github.com/bulkscan/bulkscan && cd bulkscan && make build") {
+			t.Errorf("%s begins with %q", name, first[2])
+		}
+		before, _, found := strings.Cut(page, "```sh\ngo install ")
+		if said := strings.Contains(before, "There is no release yet"); !found || said == released {
+			t.Errorf("%s: says that there is no release: %v; there is one: %v", name, said, released)
+		}
+	}
+}
+
 // TestFirstSurveyOffline goes through docs/first-survey.md without a network, as the page says: the demo stands for the first steps, and
 // its first site for that of the list. Step 5 is SQL, which TestCookbook of internal/integration/queries runs.
 func TestFirstSurveyOffline(t *testing.T) {

@@ -27,6 +27,15 @@ for (const name of Object.keys(cff)) {
 }
 if (cff["cff-version"] !== "1.2.0") problems.push("CITATION.cff: cff-version is a string, 1.2.0");
 
+// A section a version, the newest first, and perhaps one before them for what has none yet.
+const sections = read("CHANGELOG.md").match(/^## .*$/gm) ?? [];
+if (sections[0] === "## Unreleased") sections.shift();
+const versions = sections.map((head) => head.match(/^## v(\d+)\.(\d+)\.(\d+)$/)?.slice(1).map(Number));
+const later = (a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2];
+if (versions.length === 0 || versions.includes(undefined) || versions.some((v, i) => i > 0 && later(versions[i - 1], v) <= 0)) {
+  problems.push(`CHANGELOG.md: sections ${sections.join(", ")} are no versions, or not in order`);
+}
+
 const templates = ".github/ISSUE_TEMPLATE/";
 for (const name of readdirSync(new URL(templates, root))) {
   if (name === "config.yml") {
