@@ -287,7 +287,7 @@ func (m *Manifest) Citation() string {
 func (m *Manifest) Package(name string) *schema.DataPackage {
 	source := fmt.Sprintf("scan %s by bulkscan %s, token registry %s, observer %s", m.ScanID, m.ToolVersion, m.RegistryVersion, m.Observer)
 	return &schema.DataPackage{
-		Schema: schema.PackageStandard, Name: name, Title: "robots.txt of " + printable.Head(m.ListName(), 200) + ", " + m.ScanDate, Created: m.StartedAt.UTC().Format(time.RFC3339),
+		Schema: "https://datapackage.org/profiles/2.0/datapackage.json", Name: name, Title: "robots.txt of " + printable.Head(m.ListName(), 200) + ", " + m.ScanDate, Created: m.StartedAt.UTC().Format(time.RFC3339),
 		Sources: []map[string]string{{"title": printable.Head(source, 500)}}, Citation: m.Citation(),
 	}
 }

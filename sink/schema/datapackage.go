@@ -9,11 +9,9 @@ import (
 
 // This file describes tables for programs that read Data Packages: those of a dataset (see package index), and a report's CSV files.
 
-// Names of the description, and of the standard that it keeps.
+// PackageName is the name of a description. Those that bulkscan may replace have the mark.
 const (
-	PackageName     = "datapackage.json"
-	PackageStandard = "https://datapackage.org/profiles/2.0/datapackage.json"
-	// PackageMark is in each description that bulkscan may replace.
+	PackageName = "datapackage.json"
 	PackageMark = "bulkscan writes this file anew; id, licenses and contributors that its publisher adds stay. Without this line the file stays as it is."
 )
 

@@ -182,45 +182,40 @@ func (v *verifier) unpublished(ctx context.Context) error {
 	return nil
 }
 
-// views verifies views.sql, which ends with the hash of the text before.
-func (v *verifier) views(ctx context.Context) error {
-	data, err := store.ReadAll(ctx, v.store, views.Name, views.MaxBytes)
+const again = "; any scan, stats or compact writes it anew"
+
+// derived reports a file that is missing, cannot be read or is not as it was written, though any scan derives it from the records.
+func (v *verifier) derived(ctx context.Context, name string, err error, sound bool) error {
 	switch {
 	case errors.Is(err, store.ErrNotExist):
 		if v.done.Parts > 0 { // a new scan writes the file before its first part
-			v.report(damaged(views.Name, "it is missing; any scan, stats or compact writes it anew"))
+			v.report(damaged(name, "it is missing"+again))
 		}
 	case ctx.Err() != nil:
-		return err
+		return ctx.Err()
 	case err != nil:
-		v.report(damaged(views.Name, cause(err)))
-	case !views.Sound(data):
-		v.report(damaged(views.Name, "it is not as bulkscan wrote it; any scan, stats or compact writes it anew"))
+		v.report(damaged(name, cause(err)))
+	case !sound:
+		v.report(damaged(name, "it is not as bulkscan wrote it"+again))
 	}
 	return nil
 }
 
+// views verifies views.sql, which ends with the hash of the text before.
+func (v *verifier) views(ctx context.Context) error {
+	data, err := store.ReadAll(ctx, v.store, views.Name, views.MaxBytes)
+	return v.derived(ctx, views.Name, err, views.Sound(data))
+}
+
 // index verifies the index, which every reader of views.sql opens. Of damaged records nobody can say what it should be.
 func (v *verifier) index(ctx context.Context) error {
-	const again = "; any scan, stats or compact writes it anew"
 	state, err := index.Check(ctx, v.store)
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.Is(err, store.ErrNotExist):
-		if v.done.Parts > 0 {
-			v.report(damaged(index.Name, "it is missing"+again))
-		}
-	case err != nil:
-		v.report(damaged(index.Name, cause(err)))
-	case state == index.Damaged:
-		v.report(damaged(index.Name, "it is not as bulkscan wrote it"+again))
-	case state == index.Older && v.done.Damaged+v.done.Newer == 0:
+	if undamaged := err == nil && v.done.Damaged+v.done.Newer == 0; undamaged && state == index.Older {
 		v.report(Finding{Kind: Leftover, File: index.Name, What: "it is older than the records: a scan or compaction was killed before writing it, or is about to" + again})
-	case state == index.Undescribed && v.done.Damaged+v.done.Newer == 0:
+	} else if undamaged && state == index.Undescribed {
 		v.report(Finding{Kind: Leftover, File: schema.PackageName, What: "it does not describe what is there: it was changed, or a scan or compaction was killed before writing it, or is about to" + again})
 	}
-	return nil
+	return v.derived(ctx, index.Name, err, state != index.Damaged)
 }
 
 // months verifies the merged statistics of past months, and the files of units. Each file has a record; the index says which of them count.
