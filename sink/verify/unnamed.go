@@ -213,7 +213,7 @@ func (v *verifier) index(ctx context.Context) error {
 	if undamaged := err == nil && v.done.Damaged+v.done.Newer == 0; undamaged && state == index.Older {
 		v.report(Finding{Kind: Leftover, File: index.Name, What: "it is older than the records: a scan or compaction was killed before writing it, or is about to" + again})
 	} else if undamaged && state == index.Undescribed {
-		v.report(Finding{Kind: Leftover, File: schema.PackageName, What: "it does not describe what is there: it was changed, or a scan or compaction was killed before writing it, or is about to" + again})
+		v.report(Finding{Kind: Leftover, File: schema.PackageName, What: "it does not describe what is there: it was changed or deleted, or a scan or compaction was killed before writing it, or is about to" + again})
 	}
 	return v.derived(ctx, index.Name, err, state != index.Damaged)
 }
