@@ -140,7 +140,7 @@ generated: ## fail if a generated document is out of date
 
 # Each of the two halves keeps one processor busy, mostly.
 .PHONY: integration scanned asked
-integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw .bin/python/installed ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet, warcio and Python (ALL=1: also try the experiments of bench, small)
+integration: build internal/integration/duckdb/node_modules internal/integration/readers/node_modules internal/integration/warcio/node_modules .bin/versitygw .bin/python/installed ## scan the simulated web, also killed, read datasets and archive with DuckDB, Polars, hyparquet, warcio, Python and R (ALL=1: also try the experiments of bench, small)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync scanned asked
 
 scanned:

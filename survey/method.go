@@ -245,10 +245,8 @@ func scansOf(all []*commit.Manifest, pruned string) Section {
 func citation(m *commit.Manifest) Section {
 	return Section{
 		Title: "How to cite",
-		Text: []string{
-			"Name the scan, its date, the list, the observer, and the versions of bulkscan and of the registry; with a share its definition and denominator. The authors are those who publish the dataset, and its licence is theirs to choose: `licenses` and `contributors` that they write into `" + schema.PackageName + "` stay there.",
-		},
-		Code: m.Citation(),
+		Text:  []string{"Name the scan, its date, the list, the observer, and the versions of bulkscan and of the registry; with a share its definition and denominator. The authors are those who publish the dataset, and its licence is theirs to choose: `licenses` and `contributors` that they write into `" + schema.PackageName + "` stay there."},
+		Code:  m.Citation(),
 	}
 }
 
