@@ -128,12 +128,8 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 			if row.Outcome == Carried {
 				o.Finding = Carried
 			}
-			if archive {
-				if o.Port, o.Site = schema.FoldedKey(o.Host, o.Port, o.Requested); o.Requested != "ftp" {
-					o.Requested = "auto"
-				}
-			} else {
-				o.Site = schema.SiteID(o.Host, o.Port, o.Requested)
+			if o.Port, o.Site = schema.FoldedKey(archive, o.Host, o.Port, o.Requested); archive && o.Requested != "ftp" {
+				o.Requested = "auto"
 			}
 			if n.host == "" && !isGap(o.Finding) {
 				o.Policy = n.intern(PolicyOf(&row))

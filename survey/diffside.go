@@ -168,12 +168,8 @@ func (s *side) checked(err error) error {
 
 // key identifies the current site in both scans. An archive has captures by http and https, where a list has the host alone.
 func (s *side) key() int64 {
-	r := &s.row
-	if s.archive {
-		_, id := schema.FoldedKey(r.Host, r.Port, r.Requested)
-		return id
-	}
-	return schema.SiteID(r.Host, r.Port, r.Requested)
+	_, id := schema.FoldedKey(s.archive, s.row.Host, s.row.Port, s.row.Requested)
+	return id
 }
 
 // count counts a site of this scan.

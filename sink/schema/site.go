@@ -13,10 +13,11 @@ func SiteID(host string, port int32, requested string) int64 {
 	return int64(d.Sum64())
 }
 
-// FoldedKey returns the port and the id as which a capture of an archive counts. Ordinary lists have entries without a scheme.
-// Captures have one, and count as the answer to such an entry.
-func FoldedKey(host string, port int32, requested string) (foldedPort int32, site int64) {
+// FoldedKey returns the port and the id as which a row counts. Captures of an archive have a scheme, and count as the answer to an entry
+// of an ordinary list without one.
+func FoldedKey(archive bool, host string, port int32, requested string) (foldedPort int32, site int64) {
 	switch {
+	case !archive:
 	case requested == "http" && port == 80:
 		port, requested = 443, "auto" // the port of entries without scheme and port
 	case requested == "http", requested == "https":

@@ -109,10 +109,8 @@ func (c *chooser) read(ctx context.Context, place int32, scan *commit.Scan, part
 			continue
 		}
 		now.finding, now.known = audit.FindingNamed(finding)
-		key := schema.SiteID(host, port, requested)
-		if now.plain = archive && requested == "http"; archive {
-			_, key = schema.FoldedKey(host, port, requested)
-		}
+		now.plain = archive && requested == "http"
+		_, key := schema.FoldedKey(archive, host, port, requested)
 		c.add(key, &now)
 	}
 	return errors.Join(rows.Err(), rows.Close())

@@ -93,7 +93,7 @@ func TestFoldedKey(t *testing.T) {
 		{80, "https", schema.SiteID("h", 80, "auto")},
 		{21, "ftp", schema.SiteID("h", 21, "ftp")},
 	} {
-		if _, site := schema.FoldedKey("h", key.port, key.requested); site != key.want {
+		if _, site := schema.FoldedKey(true, "h", key.port, key.requested); site != key.want {
 			t.Errorf("%+v: site %d", key, site)
 		}
 	}
