@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -54,6 +55,7 @@ type storedFiles struct {
 	store store.Store
 	scans []MergedScan
 	past  *past
+	most  int64 // after two scans, find reads no further one if they had so many files; 0 is no bound
 
 	hash int64
 	body []byte
@@ -129,19 +131,29 @@ func (f *storedFiles) read(night Date, hash int64) ([]byte, error) {
 	if hash == f.hash && f.body != nil {
 		return f.body, nil
 	}
-	wanted := map[int64]bool{hash: true}
 	f.hash, f.body = hash, nil
-	scans, err := f.scansOf(night)
-	if err != nil {
-		return nil, err
-	}
-	for _, scan := range scans {
-		if err := findBodies(f.ctx, scan, wanted, func(_ int64, body []byte) { f.body = bytes.Clone(body) }); err != nil {
-			return nil, err
+	err := f.find(night, map[int64]bool{hash: true}, func(_ int64, body []byte) { f.body = bytes.Clone(body) })
+	return f.body, err
+}
+
+// find calls found for each wanted file that the scans of a night store, or, if that is 0, those of any, the newest first. It removes
+// the file from wanted.
+func (f *storedFiles) find(night Date, wanted map[int64]bool, found func(hash int64, body []byte)) (err error) {
+	scans, files := 0, int64(0)
+	for i := len(f.scans) - 1; i >= 0 && err == nil && len(wanted) > 0 && (f.most == 0 || scans < 2 || files < f.most); i-- {
+		if night != 0 && f.scans[i].ScanDate != night.String() {
+			continue
+		}
+		var scan *commit.Scan
+		if scan, err = openStored(f.ctx, f.store, f.scans[i].ScanID); scan != nil {
+			scans, files = scans+1, files+commit.CountCommits(scan.Commits).Files[schema.Bodies]
+			err = findBodies(f.ctx, scan, wanted, found)
 		}
 	}
-	err = f.past.findBodies(f.ctx, f.store, wanted, func(_ int64, body []byte) { f.body = bytes.Clone(body) })
-	return f.body, err
+	if err == nil {
+		err = f.past.findBodies(f.ctx, f.store, wanted, found)
+	}
+	return err
 }
 
 // unifiedDiff returns the first lines of the difference of two files, and how many more there are. Its time grows with
@@ -184,7 +196,7 @@ func (f *storedFiles) tellToken(s *Story, asked Asked) error {
 			}
 			e.Token = byPolicy(&e.What, asked.Registry, id)
 			if body != nil {
-				e.Token = byFile(auditor, body, id)
+				e.Token = byFile(auditor, judged(auditor, body), id)
 			}
 		}
 		e.Token.Changed = i == 0 || e.differs(&s.Episodes[i-1])
@@ -192,11 +204,78 @@ func (f *storedFiles) tellToken(s *Story, asked Asked) error {
 	return nil
 }
 
-// byFile says how a stored file treats a token.
-func byFile(auditor *audit.Auditor, body []byte, id int) *Treated {
-	t := auditor.Treatment(judged(auditor, body), id)
+// byFile says how a site with a stored file treats a token.
+func byFile(auditor *audit.Auditor, site *audit.Site, id int) *Treated {
+	t := auditor.Treatment(site, id)
 	return &Treated{Verdict: t.Verdict, Via: t.Via, Follows: schema.Bounded(t.Follows, maxLine), Stored: true,
 		Line: t.Line, Group: bounded(t.Group), RuleLine: t.RuleLine, Rule: bounded(t.Rule)}
+}
+
+// TokenChange says that a site began or ceased to block a token by its rules, as the column change of token_spells does. It did so after
+// Before, the last night on which the former rules were seen, and by After, the first with the new ones.
+type TokenChange struct {
+	Site            int64
+	Host, Requested string
+	Port            int32
+	Token           int    // index in the registry
+	Change          string // began, ceased
+	Before, After   Date
+	Was, Is         LastFile // the last one with the former rules, and the last one of the episode that begins at After
+}
+
+// LastFile is the file of a site on the last night of an episode. Treated is nil unless Decide has found it.
+type LastFile struct {
+	*Treated
+	hash int64 // 0 if it is not known
+}
+
+// MostChanges bounds the changes that are listed.
+const MostChanges = 100_000
+
+// change keeps what changed from a site's last rules to those of an episode.
+func (c *tokenCounter) change(s *siteState, kind int32, e *Episode) {
+	change := TokenChange{Site: e.Site, Port: e.Port, Before: s.until, After: e.ValidFrom, Was: LastFile{hash: s.body}, Is: LastFile{hash: e.LastBody}}
+	if e.ValidTo > c.later && e.Bodies > 1 {
+		change.Is.hash = 0 // the file may be of a night after the scan
+	}
+	for t, id := range c.all {
+		if change.Change = changeOf(c.kinds[s.rules].states[t], c.kinds[kind].states[t]); change.Change != "" {
+			change.Token, change.Host, change.Requested = id, strings.Clone(e.Host), strings.Clone(e.Requested)
+			c.changed[t]++
+			c.changes = append(c.changes, change)
+		}
+	}
+	if len(c.changes) > 2*MostChanges {
+		c.dropOldest()
+	}
+}
+
+// dropOldest orders the changes, the newest first, and drops those beyond MostChanges.
+func (c *tokenCounter) dropOldest() {
+	slices.SortStableFunc(c.changes, func(a, b TokenChange) int {
+		return cmp.Or(cmp.Compare(b.After, a.After), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Site, b.Site))
+	})
+	c.changes = c.changes[:min(len(c.changes), MostChanges)]
+}
+
+// Decide adds what the stored files say to changes of these counts. It reads at least the two newest nights, and no further one after so
+// many files; 0 is no bound.
+func (c *TokenCounts) Decide(changes []TokenChange, files int64) error {
+	wanted, decide := map[int64]bool{}, map[int64][]func(*audit.Site){}
+	for i := range changes {
+		for _, f := range []*LastFile{&changes[i].Was, &changes[i].Is} {
+			wanted[f.hash] = true
+			decide[f.hash] = append(decide[f.hash], func(site *audit.Site) { f.Treated = byFile(c.auditor, site, changes[i].Token) })
+		}
+	}
+	delete(wanted, 0)
+	c.stored.most = files
+	return c.stored.find(0, wanted, func(hash int64, body []byte) {
+		site := judged(c.auditor, body)
+		for _, do := range decide[hash] {
+			do(site)
+		}
+	})
 }
 
 // byPolicy says how a policy treats a token.

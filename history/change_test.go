@@ -88,7 +88,7 @@ func TestTreatedByFile(t *testing.T) {
 	f := func(file, token, want string) {
 		t.Helper()
 		id, _ := registry.Find([]byte(token))
-		got := byFile(auditor, []byte(file), id)
+		got := byFile(auditor, judged(auditor, []byte(file)), id)
 		if text := fmt.Sprintf("%s %s %s; %d %s; %d %s", got.Verdict, got.Via, got.Follows, got.Line, got.Group, got.RuleLine, got.Rule); text != want {
 			t.Errorf("%s in %q: %s, want %s", token, file, text, want)
 		}

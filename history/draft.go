@@ -217,14 +217,8 @@ func (d *draft) judgeAgain(tonight *night) (again func(*Episode, *Observation) (
 		OpenEpisode: drop[Episode], ClosedEpisode: drop[Episode], OpenGap: drop[Gap], ClosedGap: drop[Gap],
 	})
 	found := func(hash int64, body []byte) { policies[hash] = tonight.intern(judge.Policy(body)) }
-	for i := len(d.ledger.Scans) - 1; i >= 0 && err == nil && len(wanted) > 0; i-- {
-		var scan *commit.Scan
-		if scan, err = openStored(d.ctx, d.store, d.ledger.Scans[i].ScanID); scan != nil {
-			err = findBodies(d.ctx, scan, wanted, found)
-		}
-	}
 	if err == nil {
-		err = d.past.findBodies(d.ctx, d.store, wanted, found)
+		err = (&storedFiles{ctx: d.ctx, store: d.store, scans: d.ledger.Scans, past: d.past}).find(0, wanted, found)
 	}
 	return again, err
 }

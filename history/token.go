@@ -17,7 +17,8 @@ import (
 )
 
 // This file counts what the ledger has of tokens, as the macros first_blocked, transitions and survival of views.sql do
-// (docs/history-sql.md). It reads the ledger once. Of a site it keeps 28 bytes, and 4 more a token.
+// (docs/history-sql.md), and lists changes as token_spells does. It reads the ledger once. Of a site it keeps 48 bytes, and 4 more for
+// each of Tokens; of each change, 150.
 //
 // The episodes of a site come in order: closed ones in the order of the record's files, then the open one, which every
 // observed site has.
@@ -27,6 +28,7 @@ type TokensAsked struct {
 	ScanID   string // later nights do not count
 	Registry *tokens.Registry
 	Tokens   []int // indexes in Registry
+	Further  []int // tokens of which only the changes are listed
 	// Lacks reports whether a version of the registry does not have a token: what its judge says of it is unknown. nil
 	// means that all versions have all tokens.
 	Lacks func(registryVersion, token string) bool
@@ -34,8 +36,12 @@ type TokensAsked struct {
 
 // TokenCounts are the counts of a ledger.
 type TokenCounts struct {
-	Nights []Date       // up to that of the scan
-	Tokens []TokenCount // as asked
+	Nights  []Date        // up to that of the scan
+	Tokens  []TokenCount  // as asked, without Further
+	Changes []TokenChange // the newest first, at most MostChanges
+
+	stored  *storedFiles
+	auditor *audit.Auditor
 }
 
 // TokenCount has the counts of a token, each ordered.
@@ -43,6 +49,7 @@ type TokenCount struct {
 	FirstBlocked []FirstBlocked
 	Transitions  []Transition // from the night before the last one to the last one
 	Survival     []Survival   // one row per night; none if no site blocks the token on the last night
+	Changes      int64        // how often a site began or ceased
 }
 
 // FirstBlocked counts the sites that were first seen to block a token on a night.
@@ -104,7 +111,10 @@ type siteState struct {
 	last                  Date  // beginning of the last episode
 	earlier, later, rules int32 // kinds: on the night before the last one, on the last one, and of the last episode with rules
 	doubtful              bool  // an episode began after the earlier night because observer or judge changed
+	broken                bool  // likewise, after the last episode with rules
 	gaps                  [2]word
+	until                 Date  // end of the last episode with rules
+	body                  int64 // hash of its last file
 }
 
 // blockedSpell is when a site last began to block a token: after a night, 0 if that is not known, and by a night. Both are
@@ -125,6 +135,9 @@ type tokenCounter struct {
 	spells         [][]blockedSpell         // a token
 	unobserved     map[int64][2]word        // gaps of sites without an episode
 	first          []map[FirstBlocked]int64 // a token; by rows without Sites
+	all            []int                    // Tokens and Further
+	changed        []int64                  // how often, of all
+	changes        []TokenChange
 }
 
 type kindKey struct {
@@ -154,15 +167,22 @@ func CountTokens(ctx context.Context, st store.Store, asked TokensAsked) (*Token
 		policies: map[int64]kind{}, kinds: make([]kind, 1), numbers: map[kindKey]int32{}, unobserved: map[int64][2]word{},
 		words: []string{isNothing: "", isBlocked: "blocked", isOpen: "open", isUnknown: "unknown", isAbsent: "absent", isRefused: ClassRefused},
 	}
+	c.all = slices.Concat(asked.Tokens, asked.Further)
+	c.changed = make([]int64, len(c.all))
 	if len(nights) > 1 {
 		c.earlier = nights[len(nights)-2]
 	}
 	if err := c.read(ctx, st, l); err != nil {
 		return nil, err
 	}
-	done := &TokenCounts{Nights: nights}
+	p, err := readPast(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	c.dropOldest()
+	done := &TokenCounts{Nights: nights, Changes: c.changes, stored: &storedFiles{ctx: ctx, store: st, scans: l.Scans, past: p}, auditor: audit.New(asked.Registry)}
 	for t := range asked.Tokens {
-		done.Tokens = append(done.Tokens, TokenCount{FirstBlocked: c.firstBlocked(t), Survival: c.survival(t, nights)})
+		done.Tokens = append(done.Tokens, TokenCount{FirstBlocked: c.firstBlocked(t), Survival: c.survival(t, nights), Changes: c.changed[t]})
 	}
 	c.transitions(done.Tokens)
 	return done, nil
@@ -204,18 +224,19 @@ func (c *tokenCounter) read(ctx context.Context, st store.Store, l *Ledger) erro
 		return err
 	}
 	var e Episode
-	var from, previous int32
+	var from, previous, to int32
 	var cause string
 	at := 0
 	episode := func() error {
-		e.ValidFrom, e.PreviousLast, e.Cause = Date(from), Date(previous), Cause(cause)
+		e.Site, e.ValidFrom, e.PreviousLast, e.ValidTo, e.Cause = site, Date(from), Date(previous), Date(to), Cause(cause)
 		var ok bool
 		if at, ok = c.find(site, at); !ok {
 			return fmt.Errorf("%w: site %d has no open episode", ErrOrder, site)
 		}
 		return c.episode(at, &e)
 	}
-	fields := []table.Field{id, {Name: "policy_id", Into: &e.Policy}, {Name: "valid_from", Into: &from}, {Name: "previous_last", Into: &previous}, {Name: "cause", Into: &cause}, {Name: "judge", Into: &e.Judge}}
+	fields := []table.Field{id, {Name: "policy_id", Into: &e.Policy}, {Name: "valid_from", Into: &from}, {Name: "previous_last", Into: &previous}, {Name: "cause", Into: &cause}, {Name: "judge", Into: &e.Judge},
+		{Name: "host", Into: &e.Host}, {Name: "port", Into: &e.Port}, {Name: "requested", Into: &e.Requested}, {Name: "valid_to", Into: &to}, {Name: "bodies", Into: &e.Bodies}, {Name: "last_body", Into: &e.LastBody}}
 	var class string
 	var first, last int32
 	gap := func() error { return c.gap(site, class, Date(first), Date(last)) }
@@ -265,7 +286,7 @@ func readColumns(ctx context.Context, st store.Store, f schema.File, fields []ta
 // policy keeps what a policy means for the tokens.
 func (c *tokenCounter) policy(p *Policy) {
 	k, cells := kind{rules: p.Class == ClassRules}, p.cells(c.Registry)
-	for _, id := range c.Tokens {
+	for _, id := range c.all {
 		state := isOpen
 		switch {
 		case !k.rules:
@@ -301,7 +322,7 @@ func (c *tokenCounter) kind(policy int64, judge string) (int32, error) {
 	}
 	version, _, _ := strings.Cut(judge, " ")
 	k.states = slices.Clone(k.states)
-	for t, id := range c.Tokens {
+	for t, id := range c.all {
 		if k.rules && c.Lacks != nil && c.Lacks(version, c.Registry.Tokens[id].Name) {
 			k.states[t] = isUnknown
 		}
@@ -343,9 +364,13 @@ func (c *tokenCounter) episode(at int, e *Episode) error {
 	}
 	k := c.kinds[n]
 	if !k.rules {
+		s.broken = s.broken || notByTheSite
 		return nil
 	}
-	for t, state := range k.states {
+	if s.rules != noKind && !s.broken && !notByTheSite {
+		c.change(s, n, e)
+	}
+	for t, state := range k.states[:len(c.Tokens)] {
 		before := isNothing
 		if s.rules != noKind {
 			before = c.kinds[s.rules].states[t]
@@ -365,7 +390,7 @@ func (c *tokenCounter) episode(at int, e *Episode) error {
 		}
 		c.spells[t][at] = blockedSpell{after, uint16(e.ValidFrom - c.before)}
 	}
-	s.rules = n
+	s.rules, s.broken, s.until, s.body = n, false, e.ValidTo, e.LastBody
 	return nil
 }
 

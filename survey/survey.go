@@ -35,6 +35,7 @@ type Survey struct {
 	Unobserved  map[string]int64  // sites that were not observed, by segment: its kind, a blank, its value
 	Lines       []string          // the tokens shown over ranks and dates: the AI tokens that most files name, at most maxLines
 	Sensitivity *Sensitivity      // of the first of Lines by full; nil without Lines, and where verdicts are missing
+	Changes     int64             // of sites towards the tokens of Lines; changed-sites has the newest
 	Judged      []Judged          // between the nights of blocked-over-time
 	Pruned      string            // date of the last pruned night, which blocked-over-time lacks with all before it, or ""
 	Method      []Section
@@ -48,7 +49,7 @@ type TakeOptions struct {
 	Options
 
 	Counted   *atomic.Int64 // sites counted so far; nil for nobody to know
-	AllTokens bool          // also over dates those that the page does not show: many rows, of many nights
+	AllTokens bool          // also over dates, and of sites that changed, those that the page does not show: many rows
 }
 
 const (

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,11 +48,17 @@ func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.S
 	for _, name := range s.Lines {
 		asked.Tokens = append(asked.Tokens, o.Registry.Lookup(name))
 	}
-	counts, err := history.CountTokens(ctx, st, asked)
-	if err == nil && counts != nil && len(counts.Nights) > 1 {
-		s.fromLedger(counts)
+	for id := range o.Registry.Tokens {
+		if o.AllTokens && o.Registry.Tokens[id].Category == surveyCategory && !slices.Contains(asked.Tokens, id) {
+			asked.Further = append(asked.Further, id)
+		}
 	}
-	return err
+	counts, err := history.CountTokens(ctx, st, asked)
+	if err != nil || counts == nil || len(counts.Nights) < 2 {
+		return err
+	}
+	s.fromLedger(counts)
+	return s.changedSites(ctx, scan, o, counts)
 }
 
 // lastPruned returns the date of the last night before a scan's, by its observer, that was pruned, or "".
@@ -258,12 +265,13 @@ func (s *Survey) fromLedger(counts *history.TokenCounts) {
 	changes.Note = fmt.Sprintf("from %s to %s", nights[0], nights[1])
 	for i, token := range s.Lines {
 		of, soFar := &counts.Tokens[i], int64(0)
+		s.Changes += of.Changes
 		for _, f := range of.FirstBlocked {
 			soFar += f.Sites
 			first.Rows = append(first.Rows, []any{token, f.Night.String(), f.Censoring, f.Sites, soFar})
 		}
 		for _, c := range of.Transitions {
-			changes.Rows = append(changes.Rows, []any{token, c.Before, c.After, textOrNil(c.Change), c.Sites})
+			changes.Rows = append(changes.Rows, []any{token, c.Before, c.After, orNil(c.Change), c.Sites})
 		}
 		if i > 0 {
 			continue // survival is of the first token
@@ -274,10 +282,65 @@ func (s *Survey) fromLedger(counts *history.TokenCounts) {
 	}
 }
 
-// textOrNil is nil for an empty text, where SQL has NULL.
-func textOrNil(text string) any {
-	if text == "" {
+const (
+	// ShownChanges is how many rows of changed-sites the page shows.
+	ShownChanges = 500
+	// readForPage bounds the files that are read for them: few changes may be spread over many nights. So many take a second.
+	readForPage = 500_000
+)
+
+// changedSites adds the table of the sites that began or ceased to block a token: the newest first, those of a night by rank.
+func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOptions, counts *history.TokenCounts) error {
+	type listed struct {
+		rank  int64
+		label string
+	}
+	list, sites := counts.Changes, map[int64]listed{}
+	for i := range list {
+		sites[list[i].Site] = listed{}
+	}
+	var r diffColumns
+	var label string
+	fields := []table.Field{{Name: "host", Into: &r.Host}, {Name: "port", Into: &r.Port}, {Name: "requested", Into: &r.Requested}, {Name: "rank", Into: &r.Rank}, {Name: "label", Into: &label}}
+	err := eachSite(ctx, scan, fields, func() {
+		_, site := schema.FoldedKey(scan.Manifest.Observer.Source == commit.Archive, r.Host, r.Port, r.Requested)
+		if _, changed := sites[site]; changed {
+			sites[site] = listed{r.Rank, strings.Clone(label)}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(list, func(a, b history.TokenChange) int {
+		return cmp.Or(cmp.Compare(b.After, a.After), cmp.Compare(uint64(sites[a.Site].rank-1), uint64(sites[b.Site].rank-1))) // no rank is last
+	})
+	most, files := history.MostChanges, int64(0)
+	if !o.AllTokens {
+		most, files = ShownChanges, readForPage
+	}
+	list = list[:min(len(list), most)]
+	if err := counts.Decide(list, files); err != nil {
+		return err
+	}
+	t := s.add("changed-sites", []string{"token", "change", "host", "port", "requested", "last_before", "first_after", "rank", "label",
+		"verdict_before", "line_before", "group_before", "rule_before", "verdict_after", "line_after", "group_after", "rule_after"}, nil)
+	t.Note = fmt.Sprintf("from %s to %s, the newest %d at most", counts.Nights[0], counts.Nights[len(counts.Nights)-1], most)
+	for i := range list {
+		c := &list[i]
+		row := []any{o.Registry.Tokens[c.Token].Name, c.Change, c.Host, int64(c.Port), c.Requested, c.Before.String(), c.After.String(), orNil(sites[c.Site].rank), orNil(sites[c.Site].label)}
+		for _, f := range []history.LastFile{c.Was, c.Is} {
+			t := cmp.Or(f.Treated, &history.Treated{})
+			row = append(row, orNil(t.Verdict), orNil(int64(cmp.Or(t.RuleLine, t.Line))), orNil(t.Group), orNil(t.Rule))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return nil
+}
+
+// orNil is nil for an empty text and for zero, where SQL has NULL.
+func orNil[T comparable](value T) any {
+	if value == *new(T) {
 		return nil
 	}
-	return text
+	return value
 }

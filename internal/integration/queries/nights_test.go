@@ -37,7 +37,9 @@ var firstNight = time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC)
 
 // timeline is what happens to a site on each night. After its last letter the site is not listed.
 type timeline struct {
-	host, letters, cacheControl string
+	host, letters, cacheControl, label string
+
+	rank int64
 
 	late map[int]time.Duration // by which the site is fetched later on a night; the first one is 0
 }
@@ -63,7 +65,7 @@ func nightOf(t *testing.T, st store.Store, n int, id string, after time.Duration
 		if err != nil {
 			t.Fatal(err)
 		}
-		site := &audit.Site{Seq: uint64(i), Input: o.Host(), Origin: o, Fetch: answered(t, l.letters[n])}
+		site := &audit.Site{Seq: uint64(i), Input: o.Host(), Origin: o, Label: l.label, Rank: l.rank, Fetch: answered(t, l.letters[n])}
 		site.Fetch.FetchedAt = at.Add(l.late[n])
 		site.Fetch.Fields.CacheControl = []byte(l.cacheControl)
 		audit.Judge(site)
@@ -137,7 +139,7 @@ func TestAccessAsCrawled(t *testing.T) {
 		for n, ms := range v.LateMillis {
 			late[n-1] = time.Duration(ms) * time.Millisecond
 		}
-		nights = append(nights, timeline{host, repeated(t, v.Nights), v.CacheControl, late})
+		nights = append(nights, timeline{host: host, letters: repeated(t, v.Nights), cacheControl: v.CacheControl, late: late})
 		again = append(again, timeline{host: host, letters: repeated(t, v.Again)})
 		abouts = append(abouts, host+": "+v.About)
 		n := 0

@@ -26,7 +26,7 @@ func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Regi
 		t.Fatal(err)
 	}
 	tables = map[string]*survey.Table{}
-	for _, name := range []string{"blocked-over-time", "first-blocked", "transitions", "survival"} {
+	for _, name := range []string{"blocked-over-time", "changed-sites", "first-blocked", "transitions", "survival"} {
 		if s.Tables[name] != nil {
 			tables[name] = s.Tables[name]
 		}
@@ -52,6 +52,9 @@ func compareOverDates(t *testing.T, dir string, st store.Store, scanID string, r
 			asked = append(asked, Query{Name: name, SQL: fmt.Sprintf("SELECT %s AS token, * FROM (%s)", literal(token), forToken(t, name, token))})
 		}
 	}
+	if tables["changed-sites"] != nil {
+		asked = append(asked, changedSites(t, tables["changed-sites"]))
+	}
 	answers := map[string]Answer{}
 	for _, a := range ask(t, dir, asked) {
 		a.Rows = append(answers[a.Name].Rows, a.Rows...)
@@ -64,6 +67,24 @@ func compareOverDates(t *testing.T, dir string, st store.Store, scanID string, r
 		compareAnswers(t, answers[name], table.Rows)
 	}
 	return tables
+}
+
+// changedSites is the query of all AI tokens, in the order of any table. Of the table only the columns of the query stay.
+func changedSites(t *testing.T, table *survey.Table) Query {
+	t.Helper()
+	q := Query{Name: "changed-sites"}
+	for i := range tokens.Default().Tokens {
+		if token := &tokens.Default().Tokens[i]; token.Category == "ai" {
+			q.SQL += fmt.Sprintf(" UNION ALL SELECT %s AS token, * FROM (%s)", literal(token.Name), forToken(t, q.Name, token.Name))
+		}
+	}
+	q.SQL = "FROM (" + strings.TrimPrefix(q.SQL, " UNION ALL ") + ") ORDER BY ALL"
+	table.Columns = table.Columns[:7]
+	for i, row := range table.Rows {
+		table.Rows[i] = row[:7]
+	}
+	slices.SortFunc(table.Rows, func(a, b []any) int { return strings.Compare(fmt.Sprintln(a...), fmt.Sprintln(b...)) })
+	return q
 }
 
 // TestSurveyOverDates compares the tables over dates with the queries: over fifty nights, of which some have two scans, some one of
@@ -99,7 +120,7 @@ func TestSurveyOverDates(t *testing.T) {
 	if !slices.ContainsFunc(tables["transitions"].Rows, func(row []any) bool { return row[0] == "some-stranger" && row[1] == "unknown" }) {
 		t.Error("some-stranger is known on the earlier nights")
 	}
-	if len(tables) != 4 || tables["transitions"].Note != "from 2026-11-18 to 2026-11-19" {
+	if len(tables) != 5 || len(tables["changed-sites"].Rows) < 5 || tables["transitions"].Note != "from 2026-11-18 to 2026-11-19" {
 		t.Errorf("%d tables, transitions %+v", len(tables), tables["transitions"])
 	}
 	if s, _ := surveyOf(t, st, "gained-"+nights[49], nil); slices.Contains(s.Lines, "some-stranger") {
@@ -131,8 +152,8 @@ func TestSurveyWithoutDates(t *testing.T) {
 		t.Fatal(err)
 	}
 	f(dates[0], 0)
-	f(dates[2], 4)
-	for name, table := range f(dates[1], 4) {
+	f(dates[2], 5)
+	for name, table := range f(dates[1], 5) {
 		for _, row := range table.Rows {
 			if slices.Contains(row, any(dates[2])) {
 				t.Errorf("%s has a later night: %v", name, row)

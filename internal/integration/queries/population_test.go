@@ -14,7 +14,7 @@ import (
 )
 
 // ofAll are the queries over all sites: nothing is outside of their population.
-var ofAll = []string{"findings", "outcomes-by-rank", "reversals", "transitions", "unknown-keys"}
+var ofAll = []string{"changed-sites", "findings", "outcomes-by-rank", "reversals", "transitions", "unknown-keys"}
 
 // unfiltered says, by population, how a query or a view loses its filter: each pair is a text, and what stands instead of it in the
 // mutant. Without a text, all sites have the finding `rules`, in the rows and in what is computed of them.

@@ -85,6 +85,11 @@ func (w *lives) counts(last int, token string) (c history.TokenCount) {
 			}
 			first[history.FirstBlocked{Night: night, Censoring: blocking[0].censoring}]++
 		}
+		for _, s := range w.spells(&until, token) {
+			if s.change != "" {
+				c.Changes++
+			}
+		}
 		if w.at(l, last, token) == "blocked" {
 			lasting = append(lasting, blocking[len(blocking)-1])
 		}
@@ -132,6 +137,15 @@ func TestCountTokensAsQueries(t *testing.T) {
 		asked := []Query{{SQL: fmt.Sprintf(`CREATE OR REPLACE VIEW registry_tokens AS SELECT 'new' AS registry_version, token FROM tokens UNION ALL SELECT 'old', token FROM tokens WHERE token <> '%s'; SET VARIABLE bulkscan_date = DATE '%s'`, oldLacks, last)}}
 		want := [][][]any{nil}
 		for i, token := range counted {
+			changed := [][]any(nil)
+			for _, c := range counts.Changes {
+				if tokens.Default().Tokens[c.Token].Name == token {
+					changed = append(changed, []any{c.Change, c.Host, int64(c.Port), c.Requested, c.Before.String(), c.After.String()})
+				}
+			}
+			if int64(len(changed)) != counts.Tokens[i].Changes {
+				t.Errorf("ledger %d: %d changes of %s, counted %+v", seed, len(changed), token, counts.Tokens[i])
+			}
 			first, moves, survivors := [][]any(nil), [][]any(nil), [][]any(nil)
 			soFar := int64(0)
 			for _, r := range counts.Tokens[i].FirstBlocked {
@@ -148,7 +162,7 @@ func TestCountTokensAsQueries(t *testing.T) {
 			for _, r := range counts.Tokens[i].Survival {
 				survivors = append(survivors, []any{r.Night.String(), r.ByThen, r.Maybe, r.Sites, float64(r.ByThen) / float64(r.Sites), float64(r.Maybe) / float64(r.Sites)})
 			}
-			for name, rows := range map[string][][]any{"first-blocked": first, "transitions": moves, "survival": survivors} {
+			for name, rows := range map[string][][]any{"first-blocked": first, "transitions": moves, "survival": survivors, "changed-sites": changed} {
 				asked = append(asked, Query{Name: fmt.Sprintf("ledger %d, %s, %s", seed, name, token), SQL: forToken(t, name, token)})
 				want = append(want, rows)
 			}
