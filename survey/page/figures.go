@@ -23,7 +23,7 @@ func (b *builder) groups() []group {
 			b.sums("operators", "Operators", "operator", func(s *survey.Blocking) []survey.Sum { return s.ByOperator }),
 			b.sums("purposes", "Purposes", "purpose", func(s *survey.Blocking) []survey.Sum { return s.ByPurpose }),
 			b.ranks(), b.suffixes(), b.labels()}},
-		{"Over time", []figure{b.overTime(), b.transitions(), b.firstBlocked()}},
+		{"Over time", []figure{b.overTime(), b.transitions(), b.firstBlocked(), b.changes()}},
 		{"How sites decide", []figure{b.numberBlocked(), b.together(), b.search(), b.managed(), b.networks()}},
 		{"Other signals", []figure{b.signals(), b.usage(), b.licenses()}},
 		{"What was seen", []figure{b.findings(), b.statuses(), b.sizes(), b.latency()}},

@@ -115,6 +115,7 @@ type variant struct {
 	Empty      string // why there is nothing to show; then there is no plot
 	Plots      []any
 	Tables     []sheet
+	Open       bool // Tables are
 }
 
 type query struct{ Name, SQL string }

@@ -27,6 +27,9 @@ func hostileTexts() (list []string) {
 		hostiletest.Mark+strings.Repeat("x", 300), hostiletest.Mark+strings.Repeat("e\u0301\u0302\u0303\u0304", 100))
 }
 
+// changedColumns are those of changed-sites.
+var changedColumns = strings.Fields("token change host port requested last_before first_after rank label verdict_before line_before group_before rule_before verdict_after line_after group_after rule_after")
+
 // hostileSurvey has hostile texts wherever a text is not the program's own.
 func hostileSurvey() *survey.Survey {
 	texts := hostileTexts()
@@ -68,6 +71,12 @@ func hostileSurvey() *survey.Survey {
 		}
 		s.Tables[name] = t
 	}
+	s.Changes = 1000
+	changes := &survey.Table{Name: "changed-sites", Columns: changedColumns}
+	for _, text := range texts {
+		changes.Rows = append(changes.Rows, []any{first, text, text, int64(1), text, text, text, int64(1), text, text, int64(1), text, text, text, int64(1), text, nil})
+	}
+	s.Tables["changed-sites"] = changes
 	agents := s.Tables["unknown-agents"]
 	for i := range 10_000 {
 		agents.Rows = append(agents.Rows, row("", fmt.Sprintf("agent-%d<b>", i), 1))

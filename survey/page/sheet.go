@@ -17,6 +17,7 @@ type sheet struct {
 	Columns []heading
 	Rows    [][]entry
 	Note    string
+	Filter  string // a column: the script offers its values, of which one may be shown alone
 }
 
 type heading struct {

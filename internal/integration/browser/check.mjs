@@ -145,10 +145,11 @@ async function still(url) {
     await page.locator(`label:has(#d-${name})`).click();
     holdSwitch(await seen(page), name);
   }
-  const fold = page.locator("main details summary:visible").first();
+  const fold = page.locator("main details:not([open]) summary:visible").first();
   if (await fold.count()) {
+    const section = await fold.evaluateHandle((fold) => fold.parentElement);
     await fold.click();
-    hold(await page.locator("main details[open]").count() === 1, "without script a fold does not open");
+    hold(await section.evaluate((details) => details.open), "without script a fold does not open");
   }
   await close(page);
 }
@@ -261,6 +262,14 @@ async function tables(url) {
       const left = (await table.locator("tbody tr:visible").allTextContents());
       hold(left.length > 0 && same(left, texts.filter((text) => text.toUpperCase().includes(wanted))), `table ${about}, filtered by ${wanted}, has ${left.length} rows`);
       await filter.fill("");
+    }
+    const choice = tools.locator("select");
+    for (const option of (await choice.count()) ? (await choice.locator("option").allTextContents()).slice(1) : []) {
+      await choice.selectOption(option);
+      const column = names.indexOf(await table.getAttribute("data-filter"));
+      const texts = await table.evaluate((table, column) => [...table.tBodies[0].rows].map((row) => [row.checkVisibility(), row.cells[column].textContent.trim()]), column);
+      hold(texts.some(([shown]) => shown) && texts.every(([shown, text]) => shown === (text === option)), `table ${about} does not show the rows of ${option}`);
+      await choice.selectOption({ index: 0 });
     }
   }
   await close(page);

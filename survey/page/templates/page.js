@@ -146,3 +146,15 @@ for (const table of document.querySelectorAll("table.data")) {
 
 // Printed, a page has no folds.
 addEventListener("beforeprint", () => { for (const fold of document.querySelectorAll("details")) fold.open = true; });
+
+// A table with data-filter can show alone the rows that have one value in that column.
+for (const table of document.querySelectorAll("table[data-filter]")) {
+  const rows = [...table.tBodies[0].rows];
+  const column = [...table.tHead.rows[0].cells].findIndex((head) => head.textContent === table.dataset.filter);
+  const value = (row) => row.cells[column].textContent.trim();
+  const select = document.createElement("select");
+  select.setAttribute("aria-label", "Rows by " + table.dataset.filter);
+  select.append(new Option("every " + table.dataset.filter, ""), ...[...new Set(rows.map(value))].sort().map((text) => new Option(text)));
+  select.addEventListener("change", () => { for (const row of rows) row.style.display = ["", value(row)].includes(select.value) ? "" : "none"; });
+  if (select.length > 2) table.parentElement.previousElementSibling.append(select);
+}

@@ -1,0 +1,60 @@
+package page
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/survey"
+)
+
+// TestChanges shows what the page says of each kind of row.
+func TestChanges(t *testing.T) {
+	row := func(token, host string, port int, requested string, before, after []any) []any {
+		return append(append([]any{token, "began", host, int64(port), requested, "2026-11-20", "2026-11-22", int64(7), "news"}, before...), after...)
+	}
+	lines := func(verdict, line, group, rule any) []any { return []any{verdict, line, group, rule} }
+	unknown := lines(nil, nil, nil, nil)
+	s := hostileSurvey()
+	s.Changes = 1234
+	s.Tables["changed-sites"] = &survey.Table{Name: "changed-sites", Note: "from 2026-11-20 to 2026-11-22, the newest 500 at most", Columns: changedColumns, Rows: [][]any{
+		row("GPTBot", "a.test", 443, "auto", lines("allowed", nil, nil, nil), lines("blocked", int64(2), "User-agent: GPTBot", "Disallow: /")),
+		row("CCBot", "not-shown.test", 443, "auto", unknown, unknown), // another token
+		row("GPTBot", "b.test", 8443, "https", lines("partial", int64(1), "User-agent: *", nil), unknown),
+	}}
+	v := (&builder{survey: s}).changes().Variants[0]
+	if want := "1,234 times a site began or ceased to block one of 6 AI tokens"; v.Headline != want || !strings.HasSuffix(v.Subtitle, ", from 2026-11-20 to 2026-11-22") {
+		t.Errorf("%q, %q", v.Headline, v.Subtitle)
+	}
+	table := v.Tables[0]
+	if !v.Open || table.Filter != "label" || table.Note != "The newest 2 of 1,234 changes; --csv writes more, and those of all AI tokens." {
+		t.Errorf("open %v, filter %q, note %q", v.Open, table.Filter, table.Note)
+	}
+	want := []string{
+		"a.test|GPTBot|began|2026-11-20|2026-11-22|allowed, no group names it|blocked, line 2: Disallow: /, under User-agent: GPTBot|7|news",
+		"b.test:8443 (https)|GPTBot|began|2026-11-20|2026-11-22|partial, line 1: no rule for /, under User-agent: *|not known: no file is stored, or only --csv reads so old a one|7|news",
+	}
+	if len(table.Rows) != len(want) {
+		t.Fatalf("%d rows", len(table.Rows))
+	}
+	for i, cells := range table.Rows {
+		var texts []string
+		for _, cell := range cells {
+			texts = append(texts, cell.Text)
+		}
+		if got := strings.Join(texts, "|"); got != want[i] {
+			t.Errorf("got %s\nwant %s", got, want[i])
+		}
+	}
+	for range 2 * survey.ShownChanges {
+		s.Tables["changed-sites"].Rows = append(s.Tables["changed-sites"].Rows, row("GPTBot", "c.test", 443, "auto", unknown, unknown))
+	}
+	if got := (&builder{survey: s}).changes().Variants[0].Tables[0]; len(got.Rows) != survey.ShownChanges || !strings.HasPrefix(got.Note, "The newest 500 of 1,234") {
+		t.Errorf("%d rows, %s", len(got.Rows), got.Note)
+	}
+	s.Changes = 0
+	none := (&builder{survey: s}).changes().Variants[0].Empty
+	delete(s.Tables, "changed-sites")
+	if single := (&builder{survey: s}).changes().Variants[0].Empty; single != noHistory || none == single || none == "" {
+		t.Errorf("without changes %q, with one night %q", none, single)
+	}
+}
