@@ -78,7 +78,7 @@ func nightOf(t *testing.T, st store.Store, n int, id string, after time.Duration
 	}
 }
 
-// answered returns what a letter stands for: a, b and o are files that block all agents, GPTBot, or nobody; m, f, r and s the
+// answered returns what a letter stands for: a, b and o are files that block all agents, GPTBot, or nobody, B is b with another line; m, f, r and s the
 // statuses 404, 403, 429 and 503, of which c and d are challenges; x a failure, n an opt-out.
 func answered(t *testing.T, letter byte) exchange.Response {
 	t.Helper()
@@ -88,6 +88,8 @@ func answered(t *testing.T, letter byte) exchange.Response {
 		r.Body = []byte("User-agent: *\nDisallow: /\n")
 	case 'b':
 		r.Body = []byte("User-agent: GPTBot\nDisallow: /\n")
+	case 'B':
+		r.Body = []byte("# as b, one line down\nUser-agent: GPTBot\nDisallow: /\n")
 	case 'o':
 		r.Body = []byte("User-agent: *\nDisallow: /private\n")
 	case 'm':
