@@ -180,6 +180,7 @@ func CountTokens(ctx context.Context, st store.Store, asked TokensAsked) (*Token
 		return nil, err
 	}
 	c.dropOldest()
+	l.Scans = slices.DeleteFunc(l.Scans, func(s MergedScan) bool { return s.ScanDate > c.later.String() })
 	done := &TokenCounts{Nights: nights, Changes: c.changes, stored: &storedFiles{ctx: ctx, store: st, scans: l.Scans, past: p}, auditor: audit.New(asked.Registry)}
 	for t := range asked.Tokens {
 		done.Tokens = append(done.Tokens, TokenCount{FirstBlocked: c.firstBlocked(t), Survival: c.survival(t, nights), Changes: c.changed[t]})

@@ -120,3 +120,38 @@ func TestChangedSites(t *testing.T) {
 	}
 	compare("without files of earlier nights", 4, want)
 }
+
+// TestDecide bounds the files that are read: of the two newest nights up to the scan's in any case, of earlier ones as long as there were
+// fewer files than the bound.
+func TestDecide(t *testing.T) {
+	st, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nightsOf(t, st, "one.example=aobbbb") // a, o and b are files of the first night, of the second, and of the others
+	if err := history.Rebuild(t.Context(), st, history.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	f := func(night string, files int64, want string) {
+		t.Helper()
+		counts, err := history.CountTokens(t.Context(), st, history.TokensAsked{ScanID: "n2026-01-" + night, Registry: tokens.Default(), Tokens: []int{tokens.Default().Lookup("GPTBot")}})
+		if err == nil {
+			err = counts.Decide(counts.Changes, files)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, c := range counts.Changes {
+			got += fmt.Sprintf("%s %v %v ", c.Change, c.Was.Treated != nil, c.Is.Treated != nil)
+		}
+		if got != want {
+			t.Errorf("night %s, %d files: %s, want %s", night, files, got, want)
+		}
+	}
+	f("06", 0, "began true true ceased true true ")
+	f("06", 100, "began true true ceased true true ")
+	f("06", 1, "began false true ceased false false ")
+	f("06", 5, "began true true ceased false true ")
+	f("03", 1, "began true true ceased false true ") // later nights are not read
+}
