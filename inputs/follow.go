@@ -9,47 +9,37 @@ import (
 	"time"
 )
 
-const (
-	followEvery = 5 * time.Second
-	followRead  = 6 // every so many looks the bytes count, and not only size and time: 30 s
-)
+const followEvery = 5 * time.Second
 
 // follow calls read each time that a file has other bytes than those of the sum, until the context ends; read returns the sum of what
-// it has read. It looks at size and time every 5 s, and at the bytes every 30 s. A file that is gone, or cannot be read, is tried again
-// every 5 s, and failed is called once for each error that differs from the one before.
+// it has read. A file that is gone, or cannot be read, is tried again every 5 s, and failed is called once for each error that differs
+// from the one before.
 func follow(ctx context.Context, path string, sum fileSum, read func() (fileSum, error), failed func(error)) {
-	type look struct {
-		size int64
-		time time.Time
-	}
-	var last look // of a file that was read
-	told := ""    // of the last error
+	logged := "" // the last error
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
-	for n := 1; ; n++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
 		info, err := os.Stat(path)
-		if err == nil {
-			now := look{info.Size(), info.ModTime()}
-			if !info.Mode().IsRegular() || now == last && n%followRead != 0 { // a pipe can be read once
-				continue
-			}
-			var is fileSum
-			if is, err = sumFile(ctx, path); err == nil && is != sum {
-				is, err = read()
-			}
-			if err == nil {
-				last, sum, told = now, is, ""
-				continue
-			}
+		if err == nil && !info.Mode().IsRegular() { // a pipe can be read once
+			continue
 		}
-		last = look{}
-		if err.Error() != told {
-			told = err.Error()
+		now := sum
+		if err == nil {
+			now, err = sumFile(ctx, path)
+		}
+		if err == nil && now != sum {
+			now, err = read()
+		}
+		switch {
+		case err == nil:
+			sum, logged = now, ""
+		case err.Error() != logged:
+			logged = err.Error()
 			failed(err)
 		}
 	}

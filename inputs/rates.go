@@ -1,7 +1,6 @@
 package inputs
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"net/netip"
@@ -16,8 +15,6 @@ import (
 type Rates struct {
 	places[rated]
 
-	path    string
-	sum     fileSum
 	workers float64
 }
 
@@ -35,9 +32,8 @@ const (
 
 // ReadRates reads an address range or a domain, and its rate, per line; blank lines and # comments are skipped.
 func ReadRates(path string) (*Rates, error) {
-	list := &Rates{places: newPlaces[rated](), path: path, workers: 1}
-	var err error
-	if list.sum, err = readLines(path, list.read); err != nil {
+	list := &Rates{places: newPlaces[rated](), workers: 1}
+	if _, err := readLines(path, list.read); err != nil {
 		return nil, err
 	}
 	return list, nil
@@ -119,17 +115,3 @@ func (s *Rates) Domain(host string) (domain string, perSecond float64, ok bool) 
 
 // Entries returns the number of ranges and domains.
 func (s *Rates) Entries() int { return s.entries() }
-
-// Follow reads the file again when it changes, until the context ends. It calls changed with the new rates, or once
-// with the error of a file that is gone or cannot be read.
-func (s *Rates) Follow(ctx context.Context, changed func(*Rates, error)) {
-	follow(ctx, s.path, s.sum, func() (fileSum, error) {
-		next, err := ReadRates(s.path)
-		if err != nil {
-			return fileSum{}, err
-		}
-		next.workers = s.workers
-		changed(next, nil)
-		return next.sum, nil
-	}, func(err error) { changed(nil, err) })
-}

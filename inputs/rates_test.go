@@ -6,10 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 func writeRates(t testing.TB, text string) string {
@@ -146,52 +143,6 @@ func TestRatesAllocateNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-}
-
-// TestFollowRates shows that a change of the file is told within seconds, for as many workers as before, and so is what cannot be
-// read.
-func TestFollowRates(t *testing.T) {
-	path := writeRates(t, "example.com 5\nmyshopify.com 8\n")
-	synctest.Test(t, func(t *testing.T) {
-		rates, err := ReadRates(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rates.Among(4)
-		var mu sync.Mutex // the bubble's time orders the two, which the race detector does not see
-		var now *Rates
-		var failed error
-		go rates.Follow(t.Context(), func(r *Rates, err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			now, failed = r, err
-		})
-		step := func(text string, want float64, wantErr string) {
-			t.Helper()
-			if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(31 * time.Second) // the time of the file is the system's, and that of the bubble is not
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			if wantErr != "" {
-				if failed == nil || !strings.Contains(failed.Error(), wantErr) {
-					t.Errorf("%q: error %v; want %q", text, failed, wantErr)
-				}
-				return
-			}
-			if failed != nil || now == nil {
-				t.Fatalf("%q: %v, %v", text, now, failed)
-			}
-			if _, got, _ := now.Domain("shop.myshopify.com"); got != want {
-				t.Errorf("%q: %v; want %v", text, got, want)
-			}
-		}
-		step("example.com 5\nmyshopify.com 40\n", 10, "")
-		step("myshopify.com 40\nmyshopify.com 4\n", 0, "rates.txt:2: ")
-		step("myshopify.com 4\n", 1, "")
-	})
 }
 
 // FuzzRates shows that a line is refused, or gives its place the rate that it says.

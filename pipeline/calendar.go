@@ -10,7 +10,6 @@ import (
 type calendar struct {
 	held    int // records
 	buckets []*bucket
-	stale   []*bucket // no longer among them; their records get other times
 }
 
 // bucket holds the records of a range of time, in the order in which they came.
@@ -29,7 +28,7 @@ const (
 // put adds a record.
 func (c *calendar) put(file *spill, at, now time.Duration, rec record) error {
 	c.held++
-	return c.at(at, now).put(file, at, rec)
+	return c.at(at, now).put(file, rec)
 }
 
 // get takes the first record of the first bucket out, if it has one, else it drops the bucket.
@@ -40,7 +39,7 @@ func (c *calendar) get(file *spill) (rec record, ok bool, err error) {
 		return record{}, false, nil
 	}
 	c.held--
-	_, rec, err = b.get(file)
+	rec, err = b.get(file)
 	return rec, true, err
 }
 
@@ -74,26 +73,4 @@ func (c *calendar) at(at, now time.Duration) *bucket {
 	}
 	c.buckets = slices.Insert(c.buckets, i, b)
 	return b
-}
-
-// outdate takes all buckets out, since their times count no more.
-func (c *calendar) outdate() {
-	c.stale, c.buckets = append(c.stale, c.buckets...), nil
-}
-
-// getStale takes the first record of the stale buckets out, as it was stored; ok is false where there is none.
-func (c *calendar) getStale(file *spill) (rec record, ok bool, err error) {
-	for len(c.stale) > 0 && c.stale[0].count == 0 {
-		c.stale = c.stale[1:]
-	}
-	if len(c.stale) == 0 {
-		return record{}, false, nil
-	}
-	_, line, err := c.stale[0].getLine(file)
-	if err != nil {
-		return record{}, false, err
-	}
-	c.held--
-	rec, err = restore(line)
-	return rec, err == nil, err
 }

@@ -104,7 +104,7 @@ func newLimit(perSecond float64, cells int) *limit {
 	return &limit{
 		pace:      paceOf(perSecond),
 		due:       newTable[atomic.Int64](cells),
-		rare:      rare{last: make(map[key]rareStart)},
+		rare:      rare{due: make(map[key]time.Duration)},
 		unstarted: newTable[atomic.Int32](min(cells, unstartedCells)),
 	}
 }

@@ -94,7 +94,7 @@ type Config struct {
 	IPRate   float64 // exchanges a second to one IPv4 address, or IPv6 network of /64
 	Rate     float64 // exchanges a second in all
 
-	// Rates are of hosts and addresses that have their own; nil: none has. SetRates replaces them.
+	// Rates are of hosts and addresses that have their own; nil: none has.
 	Rates Rates
 
 	// Skip reports whether an earlier run of the same scan has kept an entry; nil skips nothing.
@@ -152,7 +152,6 @@ type Pipeline struct {
 	progress *Progress
 	stopOnce sync.Once
 	stop     chan struct{} // closed by Stop, and by an error that ends the run early
-	rates    chan Rates    // from SetRates, at most one
 }
 
 // New makes a run of its stages.
@@ -173,7 +172,7 @@ func New(cfg Config, source Source, fetch Fetcher, judge Judge, sink Sink) *Pipe
 	if cfg.Drain <= 0 {
 		cfg.Drain = DefaultDrain
 	}
-	return &Pipeline{cfg: cfg, source: source, fetcher: fetch, judge: judge, sink: sink, progress: cmp.Or(cfg.Progress, &Progress{}), stop: make(chan struct{}), rates: make(chan Rates, 1)}
+	return &Pipeline{cfg: cfg, source: source, fetcher: fetch, judge: judge, sink: sink, progress: cmp.Or(cfg.Progress, &Progress{}), stop: make(chan struct{})}
 }
 
 // Progress returns the run's counters, which may be read at any time.
@@ -182,15 +181,6 @@ func (p *Pipeline) Progress() *Progress { return p.progress }
 // Stop ends the run in order: no further origin is asked, exchanges in flight may end within Config.Drain and are kept, and
 // waiting origins are dropped (a resumed run asks them again). It may be called from any goroutine, more than once.
 func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
-
-// SetRates replaces Config.Rates, which must not be nil, also for what waits already. One goroutine may call it, at any time.
-func (p *Pipeline) SetRates(rates Rates) {
-	select {
-	case <-p.rates: // not taken yet
-	default:
-	}
-	p.rates <- rates
-}
 
 // Run takes the whole list through the stages and returns when the last origin is kept. It returns nil at the list's
 // end, ErrStopped after Stop, the context's error when the context ended (exchanges in flight are then cut off and not
@@ -256,7 +246,6 @@ type run struct {
 	sites    chan *audit.Site // free ones
 	judges   sync.WaitGroup
 
-	rates <-chan Rates
 	stop  <-chan struct{}
 	halt  func()        // Stop
 	ended chan struct{} // closed when no record is left
@@ -280,7 +269,6 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 		asking:   make(chan *slot, n),
 		judging:  make(chan *slot, n),
 		returned: make(chan *slot, n),
-		rates:    p.rates,
 		stop:     p.stop,
 		halt:     p.Stop,
 		ended:    make(chan struct{}),

@@ -6,17 +6,14 @@ import (
 	"time"
 )
 
-// rare remembers the last starts of keys that are asked less than once in ten seconds. In a cell of the table their long intervals would
-// hold up the keys that share the cell, and would count for as long after their rate is raised. So each start holds its cell for ten
-// seconds only, which is more than the interval of any key that is not rare; the rest of the interval is counted here, by key and from
-// the last start, at the rate that the key has by then.
+// rare remembers when keys that are asked less than once in ten seconds may start again. In a cell of the table their long intervals
+// would hold up the keys that share the cell. So each start holds its cell for ten seconds only, which is more than the interval of any
+// key that is not rare; all of the interval is counted here, by key.
 type rare struct {
 	mu    sync.Mutex // such starts are few
-	last  map[key]rareStart
+	due   map[key]time.Duration
 	swept time.Duration // when those that no longer matter were forgotten
 }
-
-type rareStart struct{ at, interval time.Duration }
 
 const (
 	longestInCell = maxSlowInterval
@@ -27,15 +24,11 @@ const (
 
 func (p pace) rare() bool { return p.interval > longestInCell }
 
-// next is when a rare key may start by its last start; 0 where none is known.
+// next is when a rare key may start; 0 where no start of it is known.
 func (r *rare) next(t token) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, known := r.last[t.key]
-	if !known {
-		return 0
-	}
-	return last.at + t.interval
+	return r.due[t.key]
 }
 
 // takeRare counts a start of a rare key in both the cell and here, or returns how long it is too early.
@@ -43,9 +36,9 @@ func (l *limit) takeRare(t token, now time.Duration) (wait time.Duration) {
 	r := &l.rare
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, known := r.last[t.key]
-	if known && last.at+t.interval > now {
-		return last.at + t.interval - now
+	due, known := r.due[t.key]
+	if due > now {
+		return due - now
 	}
 	short := t
 	if known || r.room(now) {
@@ -55,7 +48,7 @@ func (l *limit) takeRare(t token, now time.Duration) (wait time.Duration) {
 		return wait
 	}
 	if !short.rare() {
-		r.last[t.key] = rareStart{now, t.interval}
+		r.due[t.key] = now + t.interval
 	}
 	return 0
 }
@@ -65,18 +58,18 @@ func (l *limit) giveBackRare(t token) {
 	l.rare.mu.Lock()
 	defer l.rare.mu.Unlock()
 	held := t.interval
-	if _, known := l.rare.last[t.key]; known {
+	if _, known := l.rare.due[t.key]; known {
 		held = longestInCell
-		delete(l.rare.last, t.key)
+		delete(l.rare.due, t.key)
 	}
 	l.due.cell(t.key).Add(-int64(held))
 }
 
 // room reports whether one more start can be remembered.
 func (r *rare) room(now time.Duration) bool {
-	if len(r.last) >= maxRare && now >= r.swept+rareSweep {
+	if len(r.due) >= maxRare && now >= r.swept+rareSweep {
 		r.swept = now
-		maps.DeleteFunc(r.last, func(_ key, s rareStart) bool { return s.at+s.interval <= now })
+		maps.DeleteFunc(r.due, func(_ key, due time.Duration) bool { return due <= now })
 	}
-	return len(r.last) < maxRare
+	return len(r.due) < maxRare
 }

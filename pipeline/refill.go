@@ -62,30 +62,6 @@ func (s *schedule) spillTurn(rec record, l int) {
 	s.check(s.later.put(s.spill, turn, s.now, rec))
 }
 
-// setAnew gives some spilled records new estimates, after the rates have changed. They are not resolved for that: their rate is that of
-// the address which they had.
-func (s *schedule) setAnew() {
-	for range refillAtOnce {
-		rec, ok, err := s.later.getStale(s.spill)
-		if s.check(err); !ok {
-			return
-		}
-		turn := s.now
-		for l, level := range s.levels[:inAll] {
-			if level == nil {
-				continue
-			}
-			if t := s.token(l, &rec); !level.unlimited(t) {
-				turn = max(turn, level.estimate(t, s.now, s.cfg.MaxWaiting))
-			}
-		}
-		if err := s.later.put(s.spill, turn, s.now, rec); err != nil {
-			s.check(err)
-			return
-		}
-	}
-}
-
 // estimate is when the turn of a record will be that is spilled now. Of keys beyond a number it remembers none: their records
 // come back too early, and wait in memory.
 func (l *level) estimate(t token, now time.Duration, maxTails int) time.Duration {
@@ -112,7 +88,7 @@ func (s *schedule) mayRefill() bool {
 	if s.stopping || s.slots.empty() || s.backlogged() {
 		return false
 	}
-	return len(s.later.stale) > 0 || s.mayReadTurns() || s.mayReadSleepers()
+	return s.mayReadTurns() || s.mayReadSleepers()
 }
 
 // refill brings spilled records back where there is room for them.
@@ -126,7 +102,6 @@ func (s *schedule) refill() {
 	if !s.mayRefill() {
 		return
 	}
-	s.setAnew()
 	s.readTurns()
 	s.readSleepers()
 	s.look()

@@ -52,7 +52,6 @@ type incoming struct {
 	fed      <-chan uint64 // the number of records fed, once
 	answers  <-chan answer // of look-ups
 	returned <-chan *slot
-	rates    <-chan Rates    // SetRates
 	stop     <-chan struct{} // Stop
 	done     <-chan struct{} // the run's context
 }
@@ -72,7 +71,7 @@ type ending struct {
 func (r *run) newSchedule() *schedule {
 	s := &schedule{
 		cfg: r.cfg, progress: r.progress, begun: r.begun,
-		in:      incoming{r.fresh, r.fed, r.answers, r.returned, r.rates, r.stop, r.ctx.Done()},
+		in:      incoming{r.fresh, r.fed, r.answers, r.returned, r.stop, r.ctx.Done()},
 		out:     outgoing{r.asking},
 		end:     ending{r.endLookups, r.cancel, r.fail},
 		slots:   newSlots(r.cfg, r.startWorker),
@@ -130,9 +129,6 @@ func (s *schedule) loop() {
 			s.look()
 			s.takeBack(t)
 		case <-timer.C:
-		case rates := <-s.in.rates:
-			s.look()
-			s.setRates(rates)
 		case s.fedCount = <-s.in.fed:
 			s.fedAll = true
 		case <-s.in.stop:

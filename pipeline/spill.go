@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 )
 
 // spill is the file of the records that memory has no room for, in chunks of equal size. A chunk that has been read is used again,
@@ -22,8 +21,8 @@ type spill struct {
 
 const spillChunk = 16 << 10
 
-// spillHeaderSize is what stands before each record: its time, and the length of the JSON.
-const spillHeaderSize = 8 + 4
+// spillHeaderSize is what stands before each record: the length of its JSON.
+const spillHeaderSize = 4
 
 func newSpill(dir string) *spill { return &spill{dir: dir} }
 
@@ -75,17 +74,12 @@ type chain struct {
 	tail   []byte // written last
 }
 
-// put appends a record. Its time is the estimate of its turn, or when it may be asked.
-func (c *chain) put(s *spill, at time.Duration, rec record) error {
+// put appends a record.
+func (c *chain) put(s *spill, rec record) error {
 	line, err := json.Marshal(rec.store())
 	if err != nil {
 		return fmt.Errorf("cannot spill %s: %w", rec.origin, err)
 	}
-	return c.putLine(s, at, line)
-}
-
-func (c *chain) putLine(s *spill, at time.Duration, line []byte) error {
-	c.tail = binary.LittleEndian.AppendUint64(c.tail, uint64(at))
 	c.tail = binary.LittleEndian.AppendUint32(c.tail, uint32(len(line)))
 	c.tail = append(c.tail, line...)
 	c.count++
@@ -101,31 +95,20 @@ func (c *chain) putLine(s *spill, at time.Duration, line []byte) error {
 }
 
 // get takes the first record.
-func (c *chain) get(s *spill) (time.Duration, record, error) {
-	at, line, err := c.getLine(s)
-	if err != nil {
-		return 0, record{}, err
-	}
-	rec, err := restore(line)
-	rec.addr = [16]byte{} // by now another may be right
-	return at, rec, err
-}
-
-// getLine takes the first record as it is stored; the line is valid until the next call.
-func (c *chain) getLine(s *spill) (at time.Duration, line []byte, err error) {
+func (c *chain) get(s *spill) (record, error) {
 	if err := c.fill(s, spillHeaderSize); err != nil {
-		return 0, nil, err
+		return record{}, err
 	}
-	at = time.Duration(binary.LittleEndian.Uint64(c.head))
-	n := spillHeaderSize + int(binary.LittleEndian.Uint32(c.head[8:]))
+	n := spillHeaderSize + int(binary.LittleEndian.Uint32(c.head))
 	if err := c.fill(s, n); err != nil {
-		return 0, nil, err
+		return record{}, err
 	}
-	line, c.head = c.head[spillHeaderSize:n], c.head[n:]
+	line := c.head[spillHeaderSize:n]
+	c.head = c.head[n:]
 	if c.count--; c.count == 0 {
 		c.head, c.tail = nil, nil
 	}
-	return at, line, nil
+	return restore(line)
 }
 
 // fill reads until the head has n bytes.

@@ -2,15 +2,13 @@ package pipeline
 
 import (
 	"encoding/json"
-	"net/netip"
 	"time"
 
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// stored is a record as the file has it. By the time it comes back its address is asked again; the one
-// that it had tells its rate until then.
+// stored is a record as the file has it. By the time it comes back its address is resolved again.
 type stored struct {
 	Seq       uint64           `json:"seq"`
 	Host      string           `json:"host"`
@@ -30,7 +28,6 @@ type stored struct {
 	Unmet     exchange.Outcome `json:"unmet,omitempty"`
 	Spoilt    uint8            `json:"spoilt,omitempty"`
 	Trail     *storedTrail     `json:"trail,omitempty"`
-	Addr      netip.Addr       `json:"addr,omitzero"`
 }
 
 type storedTrail struct {
@@ -46,9 +43,6 @@ func (r *record) store() stored {
 		Seq: r.seq, Host: r.origin.Host(), Port: r.origin.Port(), Requested: r.origin.Scheme(),
 		Input: r.input, Label: r.label, Rank: r.rank, Spent: r.spent, Scheme: r.scheme, Waited: r.waited,
 		Attempts: r.attempts, Later: r.later, HTTPS: r.https, HTTP: r.http, Skip: r.skip, Unmet: r.unmet, Spoilt: r.spoilt,
-	}
-	if r.addr != ([16]byte{}) {
-		s.Addr = netip.AddrFrom16(r.addr)
 	}
 	if r.trail != nil {
 		t := r.trail.Target
@@ -69,9 +63,6 @@ func restore(line []byte) (record, error) {
 	r := record{
 		seq: s.Seq, origin: o, input: s.Input, label: s.Label, rank: s.Rank, spent: s.Spent, scheme: s.Scheme, waited: s.Waited,
 		attempts: s.Attempts, later: s.Later, https: s.HTTPS, http: s.HTTP, skip: s.Skip, unmet: s.Unmet, spoilt: s.Spoilt,
-	}
-	if s.Addr.IsValid() {
-		r.addr = s.Addr.As16()
 	}
 	if s.Trail != nil {
 		to, err := origin.New(s.Trail.Scheme, s.Trail.Host, s.Trail.Port)

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -251,40 +250,5 @@ func (s *schedule) loseTurn(t turn, from int) {
 		if s.levels[l] != nil {
 			s.release(l, t.keys[l])
 		}
-	}
-}
-
-// setRates takes other rates. With them a host's key may change, so all records that wait for a turn wait anew, at the first level and
-// in their order, and those that are being resolved lose theirs. What was sent keeps the pace that it was sent with.
-func (s *schedule) setRates(rates Rates) {
-	s.rates = rates
-	var waiting []ref
-	for _, level := range slices.Backward(s.levels[:]) {
-		if level == nil {
-			continue
-		}
-		for _, q := range level.queues {
-			for _, line := range []fifo{q.back, q.lines[1], q.lines[0]} {
-				for i := line.head; i != 0; i = s.records.at(i).next {
-					waiting = append(waiting, i)
-				}
-			}
-		}
-		clear(level.queues)
-		clear(level.tails)
-	}
-	s.later.outdate()
-	clear(s.turns)
-	events := s.events
-	s.events = nil
-	for _, e := range events {
-		if e.level == wake {
-			s.events.push(e)
-		}
-	}
-	for _, i := range waiting {
-		at := s.token(byHost, s.records.at(i)).key
-		s.levels[byHost].push(at, i, false, s.records)
-		s.arm(byHost, at)
 	}
 }

@@ -52,7 +52,7 @@ type Options struct {
 	AllowEmpty bool
 	Quiet      bool                   // as in Publishing
 	OptOut     *inputs.FollowedOptOut // of Fetch; its changes are logged and recorded; nil: none
-	Rates      *inputs.Rates          // their changes are applied, logged and recorded; nil: none
+	Rates      *inputs.Rates          // nil: none
 	Archive    *archive.Archive       // of the exchanges; nil: none
 	Begun      time.Time
 	Log        *slog.Logger
@@ -321,9 +321,6 @@ func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 	if j.OptOut != nil {
 		showing.Go(func() { j.followOptOut(shown) })
 	}
-	if j.Rates != nil && j.nights == nil { // nothing is sent for archives
-		showing.Go(func() { j.followRates(shown, p) })
-	}
 	err := p.Run(ctx)
 	hide()
 	showing.Wait()
@@ -344,32 +341,14 @@ func (j *Job) followOptOut(ctx context.Context) {
 			return
 		}
 		j.Log.Info("sites were added to the list of --opt-out, and are not contacted from now on", "added", added, "entries", entries)
-		j.recordChange(ctx, commit.FileChange{Flag: "opt-out", Added: added, Entries: entries})
-	})
-}
-
-// followRates reads the rates again when their file changes, until the context ends.
-func (j *Job) followRates(ctx context.Context, p *pipeline.Pipeline) {
-	j.Rates.Follow(ctx, func(rates *inputs.Rates, err error) {
-		if err != nil {
-			j.Log.Warn("the file of --rates cannot be read; the rates stay as they were", "error", err)
+		if j.writer == nil {
 			return
 		}
-		p.SetRates(rates)
-		j.Log.Info("the file of --rates has changed, and holds from now on", "entries", rates.Entries())
-		j.recordChange(ctx, commit.FileChange{Flag: "rates", Entries: rates.Entries()})
+		change := commit.FileChange{At: time.Now().UTC().Truncate(time.Second), Flag: "opt-out", Added: added, Entries: entries}
+		if err := j.writer.FileChanged(ctx, change); err != nil && ctx.Err() == nil {
+			j.Log.Warn("the change of --opt-out was not recorded in the manifest", "error", err)
+		}
 	})
-}
-
-// recordChange records the change of a file in the manifest.
-func (j *Job) recordChange(ctx context.Context, change commit.FileChange) {
-	if j.writer == nil {
-		return
-	}
-	change.At = time.Now().UTC().Truncate(time.Second)
-	if err := j.writer.FileChanged(ctx, change); err != nil && ctx.Err() == nil {
-		j.Log.Warn("the change of a file was not recorded in the manifest", "flag", change.Flag, "error", err)
-	}
 }
 
 // ended is the error of a run that did not reach the end of its list.

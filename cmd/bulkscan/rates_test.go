@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/simweb"
-	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
 // hotWorld runs a test in virtual time, against a web of two addresses, with a list of as many hosts at each: at the hot one, those
@@ -53,38 +52,5 @@ func TestRatesOfTwoAddresses(t *testing.T) {
 		record := w.web.Record()
 		hasLoad(t, record.Hot, 60, 30, 2000*time.Millisecond)
 		hasLoad(t, record.Address, 60, 12, 4900*time.Millisecond)
-	})
-}
-
-// TestRatesWhileScanning changes the file of --rates while a slow scan runs. A file that cannot be read changes nothing; the next
-// holds for what waits, and the log and the manifest say so.
-func TestRatesWhileScanning(t *testing.T) {
-	hotWorld(t, 100, func(t *testing.T, w *world) {
-		dir := t.TempDir()
-		rates, out := filepath.Join(dir, "rates.txt"), filepath.Join(dir, "out")
-		write := func(text string) {
-			t.Helper()
-			if err := os.WriteFile(rates, []byte(text), 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-		write("hot.test 1\n") // 100 s in all
-		p := w.scan(t, out, "--rates", rates)
-		time.Sleep(9500 * time.Millisecond)
-		write("hot.test fast\n")
-		time.Sleep(10 * time.Second)
-		p.says(t, `the rates stay as they were" error="rates.txt:1: \"fast\" is no rate`)
-		hasLoad(t, w.web.Record().Hot, 20, 1, 19*time.Second)
-		write("hot.test 50\n127.0.0.0/8 100\n")
-		p.exits(t, 0)
-		p.says(t, `msg="the file of --rates has changed, and holds from now on" entries=2`)
-		scan, err := commit.ReadScan(t.Context(), mustPlace(t, out), "s")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if changes := scan.Manifest.Changes; len(changes) != 1 || changes[0].Flag != "rates" || changes[0].Entries != 2 {
-			t.Errorf("the manifest has %+v", changes)
-		}
-		hasLoad(t, w.web.Record().Hot, 100, 50, 21600*time.Millisecond) // the file is looked at every 5 s
 	})
 }
