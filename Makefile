@@ -272,35 +272,9 @@ compare: .bin/benchstat ## compare parser, fetcher, resolver and writer with oth
 	done | tee bench.out
 	.bin/benchstat -table .name -col /by bench.out
 
-.PHONY: zoo
-zoo: ## scan 100,000 healthy hosts among 200 copies of each bad one (RUNS=n)
-	go -C bench run ./cmd/endtoend -only zoo -runs $(or $(RUNS),1)
-
-.PHONY: soak
-soak: ## scan a simulated web for a long time, and see whether anything grows (DURATION=15m)
-	go -C bench run ./cmd/endtoend -only soak -duration $(or $(DURATION),15m)
-
 .PHONY: shares
 shares: ## scan a million origins by one process, in eight shares one after another, and at once, killed 20 times, beside eight scans without shares (SCALE=1)
 	go -C bench run ./cmd/endtoend -only shares -scale $(or $(SCALE),1) -scan "--part-rows 10000"
-
-.PHONY: chaos
-chaos: ## scan a simulated web through a bad network, and stop a scan for a minute; judge every row
-	go -C bench run ./cmd/endtoend -only chaos
-	STOPPED_FOR=1m go test -count 1 -timeout 20m -run '^TestStoppedScanGoesOn$$' ./cmd/bulkscan
-
-.PHONY: year
-year: ## scan simulated years night after night, and hold the history against their script (SOCKETS=2000x365, GENERATED=100000x365)
-	go -C bench run ./cmd/year -sockets $(or $(SOCKETS),2000x365) -generated $(or $(GENERATED),100000x365)
-
-# In a namespace of its own, where the system allows one, the month has a disk that it may fill.
-.PHONY: month
-month: ## run 30 nights by bulkscan nightly, in which much goes wrong, and hold states and history against their script (NIGHTLY=50000x30)
-	$(shell unshare --user --map-root-user --mount true 2>/dev/null && echo unshare --user --map-root-user --mount) go -C bench run ./cmd/year -sockets "" -generated "" -nightly $(or $(NIGHTLY),50000x30)
-
-.PHONY: hours
-hours: ## run nights back to back for two hours, and see whether anything grows from night to night (DURATION=2h, NIGHTS=2000x3650)
-	go -C bench run ./cmd/year -sockets "" -generated "" -hours $(or $(NIGHTS),2000x3650) -for $(or $(DURATION),2h)
 
 # A check that finds no server fails; other runs skip what needs one.
 .PHONY: check

@@ -50,10 +50,6 @@ type Config struct {
 	Shares map[string]float64 // shares by behaviour, instead of the table's; ok takes the rest
 	Force  map[string]string  // behaviours by host
 
-	// Script gives a host's behaviour, instead of all of these, and its file, instead of a made-up one. It may answer
-	// differently from one scan to the next. "" and nil leave the drawn ones. nil: no host has a script.
-	Script func(host string) (behaviour string, file []byte)
-
 	Bodies  int     // made-up files, 64 to 65536; 0: 1024, about 11 kB of memory each once requested
 	AIShare float64 // share of the files that name an AI crawler's token; 0: 0.2, negative: none
 	Corpus  string  // path of a pack of real files to serve instead: zstd of (uint32 little-endian length, body)…

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -78,34 +77,6 @@ func TestEveryBehaviour(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestScript has one host behave otherwise at its next request, and another one never.
-func TestScript(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var scan atomic.Int64
-		w := testWeb(t, Config{Script: func(host string) (string, []byte) {
-			switch {
-			case host != "a.test":
-				return "", nil
-			case scan.Load() == 0:
-				return "ok", []byte("User-agent: *\nDisallow: /first\n")
-			}
-			return "gone", nil
-		}})
-		other := w.Expect(mustOrigin(t, "b.test"), DefaultPolicy())
-		for i, want := range []int{200, 410} {
-			scan.Store(int64(i))
-			check(t, w, "a.test", DefaultPolicy())
-			e := w.Expect(mustOrigin(t, "a.test"), DefaultPolicy())
-			if e.Status != want || i == 0 && e.BodyBytes != 31 {
-				t.Errorf("scan %d: status %d, %d bytes", i, e.Status, e.BodyBytes)
-			}
-			if again := w.Expect(mustOrigin(t, "b.test"), DefaultPolicy()); again.BodyHash != other.BodyHash || again.Behaviour != other.Behaviour {
-				t.Errorf("scan %d: a host without a script has changed", i)
-			}
-		}
-	})
 }
 
 func TestDirectPorts(t *testing.T) {

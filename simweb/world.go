@@ -139,11 +139,6 @@ func newWorld(cfg Config) (*world, error) {
 
 // behaviour returns a host's behaviour. The host is lower-case ASCII, like an origin's.
 func (w *world) behaviour(host string) *Behaviour {
-	if w.cfg.Script != nil {
-		if name, _ := w.cfg.Script(host); name != "" {
-			return behaviourNamed(name)
-		}
-	}
 	if name, ok := w.cfg.Force[host]; ok {
 		return behaviourNamed(name)
 	}
@@ -227,11 +222,6 @@ func (w *world) addresses(host string, b *Behaviour, from, n int) []netip.Addr {
 
 // body returns a host's file.
 func (w *world) body(host string) content {
-	if w.cfg.Script != nil {
-		if _, file := w.cfg.Script(host); file != nil {
-			return content{block: file, total: int64(len(file))}
-		}
-	}
 	block := w.bodies.at(int(w.draw(host, streamBody) % uint64(w.bodies.len())))
 	return content{block: block, total: int64(len(block))}
 }

@@ -31,10 +31,9 @@ import (
 
 // lab is what the experiments have in common.
 type lab struct {
-	runs     int
-	scale    float64
-	duration time.Duration
-	flags    []string // of every scan
+	runs  int
+	scale float64
+	flags []string // of every scan
 
 	dir              string // for lists, programs and a dataset; deleted at the end
 	bulkscan, simweb string // programs

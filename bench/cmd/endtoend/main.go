@@ -9,13 +9,10 @@
 //	dead      60,000 origins of which 6 % are silent, at --concurrency 1000: what do these cost the others?
 //	inflight  10,000 exchanges in flight whose answers take 4 s, plain and by TLS: in how much memory?
 //	cpu       50,000 healthy origins, plain and by TLS: processor time per 10,000, and in which stages
-//	zoo       100,000 healthy origins among 200 copies of every behaviour: is each row true, and what does the zoo cost?
-//	soak      1,000 exchanges a second for a quarter of an hour: does anything grow?
 //	shares    a million origins of which 50,000 share one address, by one process, by eight one after another, and by eight at
 //	          once that are killed 20 times: is each row true, does the address get its rate at most, and what do shares cost?
-//	chaos     20,000 origins through a bad network: is each row true, or explained by a fault of its connection?
 //
-// In each of them every origin must have exactly one row. The last four are done only where -only names them. From the
+// In each of them every origin must have exactly one row. The last is done only where -only names it. From the
 // project's root:
 //
 //	go -C bench run ./cmd/endtoend -only dead,cpu -runs 1
@@ -64,10 +61,7 @@ var experiments = []struct {
 	{"dead", (*lab).dead, false},
 	{"inflight", (*lab).inflight, false},
 	{"cpu", (*lab).cpu, false},
-	{"zoo", (*lab).zoo, true},
-	{"soak", (*lab).soak, true},
 	{"shares", (*lab).shares, true},
-	{"chaos", (*lab).chaos, true},
 }
 
 // errMissed says that a result is not as it must be; the report says which.
@@ -87,7 +81,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	only := f.String("only", strings.Join(usual, ","), "`NAMES` of experiments to do, of "+strings.Join(all, ","))
 	f.IntVar(&l.runs, "runs", 3, "runs of each scan; the median counts")
 	f.Float64Var(&l.scale, "scale", 1, "multiplies how many origins there are, to try something out")
-	f.DurationVar(&l.duration, "duration", 15*time.Minute, "of soak")
 	f.Func("scan", "further `FLAGS` of every scan, as in \"--retries 0\"", func(s string) error {
 		l.flags = strings.Fields(s)
 		return nil
@@ -101,8 +94,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			return fmt.Errorf("no experiment %q", name)
 		}
 	}
-	if l.runs < 1 || l.scale <= 0 || l.duration <= 0 || f.NArg() > 0 {
-		return errors.New("-runs, -scale and -duration are more than 0, and there are no arguments")
+	if l.runs < 1 || l.scale <= 0 || f.NArg() > 0 {
+		return errors.New("-runs and -scale are more than 0, and there are no arguments")
 	}
 	if l.dir, err = os.MkdirTemp("", "bulkscan-endtoend-*"); err != nil {
 		return err
