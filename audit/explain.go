@@ -30,6 +30,7 @@ type Result struct {
 	Outcome            string `json:"outcome,omitempty"` // absent, like the status, for a local file
 	Error              string `json:"error,omitempty"`
 	HTTPStatus         int    `json:"http_status,omitempty"`
+	RemoteIP           string `json:"remote_ip,omitempty"`    // dialled last
 	XRobotsTag         string `json:"x_robots_tag,omitempty"` // response fields on the file itself
 	ContentUsageHeader string `json:"content_usage_header,omitempty"`
 	Finding            string `json:"finding"`
@@ -227,6 +228,9 @@ func (out *Result) identify(s *Site) {
 	}
 	if !s.IsFile {
 		out.Outcome, out.HTTPStatus = f.Outcome.String(), f.Status
+	}
+	if addr := f.Remote.Addr(); addr.IsValid() {
+		out.RemoteIP = addr.String()
 	}
 	out.Error = f.Cause.String()
 	out.Redirects = []RedirectResult{}

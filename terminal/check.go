@@ -8,12 +8,11 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/internal/observer"
 )
 
 // What check says to a person. The page goes from the answer to its grounds: the headline, the steps of the check,
 // advice, what the file declares, noteworthy lines, crawlers by operator, and unknown agents. It is made to fit into two
-// screens: what is long is cut, and says how much more there is. crawlers.go has the crawlers, names.go the names.
+// screens: what is long is cut, and says how much more there is. crawlers.go has the crawlers.
 
 // shownRows is how many lines of a kind of evidence, and how many unknown agents, are shown without --all.
 const shownRows = 10
@@ -34,14 +33,13 @@ type explanation struct {
 
 	page   *page
 	result *audit.Result
-	dns    *observer.Result
 	rules  map[string]*audit.VerdictResult // rows of `verdicts` by token; that of "*" is among them
 	loose  map[string]*audit.VerdictResult // those that only the second reading finds
 }
 
-// Check shows what became of a site or a file, arg, and of the names on the way to it; dns is nil where there are none.
-func Check(w io.Writer, arg string, r *audit.Result, dns *observer.Result, o CheckOptions) error {
-	x := &explanation{all: o.All, categories: o.Categories, page: newPage(w, o.Color), result: r, dns: dns}
+// Check shows what became of a site or a file, arg.
+func Check(w io.Writer, arg string, r *audit.Result, o CheckOptions) error {
+	x := &explanation{all: o.All, categories: o.Categories, page: newPage(w, o.Color), result: r}
 	x.rules, x.loose = map[string]*audit.VerdictResult{}, map[string]*audit.VerdictResult{}
 	for i := range r.Verdicts {
 		if v := &r.Verdicts[i]; v.Lenient {
@@ -103,7 +101,9 @@ func (x *explanation) headline(arg string) {
 	if r.FinalURL != "" {
 		x.fact("file", text(r.FinalURL))
 	}
-	x.names()
+	if r.RemoteIP != "" {
+		x.fact("address", text(r.RemoteIP))
+	}
 	if r.Origin != "" {
 		x.fact("answer", text(x.answer()))
 	}

@@ -3,7 +3,7 @@
 // by what a terminal makes of them. A page escapes whatever it is given, so that no caller has to remember which words are
 // a site's.
 //
-// page.go has lines and tables, device_*.go the terminal itself; check.go with crawlers.go and names.go, rows.go (of test),
+// page.go has lines and tables, device_*.go the terminal itself; check.go with crawlers.go, rows.go (of test),
 // tokens.go, summary.go, diff.go, history.go, and of scan sites.go, progress.go, bar.go and ending.go, each have one command's text; text.go
 // has messages, logs (of a person's terminal human.go) and JSON.
 package terminal

@@ -35,7 +35,7 @@ func TestTerminal(t *testing.T) {
 		t.Setenv("NO_COLOR", noColor)
 		t.Setenv("TERM", term)
 		got := shownOn(t, width, func(terminal *os.File) {
-			if err := Check(terminal, "robots.txt", &result, nil, CheckOptions{Categories: []string{"ai"}, Color: flag}); err != nil {
+			if err := Check(terminal, "robots.txt", &result, CheckOptions{Categories: []string{"ai"}, Color: flag}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -112,7 +112,7 @@ func checkPage(t *testing.T, body []byte, all bool, categories ...string) string
 	result := audit.Explain(fileOf(body))
 	check := func(color Color) string {
 		var out bytes.Buffer
-		if err := Check(&out, "-", &result, nil, CheckOptions{All: all, Categories: categories, Color: color}); err != nil {
+		if err := Check(&out, "-", &result, CheckOptions{All: all, Categories: categories, Color: color}); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

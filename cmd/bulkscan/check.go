@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,6 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/fetcher"
-	"github.com/bulkscan/bulkscan/internal/observer"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
@@ -84,7 +82,7 @@ judged: as the string body where it is valid UTF-8, else as body_base64.`,
 			if asJSON {
 				err = terminal.WriteJSON(a.stdout, result)
 			} else {
-				err = terminal.Check(a.stdout, args[0], &result.Result, result.DNS, shown)
+				err = terminal.Check(a.stdout, args[0], &result.Result, shown)
 			}
 			switch {
 			case err != nil:
@@ -165,10 +163,9 @@ func (f *fetchFlags) addForOne(flags *pflag.FlagSet) {
 	f.retries, flags.Lookup("retries").DefValue = 0, "0"
 }
 
-// checkResult is what check finds out: what became of an origin or a file, and which addresses its hosts have.
+// checkResult is what check finds out: what became of an origin or a file.
 type checkResult struct {
 	audit.Result
-	DNS *observer.Result `json:"dns,omitempty"` // nil where no name server was asked, nor this machine
 
 	// The body that was judged. No string of JSON holds one that is not UTF-8, so that it has another field; both are nil
 	// where no body came.
@@ -207,9 +204,7 @@ func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registr
 	if namesAnotherFile(arg) {
 		return checkResult{}, usagef("%q: only %s at the root of a site counts (RFC 9309 §2.3); to explain this file all the same: curl -s URL | bulkscan check -", clipped(arg), exchange.RobotsPath)
 	}
-	f.observer = &observer.Observer{}
 	err = a.ask(ctx, f, auditor, pipeline.Entry{Input: arg, Origin: o}, result.explain)
-	result.DNS = f.observer.Result(time.Now())
 	return result, err
 }
 
@@ -229,11 +224,7 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 	defer closeFetch()
 	// One origin goes the way of all: the same pipeline, with one slot and a list of one.
 	one := &single{entry: entry, keep: keep}
-	var by pipeline.Fetcher = fetch
-	if f.observer != nil {
-		by = &observedFetcher{fetch, f.observer}
-	}
-	p := pipeline.New(pipeline.Config{Concurrency: 1, HostRate: 1}, one, by, auditor, one)
+	p := pipeline.New(pipeline.Config{Concurrency: 1, HostRate: 1}, one, fetch, auditor, one)
 	ctx, code, end := a.interrupts(ctx, nil)
 	defer end()
 	err = p.Run(ctx)
@@ -241,19 +232,6 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 		return &exitError{code(), errors.New("interrupted")}
 	}
 	return err
-}
-
-// observedFetcher tells an observer which addresses are dialled.
-type observedFetcher struct {
-	pipeline.Fetcher
-	observer *observer.Observer
-}
-
-func (f *observedFetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
-	host := x.Target.Origin.Host()
-	next := f.Fetcher.Do(ctx, x)
-	f.observer.Dialled(host, x.Response.Remote.Addr())
-	return next
 }
 
 // fileSite makes of an argument that is a file the site of which it would be the answer, not judged yet; nil if it is no

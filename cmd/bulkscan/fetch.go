@@ -20,7 +20,6 @@ import (
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/limits"
-	"github.com/bulkscan/bulkscan/internal/observer"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/simweb"
 )
@@ -54,8 +53,7 @@ type fetchFlags struct {
 	web    *simweb.Web              // the built-in web: trusted instead of caFile, and not waited for where it is silent; nil: none
 	files  limits.Files             // what may be open; the zero value leaves it to the packages
 
-	log      *slog.Logger       // is told of name servers that fail and come back; nil: none
-	observer *observer.Observer // of look-ups, for check; nil: none
+	log *slog.Logger // is told of name servers that fail and come back; nil: none
 }
 
 func (f *fetchFlags) add(flags *pflag.FlagSet) {
@@ -125,20 +123,11 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 		Timeout: f.timeout, ConnectTimeout: f.connectTimeout, TLSTimeout: f.tlsTimeout, HeaderTimeout: f.headerTimeout,
 		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
 		MaxBody: f.maxBody, UserAgent: f.agent(), NoFallback: f.noFallback,
-		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6,
+		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6, TLSMin: tlsVersions[f.tlsMin],
 		FTPData: f.files.Transfers, Record: f.record,
 	}
-	switch f.scheme {
-	case "https":
-		cfg.Scheme = origin.HTTPS
-	case "http":
+	if f.scheme == "http" {
 		cfg.Scheme = origin.HTTP
-	default:
-		return nil, nil, usagef("--scheme %q: https or http", f.scheme)
-	}
-	var known bool
-	if cfg.TLSMin, known = tlsVersions[f.tlsMin]; !known {
-		return nil, nil, usagef("--tls-min %q: 1.0, 1.1, 1.2 or 1.3", f.tlsMin)
 	}
 	for _, text := range f.connectTo {
 		to, err := fetcher.ParseConnectTo(text)
@@ -191,9 +180,6 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 	if f.web != nil {
 		cfg.Roots, cfg.Dial = f.web.CAPool(), f.web.ShortSilence(silence, (&net.Dialer{KeepAlive: -1}).DialContext)
 		cfg.Resolver = simweb.ShortNames[resolve.Answer]{Resolver: resolver, Web: f.web, After: silence}
-	}
-	if f.observer != nil {
-		cfg.Resolver = &observer.Resolver{Resolver: resolver, Observer: f.observer}
 	}
 	fetch, err := fetcher.New(cfg)
 	if err != nil {

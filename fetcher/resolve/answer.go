@@ -46,14 +46,6 @@ func (c *chain) read(m *dns.Msg) (Answer, bool) {
 	return answer, true
 }
 
-// alias returns the name that the chain has reached; "" if it is the first.
-func (c *chain) alias() string {
-	if strings.EqualFold(c.name, c.start) {
-		return ""
-	}
-	return strings.TrimSuffix(c.name, ".")
-}
-
 // add adds an address. It keeps the maxAddrs addresses with the lowest rank, each once, by rank. Servers rotate their
 // answers; the order must be the same in each look-up, so that the second address is never one that was tried as the
 // first. The rank depends on the name, so that names with the same addresses are spread over them.
@@ -87,8 +79,7 @@ func mix[B []byte | string](h uint64, bytes B) uint64 {
 // chain leads from a name over its aliases to addresses.
 type chain struct {
 	name  string // that the chain has reached
-	start string // the first name
-	seed  uint64 // hash of start, see add
+	seed  uint64 // hash of the first name, see add
 	qtype uint16
 	addrs []netip.Addr
 	ttl   time.Duration // the least of all records so far
@@ -97,7 +88,7 @@ type chain struct {
 
 // newChain returns a chain that begins at a name, in lower case, for addresses of a type.
 func newChain(name string, qtype uint16) *chain {
-	return &chain{name: name, start: name, seed: mix(14695981039346656037, name), qtype: qtype, ttl: maxTTL, left: maxAliases}
+	return &chain{name: name, seed: mix(14695981039346656037, name), qtype: qtype, ttl: maxTTL, left: maxAliases}
 }
 
 // walk follows the chain through an answer section, whose records may have any order. It returns false if the chain

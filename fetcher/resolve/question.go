@@ -96,14 +96,14 @@ func lower(b byte) byte {
 }
 
 // question asks the servers one question, one after the other, until one answers, all refuse, or the look-up's time
-// is up. Without a message, the cause is that of the last refusal, returned with its server; or that all servers were
+// is up. Without a message, the cause is that of the last refusal; or that all servers were
 // unreachable all the time; or else that no answer came in time.
-func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype uint16) (*dns.Msg, *server, exchange.Cause) {
+func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype uint16) (*dns.Msg, exchange.Cause) {
 	c := r.calls.Get().(*call)
 	defer r.calls.Put(c)
 	defer c.end()
 	if c.put(name, qtype) != nil {
-		return nil, nil, exchange.CauseNoSuchName
+		return nil, exchange.CauseNoSuchName
 	}
 	var (
 		n              = len(r.servers)
@@ -144,20 +144,20 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 			}
 			switch {
 			case ctx.Err() != nil:
-				return nil, nil, exchange.CauseDNSTimeout
+				return nil, exchange.CauseDNSTimeout
 			case err == nil && (m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError):
 				a.server.learn(r.log, a.edns, 1)
 				if refused.by != nil {
 					refused.by.revoked(r.log, refused.sent)
 				}
-				return m, a.server, 0
+				return m, 0
 			case err == nil && a.edns && a.server.disputesEDNS(m.Rcode):
 				if waiting = plain.has(a.server.index); !waiting {
 					at, wait = a.server.index, r.opts.First
 				}
 			case errors.Is(err, errInVain):
 				if final && !refused.by.pacer.doubted() {
-					return nil, refused.by, refused.cause
+					return nil, refused.cause
 				}
 				final = false
 				if c.waits > 0 {
@@ -213,11 +213,11 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 	}
 	switch {
 	case refused.by != nil && (allRefused || !silent):
-		return nil, refused.by, refused.cause
+		return nil, refused.cause
 	case silent:
-		return nil, nil, exchange.CauseDNSTimeout
+		return nil, exchange.CauseDNSTimeout
 	}
-	return nil, nil, exchange.CauseDNSNetwork
+	return nil, exchange.CauseDNSNetwork
 }
 
 // refusal is a server's answer that it cannot answer.

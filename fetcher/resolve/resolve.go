@@ -52,9 +52,6 @@ type Answer struct {
 	Cause   exchange.Cause
 	Took    time.Duration // without waits for Rate; 0 from the cache and for local names
 	Until   time.Time     // when the answer expires; zero: never
-
-	Server netip.AddrPort // that answered or refused last; invalid if none did, and for local names
-	Alias  string         // the name at the end of the chain of aliases; "" without aliases
 }
 
 // Resolver looks names up. It is safe for use by many goroutines. It has a goroutine for each open socket. They end
@@ -298,7 +295,7 @@ func (r *Resolver) records(ctx context.Context, l *lookup, host string, qtype ui
 	}
 	chain := newChain(name, qtype)
 	for range maxQueries {
-		m, from, cause := r.question(ctx, l, chain.name, qtype)
+		m, cause := r.question(ctx, l, chain.name, qtype)
 		var answer Answer
 		ended := true
 		switch cause {
@@ -312,10 +309,6 @@ func (r *Resolver) records(ctx context.Context, l *lookup, host string, qtype ui
 			answer = failed(exchange.DNSFailed, cause)
 		}
 		if ended {
-			if from != nil {
-				answer.Server = from.addr
-			}
-			answer.Alias = chain.alias()
 			return answer
 		}
 	}

@@ -40,13 +40,6 @@ func TestRefusalBesideSilence(t *testing.T) {
 		one+", 1.02s to 1, 1.03s to 2 plain, 1.93s to 1, 1.94s to 2 plain", two+", 1.01s to 1, 1.02s to 2 plain, 1.92s to 1, 1.93s to 2 plain")
 }
 
-// The answer names the server that refused.
-func TestRefusalNamesTheServer(t *testing.T) {
-	in(t, func(w *world) {
-		w.want(w.asks(refuses(dns.RcodeServerFailure)).Lookup(w.Context(), "a.com").Server.String(), "10.0.1.1:53")
-	})
-}
-
 // The log and Stats show that a server is down, and that it answers again. A server that leaves only unanswerable
 // names unanswered is not down.
 func TestDown(t *testing.T) {
