@@ -3,7 +3,7 @@
 // audit decides what an answer means.
 //
 // The files, in the order of an exchange:
-//   - guard.go and connectto.go decide which address may and shall be dialled, connecttimes.go for how long.
+//   - guard.go and connectto.go decide which address may and shall be dialled.
 //   - wire.go dials (on Linux by connect_linux.go), shakes hands and sends; verify.go verifies certificates.
 //   - head.go reads the response head, cdn.go recognises delivery networks in it.
 //   - body.go and coding.go read the body.
@@ -122,7 +122,6 @@ type Fetcher struct {
 	ftpData  chan struct{} // one element for each transfer in flight
 	decoders chan *decoder // the free list
 	wires    sync.Pool
-	connects connectTimes
 	tapes    *tapeBudget // nil where nothing is recorded
 }
 
@@ -459,13 +458,17 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 	return w.hints, nil
 }
 
+// leastConnect is how long connecting to an address may take if another address follows: a lost first packet is sent again after one
+// second.
+const leastConnect = 2 * time.Second
+
 // connectFor returns how long connecting may take. The addresses of a host share Config.ConnectTimeout: an address
-// that another one follows gets its share, the last one what is left. Each gets leastConnect at least.
+// that another one follows gets leastConnect, the last one what is left, and leastConnect at least.
 func (f *Fetcher) connectFor(x *exchange.Exchange) time.Duration {
 	all := f.cfg.ConnectTimeout
 	left := all - time.Duration(x.Target.Waited)*waitedUnit
 	if x.Lookup.More {
-		left = min(left, f.connects.share())
+		left = min(left, leastConnect)
 	}
 	return max(left, min(all, leastConnect))
 }

@@ -193,7 +193,6 @@ func (w *wire) dial(ctx context.Context, r *exchange.Response) (stop func() bool
 		return nil, err
 	}
 	r.Timing.Connect = time.Since(began)
-	w.f.connects.add(r.Timing.Connect)
 	w.conn = w.raw
 	return stop, nil
 }
