@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestArchitecture compares the source, as the go command sees it, with the tables in arch.go.
+// TestArchitecture compares the source, as the go command sees it, with the tables in layout_test.go.
 func TestArchitecture(t *testing.T) {
 	for _, problem := range Problems(packages(t)) {
 		t.Error(problem)
@@ -94,7 +94,7 @@ func TestProblems(t *testing.T) {
 	f("fetcher", "github.com/valyala/fasthttpx", "no door leads there")
 }
 
-// TestFloorsOfTheDocument compares the table of floors in ARCHITECTURE.md with that of arch.go.
+// TestFloorsOfTheDocument compares the table of floors in ARCHITECTURE.md with that of layout_test.go.
 func TestFloorsOfTheDocument(t *testing.T) {
 	page, err := os.ReadFile("../../ARCHITECTURE.md")
 	if err != nil {
@@ -111,6 +111,6 @@ func TestFloorsOfTheDocument(t *testing.T) {
 		got = append(got, strings.Join(rooms, " "))
 	}
 	if want := strings.Join(floors, "\n"); strings.Join(got, "\n") != want {
-		t.Errorf("ARCHITECTURE.md has the floors\n%s\nand arch.go\n%s", strings.Join(got, "\n"), want)
+		t.Errorf("ARCHITECTURE.md has the floors\n%s\nand layout_test.go\n%s", strings.Join(got, "\n"), want)
 	}
 }

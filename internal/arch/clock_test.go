@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestWallClock holds that tests wait in bubbles, apart from the exceptions in clock.go, each of which is one.
+// TestWallClock holds that tests wait in bubbles, apart from the exceptions in exceptions_test.go, each of which is one.
 func TestWallClock(t *testing.T) {
 	left := map[string]bool{} // exceptions that no test needs
 	for room, names := range wallClock {
@@ -31,12 +31,12 @@ func TestWallClock(t *testing.T) {
 		for _, r := range readings(fset, files) {
 			delete(left, room+" "+r.name)
 			if wallClock[room][r.name] == "" {
-				t.Errorf("%v: %s calls %s outside a bubble: wait in one (testing/synctest, internal/bubble), or give the reason in internal/arch/clock.go", r.at, r.name, r.call)
+				t.Errorf("%v: %s calls %s outside a bubble: wait in one (testing/synctest, internal/bubble), or give the reason in internal/arch/exceptions_test.go", r.at, r.name, r.call)
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(left)) {
-		t.Errorf("%s is an exception in internal/arch/clock.go, and does not read the clock: remove it", name)
+		t.Errorf("%s is an exception in internal/arch/exceptions_test.go, and does not read the clock: remove it", name)
 	}
 }
 
