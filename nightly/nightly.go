@@ -287,15 +287,11 @@ func (o *Options) scan(ctx context.Context, n *Night) error {
 	if n.Until != nil && !n.Until.After(o.now()) {
 		return ErrDeadline
 	}
-	names := []string{listName(o.List.Source)}
-	if n.List != nil {
-		names = append(names, n.List.Name) // the configuration may name another list by now
-	}
-	folder, remove, err := listFolder(ctx, names...)
+	folder, err := os.MkdirTemp("", "bulkscan-night-*") // that of a killed night is left to the system, as all temporary files
 	if err != nil {
 		return err
 	}
-	defer remove()
+	defer os.RemoveAll(folder)
 	path, err := o.takeList(ctx, n, folder)
 	if err != nil {
 		return err

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -626,146 +624,31 @@ func TestNightsAmongOthers(t *testing.T) {
 	}
 }
 
-// TestListFolder shows that a night removes from the folders of killed nights what bulkscan wrote, and touches no other folder.
-func TestListFolder(t *testing.T) {
-	const list, earlier = "list-top.csv", "list-before.csv"
+// TestListIsRemoved shows that a night removes its copy of the list, also when it is interrupted.
+func TestListIsRemoved(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	t.Setenv("TMP", temporary)
-	write := func(elem ...string) {
+	f := func(name string, end func(cancel func()) error) {
 		t.Helper()
-		path := filepath.Join(elem...)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("a.example"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// killed makes what a killed night has left: its lock is free, and says what it said.
-	killed := func() string {
-		t.Helper()
-		folder, remove, err := listFolder(t.Context(), list, earlier)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mark, err := os.ReadFile(filepath.Join(folder, folderLock))
-		if err != nil {
-			t.Fatal(err)
-		}
-		remove()
-		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, folderLock), mark, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		write(folder, list)
-		return folder
-	}
-	f := func(name string, prepare func(folder string) string, want ...string) {
-		t.Helper()
-		folder := prepare(killed())
-		yesterday := time.Now().Add(-24 * time.Hour)
-		if err := os.Chtimes(folder, yesterday, yesterday); err != nil {
-			t.Fatal(err)
-		}
-		_, remove, err := listFolder(t.Context(), list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		remove()
-		var left []string
-		err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && !entry.IsDir() {
-				left = append(left, filepath.ToSlash(path[len(folder)+1:]))
+		m := newTeam(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		o, scanned := m.options(), false
+		o.Scan = func(_ context.Context, s Scan) error {
+			if _, err := os.Stat(s.List); err != nil || filepath.Dir(filepath.Dir(s.List)) != temporary {
+				t.Errorf("%s: the list is at %s, %v", name, s.List, err)
 			}
-			return err
-		})
-		if len(want) == 0 != errors.Is(err, fs.ErrNotExist) || !slices.Equal(left, want) {
-			t.Errorf("%s: left are %q, want %q, %v", name, left, want, err)
+			scanned = true
+			return end(cancel)
 		}
-		if err := os.RemoveAll(folder); err != nil {
-			t.Fatal(err)
+		if _, err := Run(ctx, o); err == nil || !scanned {
+			t.Errorf("%s: %v, scanned %v", name, err, scanned)
 		}
-	}
-	as := func(change func(folder string)) func(string) string {
-		return func(folder string) string {
-			change(folder)
-			return folder
+		if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+			t.Errorf("%s: left are %v, %v", name, left, err)
 		}
 	}
-	empty := func(folder string) {
-		if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o700)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f("a killed night", as(func(string) {}))
-	f("both of its lists", as(func(folder string) { write(folder, earlier) }))
-	f("killed while it removed them", as(func(folder string) { _ = os.Remove(filepath.Join(folder, list)) }))
-	f("a file of somebody's", as(func(folder string) { write(folder, "mine.csv") }), "mine.csv")
-	f("folders of somebody's", as(func(folder string) { write(folder, "more", list); write(folder, list+"-2", list) }), list+"-2/"+list, "more/"+list)
-	f("no lock", as(func(folder string) { _ = os.Remove(filepath.Join(folder, folderLock)) }), list)
-	f("another's lock", as(func(folder string) { write(folder, folderLock) }), list, folderLock)
-	f("an empty lock", as(func(folder string) { _ = os.Truncate(filepath.Join(folder, folderLock), 0) }), list, folderLock)
-	f("a lock that is a folder", as(func(folder string) { _ = os.Remove(filepath.Join(folder, folderLock)); write(folder, folderLock, "x") }), list, folderLock+"/x")
-	f("a copy of such a folder", func(folder string) string {
-		if err := os.Rename(folder, folder+"-copy"); err != nil {
-			t.Fatal(err)
-		}
-		return folder + "-copy"
-	}, list, folderLock)
-	f("a dataset", as(func(folder string) {
-		empty(folder)
-		write(folder, "_scans", "s", "manifest.json")
-		write(folder, "sites", "part-s-0-0.parquet")
-	}), "_scans/s/manifest.json", "sites/part-s-0-0.parquet")
-	f("a file of somebody's alone", as(func(folder string) { empty(folder); write(folder, "mine.csv") }), "mine.csv")
-	f("a link to a folder", func(folder string) string {
-		to := filepath.Join(t.TempDir(), filepath.Base(folder))
-		if err := errors.Join(os.Rename(folder, to), os.Symlink(to, folder)); err != nil {
-			t.Fatal(err)
-		}
-		return to
-	}, list, folderLock)
-	f("a link in the place of its list", as(func(folder string) {
-		path := filepath.Join(folder, list)
-		write(temporary, "target")
-		if err := errors.Join(os.Remove(path), os.Symlink(filepath.Join(temporary, "target"), path)); err != nil {
-			t.Fatal(err)
-		}
-	}), list)
-	if _, err := os.Stat(filepath.Join(temporary, "target")); err != nil {
-		t.Error(err)
-	}
-	if os.Geteuid() == 0 {
-		f("another user's", as(func(folder string) {
-			if err := os.Chown(folder, 12345, -1); err != nil {
-				t.Fatal(err)
-			}
-		}), list, folderLock)
-	}
-
-	living, remove, err := listFolder(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer remove()
-	write(living, list)
-	f("while another night lives", as(func(string) {}))
-	if _, err := os.Stat(filepath.Join(living, list)); err != nil {
-		t.Error(err)
-	}
-}
-
-// A night that is interrupted removes its list, too.
-func TestListFolderInterrupted(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	ctx, cancel := context.WithCancel(t.Context())
-	folder, remove, err := listFolder(ctx, "list")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, "list"), nil, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	remove()
-	if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the folder is still there (%v)", err)
-	}
+	f("failed", func(func()) error { return errors.New("no space left") })
+	f("interrupted", func(cancel func()) error { cancel(); return context.Canceled })
 }
