@@ -36,14 +36,6 @@ type Display struct {
 // ProgressForms are the values of --progress.
 var ProgressForms = []string{"auto", "bar", "log", "none"}
 
-// CheckProgress refuses what is no form of --progress.
-func CheckProgress(form string) error {
-	if slices.Contains(ProgressForms, form) {
-		return nil
-	}
-	return fmt.Errorf("--progress %q: one of %s", form, strings.Join(ProgressForms, ", "))
-}
-
 // progressForm is the form that is meant: a bar on a terminal, and log lines elsewhere.
 func progressForm(form string, w io.Writer) string {
 	switch {

@@ -19,10 +19,7 @@ func TestDNSInLog(t *testing.T) {
 	good, bad, worse, down := server("192.0.2.1:53", 0, 0, false), server("192.0.2.2:53", 3, 0, false), server("192.0.2.3:53", 2, 70, false), server("[2001:db8::4]:53", 0, 5, true)
 	logged := func(level string, s resolve.Stats) string {
 		var b bytes.Buffer
-		log, err := NewLogger(&b, "text", level)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := NewLogger(&b, "text", level)
 		log.Info("x", "kept", 1, DNSGroup(&s))
 		LogServers(log, &s)
 		lines := strings.Split(strings.TrimSpace(b.String()), "\n")

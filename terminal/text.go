@@ -3,7 +3,6 @@ package terminal
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -82,26 +81,27 @@ func BesideBar(w io.Writer, form string) io.Writer {
 // Speaks reports whether a log on w of this format is for a person: sentences, and pages where programs get facts.
 func Speaks(w io.Writer, format string) bool { return format == "auto" && Is(w) }
 
+// LogFormats and LogLevels are the values of --log-format and --log-level.
+var (
+	LogFormats = []string{"auto", "text", "json"}
+	LogLevels  = []string{"debug", "info", "warn", "error"}
+)
+
 // NewLogger makes the log that --log-format and --log-level ask for: one line per record, with nothing in it that a terminal would
 // obey. slog quotes what would end a line or a value; it leaves DEL as it is, and in JSON also C1 controls and characters that
 // reverse or hide text. Nor does it bound a value.
-func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+func NewLogger(w io.Writer, format, level string) *slog.Logger {
 	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: one of debug, info, warn, error", level)
-	}
+	_ = l.UnmarshalText([]byte(level)) // one of LogLevels
 	if Speaks(w, format) {
-		return slog.New(&human{mu: &sync.Mutex{}, w: w, level: l, colored: ColorAuto.Colored(w)}), nil
+		return slog.New(&human{mu: &sync.Mutex{}, w: w, level: l, colored: ColorAuto.Colored(w)})
 	}
 	o := &slog.HandlerOptions{Level: l, ReplaceAttr: boundAttr}
 	w = &printable.Writer{To: w}
-	switch format {
-	case "auto", "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
 	}
-	return nil, fmt.Errorf("--log-format %q: one of auto, text, json", format)
+	return slog.New(slog.NewTextHandler(w, o))
 }
 
 // maxLogged bounds a text in the log, in bytes.

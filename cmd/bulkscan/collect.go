@@ -63,10 +63,7 @@ func (a *app) collect(ctx context.Context, dir string, f *collectFlags) error {
 	if registry.Version != m.RegistryVersion {
 		return usagef("scan %s was judged by token registry %s, and this one is %s; give the --tokens and the version of bulkscan that the shares had", m.ScanID, terminal.Line(m.RegistryVersion), registry.Version)
 	}
-	log, err := newLogger(a.stderr, "auto", "info")
-	if err != nil {
-		return err
-	}
+	log := terminal.NewLogger(a.stderr, "auto", "info")
 	m, err = scan.Collect(ctx, st, m.ScanID, scan.Publishing{Compact: !f.noCompact, NoPublish: f.noPublish, AllowEmpty: f.allowEmpty, Registry: registry, ToolVersion: toolVersion(), Log: log})
 	if err != nil {
 		return err

@@ -59,9 +59,7 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o compact.Options
 	if err != nil {
 		return err
 	}
-	if o.Log, err = newLogger(a.stderr, "auto", "info"); err != nil {
-		return err
-	}
+	o.Log = terminal.NewLogger(a.stderr, "auto", "info")
 	// Of all that are asked for: who gives this command every night should not have some merged and others not.
 	for _, id := range ids {
 		scan, err := commit.ReadScan(ctx, st, id)

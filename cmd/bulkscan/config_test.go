@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // said runs a command line that makes no network requests, and returns what it printed.
@@ -137,5 +139,30 @@ func TestConfigurationPage(t *testing.T) {
 		if !strings.Contains(string(page), "`--"+name+"`") {
 			t.Errorf("it does not say that --%s is for the command line only", name)
 		}
+	}
+}
+
+// TestNightChoices gives a night's scan a value that its flag does not know, for each flag whose values are known beforehand.
+func TestNightChoices(t *testing.T) {
+	t.Chdir(t.TempDir())
+	f, of := &scanFlags{}, pflag.NewFlagSet("scan", pflag.ContinueOnError)
+	f.add(of)
+	f.fetchFlags.add(of)
+	checked := 0
+	for flag, known := range choices {
+		if of.Lookup(flag) == nil {
+			continue
+		}
+		if err := os.WriteFile("night.toml", []byte("[nightly]\nlist = 'list.csv'\n[scan]\n"+flag+" = 'nonsense'\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, stderr := said(t, exitUsage, "nightly", "--config", "night.toml")
+		if want := fmt.Sprintf(`night.toml:4: --%s "nonsense": one of %s`, flag, strings.Join(known, ", ")); !strings.Contains(stderr, want) {
+			t.Errorf("%s: %q; want %q", flag, stderr, want)
+		}
+		checked++
+	}
+	if checked < 8 {
+		t.Errorf("%d flags were checked", checked)
 	}
 }

@@ -97,11 +97,8 @@ func (f *historyFlags) asked() (history.Asked, error) {
 }
 
 func (a *app) rebuildHistory(ctx context.Context, st store.Store, dir string, registry *tokens.Registry) error {
-	log, err := newLogger(a.stderr, "auto", "info")
-	if err != nil {
-		return err
-	}
-	err = history.Rebuild(ctx, st, scan.HistoryOptions(registry, toolVersion(), log))
+	log := terminal.NewLogger(a.stderr, "auto", "info")
+	err := history.Rebuild(ctx, st, scan.HistoryOptions(registry, toolVersion(), log))
 	if errors.Is(err, history.ErrNoScan) {
 		return noScan(dir)
 	}

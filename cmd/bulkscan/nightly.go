@@ -132,7 +132,7 @@ func (f *nightlyFlags) scanSettings(flags *pflag.FlagSet) (*scanFlags, []commit.
 		return nil, nil, usagef("metrics-file %s: the night and its scan write different metrics; name another file for one of them", clipped(f.metricsFile))
 	}
 	scanning.noPublish = true
-	return scanning, settings(of), scanning.check()
+	return scanning, settings(of), cmp.Or(checkChoices(of), scanning.check())
 }
 
 // check refuses what cannot be meant.
@@ -213,10 +213,7 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 	if f.status {
 		return a.interruptible(ctx, func(ctx context.Context) error { return a.nightlyStatus(ctx, f, scanning.out) })
 	}
-	log, err := newLogger(terminal.BesideBar(a.stderr, scanning.progress), scanning.logFormat, scanning.logLevel)
-	if err != nil {
-		return err
-	}
+	log := terminal.NewLogger(terminal.BesideBar(a.stderr, scanning.progress), scanning.logFormat, scanning.logLevel)
 	registry, err := scanning.registry()
 	if err != nil {
 		return err

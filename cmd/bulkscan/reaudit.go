@@ -91,7 +91,7 @@ func (f *reauditFlags) check(dir string) error {
 			return usagef("--scan-id: %w", err)
 		}
 	}
-	return usage(terminal.CheckProgress(f.progress))
+	return nil
 }
 
 // reaudited is what --json prints of a scan.
@@ -109,10 +109,7 @@ type reauditedBy struct {
 }
 
 func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err error) {
-	log, err := newLogger(terminal.BesideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
-	if err != nil {
-		return err
-	}
+	log := terminal.NewLogger(terminal.BesideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
 	registry, err := (&fetchFlags{tokens: f.tokens}).registry()
 	if err != nil {
 		return err

@@ -70,9 +70,6 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if err := cmp.Or(f.choice.check(), checkUncertainty(&f.sure)); err != nil {
 		return err
 	}
-	if err := terminal.CheckProgress(f.progress); err != nil {
-		return usage(err)
-	}
 	o, err := a.reportOptions("")
 	if err != nil {
 		return err

