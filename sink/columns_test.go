@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/rowtest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -18,12 +17,12 @@ func TestEveryColumn(t *testing.T) {
 	if raceEnabled {
 		rows, few = 3000, 1500 // the race detector finds nothing here and makes each row thirty times slower
 	}
-	everyColumn(t, schema.Sites, rowtest.Rows[schema.SiteRow](few))
-	everyColumn(t, schema.Verdicts, rowtest.Rows[schema.VerdictRow](rows))
-	everyColumn(t, schema.Evidence, rowtest.Rows[schema.EvidenceRow](rows))
-	everyColumn(t, schema.Bodies, rowtest.Rows[schema.BodyRow](few))
-	everyColumn(t, schema.TokenStats, rowtest.Rows[schema.TokenStatsRow](few))
-	everyColumn(t, schema.RecordStats, rowtest.Rows[schema.RecordStatsRow](few))
+	everyColumn(t, schema.Sites, hardRows[schema.SiteRow](few))
+	everyColumn(t, schema.Verdicts, hardRows[schema.VerdictRow](rows))
+	everyColumn(t, schema.Evidence, hardRows[schema.EvidenceRow](rows))
+	everyColumn(t, schema.Bodies, hardRows[schema.BodyRow](few))
+	everyColumn(t, schema.TokenStats, hardRows[schema.TokenStatsRow](few))
+	everyColumn(t, schema.RecordStats, hardRows[schema.RecordStatsRow](few))
 }
 
 func everyColumn[T any](t *testing.T, table string, rows []T) {

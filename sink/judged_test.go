@@ -8,7 +8,6 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/internal/rowtest"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/cespare/xxhash/v2"
@@ -34,7 +33,7 @@ func TestJudgedColumns(t *testing.T) {
 	s := typicalSite(t, 1)
 	s.Report = audit.Report{}
 	c := newCopier("s", tokens.Default())
-	for i, before := range rowtest.Rows[schema.SiteRow](40) {
+	for i, before := range hardRows[schema.SiteRow](40) {
 		got := before
 		c.judgement(&got, &s.Report)
 		if !reflect.DeepEqual(onlyFacts(got), onlyFacts(before)) {

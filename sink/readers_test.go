@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/rowtest"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
@@ -35,8 +34,8 @@ func TestHardDataset(t *testing.T) {
 		t.Fatal(err)
 	}
 	const parts, sitesEach = 3, 400
-	sites, verdicts := rowtest.Rows[schema.SiteRow](parts*sitesEach), rowtest.Rows[schema.VerdictRow](3*parts*sitesEach)
-	evidence, bodies := rowtest.Rows[schema.EvidenceRow](3*parts*sitesEach), rowtest.Rows[schema.BodyRow](parts*sitesEach)
+	sites, verdicts := hardRows[schema.SiteRow](parts*sitesEach), hardRows[schema.VerdictRow](3*parts*sitesEach)
+	evidence, bodies := hardRows[schema.EvidenceRow](3*parts*sitesEach), hardRows[schema.BodyRow](parts*sitesEach)
 	for i := range sites {
 		sites[i].Seq = int64(i)
 		if i == len(sites)-1 {
@@ -47,8 +46,8 @@ func TestHardDataset(t *testing.T) {
 			verdicts[3*i+k].Seq, evidence[3*i+k].Seq = sites[i].Seq, sites[i].Seq
 		}
 	}
-	policies := rowtest.Rows[schema.PolicyRow](parts * sitesEach)
-	tokenStats, recordStats := rowtest.Rows[schema.TokenStatsRow](2000), rowtest.Rows[schema.RecordStatsRow](2000)
+	policies := hardRows[schema.PolicyRow](parts * sitesEach)
+	tokenStats, recordStats := hardRows[schema.TokenStatsRow](2000), hardRows[schema.RecordStatsRow](2000)
 
 	w := mustOpen(t, st, Options{ScanID: "hard", Date: "2026-11-21", Tables: schema.AllTables})
 	for n := range parts {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/internal/rowtest"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -137,7 +136,7 @@ func boundsOf[T any](t *testing.T, name string, want ...string) {
 		}
 	}
 	w := table.NewWriter[T](name, detailRows, table.MinPageBytes, map[string]string{table.MetaTool: "test"})
-	rows := rowtest.Rows[T](3000)
+	rows := hardRows[T](3000)
 	for _, n := range []int{3000, 1000, 0} {
 		file := fmt.Sprintf("%s/%d", name, n)
 		err := w.Begin(t.Context(), dir, file)

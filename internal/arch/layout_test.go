@@ -72,7 +72,6 @@ var arrows = map[string][]string{
 	"terminal":             {"history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "origin/exchange", "internal/printable", "survey", "scan/shares", "sink/commit"},
 	"terminal/metrics":     {"pipeline", "fetcher/resolve", "origin/exchange"},
 	"internal/sharedtest":  {},
-	"internal/rowtest":     {},
 	"internal/sitetest":    {"audit", "audit/tokens", "parser", "origin", "origin/exchange"},
 	"internal/hostiletest": {"internal/printable", "internal/waittest"},
 	"internal/waittest":    {},

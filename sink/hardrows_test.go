@@ -1,7 +1,4 @@
-// Package rowtest answers one question: which values can a row have? It makes rows of any struct, such as those of the
-// sink's tables, with values that are hard to store: none, zeros, the bounds of every type, empty and long lists and
-// texts, and runs of absent values of every length. Tests write them and read them back with several readers.
-package rowtest
+package sink
 
 import (
 	"fmt"
@@ -11,9 +8,10 @@ import (
 	"strings"
 )
 
-// Rows returns n rows, the same at every call. Every 192 rows, three words of 64, a column changes its pattern:
+// hardRows returns n rows of any struct, such as those of the tables, the same at every call, with values that are hard to store: none,
+// zeros, the bounds of every type, empty and long lists and texts, and runs of absent values of every length. Every 192 rows, three words of 64, a column changes its pattern:
 // absent, present, alternating, or present in a single run. The first values present are its special values.
-func Rows[T any](n int) []T {
+func hardRows[T any](n int) []T {
 	rows := make([]T, n)
 	all := reflect.ValueOf(rows)
 	for i := range reflect.TypeFor[T]().NumField() {
@@ -57,7 +55,7 @@ func habit(rng *rand.Rand) func(row int) bool {
 // texts are hard to store, or easily lost. All are valid UTF-8, as the sink makes them.
 var texts = []string{"", " ", "\x00", "a\x00b", "\ufffd", "\ufeff\ufffe", "null", "NULL", "NaN", "0", "ÿ", "例え.テスト", "\u202e\u0301", "\U0010ffff", "line\nbreak\r\n", `"quoted", 'twice'`, strings.Repeat("€", 682), strings.Repeat("x", 2048)}
 
-// specials are the first values of a type in Rows.
+// specials are the first values of a type in hardRows.
 func specials(t reflect.Type) (all []any) {
 	switch t.Kind() {
 	case reflect.String:
@@ -95,7 +93,7 @@ func specials(t reflect.Type) (all []any) {
 		}
 	case reflect.Struct:
 	default:
-		panic("rowtest: a column of type " + t.String())
+		panic("a column of type " + t.String())
 	}
 	return all
 }
@@ -161,5 +159,5 @@ func draw(rng *rand.Rand, t reflect.Type) any {
 		}
 		return row.Interface()
 	}
-	panic("rowtest: a column of type " + t.String())
+	panic("a column of type " + t.String())
 }
