@@ -49,7 +49,7 @@ func (q *Query) Clauses() (clauses []Clause, err error) {
 		if c.Population = populationOf(text); c.Name != "" {
 			clauses = append(clauses, c)
 		} else if len(clauses) == 0 {
-			return nil, fmt.Errorf("%s: %q begins with no population of population.go", q.Name, text)
+			return nil, fmt.Errorf("%s: %q begins with no population of populations_test.go", q.Name, text)
 		}
 	}
 	return clauses, nil
