@@ -84,7 +84,6 @@ func Judge(s *Site) { standard().Judge(s) }
 // With access `conditional` the Report describes the file in force. Otherwise there is no such file: the counts are
 // zero, no token is named or blocked by rules, and Verdicts has the single row that the status decides, `*` with
 // ViaHTTP. If access is unknown, it has no row. BodyHash is always that of Fetch.Body.
-// that where we did not ask, for then nothing is known. BodyHash is always that of Fetch.Body.
 func (a *Auditor) Judge(s *Site) {
 	r := &s.Report
 	if r.scratch == nil || r.scratch.by != nil { // not reset since the last Judge

@@ -67,8 +67,8 @@ type lookups struct {
 	newOne    func()         // starts a resolver
 	resolvers int            // started
 
-	newcomers ring[record] // looked up, and waiting for a slot
-	returning ring[record] // looked up again, and waiting for a slot
+	newcomers []record // looked up, and waiting for a slot, in their order
+	returning []record // looked up again, and waiting for a slot
 }
 
 func newLookups(r *run) lookups {
@@ -96,11 +96,11 @@ func (l *lookups) start(rec record, now time.Duration) {
 // creditForNewcomer and creditForRenewal report whether such a look-up may start. Newcomers that wait for a slot do not hold up
 // renewals: the slots may be waiting for one.
 func (s *schedule) creditForNewcomer() bool {
-	return !s.stopping && s.lookups.counted+s.lookups.newcomers.len() < s.cfg.Resolvers
+	return !s.stopping && s.lookups.counted+len(s.lookups.newcomers) < s.cfg.Resolvers
 }
 
 func (s *schedule) creditForRenewal() bool {
-	return !s.stopping && s.lookups.counted+s.lookups.returning.len() < s.cfg.Resolvers
+	return !s.stopping && s.lookups.counted+len(s.lookups.returning) < s.cfg.Resolvers
 }
 
 // startRenewals starts the look-ups of records that are resolved again, in their order.
@@ -120,10 +120,10 @@ func (s *schedule) lookedUp(a answer) {
 	l.free = append(l.free, a.flight)
 	l.took(a.took)
 	if a.rec.is(resolving) {
-		l.returning.push(a.rec)
+		l.returning = append(l.returning, a.rec)
 		return
 	}
-	l.newcomers.push(a.rec)
+	l.newcomers = append(l.newcomers, a.rec)
 }
 
 // admit takes one record that has been looked up, if there is a slot for it, and reports whether it did.
@@ -132,42 +132,22 @@ func (s *schedule) admit() bool {
 	switch {
 	case s.stopping || s.slots.empty():
 		return false
-	case l.returning.len() > 0:
-		rec := l.returning.pop()
+	case len(l.returning) > 0:
+		rec := popFirst(&l.returning)
 		rec.set(resolving, false)
 		s.resolving--
 		s.goOn(rec)
-	case l.newcomers.len() > 0 && !s.backlogged():
-		s.goOn(l.newcomers.pop())
+	case len(l.newcomers) > 0 && !s.backlogged():
+		s.goOn(popFirst(&l.newcomers))
 	default:
 		return false
 	}
 	return true
 }
 
-// ring is a queue of values in memory that is reused.
-type ring[T any] struct {
-	values []T
-	first  int
-}
-
-func (r *ring[T]) len() int { return len(r.values) - r.first }
-
-func (r *ring[T]) push(v T) {
-	if r.first > 0 && len(r.values) == cap(r.values) {
-		n := copy(r.values, r.values[r.first:])
-		clear(r.values[n:])
-		r.values, r.first = r.values[:n], 0
-	}
-	r.values = append(r.values, v)
-}
-
-func (r *ring[T]) pop() T {
-	v := r.values[r.first]
-	var none T
-	r.values[r.first] = none
-	if r.first++; r.first == len(r.values) {
-		r.values, r.first = r.values[:0], 0
-	}
-	return v
+// popFirst takes the first of a queue, and what it holds out of the queue's memory.
+func popFirst[T any](queue *[]T) (first T) {
+	first, (*queue)[0] = (*queue)[0], first
+	*queue = (*queue)[1:]
+	return first
 }
