@@ -8,7 +8,7 @@ import (
 // ofImport are the flags of scan that import has, too.
 var ofImport = []string{
 	"out", "fields", "by", "limit", "sample", "dry-run", "scan-id", "vantage", "list-id", "restart", "repair", "tables", "part-rows", "part-age", "progress", "log-format", "log-level",
-	"quiet", "verbose", "allow-empty", "no-compact", "no-publish", "cpuprofile", "max-redirects", "max-body", "tokens", "allow-private",
+	"quiet", "verbose", "allow-empty", "no-compact", "no-publish", "max-redirects", "max-body", "tokens", "allow-private",
 }
 
 func (a *app) importCommand() *cobra.Command {

@@ -33,7 +33,6 @@ type reauditFlags struct {
 	asJSON              bool
 	progress            string
 	logFormat, logLevel string
-	cpuProfile          string
 }
 
 func (a *app) reauditCommand() *cobra.Command {
@@ -71,7 +70,6 @@ part that is damaged is named and left out, and the exit code is 4.`,
 	flags.StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
 	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is sentences on a terminal, and text elsewhere")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor")
 	return c
 }
 
@@ -114,11 +112,6 @@ func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err err
 	if err != nil {
 		return err
 	}
-	endProfile, err := (&scanFlags{cpuProfile: f.cpuProfile}).profile()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, endProfile()) }()
 	from, ids, err := a.scansOf(ctx, dir, f.scanID)
 	if err != nil {
 		return err
