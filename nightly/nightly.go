@@ -291,7 +291,7 @@ func (o *Options) scan(ctx context.Context, n *Night) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	path, err := o.takeList(ctx, n, folder)
 	if err != nil {
 		return err

@@ -106,7 +106,7 @@ type reauditedBy struct {
 	RegistryVersion string `json:"registry_version"`
 }
 
-func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) (err error) {
+func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) error {
 	log := terminal.NewLogger(terminal.BesideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
 	registry, err := (&fetchFlags{tokens: f.tokens}).registry()
 	if err != nil {

@@ -32,8 +32,8 @@ func TestExperiments(t *testing.T) {
 			`## hot: 100 plain origins, with and without 100 more .*`: 1, `## inflight: .*`: 1, `## cpu: 500 healthy origins.*`: 1, all: 3,
 			`- every connection was counted \(0 were not\): yes`:                                      1,
 			`- any host took at most 2.1 connections in any second and 11.0 in any ten \(1, 1\): yes`: 1,
-			`\| https? \| 200 \| (9\d|[12]\d\d) \| .*`:                                                   2, // in flight
-			`stage: Total .*`:                                                                         2,
+			`\| https? \| 200 \| (9\d|[12]\d\d) \| .*`:                                                2, // in flight
+			`stage: Total .*`: 2,
 		},
 	} {
 		t.Run(only, func(t *testing.T) {
