@@ -213,20 +213,13 @@ func printDamage(t *testing.T, _ string) string {
 	if err := os.Remove("OUT/_scans/s/commits/0-4.json"); err != nil {
 		t.Fatal(err)
 	}
-	undamaged := read(t, parts+"part-s-0-1.parquet")
-	for at := 0; at < len(undamaged); at += 97 {
-		bytes := []byte(undamaged)
-		bytes[at]++
-		write(t, parts+"part-s-0-1.parquet", string(bytes))
-		stdout, _ := said(t, exitDamaged, "verify", "OUT")
-		if of := regexp.MustCompile(`(?m)^.*column host: damaged Parquet file: page at \d+: checksum.*$`).FindString(stdout); of != "" {
-			line := func(file string) string { return regexp.MustCompile(`(?m)^\w+: ` + file + `.*$`).FindString(stdout) }
-			of = regexp.MustCompile(`(at|expected|found) \w+`).ReplaceAllString(of, "$1 …")
-			return line(`_scans/s/commits/0-4.json`) + "\n" + of + "\n" + line(`sites/.*-9.parquet`)
-		}
-	}
-	t.Fatal("no byte is one of a page of column host")
-	return ""
+	damaged := []byte(read(t, parts+"part-s-0-1.parquet"))
+	damaged[len(damaged)/2]++
+	write(t, parts+"part-s-0-1.parquet", string(damaged))
+	stdout, _ := said(t, exitDamaged, "verify", "OUT")
+	line := func(file string) string { return regexp.MustCompile(`(?m)^\w+: ` + file + `.*$`).FindString(stdout) }
+	sums := regexp.MustCompile(`(expected|found) \w+`).ReplaceAllString(line(`sites/.*-1.parquet`), "$1 …")
+	return line(`_scans/s/commits/0-4.json`) + "\n" + sums + "\n" + line(`sites/.*-9.parquet`)
 }
 
 func printHistory(t *testing.T, _ string) string {

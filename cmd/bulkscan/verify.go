@@ -27,8 +27,7 @@ func (a *app) verifyCommand() *cobra.Command {
 		Use:   "verify [DIR]",
 		Short: "Check a dataset against its commit records",
 		Long: `verify reads every file of a dataset and checks it against the records: sums of the records, numbers
-without gaps, no site in two commits; size, SHA-256, footer, and the length and checksum of each page; rows, and the seq
-of each; totals of complete scans; the history; and files that no record names. DIR is a folder, or s3://BUCKET/PREFIX;
+without gaps, no site in two commits; size, SHA-256 and footer of each file; rows, and the seq of each; totals of complete scans; the history; and files that no record names. DIR is a folder, or s3://BUCKET/PREFIX;
 without it, bulkscan-out.
 
 Each finding is a line: its kind (damaged, leftover of a killed process, newer than this bulkscan knows), the file, what is

@@ -61,10 +61,10 @@ func newPageWalker(in *bufio.Reader, c *format.ColumnChunk, s shape, at, end int
 	return w
 }
 
-// next checks the next page. It returns the page's header and the length of that header; w.at is then the page's end.
-func (w *pageWalker) next(room *pageRoom) (h *format.PageHeader, n int, err error) {
+// next checks the next page; w.at is then the page's end.
+func (w *pageWalker) next(room *pageRoom) (err error) {
 	if w.err != nil {
-		return nil, 0, w.err
+		return w.err
 	}
 	begins := w.at
 	defer func() {
@@ -72,10 +72,9 @@ func (w *pageWalker) next(room *pageRoom) (h *format.PageHeader, n int, err erro
 			w.at = begins
 		}
 	}()
-	fail := func(err error) (*format.PageHeader, int, error) {
-		return nil, 0, fmt.Errorf("%w: page at %d: %w", ErrPage, begins, err)
-	}
-	if h, n, err = w.header(); err != nil {
+	fail := func(err error) error { return fmt.Errorf("%w: page at %d: %w", ErrPage, begins, err) }
+	h, err := w.header()
+	if err != nil {
 		return fail(err)
 	}
 	size, raw, values := int64(h.CompressedPageSize), int64(h.UncompressedPageSize), int64(0)
@@ -102,7 +101,7 @@ func (w *pageWalker) next(room *pageRoom) (h *format.PageHeader, n int, err erro
 	w.values -= values
 	room.packed = slices.Grow(room.packed[:0], int(size))[:size]
 	if _, err := io.ReadFull(w.in, room.packed); err != nil {
-		return nil, 0, err
+		return err
 	}
 	w.at += size
 	if found := crc32.ChecksumIEEE(room.packed); h.CRC != 0 && found != uint32(h.CRC) {
@@ -111,32 +110,32 @@ func (w *pageWalker) next(room *pageRoom) (h *format.PageHeader, n int, err erro
 	if err := w.contents(h, room); err != nil {
 		return fail(err)
 	}
-	return h, n, nil
+	return nil
 }
 
 // header reads a page's header. It begins with 256 bytes, which suffice for most.
-func (w *pageWalker) header() (*format.PageHeader, int, error) {
+func (w *pageWalker) header() (*format.PageHeader, error) {
 	for most := int64(256); ; most *= 16 {
 		most = min(most, w.end-w.at, maxPageHeader)
 		w.in = bufio.NewReaderSize(w.in, int(most)) // returns w.in itself if its buffer is large enough
 		b, err := w.in.Peek(int(most))
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		n, err := thriftLength(b)
 		if err != nil && most < min(maxPageHeader, w.end-w.at) {
 			continue
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		h, err := decodePageHeader(b[:n])
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		w.at += int64(n)
 		_, err = w.in.Discard(n)
-		return h, n, err
+		return h, err
 	}
 }
 
@@ -300,7 +299,7 @@ func (g *guard) check(c *guardedChunk, until int64) (bad int64, err error) {
 		c.walker = newPageWalker(in, c.of, c.shape, c.first, c.end)
 	}
 	for w := c.walker; w.at < min(until, c.end); {
-		if _, _, err := w.next(&g.room); err != nil {
+		if err := w.next(&g.room); err != nil {
 			return w.at, err
 		}
 		if w.at == c.end {

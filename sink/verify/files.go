@@ -103,7 +103,7 @@ func (v *verifier) parquet(ctx context.Context, f schema.File, scanID string) ([
 		return findings, err
 	}
 	defer object.Close()
-	problems, err := table.Check(ctx, object, f, scanID)
+	problems, err := table.Check(object, f, scanID)
 	for _, p := range problems {
 		if p.Newer > 0 {
 			findings = append(findings, newer(f.Name, p.Newer))
@@ -112,9 +112,9 @@ func (v *verifier) parquet(ctx context.Context, f schema.File, scanID string) ([
 		findings = append(findings, Finding{Kind: Damaged, File: f.Name, What: p.What, Expected: p.Expected, Found: p.Found})
 	}
 	if err != nil {
-		return append(findings, unreadable(f.Name, err)), ctx.Err()
+		findings = append(findings, unreadable(f.Name, err))
 	}
-	return findings, nil
+	return findings, ctx.Err()
 }
 
 // RecordedIsSound reports whether the file of rejects or statistics matches its record, and the record the manifest.
