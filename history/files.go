@@ -106,22 +106,29 @@ func (l *Ledger) last() string {
 	return l.Scans[len(l.Scans)-1].ScanDate
 }
 
-// rowsOf yields the rows of the ledger's files of a table, closed or open.
-func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName string, open bool) iter.Seq2[*T, error] {
+// rowsOf yields the rows of the ledger's files of a table, closed or open: all columns, or these.
+func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName string, open bool, columns ...string) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
+		fail := func(err error) {
+			if tableName != Bodies {
+				err = withRemedy(ctx, err)
+			}
+			yield(nil, err)
+		}
 		for _, f := range files {
 			if f.Table != tableName || f.Open != open {
 				continue
 			}
 			if err := checkFile(ctx, st, f.File); err != nil {
-				if tableName != Bodies {
-					err = fmt.Errorf("%w; derive the ledger anew by history --rebuild", err)
-				}
-				yield(nil, err)
+				fail(err)
 				return
 			}
-			for row, err := range table.FileRows[T](ctx, st, f.Name) {
-				if !yield(row, err) || err != nil {
+			for row, err := range table.FileRows[T](ctx, st, f.Name, columns...) {
+				if err != nil {
+					fail(err)
+					return
+				}
+				if !yield(row, nil) {
 					return
 				}
 			}

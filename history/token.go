@@ -12,7 +12,6 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/sink/schema"
-	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -212,76 +211,39 @@ func (c *tokenCounter) read(ctx context.Context, st store.Store, l *Ledger) erro
 	for range c.Tokens {
 		c.spells, c.first = append(c.spells, make([]blockedSpell, sites)), append(c.first, map[FirstBlocked]int64{})
 	}
-	var site int64
-	id := table.Field{Name: "site", Into: &site}
-	err := columnsOf(ctx, st, l, History, true, []table.Field{id}, func() error {
-		if n := len(c.sites); n > 0 && site <= c.sites[n-1] {
-			return fmt.Errorf("%w: site %d comes after site %d", ErrOrder, site, c.sites[n-1])
+	for e, err := range rowsOf[Episode](ctx, st, l.Files, History, true, "site") {
+		if err != nil {
+			return err
 		}
-		c.sites = append(c.sites, site)
-		return nil
-	})
-	if err != nil {
-		return err
+		if n := len(c.sites); n > 0 && e.Site <= c.sites[n-1] {
+			return withRemedy(ctx, fmt.Errorf("%w: site %d comes after site %d", ErrOrder, e.Site, c.sites[n-1]))
+		}
+		c.sites = append(c.sites, e.Site)
 	}
-	var e Episode
-	var from, previous, to int32
-	var cause string
 	at := 0
-	episode := func() error {
-		e.Site, e.ValidFrom, e.PreviousLast, e.ValidTo, e.Cause = site, Date(from), Date(previous), Date(to), Cause(cause)
-		var ok bool
-		if at, ok = c.find(site, at); !ok {
-			return fmt.Errorf("%w: site %d has no open episode", ErrOrder, site)
-		}
-		return c.episode(at, &e)
-	}
-	fields := []table.Field{id, {Name: "policy_id", Into: &e.Policy}, {Name: "valid_from", Into: &from}, {Name: "previous_last", Into: &previous}, {Name: "cause", Into: &cause}, {Name: "judge", Into: &e.Judge},
-		{Name: "host", Into: &e.Host}, {Name: "port", Into: &e.Port}, {Name: "requested", Into: &e.Requested}, {Name: "valid_to", Into: &to}, {Name: "bodies", Into: &e.Bodies}, {Name: "last_body", Into: &e.LastBody}}
-	var class string
-	var first, last int32
-	gap := func() error { return c.gap(site, class, Date(first), Date(last)) }
-	gapFields := []table.Field{id, {Name: "class", Into: &class}, {Name: "first", Into: &first}, {Name: "last", Into: &last}}
 	for _, open := range []bool{false, true} {
-		if err := columnsOf(ctx, st, l, History, open, fields, episode); err != nil {
-			return err
+		for e, err := range rowsOf[Episode](ctx, st, l.Files, History, open, "site", "policy_id", "valid_from", "previous_last", "cause", "judge", "host", "port", "requested", "valid_to", "bodies", "last_body") {
+			if err != nil {
+				return err
+			}
+			ok := false
+			if at, ok = c.find(e.Site, at); !ok {
+				return withRemedy(ctx, fmt.Errorf("%w: site %d has no open episode", ErrOrder, e.Site))
+			}
+			if err := c.episode(at, e); err != nil {
+				return withRemedy(ctx, err)
+			}
 		}
-		if err := columnsOf(ctx, st, l, Gaps, open, gapFields, gap); err != nil {
-			return err
+		for g, err := range rowsOf[Gap](ctx, st, l.Files, Gaps, open, "site", "class", "first", "last") {
+			if err == nil {
+				err = c.gap(g.Site, g.Class, g.First, g.Last)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-// columnsOf calls do for each row of the ledger's files of a table, closed or open, when the fields are set to it.
-func columnsOf(ctx context.Context, st store.Store, l *Ledger, tableName string, open bool, fields []table.Field, do func() error) error {
-	for _, f := range l.Files {
-		if f.Table != tableName || f.Open != open {
-			continue
-		}
-		if err := readColumns(ctx, st, f.File, fields, do); err != nil {
-			return withRemedy(ctx, err)
-		}
-	}
-	return nil
-}
-
-func readColumns(ctx context.Context, st store.Store, f schema.File, fields []table.Field, do func() error) error {
-	if err := checkFile(ctx, st, f); err != nil {
-		return err
-	}
-	object, err := st.Open(ctx, f.Name)
-	if err != nil {
-		return err
-	}
-	rows, err := table.NewCursor(ctx, table.Opened{Place: table.Place{Object: object, File: f, Rows: f.Rows}}, nil, fields...)
-	if err != nil {
-		return err
-	}
-	for err == nil && rows.Next() {
-		err = do()
-	}
-	return errors.Join(err, rows.Err(), rows.Close())
 }
 
 // policy keeps what a policy means for the tokens.

@@ -2,29 +2,31 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
-	"github.com/bulkscan/bulkscan/store"
 )
 
 // Rows yields the rows of a committed table, part after part, in the order of writing. T is the table's row type, or a
-// struct with some of its columns; only these are read. A row is valid until the next; its strings stay valid. The
+// struct with some of its columns; only these are read. A row is valid until the next; a copy stays valid. The
 // iteration ends after the first error, which is commit.ErrNoTable if the scan does not have the table.
-func Rows[T any](ctx context.Context, s *commit.Scan, table string) iter.Seq2[*T, error] {
+func Rows[T any](ctx context.Context, s *commit.Scan, tableName string) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		if !s.Has(table) {
-			yield(nil, fmt.Errorf("cannot read table %s of scan %s: %w", table, s.Manifest.ScanID, commit.ErrNoTable))
+		if !s.Has(tableName) {
+			yield(nil, fmt.Errorf("cannot read table %s of scan %s: %w", tableName, s.Manifest.ScanID, commit.ErrNoTable))
 			return
 		}
-		for c, first := range opened(ctx, s, table) {
-			if !commitRows(ctx, s, c, table, 0, math.MaxInt64, first, yield) {
+		row := new(T)
+		for cursor, err := range Cursors(ctx, s, tableName, table.FieldsOf(row, true, nil)...) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !table.Each(cursor, row, yield) {
 				return
 			}
 		}
@@ -33,9 +35,16 @@ func Rows[T any](ctx context.Context, s *commit.Scan, table string) iter.Seq2[*T
 
 // CommitRows yields rows of a table's file in one commit of the scan, like Rows: those from number `from`, counted from 0,
 // until before number `to`, or until the last one.
-func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, table string, from, to int64) iter.Seq2[*T, error] {
+func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, from, to int64) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		commitRows(ctx, s, c, table, from, to, openNow(ctx, s, c, table), yield)
+		row := new(T)
+		cursor, err := OpenCursor(ctx, s, c, tableName, table.FieldsOf(row, true, nil)...)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		cursor.Skip(from)
+		table.Each(cursor, row, func(row *T, err error) bool { return yield(row, err) && cursor.Row() < to })
 	}
 }
 
@@ -93,40 +102,6 @@ func Cursors(ctx context.Context, s *commit.Scan, tableName string, fields ...ta
 				return
 			}
 		}
-	}
-}
-
-// commitRows yields rows of an opened file, as CommitRows, and closes it. more is false after an error, and if yield
-// returned false.
-func commitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, from, to int64, at table.Opened, yield func(*T, error) bool) (more bool) {
-	n := from // the next row
-	for was := ""; ; at = openNow(ctx, s, c, tableName) {
-		if at.Err != nil {
-			yield(nil, at.Err)
-			return false
-		}
-		p, stopped := at.Place, false
-		end := min(to, p.Rows)
-		err := table.ReadRows(ctx, p.Object, p.First+n, end-n, func(row *T, err error) bool {
-			n++
-			stopped = !yield(row, err)
-			return !stopped
-		})
-		_ = p.Object.Close() // opened for reading; errors of reading were returned
-		if stopped {
-			return false
-		}
-		if errors.Is(err, store.ErrChanged) && p.File.Name != was {
-			was = p.File.Name // a compaction moved the rows while they were read
-			continue
-		}
-		if err == nil && n != end {
-			err = fmt.Errorf("it has %d rows, its commit says %d", n, p.Rows)
-		}
-		if err != nil {
-			yield(nil, fmt.Errorf("cannot read %s: %w", p.File.Name, err))
-		}
-		return err == nil
 	}
 }
 

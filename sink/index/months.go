@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -259,15 +258,17 @@ func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], 
 		return fmt.Errorf("cannot read %s: its sum is not that of its record; bulkscan stats writes it anew", file.Name)
 	}
 	key := monthKey{file.ScanID, file.Observer, int32(date.Unix() / (24 * 60 * 60))}
-	var failed error
-	err = table.ReadRows(ctx, object, 0, math.MaxInt64, func(row *R, _ error) bool {
-		var next *M
-		if next, failed = w.Next(); failed == nil {
-			*next = with(key, row)
+	for row, err := range table.FileRows[R](ctx, st, file.Name) {
+		if err != nil {
+			return err
 		}
-		return failed == nil
-	})
-	return errors.Join(err, failed)
+		next, err := w.Next()
+		if err != nil {
+			return err
+		}
+		*next = with(key, row)
+	}
+	return nil
 }
 
 // deleteOutdated writes the index and deletes what it does not name. If the scans have changed meanwhile so that a month counts

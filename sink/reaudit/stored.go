@@ -197,31 +197,12 @@ type aheadRows[T any] struct {
 	cursor *table.Cursor
 	row    *T // its lists, and what it points to, are valid until next
 	has    bool
-
-	// A list of structs is read as lists of their fields.
-	statuses []int32
-	urls     []string
-	hops     *[]schema.HopRow
 }
 
 // openAhead opens a file and, except for sites, reads its first row into row. Only wanted columns are read; nil is all.
 func openAhead[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, row *T, wanted func(f reflect.StructField, column string) bool) (_ *aheadRows[T], err error) {
 	a := &aheadRows[T]{row: row}
-	value := reflect.ValueOf(row).Elem()
-	var fields []table.Field
-	for i := range value.NumField() {
-		field := table.Field{Name: schema.ColumnName(value.Type().Field(i)), Into: value.Field(i).Addr().Interface()}
-		if wanted != nil && !wanted(value.Type().Field(i), field.Name) {
-			continue
-		}
-		if hops, ok := field.Into.(*[]schema.HopRow); ok {
-			a.hops = hops
-			fields = append(fields, table.Field{Name: field.Name + ".status", Into: &a.statuses}, table.Field{Name: field.Name + ".url", Into: &a.urls})
-			continue
-		}
-		fields = append(fields, field)
-	}
-	if a.cursor, err = sink.OpenCursor(ctx, s, c, tableName, fields...); err != nil {
+	if a.cursor, err = sink.OpenCursor(ctx, s, c, tableName, table.FieldsOf(row, false, wanted)...); err != nil {
 		return nil, err
 	}
 	if tableName == schema.Sites {
@@ -236,15 +217,6 @@ func openAhead[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tab
 func (a *aheadRows[T]) next() (bool, error) {
 	if a.has = a.cursor.Next(); !a.has {
 		return false, a.cursor.Err()
-	}
-	if a.hops != nil {
-		if len(a.statuses) != len(a.urls) {
-			return false, fmt.Errorf("cannot read %s: row %d has redirects without status or URL", a.cursor.Name(), a.cursor.Row())
-		}
-		*a.hops = (*a.hops)[:0]
-		for i, url := range a.urls {
-			*a.hops = append(*a.hops, schema.HopRow{Status: a.statuses[i], URL: url})
-		}
 	}
 	return true, nil
 }

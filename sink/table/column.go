@@ -18,6 +18,7 @@ type fieldReader struct {
 	name  string
 	index func(text string) int32
 	set   func(at int)       // sets the variable to the value at that index of the page; absent: to zero or nil
+	then  func() error       // see Field
 	list  func(at, many int) // for a list: appends many values from that index on; nil for others
 
 	leaf    *parquet.Column // nil if the file has no such column
@@ -48,7 +49,7 @@ type fieldReader struct {
 const absent = -1
 
 func newFieldReader(file *parquet.File, f Field) (*fieldReader, error) {
-	r := &fieldReader{name: f.Name, index: f.Index}
+	r := &fieldReader{name: f.Name, index: f.Index, then: f.then}
 	kind, err := r.bind(f)
 	if err != nil {
 		return nil, err
@@ -89,11 +90,15 @@ func (r *fieldReader) bind(f Field) (kind parquet.Kind, err error) {
 	case *float64:
 		kind, r.set = parquet.Double, setter(into, &r.doubles)
 	case **bool:
-		kind, r.set = parquet.Boolean, pointer(into, func(at int) bool { return r.truth(at) })
+		kind, r.set = parquet.Boolean, pointer(into, f.own, r.truth)
 	case **int32:
-		kind, r.set = parquet.Int32, pointer(into, func(at int) int32 { return r.int32s[at] })
+		kind, r.set = parquet.Int32, pointer(into, f.own, func(at int) int32 { return r.int32s[at] })
+	case **int64:
+		kind, r.set = parquet.Int64, pointer(into, f.own, func(at int) int64 { return r.int64s[at] })
 	case **float64:
-		kind, r.set = parquet.Double, pointer(into, func(at int) float64 { return r.doubles[at] })
+		kind, r.set = parquet.Double, pointer(into, f.own, func(at int) float64 { return r.doubles[at] })
+	case **string:
+		kind, r.set = parquet.ByteArray, pointer(into, f.own, r.text)
 	case *string:
 		kind, r.set = parquet.ByteArray, func(at int) { *into = r.text(at) }
 	case *[]byte:
@@ -102,14 +107,14 @@ func (r *fieldReader) bind(f Field) (kind parquet.Kind, err error) {
 			*into = unsafe.Slice(unsafe.StringData(text), len(text))
 		}
 	case *[]string:
-		kind, r.set = parquet.ByteArray, func(int) { *into = (*into)[:0] }
+		kind, r.set = parquet.ByteArray, emptier(into, f.own)
 		r.list = func(at, many int) {
 			for i := range many {
 				*into = append(*into, r.text(at+i))
 			}
 		}
 	case *[]int32:
-		r.set = func(int) { *into = (*into)[:0] }
+		r.set = emptier(into, false)
 		if f.Index == nil {
 			kind, r.list = parquet.Int32, func(at, many int) { *into = append(*into, r.int32s[at:at+many]...) }
 			break
@@ -146,13 +151,25 @@ func (r *fieldReader) text(at int) string {
 	return r.texts[at]
 }
 
-// pointer returns a setter that points into to a variable of its own.
-func pointer[T any](into **T, value func(at int) T) func(at int) {
+// pointer returns a setter that points into to a variable: to one for all rows, or to one for each.
+func pointer[T any](into **T, own bool, value func(at int) T) func(at int) {
 	place := new(T)
 	return func(at int) {
 		if *into = nil; at != absent {
+			if own {
+				place = new(T)
+			}
 			*place = value(at)
 			*into = place
+		}
+	}
+}
+
+// emptier returns a setter that empties a list: one list for all rows, or one for each.
+func emptier[T any](into *[]T, own bool) func(int) {
+	return func(int) {
+		if *into = (*into)[:0]; own {
+			*into = []T{}
 		}
 	}
 }

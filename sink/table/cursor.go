@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"reflect"
+	"slices"
 
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
@@ -28,6 +31,61 @@ type Field struct {
 	Name  string // for a field of a list of structs: column.field
 	Into  any
 	Index func(text string) int32 // called once per dictionary entry, or per value without a dictionary
+
+	own  bool         // lists and targets of pointers stay valid
+	then func() error // called when the variable is set; may be nil
+}
+
+// FieldsOf binds the variables of a row's struct to the columns that their parquet tags name. wanted chooses columns; nil is all. With
+// own, lists and the targets of pointers stay valid after the next Next, if the row was copied.
+func FieldsOf(row any, own bool, wanted func(f reflect.StructField, column string) bool) (fields []Field) {
+	value := reflect.ValueOf(row).Elem()
+	for i := range value.NumField() {
+		f := value.Type().Field(i)
+		name, into := schema.ColumnName(f), value.Field(i).Addr()
+		if f.Anonymous {
+			fields = append(fields, FieldsOf(into.Interface(), own, wanted)...)
+			continue
+		}
+		if name == "" || wanted != nil && !wanted(f, name) {
+			continue
+		}
+		if hops, ok := into.Interface().(*[]schema.HopRow); ok {
+			fields = append(fields, hopFields(name, hops, own)...)
+			continue
+		}
+		if basic := basicKinds[f.Type.Kind()]; basic != nil {
+			into = into.Convert(reflect.PointerTo(basic)) // of a named type
+		}
+		fields = append(fields, Field{Name: name, Into: into.Interface(), own: own})
+	}
+	return fields
+}
+
+// Some wants the columns of these names, for FieldsOf; without a name all.
+func Some(names ...string) func(f reflect.StructField, column string) bool {
+	return func(_ reflect.StructField, column string) bool {
+		return len(names) == 0 || slices.Contains(names, column)
+	}
+}
+
+// basicKinds are the types of columns that may have a name of their own.
+var basicKinds = map[reflect.Kind]reflect.Type{reflect.Int32: reflect.TypeFor[int32](), reflect.Int64: reflect.TypeFor[int64](), reflect.String: reflect.TypeFor[string]()}
+
+// hopFields reads a list of structs as lists of their fields.
+func hopFields(name string, hops *[]schema.HopRow, own bool) []Field {
+	var statuses []int32
+	var urls []string
+	return []Field{{Name: name + ".status", Into: &statuses}, {Name: name + ".url", Into: &urls, then: func() error {
+		if len(statuses) != len(urls) {
+			return errors.New("status or URL is missing")
+		}
+		emptier(hops, own)(absent)
+		for i, url := range urls {
+			*hops = append(*hops, schema.HopRow{Status: statuses[i], URL: url})
+		}
+		return nil
+	}}}
 }
 
 // Place says where rows of a table are: Rows rows of File, from row First on.
@@ -36,6 +94,9 @@ type Place struct {
 	File        schema.File
 	First, Rows int64
 }
+
+// allRows are Place.Rows of a file that no record is of.
+const allRows = math.MinInt64
 
 // Opened is the result of opening a Place.
 type Opened struct {
@@ -52,14 +113,15 @@ type Cursor struct {
 	// Passes, if not nil, is called for each row, with its fields set: Next passes over the row if it returns true.
 	Passes func() bool
 
-	name   string
-	object store.Object
-	groups []parquet.RowGroup // not yet begun
-	left   int64              // rows left in the current group
-	row    int64              // rows begun
-	passed int64              // rows that advance has returned
-	fields []*fieldReader
-	err    error
+	name    string
+	object  store.Object
+	groups  []parquet.RowGroup // not yet begun
+	left    int64              // rows left in the current group
+	row     int64              // rows begun
+	skipped int64              // of these the first ones, see Skip
+	passed  int64              // rows that advance has returned
+	fields  []*fieldReader
+	err     error
 }
 
 // NewCursor reads an opened file and closes it. If the file was deleted or replaced in the meantime, again opens the
@@ -78,6 +140,9 @@ func (c *Cursor) Name() string { return c.name }
 
 // Row is the number of the current row, counted from 1.
 func (c *Cursor) Row() int64 { return c.row }
+
+// Skip passes over the first rows, before the first Next.
+func (c *Cursor) Skip(rows int64) { c.skipped = rows }
 
 // open begins to read the opened file, or the one that has the rows now.
 func (c *Cursor) open(at Opened) error {
@@ -105,7 +170,9 @@ func (c *Cursor) openAt(p Place) (err error) {
 	if err != nil {
 		return err
 	}
-	if n := file.NumRows(); n != p.File.Rows {
+	if n := file.NumRows(); p.Rows == allRows {
+		p.Rows = n
+	} else if n != p.File.Rows {
 		return fmt.Errorf("it has %d rows, its commit says %d", n, p.File.Rows)
 	}
 	if c.groups, err = groupsOf(file, p.First, p.Rows); err != nil {
@@ -138,7 +205,7 @@ func (c *Cursor) reopen() error {
 	if c.name == was {
 		return store.ErrChanged // still the file that cannot be read
 	}
-	for c.row = 0; c.row < c.passed; {
+	for c.row = 0; c.row < c.skipped+c.passed; {
 		if more, err := c.next(); !more || err != nil {
 			return cmp.Or(err, errEntries)
 		}
@@ -214,30 +281,43 @@ func (c *Cursor) next() (more bool, err error) {
 		if len(c.groups) == 0 {
 			return false, c.finish()
 		}
-		if err := c.beginGroup(c.groups[0]); err != nil {
+		group := c.groups[0]
+		c.groups = c.groups[1:]
+		skip := min(max(0, c.skipped-c.row), group.NumRows())
+		if c.row += skip; skip > 0 && skip == group.NumRows() {
+			continue
+		}
+		if err := c.beginGroup(group, skip); err != nil {
 			return false, err
 		}
-		c.groups = c.groups[1:]
 	}
 	c.left--
 	c.row++
 	for _, f := range c.fields {
-		if err := f.next(); err != nil {
+		err := f.next()
+		if err == nil && f.then != nil {
+			err = f.then()
+		}
+		if err != nil {
 			return false, fmt.Errorf("row %d, column %s: %w", c.row, f.name, err)
 		}
 	}
 	return true, nil
 }
 
-func (c *Cursor) beginGroup(group parquet.RowGroup) error {
-	c.left = group.NumRows()
-	if c.left < 0 {
+// beginGroup begins a row group behind so many of its rows.
+func (c *Cursor) beginGroup(group parquet.RowGroup, skip int64) error {
+	if c.left = group.NumRows() - skip; c.left < 0 {
 		return fmt.Errorf("a row group of %d rows", c.left)
 	}
 	chunks := group.ColumnChunks()
 	for _, f := range c.fields {
 		if f.leaf != nil {
-			if err := f.begin(chunks[f.leaf.Index()]); err != nil {
+			err := f.begin(chunks[f.leaf.Index()])
+			if err == nil && skip > 0 {
+				err = f.pages.SeekToRow(skip)
+			}
+			if err != nil {
 				return fmt.Errorf("column %s: %w", f.name, err)
 			}
 		}
