@@ -51,23 +51,12 @@ func readNight(ctx context.Context, scans []*commit.Scan, host string) (*night, 
 	return n, nil
 }
 
-// columns are those of sites that the ledger needs for an observation without its policy.
-func columns(row *schema.SiteRow) []table.Field {
-	return []table.Field{
-		{Name: "host", Into: &row.Host}, {Name: "port", Into: &row.Port}, {Name: "requested", Into: &row.Requested},
-		{Name: "outcome", Into: &row.Outcome}, {Name: "finding", Into: &row.Finding}, {Name: "registry_version", Into: &row.RegistryVersion},
-		{Name: "body_hash", Into: &row.BodyHash},
-	}
-}
-
-// policyColumns are those that PolicyOf needs, beside the finding.
-func policyColumns(row *schema.SiteRow) []table.Field {
-	return []table.Field{
-		{Name: "star_verdict", Into: &row.StarVerdict}, {Name: "content_signal", Into: &row.ContentSignal}, {Name: "content_usage", Into: &row.ContentUsage},
-		{Name: "license", Into: &row.License}, {Name: "managed_by", Into: &row.ManagedBy},
-		{Name: "named", Into: &row.Named}, {Name: "blocked", Into: &row.Blocked}, {Name: "partial", Into: &row.Partial},
-	}
-}
+// columns are those of sites that the ledger needs for an observation: without its policy, and those that PolicyOf needs beside the
+// finding.
+var (
+	columns       = []string{"host", "port", "requested", "outcome", "finding", "registry_version", "body_hash"}
+	policyColumns = []string{"star_verdict", "content_signal", "content_usage", "license", "managed_by", "named", "blocked", "partial"}
+)
 
 // PolicyOf returns the policy of a row of sites, without its id. Its texts share memory with the row.
 func PolicyOf(row *schema.SiteRow) Policy {
@@ -107,11 +96,11 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 		return words[text]
 	}
 	var row schema.SiteRow
-	fields := columns(&row)
+	wanted := columns
 	if n.host == "" {
-		fields = append(fields, policyColumns(&row)...)
+		wanted = slices.Concat(columns, policyColumns)
 	}
-	for cursor, err := range sink.Cursors(ctx, s, schema.Sites, fields...) {
+	for cursor, err := range sink.Cursors(ctx, s, schema.Sites, table.FieldsOf(&row, false, table.Some(wanted...))...) {
 		if err != nil {
 			return err
 		}

@@ -18,12 +18,9 @@ import (
 
 // evidenceColumns are the columns of evidence that record_stats needs.
 type evidenceColumns struct {
-	Seq       int64
-	Kind, Key string
-}
-
-func (e *evidenceColumns) fields() []table.Field {
-	return []table.Field{{Name: "seq", Into: &e.Seq}, {Name: "kind", Into: &e.Kind}, {Name: "key", Into: &e.Key}}
+	Seq  int64  `parquet:"seq"`
+	Kind string `parquet:"kind"`
+	Key  string `parquet:"key"`
 }
 
 // recordTally counts one key.
@@ -51,7 +48,7 @@ func recordStats(ctx context.Context, scan *commit.Scan, o *Options, add func(sc
 	for {
 		err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *commit.Commit) error {
 			row := evidenceColumns{}
-			return eachRow(ctx, scan, commit, schema.Evidence, row.fields(), func() { workers[worker].count(&row) })
+			return eachRow(ctx, scan, commit, schema.Evidence, table.FieldsOf(&row, false, nil), func() { workers[worker].count(&row) })
 		})
 		if err != nil {
 			return fmt.Errorf("cannot compute %s of scan %s: %w", schema.RecordStats, scan.Manifest.ScanID, err)

@@ -133,12 +133,18 @@ type sensitivity struct {
 	cells *tokenCells
 
 	site struct {
-		Seq, Rank, BodyHash    int64
-		Policy, RFCPolicy      int64
-		Host, Domain           string
-		Status                 int32
-		Access, Finding, Scope string
-		Managed                bool
+		Seq       int64  `parquet:"seq"`
+		Rank      int64  `parquet:"rank"`
+		BodyHash  int64  `parquet:"body_hash"`
+		Policy    int64  `parquet:"policy_id"`
+		RFCPolicy int64  `parquet:"rfc_policy_id"`
+		Host      string `parquet:"host"`
+		Domain    string `parquet:"registrable_domain"`
+		Status    int32  `parquet:"status"`
+		Access    string `parquet:"access"`
+		Finding   string `parquet:"finding"`
+		Scope     string `parquet:"redirect_scope"`
+		Managed   bool   `parquet:"managed_block"`
 	}
 
 	counts             [numChoices]struct{ sites, of int64 }
@@ -165,14 +171,7 @@ type sharedFile struct {
 
 // countSites reads the sites.
 func (s *sensitivity) countSites(ctx context.Context) error {
-	r := &s.site
-	fields := []table.Field{
-		{Name: "seq", Into: &r.Seq}, {Name: "rank", Into: &r.Rank}, {Name: "host", Into: &r.Host}, {Name: "registrable_domain", Into: &r.Domain},
-		{Name: "status", Into: &r.Status}, {Name: "access", Into: &r.Access}, {Name: "finding", Into: &r.Finding},
-		{Name: "redirect_scope", Into: &r.Scope}, {Name: "managed_block", Into: &r.Managed}, {Name: "body_hash", Into: &r.BodyHash},
-		{Name: "policy_id", Into: &r.Policy}, {Name: "rfc_policy_id", Into: &r.RFCPolicy},
-	}
-	if err := eachSite(ctx, s.scan, fields, s.count); err != nil {
+	if err := eachSite(ctx, s.scan, table.FieldsOf(&s.site, false, nil), s.count); err != nil {
 		return err
 	}
 	return s.cells.err

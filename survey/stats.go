@@ -271,61 +271,33 @@ func eachCommit(ctx context.Context, scan *commit.Scan, workers int, do func(ctx
 
 // siteColumns are the columns of sites that token_stats needs.
 type siteColumns struct {
-	Seq, Rank  int64
-	Label, TLD string
-	Status     int32
-	Access     string
-	Finding    string
-	PolicyID   int64
-}
-
-func (s *siteColumns) fields() []table.Field {
-	return []table.Field{
-		{Name: "seq", Into: &s.Seq},
-		{Name: "rank", Into: &s.Rank},
-		{Name: "label", Into: &s.Label},
-		{Name: "tld", Into: &s.TLD},
-		{Name: "status", Into: &s.Status},
-		{Name: "access", Into: &s.Access},
-		{Name: "finding", Into: &s.Finding},
-		{Name: "policy_id", Into: &s.PolicyID},
-	}
+	Seq      int64  `parquet:"seq"`
+	Rank     int64  `parquet:"rank"`
+	Label    string `parquet:"label"`
+	TLD      string `parquet:"tld"`
+	Status   int32  `parquet:"status"`
+	Access   string `parquet:"access"`
+	Finding  string `parquet:"finding"`
+	PolicyID int64  `parquet:"policy_id"`
 }
 
 // verdictColumns are those of verdicts.
 type verdictColumns struct {
-	Seq         int64
-	Token       string
-	Known       bool
-	Category    string
-	Verdict     string
-	Via         string
-	RootAllowed bool
-	DPI         string
-	Lenient     bool
+	Seq         int64  `parquet:"seq"`
+	Token       string `parquet:"token"`
+	Known       bool   `parquet:"known"`
+	Category    string `parquet:"category"`
+	Verdict     string `parquet:"verdict"`
+	Via         string `parquet:"via"`
+	RootAllowed bool   `parquet:"root_allowed"`
+	DPI         string `parquet:"dpi"`
+	Lenient     bool   `parquet:"lenient"`
 
 	id int32 // of Token in the registry, noToken for unknown agents
 }
 
-func (v *verdictColumns) fields() []table.Field {
-	return append(v.lenientFields(),
-		table.Field{Name: "category", Into: &v.Category},
-		table.Field{Name: "verdict", Into: &v.Verdict},
-		table.Field{Name: "via", Into: &v.Via},
-		table.Field{Name: "root_allowed", Into: &v.RootAllowed},
-		table.Field{Name: "dpi", Into: &v.DPI},
-	)
-}
-
-// lenientFields are the columns that lenient names need.
-func (v *verdictColumns) lenientFields() []table.Field {
-	return []table.Field{
-		{Name: "seq", Into: &v.Seq},
-		{Name: "token", Into: &v.Token},
-		{Name: "known", Into: &v.Known},
-		{Name: "lenient", Into: &v.Lenient},
-	}
-}
+// lenientColumns are the columns of verdicts that lenient names need.
+var lenientColumns = table.Some("seq", "token", "known", "lenient")
 
 // verdictReader reads verdicts together with sites: a commit has both in the same order.
 type verdictReader struct {

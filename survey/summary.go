@@ -125,38 +125,20 @@ func (s *Summary) Complete() bool { return s.State == string(commit.Complete) }
 
 // summaryColumns are the columns of sites that a summary needs.
 type summaryColumns struct {
-	Seq         int64 // set only if verdicts are read together with sites
-	PolicyID    int64
-	Outcome     string
-	Status      int32
-	Hops        int32
-	TotalMillis float32
-	BodyBytes   int64
-	Truncated   bool
-	Access      string
-	CheckStatus string
-	Score       float64
-	Finding     string
-	IsHTML      bool
-	Managed     bool
-}
-
-func (s *summaryColumns) fields() []table.Field {
-	return []table.Field{
-		{Name: "policy_id", Into: &s.PolicyID},
-		{Name: "outcome", Into: &s.Outcome},
-		{Name: "status", Into: &s.Status},
-		{Name: "hops", Into: &s.Hops},
-		{Name: "total_ms", Into: &s.TotalMillis},
-		{Name: "body_bytes", Into: &s.BodyBytes},
-		{Name: "truncated", Into: &s.Truncated},
-		{Name: "access", Into: &s.Access},
-		{Name: "check_status", Into: &s.CheckStatus},
-		{Name: "score", Into: &s.Score},
-		{Name: "finding", Into: &s.Finding},
-		{Name: "is_html", Into: &s.IsHTML},
-		{Name: "managed_block", Into: &s.Managed},
-	}
+	Seq         int64   // set only if verdicts are read together with sites
+	PolicyID    int64   `parquet:"policy_id"`
+	Outcome     string  `parquet:"outcome"`
+	Status      int32   `parquet:"status"`
+	Hops        int32   `parquet:"hops"`
+	TotalMillis float32 `parquet:"total_ms"`
+	BodyBytes   int64   `parquet:"body_bytes"`
+	Truncated   bool    `parquet:"truncated"`
+	Access      string  `parquet:"access"`
+	CheckStatus string  `parquet:"check_status"`
+	Score       float64 `parquet:"score"`
+	Finding     string  `parquet:"finding"`
+	IsHTML      bool    `parquet:"is_html"`
+	Managed     bool    `parquet:"managed_block"`
 }
 
 // SummaryOptions are the options of Summarize.
@@ -328,14 +310,14 @@ func newGatherer(s *Summary, policies *policySet, foreign bool, also further) *g
 // read reads each site of a scan, with its verdicts where the scan has them.
 func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
 	index := newTokenIndex(g.policies.registry)
-	fields := slices.Concat(g.columns.fields(), g.blocks.traces.fields(index), g.further.sites)
+	fields := slices.Concat(table.FieldsOf(&g.columns, false, nil), g.blocks.traces.fields(index), g.further.sites)
 	if !scan.Has(schema.Verdicts) {
 		return eachSite(ctx, scan, fields, g.row)
 	}
 	reader := verdictReader{tokens: index, each: g.verdict}
-	columns := reader.row.lenientFields()
+	columns := table.FieldsOf(&reader.row, false, lenientColumns)
 	if g.further.verdict != nil {
-		columns = append(reader.row.fields(), g.further.verdicts...)
+		columns = append(table.FieldsOf(&reader.row, false, nil), g.further.verdicts...)
 	}
 	fields = append(fields, table.Field{Name: "seq", Into: &g.columns.Seq})
 	return reader.together(ctx, scan, fields, &g.columns.Seq, columns, g.row)

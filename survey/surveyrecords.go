@@ -28,8 +28,9 @@ const (
 // recordTables counts records.
 type recordTables struct {
 	row struct { // of verdicts
-		Delay         *float64
-		Signal, Usage string
+		Delay  *float64 `parquet:"crawl_delay"`
+		Signal string   `parquet:"content_signal"`
+		Usage  string   `parquet:"content_usage"`
 	}
 	noEvidence bool
 
@@ -71,10 +72,6 @@ func newRecordTables() *recordTables {
 		signals: newCells[sitesOnce](maxValues), usages: newCells[sitesOnce](maxValues), hosts: newCells[hostLicenses](maxHosts), licenses: map[uint64]struct{}{},
 		known: newCells[delays](maxKnown), others: newCells[delays](maxValues),
 	}
-}
-
-func (t *recordTables) fields() []table.Field {
-	return []table.Field{{Name: "crawl_delay", Into: &t.row.Delay}, {Name: "content_signal", Into: &t.row.Signal}, {Name: "content_usage", Into: &t.row.Usage}}
 }
 
 // verdict counts the records of a group.

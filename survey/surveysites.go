@@ -27,8 +27,9 @@ func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan
 	var columns surveyColumns
 	var sites sitesByPolicy
 	s.Summaries, sites, err = summaries(ctx, scan, &of, policies, Definitions(), further{
-		sites: columns.fields(answers), verdicts: records.fields(),
-		verdict: records.verdict,
+		sites:    append(table.FieldsOf(&columns, false, nil), table.Field{Name: "advice", Into: &columns.Advice, Index: answers.adviceIndex}),
+		verdicts: table.FieldsOf(&records.row, false, nil),
+		verdict:  records.verdict,
 		site: func(r *summaryColumns) {
 			answers.site(r, &columns)
 			blocks.site(r, &columns)
@@ -49,26 +50,23 @@ func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan
 
 // surveyColumns are the columns of sites that the tables need and a summary does not.
 type surveyColumns struct {
-	Rank                                   int64
-	Origin, CDN, License                   string
-	TTFBMillis                             float32
-	StepFetch, StepCore, StepExtensions    string
-	Invalid, Unknown, Legacy, Typo, Orphan int32
-	Groups                                 int32
-	BOM                                    bool
-	UTF8                                   *bool
-	Advice                                 []int32 // indexes of answerTables.advice
-}
-
-func (s *surveyColumns) fields(a *answerTables) []table.Field {
-	return []table.Field{
-		{Name: "rank", Into: &s.Rank}, {Name: "origin", Into: &s.Origin}, {Name: "cdn", Into: &s.CDN}, {Name: "license", Into: &s.License},
-		{Name: "ttfb_ms", Into: &s.TTFBMillis},
-		{Name: "step_fetch", Into: &s.StepFetch}, {Name: "step_core_syntax", Into: &s.StepCore}, {Name: "step_extensions", Into: &s.StepExtensions},
-		{Name: "n_invalid", Into: &s.Invalid}, {Name: "n_unknown", Into: &s.Unknown}, {Name: "n_legacy", Into: &s.Legacy}, {Name: "n_typo", Into: &s.Typo}, {Name: "n_orphan", Into: &s.Orphan},
-		{Name: "n_groups", Into: &s.Groups}, {Name: "has_bom", Into: &s.BOM}, {Name: "valid_utf8", Into: &s.UTF8},
-		{Name: "advice", Into: &s.Advice, Index: a.adviceIndex},
-	}
+	Rank           int64   `parquet:"rank"`
+	Origin         string  `parquet:"origin"`
+	CDN            string  `parquet:"cdn"`
+	License        string  `parquet:"license"`
+	TTFBMillis     float32 `parquet:"ttfb_ms"`
+	StepFetch      string  `parquet:"step_fetch"`
+	StepCore       string  `parquet:"step_core_syntax"`
+	StepExtensions string  `parquet:"step_extensions"`
+	Invalid        int32   `parquet:"n_invalid"`
+	Unknown        int32   `parquet:"n_unknown"`
+	Legacy         int32   `parquet:"n_legacy"`
+	Typo           int32   `parquet:"n_typo"`
+	Orphan         int32   `parquet:"n_orphan"`
+	Groups         int32   `parquet:"n_groups"`
+	BOM            bool    `parquet:"has_bom"`
+	UTF8           *bool   `parquet:"valid_utf8"`
+	Advice         []int32 // indexes of answerTables.advice
 }
 
 // answerTables counts answers, and what is wrong with files.

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // This file counts for the table token_stats.
@@ -97,11 +98,11 @@ func newSegment(kind, value string) *segment {
 // commit reads the sites of one part with their verdicts.
 func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.Commit) error {
 	site := siteColumns{}
-	sites, err := sink.OpenCursor(ctx, scan, commit, schema.Sites, append(site.fields(), c.traces.fields(c.tokens)...)...)
+	sites, err := sink.OpenCursor(ctx, scan, commit, schema.Sites, append(table.FieldsOf(&site, false, nil), c.traces.fields(c.tokens)...)...)
 	if err != nil {
 		return err
 	}
-	verdicts, err := sink.OpenCursor(ctx, scan, commit, schema.Verdicts, c.row.fields()...)
+	verdicts, err := sink.OpenCursor(ctx, scan, commit, schema.Verdicts, table.FieldsOf(&c.row, false, nil)...)
 	if err != nil {
 		return errors.Join(err, sites.Close())
 	}
