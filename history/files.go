@@ -91,11 +91,7 @@ func ReadLedger(ctx context.Context, st store.Store) (*Ledger, error) {
 }
 
 func (l *Ledger) write(ctx context.Context, st store.Store) error {
-	data, err := commit.SealRecord(l, &l.Sum)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", LedgerName, err)
-	}
-	return st.Put(ctx, LedgerName, data)
+	return commit.WriteRecord(ctx, st.Put, LedgerName, l, &l.Sum)
 }
 
 // last is the date of the last night, "" without one.
@@ -119,7 +115,8 @@ func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName 
 			if f.Table != tableName || f.Open != open {
 				continue
 			}
-			if err := checkFile(ctx, st, f.File); err != nil {
+			// An episode that is changed on disk would be merged night after night.
+			if err := commit.HoldAgainst(ctx, st, f.File); err != nil {
 				fail(err)
 				return
 			}
@@ -134,23 +131,6 @@ func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName 
 			}
 		}
 	}
-}
-
-// checkFile compares a file's bytes with its record: an episode that is changed on disk would be merged night after night.
-func checkFile(ctx context.Context, st store.Store, f schema.File) error {
-	object, err := st.Open(ctx, f.Name)
-	if err != nil {
-		return err
-	}
-	defer object.Close()
-	found, err := store.SumOf(object)
-	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", f.Name, err)
-	}
-	if found != f.SHA256 {
-		return fmt.Errorf("cannot read %s: %w", f.Name, &schema.DamagedError{What: "sha256", Expected: f.SHA256, Found: found})
-	}
-	return nil
 }
 
 // sweep deletes the files of the ledger's tables that are not among these, of the runs that begin with runs; "" is all. The caller

@@ -131,7 +131,7 @@ func (r *repairing) distrust(ctx context.Context) error {
 			err := commit.HoldAgainst(ctx, r.store, c.Files[k])
 			_, damaged := errors.AsType[*schema.DamagedError](err)
 			if sound = err == nil; err != nil && !damaged && !errors.Is(err, store.ErrNotExist) {
-				return fmt.Errorf("cannot read %s: %w", c.Files[k].Name, err) // perhaps temporary, so not damage
+				return err // perhaps temporary, so not damage
 			}
 		}
 		if sound {

@@ -122,23 +122,15 @@ func (c *Commit) Bytes() (n int64) {
 }
 
 func (c *Commit) Write(ctx context.Context, st store.Store) error {
-	data, err := SealRecord(c, &c.Sum)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", c.Name(), err)
-	}
-	return st.CreateIfAbsent(ctx, c.Name(), data)
+	return WriteRecord(ctx, st.CreateIfAbsent, c.Name(), c, &c.Sum)
 }
 
 // ReadCommit reads a record and checks everything that the record alone can show. If a later version wrote it,
 // ReadCommit returns it with a *schema.NewerError.
 func ReadCommit(ctx context.Context, st store.Store, scanID, name string) (*Commit, error) {
-	data, err := store.ReadAll(ctx, st, name, schema.MaxCommit)
-	if err != nil {
-		return nil, err
-	}
 	c := &Commit{}
-	if err := OpenRecord(data, c, &c.Sum); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	if err := ReadRecord(ctx, st, name, schema.MaxCommit, c, &c.Sum); err != nil {
+		return nil, err
 	}
 	if c.Name() != name || c.ScanID != scanID || !isShard(c.Shard) {
 		return nil, fmt.Errorf("cannot read %s: %w: its content is that of %.200q", name, ErrRecord, c.Name())

@@ -230,19 +230,13 @@ func ReadAnyManifest(ctx context.Context, st store.Store, scanID string) (*Manif
 }
 
 // Write replaces the manifest.
-func (m *Manifest) Write(ctx context.Context, st store.Store) error { return m.seal(ctx, st.Put) }
+func (m *Manifest) Write(ctx context.Context, st store.Store) error {
+	return WriteRecord(ctx, st.Put, ManifestName(m.ScanID), m, &m.Sum)
+}
 
 // Create writes the manifest of a new scan. The error is store.ErrExist if the scan has one.
 func (m *Manifest) Create(ctx context.Context, st store.Store) error {
-	return m.seal(ctx, st.CreateIfAbsent)
-}
-
-func (m *Manifest) seal(ctx context.Context, write func(ctx context.Context, name string, data []byte) error) error {
-	data, err := SealRecord(m, &m.Sum)
-	if err != nil {
-		return fmt.Errorf("cannot write the manifest of scan %s: %w", m.ScanID, err)
-	}
-	return write(ctx, ManifestName(m.ScanID), data)
+	return WriteRecord(ctx, st.CreateIfAbsent, ManifestName(m.ScanID), m, &m.Sum)
 }
 
 // ListName is what the scan's list is called: by the user, else by the names of its files.

@@ -70,11 +70,7 @@ func ReadPruned(ctx context.Context, st store.Store) (*Pruned, error) {
 
 // Write replaces the record.
 func (p *Pruned) Write(ctx context.Context, st store.Store) error {
-	data, err := SealRecord(p, &p.Sum)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", schema.PrunedName, err)
-	}
-	return st.Put(ctx, schema.PrunedName, data)
+	return WriteRecord(ctx, st.Put, schema.PrunedName, p, &p.Sum)
 }
 
 // Has reports whether a scan was deleted.

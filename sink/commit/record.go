@@ -43,6 +43,27 @@ func SealRecord(record any, sum *string) ([]byte, error) {
 	return append(append(data, *sum...), sumCloses...), nil
 }
 
+// WriteRecord seals a record and hands its JSON to write, which is a method of a Store.
+func WriteRecord(ctx context.Context, write func(ctx context.Context, name string, data []byte) error, name string, record any, sum *string) error {
+	data, err := SealRecord(record, sum)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", name, err)
+	}
+	return write(ctx, name, data)
+}
+
+// ReadRecord reads a record of at most limit bytes. The error is store.ErrNotExist if there is none.
+func ReadRecord(ctx context.Context, st store.Store, name string, limit int64, record any, sum *string) error {
+	data, err := store.ReadAll(ctx, st, name, limit)
+	if err != nil {
+		return err
+	}
+	if err := OpenRecord(data, record, sum); err != nil {
+		return fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	return nil
+}
+
 // OpenRecord checks the sum of a record's bytes and decodes them into record.
 func OpenRecord(data []byte, record any, sum *string) error {
 	at := len(data) - len(sumOpens) - sumLength - len(sumCloses)
@@ -114,24 +135,14 @@ func PublishRecorded(ctx context.Context, st store.Store, record FileRecord, pub
 }
 
 func (r *FileRecord) write(ctx context.Context, st store.Store) error {
-	name := FileRecordName(r.ScanID, r.File.Table)
-	data, err := SealRecord(r, &r.Sum)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
-	}
-	return st.Put(ctx, name, data)
+	return WriteRecord(ctx, st.Put, FileRecordName(r.ScanID, r.File.Table), r, &r.Sum)
 }
 
 // ReadFileRecord reads the record of a file; the error is store.ErrNotExist if it has none.
 func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (*FileRecord, error) {
-	name := FileRecordName(scanID, table)
-	data, err := store.ReadAll(ctx, st, name, maxFileRecord)
-	if err != nil {
+	name, r := FileRecordName(scanID, table), &FileRecord{}
+	if err := ReadRecord(ctx, st, name, maxFileRecord, r, &r.Sum); err != nil {
 		return nil, err
-	}
-	r := &FileRecord{}
-	if err := OpenRecord(data, r, &r.Sum); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if r.ScanID != scanID || r.File.Table != table {
 		return nil, fmt.Errorf("cannot read %s: %w: its content is that of %.80q of scan %.80q", name, ErrRecord, r.File.Table, r.ScanID)

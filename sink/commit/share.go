@@ -101,34 +101,24 @@ func LockShare(ctx context.Context, st store.Store, scanID, shard string, now ti
 }
 
 // Write replaces the share's record.
-func (s *Share) Write(ctx context.Context, st store.Store) error { return s.seal(ctx, st.Put) }
+func (s *Share) Write(ctx context.Context, st store.Store) error {
+	return WriteRecord(ctx, st.Put, s.name(), s, &s.Sum)
+}
 
 // Create writes the share's first record. The error is store.ErrExist if there is one.
 func (s *Share) Create(ctx context.Context, st store.Store) error {
-	return s.seal(ctx, st.CreateIfAbsent)
+	return WriteRecord(ctx, st.CreateIfAbsent, s.name(), s, &s.Sum)
 }
 
-func (s *Share) seal(ctx context.Context, write func(ctx context.Context, name string, data []byte) error) error {
-	name := ShareName(s.ScanID, strconv.Itoa(s.I))
-	data, err := SealRecord(s, &s.Sum)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
-	}
-	return write(ctx, name, data)
-}
+func (s *Share) name() string { return ShareName(s.ScanID, strconv.Itoa(s.I)) }
 
 const maxShare = 64 << 20 // as a manifest: both have the names of the lists
 
 // ReadShareRecord reads the record of a share; the error is store.ErrNotExist if no process has begun the share.
 func ReadShareRecord(ctx context.Context, st store.Store, scanID, shard string) (*Share, error) {
-	name := ShareName(scanID, shard)
-	data, err := store.ReadAll(ctx, st, name, maxShare)
-	if err != nil {
+	name, s := ShareName(scanID, shard), &Share{}
+	if err := ReadRecord(ctx, st, name, maxShare, s, &s.Sum); err != nil {
 		return nil, err
-	}
-	s := &Share{}
-	if err := OpenRecord(data, s, &s.Sum); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	if s.ScanID != scanID || strconv.Itoa(s.I) != shard || s.State == ShareDone && s.Result == nil {
 		return nil, fmt.Errorf("cannot read %s: %w: its content is that of share %d of scan %.80q, %.20q", name, ErrRecord, s.I, s.ScanID, s.State)

@@ -2,10 +2,7 @@ package commit
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -38,22 +35,23 @@ func TakeOut(ctx context.Context, st store.Store, like Commit, past *History, ke
 	return record, record.Write(ctx, st)
 }
 
-// HoldAgainst compares a file's bytes with its record. The error is a *schema.DamagedError if they differ.
+// HoldAgainst compares a file's bytes with its record. The error names the file; it is a *schema.DamagedError if they differ.
 func HoldAgainst(ctx context.Context, st store.Store, file schema.File) error {
+	fail := func(err error) error { return fmt.Errorf("cannot read %s: %w", file.Name, err) }
 	object, err := st.Open(ctx, file.Name)
 	if err != nil {
 		return err
 	}
 	defer object.Close()
 	if object.Size() != file.Bytes {
-		return &schema.DamagedError{What: "bytes", Expected: fmt.Sprint(file.Bytes), Found: fmt.Sprint(object.Size())}
+		return fail(&schema.DamagedError{What: "bytes", Expected: fmt.Sprint(file.Bytes), Found: fmt.Sprint(object.Size())})
 	}
-	sum := sha256.New()
-	if _, err = io.CopyBuffer(sum, io.NewSectionReader(object, 0, object.Size()), make([]byte, 1<<20)); err != nil {
-		return err
+	found, err := store.SumOf(object)
+	if err == nil && found != file.SHA256 {
+		err = &schema.DamagedError{What: "sha256", Expected: file.SHA256, Found: found}
 	}
-	if found := hex.EncodeToString(sum.Sum(nil)); found != file.SHA256 {
-		return &schema.DamagedError{What: "sha256", Expected: file.SHA256, Found: found}
+	if err != nil {
+		return fail(err)
 	}
 	return nil
 }

@@ -299,7 +299,7 @@ func (m *making) unharmed(ctx context.Context, tableName string) error {
 	err := commit.HoldAgainst(ctx, m.source.Store, file)
 	// Opening it says that it is missing. A compaction that has replaced it has checked it.
 	if err != nil && !errors.Is(err, store.ErrNotExist) && !errors.Is(err, store.ErrChanged) {
-		return fmt.Errorf("cannot read %s: %w", file.Name, err)
+		return err
 	}
 	return nil
 }
