@@ -59,7 +59,7 @@ func TestNullsAtGroupEnd(t *testing.T) {
 		}
 		const before = table.GroupRows - 32 // the last batch begins in one group and ends in the next
 		for _, piece := range [][]schema.TokenStatsRow{rows[:before], rows[before:]} {
-			if err := w.Write(piece); err != nil {
+			if err := writePieces(w, piece); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -138,7 +138,7 @@ func nullsOf[T any](t *testing.T, tableName string, seed uint64) {
 	}
 	for left := rows; len(left) > 0; {
 		n := min(len(left), 1+r.IntN(700))
-		if err := w.Write(left[:n]); err != nil {
+		if err := writePieces(w, left[:n]); err != nil {
 			t.Fatal(err)
 		}
 		left = left[n:]

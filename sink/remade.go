@@ -26,12 +26,7 @@ type SiteRows struct {
 type Remade struct {
 	writer *Writer
 	part   *part
-
-	// The tables whose rows are written. It is nil where the scan does not have the table, or its pages are copied.
-	sites    *table.Writer[schema.SiteRow]
-	verdicts *table.Writer[schema.VerdictRow]
-	evidence *table.Writer[schema.EvidenceRow]
-	bodies   *table.Writer[schema.BodyRow]
+	copied map[string]bool // tables whose pages are copied, and no rows written
 }
 
 // NewRemade returns an empty part with buffers of its own.
@@ -54,32 +49,17 @@ func (w *Writer) Fail(err error) error { return w.setFailure(err) }
 // Begin opens the part's files. Those of the stored files given are copied page by page in Finish, instead of the rows that Add is given.
 func (r *Remade) Begin(n int, from store.Store, copied []schema.File) error {
 	w, p := r.writer, r.part
-	p.rejudged = nil
-	r.sites, r.verdicts, r.evidence, r.bodies = p.sites, p.verdicts, p.evidence, p.bodies
+	p.rejudged, r.copied = nil, map[string]bool{}
 	p.files = p.tables()
 	for i, f := range p.files {
 		for _, source := range copied {
 			if source.Table == f.TableName() {
 				p.files[i] = &copiedFile{from: from, source: source, metadata: w.options.metadata()}
-				r.copies(source.Table)
+				r.copied[source.Table] = true
 			}
 		}
 	}
 	return table.Writing(p.begin(w.ctx, w.store, &w.options, n))
-}
-
-// copies notes that the rows of a table are not written.
-func (r *Remade) copies(tableName string) {
-	switch tableName {
-	case schema.Sites:
-		r.sites = nil
-	case schema.Verdicts:
-		r.verdicts = nil
-	case schema.Evidence:
-		r.evidence = nil
-	case schema.Bodies:
-		r.bodies = nil
-	}
 }
 
 // Judge sets the judged columns of rows.Site, and makes the other rows, from a site's report. The rows are valid until Add.
@@ -119,39 +99,31 @@ func (r *Remade) KeepPolicy(policy *schema.PolicyRow) error {
 // rows.Site point to. Texts, and what pointers of the other rows point to, must not change.
 func (r *Remade) Add(rows *SiteRows, body []byte) error {
 	p := r.part
-	if r.sites != nil {
-		row, err := r.sites.Next()
+	if p.sites != nil && !r.copied[schema.Sites] {
+		row, err := p.sites.Next()
 		if err != nil {
 			return table.Writing(err)
 		}
 		p.copier.keep(row, &rows.Site)
 		p.weight += textsOf(row)
 	}
-	if r.bodies != nil && len(body) > 0 {
+	if p.bodies != nil && !r.copied[schema.Bodies] && len(body) > 0 {
 		if err := p.addBody(uint64(rows.Site.BodyHash), body); err != nil {
 			return table.Writing(err)
 		}
 	}
-	for i := range rows.Verdicts {
-		if r.verdicts == nil {
-			break
-		}
-		row, err := r.verdicts.Next()
-		if err != nil {
+	if p.verdicts != nil && !r.copied[schema.Verdicts] {
+		if err := p.verdicts.Add(rows.Verdicts); err != nil {
 			return table.Writing(err)
 		}
-		*row = rows.Verdicts[i]
 	}
-	for i := range rows.Evidence {
-		if r.evidence == nil {
-			break
-		}
-		row, err := r.evidence.Next()
-		if err != nil {
+	if p.evidence != nil && !r.copied[schema.Evidence] {
+		if err := p.evidence.Add(rows.Evidence); err != nil {
 			return table.Writing(err)
 		}
-		*row = rows.Evidence[i]
-		p.weight += len(row.Value)
+		for i := range rows.Evidence {
+			p.weight += len(rows.Evidence[i].Value)
+		}
 	}
 	return table.Writing(p.added(uint64(rows.Site.Seq)))
 }

@@ -3,7 +3,6 @@ package sink
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -63,27 +62,7 @@ func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, 
 }
 
 // Add writes a row.
-func (w *TableWriter[T]) Add(row T) error {
-	next, err := w.table.Next()
-	if err != nil {
-		return err
-	}
-	*next = row
-	return nil
-}
-
-// Write writes rows and does not retain them.
-func (w *TableWriter[T]) Write(rows []T) error {
-	if err := w.table.Flush(); err != nil {
-		return err
-	}
-	for piece := range slices.Chunk(rows, detailRows) {
-		if err := w.table.Write(piece); err != nil {
-			return fmt.Errorf("cannot write %s: %w", w.table.Out.Name, err)
-		}
-	}
-	return nil
-}
+func (w *TableWriter[T]) Add(row T) error { return w.table.Add([]T{row}) }
 
 // Close publishes the file and writes its record with its hash and number of sites.
 func (w *TableWriter[T]) Close(ctx context.Context) error {

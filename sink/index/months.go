@@ -262,11 +262,9 @@ func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], 
 		if err != nil {
 			return err
 		}
-		next, err := w.Next()
-		if err != nil {
+		if err := w.Add([]M{with(key, row)}); err != nil {
 			return err
 		}
-		*next = with(key, row)
 	}
 	return nil
 }

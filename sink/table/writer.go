@@ -93,6 +93,18 @@ func (t *Writer[T]) Next() (*T, error) {
 	return &t.batch[len(t.batch)-1], nil
 }
 
+// Add copies rows.
+func (t *Writer[T]) Add(rows []T) error {
+	for i := range rows {
+		row, err := t.Next()
+		if err != nil {
+			return err
+		}
+		*row = rows[i]
+	}
+	return nil
+}
+
 // Flush hands the buffered rows to the Parquet writer.
 func (t *Writer[T]) Flush() error {
 	if len(t.batch) == 0 {
