@@ -238,7 +238,7 @@ func countRequests(t *testing.T, g *storetest.Gateway, o *operation, prefix stri
 // TestFaultySuite runs storetest over a connection that fails now and then.
 func TestFaultySuite(t *testing.T) {
 	storetest.Run(t, synctest.Test, func(t *testing.T) func() store.Store {
-		g := storetest.MemoryGateway(t)
+		g := memoryGateway(t)
 		p := newProxy(t, g, sometimes(1, 12))
 		return func() store.Store { return open(t, g, "faulty", harmed(p)) }
 	})

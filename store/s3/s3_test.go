@@ -55,7 +55,7 @@ func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Confi
 // virtual runs a test in virtual time, with a server in memory.
 func virtual(t *testing.T, test func(t *testing.T, g *storetest.Gateway)) {
 	t.Helper()
-	bubble.Test(t, func(t *testing.T) { test(t, storetest.MemoryGateway(t)) })
+	bubble.Test(t, func(t *testing.T) { test(t, memoryGateway(t)) })
 }
 
 // long skips a test in short mode because it takes long.
@@ -79,7 +79,7 @@ func everywhere(t *testing.T, test func(t *testing.T, g *storetest.Gateway)) {
 func TestS3(t *testing.T) {
 	suite := func(g *storetest.Gateway) func(t *testing.T) func() store.Store {
 		return func(t *testing.T) func() store.Store {
-			at := cmp.Or(g, storetest.MemoryGateway(t))
+			at := cmp.Or(g, memoryGateway(t))
 			return func() store.Store {
 				return open(t, at, "some/"+strings.ReplaceAll(t.Name()[len("TestS3/"):], ",", ""), nil)
 			}

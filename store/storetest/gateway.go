@@ -23,8 +23,8 @@ import (
 )
 
 // Gateway is an S3 server for a test: versitygw on a folder, on a port of the loopback interface (StartGateway), or a
-// server in memory (MemoryGateway). In front of it stands what refuses requests that versitygw takes and public stores
-// do not.
+// server on a network in memory (NewGateway). In front of it stands what refuses requests that versitygw takes and public
+// stores do not.
 type Gateway struct {
 	URL    string // http://HOST:PORT of the front
 	Folder string // in which a bucket is a folder, and an object a file; "" in memory
@@ -85,6 +85,15 @@ func StartGateway(tb testing.TB) *Gateway {
 	}
 	tb.Fatalf("versitygw does not start:\n%s", g.output.String())
 	return nil
+}
+
+// NewGateway starts a Gateway with a server of the caller's on a network in memory, for a test in virtual time (see testing/synctest).
+func NewGateway(tb testing.TB, server http.Handler) *Gateway {
+	network := memnet.New(nil)
+	g := &Gateway{Access: "tester", Secret: "secret-of-the-tester", tb: tb, network: network,
+		Dial: memnet.Host{Net: network, Addr: netip.MustParseAddr("192.0.2.1")}.DialContext}
+	g.URL = g.Serve(g.front(server))
+	return g
 }
 
 // front returns the handler in front of the server.

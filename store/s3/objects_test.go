@@ -1,16 +1,15 @@
-package storetest
+package s3
 
 import (
 	"bytes"
 	"cmp"
-	"crypto/md5" //nolint:gosec // what ETags are made of
+	"crypto/md5" // what ETags are made of
 	"encoding/base64"
 	"encoding/xml"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,18 +17,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/internal/memnet"
+	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// MemoryGateway starts a server in memory with the same bucket, for a test in virtual time (see testing/synctest). It knows the
-// requests that a Store sends, and no signatures. TestS3 compares it with versitygw.
-func MemoryGateway(tb testing.TB) *Gateway {
-	network := memnet.New(nil)
-	g := &Gateway{Access: "tester", Secret: "secret-of-the-tester", tb: tb, network: network,
-		Dial: memnet.Host{Net: network, Addr: netip.MustParseAddr("192.0.2.1")}.DialContext}
-	g.URL = g.Serve(g.front(newObjects()))
-	return g
-}
+// memoryGateway starts a server in memory with the same bucket, for a test in virtual time. It knows the requests that a Store sends,
+// and no signatures. TestS3 compares it with versitygw.
+func memoryGateway(tb testing.TB) *storetest.Gateway { return storetest.NewGateway(tb, newObjects()) }
 
 // objects is a server of objects.
 type objects struct {
@@ -86,7 +79,7 @@ func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	no := &refusal{http.StatusNotFound, "NoSuchBucket"}
 	switch query := r.URL.Query(); {
-	case bucket != Bucket:
+	case bucket != storetest.Bucket:
 	case key == "" && r.Method == http.MethodGet:
 		no = o.list(w, r)
 	case query.Has("uploads") || query.Has("uploadId"):
