@@ -38,9 +38,6 @@ func hasBounds(m *format.ColumnMetaData) bool { return m.Statistics.MinValue != 
 // footer. The indexes are in the order of row groups and columns. It returns ErrTooLarge if the footer exceeds most
 // bytes.
 func writeTail(w io.Writer, at int64, footer *format.FileMetaData, indexes []encodedIndexes, most int) error {
-	if err := nameChunks(footer); err != nil {
-		return err
-	}
 	if err := completeBounds(footer, indexes); err != nil {
 		return err
 	}
@@ -89,49 +86,6 @@ func chunksOf(footer *format.FileMetaData) func(yield func(int, *format.ColumnCh
 			}
 		}
 	}
-}
-
-// nameChunks sets the column path of each column chunk: a reused parquet-go writer leaves it out
-// (https://github.com/parquet-go/parquet-go/issues/602).
-func nameChunks(footer *format.FileMetaData) error {
-	paths := leafPaths(footer.Schema)
-	for i := range footer.RowGroups {
-		columns := footer.RowGroups[i].Columns
-		if len(columns) != len(paths) {
-			return fmt.Errorf("row group %d has %d columns, and the schema %d", i, len(columns), len(paths))
-		}
-		for j := range columns {
-			columns[j].MetaData.PathInSchema = paths[j]
-		}
-	}
-	return nil
-}
-
-// maxNesting bounds the depth of columns in a schema. Lists of structs are the deepest, three below the table.
-const maxNesting = 16
-
-// leafPaths returns the paths of a schema's columns, or nil if the schema is invalid.
-func leafPaths(schema []format.SchemaElement) (paths [][]string) {
-	var path []string // names of the open groups, beginning with the table
-	var left []int32  // elements left in each of them
-	for _, element := range schema {
-		path = append(path, element.Name)
-		if n := element.NumChildren.V; n > 0 {
-			if left = append(left, n); len(left) > maxNesting {
-				return nil
-			}
-			continue
-		}
-		paths = append(paths, slices.Clone(path[1:]))
-		path = path[:len(path)-1]
-		for len(left) > 0 {
-			if left[len(left)-1]--; left[len(left)-1] > 0 {
-				break
-			}
-			path, left = path[:len(path)-1], left[:len(left)-1]
-		}
-	}
-	return paths
 }
 
 // completeBounds removes false column indexes, and adds one for the first column if another column has one.
@@ -239,11 +193,13 @@ func (t *tailedWriter[T]) Close() error {
 		return held[at-from:][:length:length]
 	}
 	var indexes []encodedIndexes
+	paths := t.Schema().Columns()
 	for i := range footer.RowGroups {
 		group := &footer.RowGroups[i]
 		group.Columns = slices.Clone(group.Columns) // the originals belong to the writer
 		for j := range group.Columns {
 			c := &group.Columns[j]
+			c.MetaData.PathInSchema = paths[j] // a reused writer leaves it out: https://github.com/parquet-go/parquet-go/issues/602
 			indexes = append(indexes, encodedIndexes{piece(c.ColumnIndexOffset, c.ColumnIndexLength), piece(c.OffsetIndexOffset, c.OffsetIndexLength)})
 		}
 	}
