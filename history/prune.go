@@ -370,7 +370,7 @@ func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger
 			wanted[e.LastBody] = true
 		}
 	}
-	for row, err := range rowsOf[bodyHash](ctx, st, p.Bodies, Bodies, false) {
+	for row, err := range rowsOf[schema.BodyRow](ctx, st, p.Bodies, Bodies, false, "body_hash") {
 		if err != nil {
 			return nil, err
 		}
@@ -382,10 +382,6 @@ func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger
 		err = gather[schema.BodyRow](d, Bodies)
 	}
 	return d.ledger.Files, err
-}
-
-type bodyHash struct {
-	BodyHash int64 `parquet:"body_hash"`
 }
 
 // copyBodies copies wanted bodies from scans, of which the newest come first, to a file of the draft.

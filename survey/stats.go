@@ -344,14 +344,6 @@ func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *tabl
 	return errors.Join(err, others.Close())
 }
 
-// together calls do for each site of a scan, like read. fields are the columns of sites, with seq, and columns those of
-// verdicts.
-func (r *verdictReader) together(ctx context.Context, scan *commit.Scan, fields []table.Field, seq *int64, columns []table.Field, do func()) error {
-	return together(ctx, scan, fields, schema.Verdicts, columns, func(commit *commit.Commit, sites, verdicts *table.Cursor) error {
-		return r.read(commit, sites, seq, verdicts, do)
-	})
-}
-
 // together calls read for each commit, with the open files of sites and of another table.
 func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tableName string, columns []table.Field, read func(c *commit.Commit, sites, others *table.Cursor) error) error {
 	others, stop := iter.Pull2(sink.Cursors(ctx, scan, tableName, columns...))

@@ -320,7 +320,9 @@ func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
 		columns = append(table.FieldsOf(&reader.row, false, nil), g.further.verdicts...)
 	}
 	fields = append(fields, table.Field{Name: "seq", Into: &g.columns.Seq})
-	return reader.together(ctx, scan, fields, &g.columns.Seq, columns, g.row)
+	return together(ctx, scan, fields, schema.Verdicts, columns, func(c *commit.Commit, sites, verdicts *table.Cursor) error {
+		return reader.read(c, sites, &g.columns.Seq, verdicts, g.row)
+	})
 }
 
 // verdict counts a row of verdicts, of which the site is the current one.

@@ -47,7 +47,7 @@ var arrows = map[string][]string{
 	"sink/commit":     {"sink/schema", "store", "internal/printable"},
 	"sink/units":      {"sink/schema", "sink/table", "sink/commit", "audit"},
 	"sink/index":      {"sink/schema", "sink/table", "sink/commit", "sink/units", "store"},
-	"sink/views":      {"sink/schema", "sink/table", "audit/tokens", "store"},
+	"sink/views":      {"sink/schema", "sink/table", "sink/commit", "sink/index", "audit/tokens", "store"},
 	"sink/verify":     {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
 	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
 	"sink":            {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "sink/verify", "audit", "audit/tokens", "parser", "origin", "origin/exchange", "store", "internal/printable"},

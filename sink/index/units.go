@@ -183,19 +183,9 @@ func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error
 	return ids, nil
 }
 
-// member is what the index says of a scan's unit.
-type member struct {
-	Complete bool   `parquet:"complete"`
-	ScanID   string `parquet:"scan_id"`
-	ScanDate string `parquet:"scan_date"`
-	Observer string `parquet:"observer"`
-	ListID   string `parquet:"list_id"`
-	Table    string `parquet:"table"`
-}
-
 // others returns the published scans of a scan's unit but itself. Without an index that can be read, all manifests are.
 func others(ctx context.Context, st store.Store, of *commit.Manifest) (ids []string, err error) {
-	for row, err := range table.FileRows[member](ctx, st, Name) {
+	for row, err := range table.FileRows[Row](ctx, st, Name, "complete", "scan_id", "scan_date", "observer", "list_id", "table") {
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()

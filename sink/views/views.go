@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
@@ -251,12 +253,12 @@ func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
-	pruned, err := readPruned(ctx, st)
+	gone, err := commit.ReadPruned(ctx, st)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
 	before, err := store.ReadAll(ctx, st, Name, MaxBytes)
-	data := summed(viewsOf(with, lists, ledger, registryView(registry, before), pruned))
+	data := summed(viewsOf(with, lists, ledger, registryView(registry, before), pruned{gone}))
 	if err == nil && bytes.Equal(before, data) {
 		return nil
 	}
@@ -355,14 +357,8 @@ const supersededList = " superseded"
 // versionsOf returns the schema versions of each table, and of its files with superseded rows, in the index, whether or not this program knows them. Without an index, or
 // with one that the next index.Update replaces, there are none.
 func versionsOf(ctx context.Context, st store.Store) (map[string][]int32, error) {
-	type indexed struct { // columns of the index
-		Complete      bool   `parquet:"complete"`
-		Table         string `parquet:"table"`
-		SchemaVersion int32  `parquet:"schema_version"`
-		Superseded    bool   `parquet:"superseded"`
-	}
 	versions := map[string][]int32{}
-	for row, err := range table.FileRows[indexed](ctx, st, schema.IndexName) {
+	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "table", "schema_version", "superseded") {
 		if err != nil {
 			clear(versions)
 			break
@@ -414,7 +410,7 @@ func byVersion(name, has string, versions []int32) (lists []list) {
 }
 
 // viewsOf returns the text of views.sql for these tables.
-func viewsOf(with []string, lists map[string][]list, ledger bool, registry string, p *pruned) string {
+func viewsOf(with []string, lists map[string][]list, ledger bool, registry string, p pruned) string {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
 	b.WriteString(p.macros())
