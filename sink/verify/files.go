@@ -1,14 +1,8 @@
 package verify
 
 import (
-	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -19,9 +13,12 @@ import (
 
 // File verifies one file that a record names: a Parquet file or the rejects.
 func File(ctx context.Context, st store.Store, f schema.File, scanID string) ([]Finding, error) {
-	v := &verifier{store: st}
+	return (&verifier{store: st}).file(ctx, f, scanID)
+}
+
+func (v *verifier) file(ctx context.Context, f schema.File, scanID string) ([]Finding, error) {
 	if f.Table == commit.FileRejects {
-		return v.rejects(ctx, f)
+		return v.bytes(ctx, f)
 	}
 	return v.parquet(ctx, f, scanID)
 }
@@ -34,45 +31,13 @@ func (v *verifier) bytes(ctx context.Context, f schema.File) ([]Finding, error) 
 	}
 	defer object.Close()
 	sum, err := store.SumOf(object)
-	if err != nil {
+	switch {
+	case err != nil:
 		return []Finding{unreadable(f.Name, err)}, ctx.Err()
+	case sum != f.SHA256:
+		return []Finding{differs(f.Name, "sha256", f.SHA256, sum)}, nil
 	}
-	return hashFinding(f, sum), nil
-}
-
-// rejects verifies the file of rejected lines.
-func (v *verifier) rejects(ctx context.Context, f schema.File) ([]Finding, error) {
-	object, findings, err := v.openFile(ctx, f)
-	if object == nil {
-		return findings, err
-	}
-	defer object.Close()
-	sum := sha256.New()
-	lines := bufio.NewReaderSize(io.TeeReader(io.NewSectionReader(object, 0, object.Size()), sum), 64<<10)
-	var rows int64
-	for {
-		line, err := lines.ReadSlice('\n')
-		if len(line) > 0 && err == nil {
-			rows++
-			if !json.Valid(line) {
-				findings = append(findings, damaged(f.Name, fmt.Sprintf("line %d is not JSON", rows)))
-				break
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return append(findings, unreadable(f.Name, err)), ctx.Err()
-		}
-	}
-	if _, err := io.Copy(io.Discard, lines); err != nil {
-		return append(findings, unreadable(f.Name, err)), ctx.Err()
-	}
-	if rows != f.Rows && len(findings) == 0 {
-		findings = append(findings, differs(f.Name, "lines", f.Rows, rows))
-	}
-	return append(findings, hashFinding(f, hex.EncodeToString(sum.Sum(nil)))...), ctx.Err()
+	return nil, nil
 }
 
 // openFile opens a file that a record names. The object is nil if the file is missing or has another size.
@@ -87,13 +52,6 @@ func (v *verifier) openFile(ctx context.Context, f schema.File) (store.Object, [
 		return nil, []Finding{differs(f.Name, "bytes", f.Bytes, object.Size())}, object.Close()
 	}
 	return object, nil, nil
-}
-
-func hashFinding(f schema.File, found string) []Finding {
-	if found != f.SHA256 {
-		return []Finding{differs(f.Name, "sha256", f.SHA256, found)}
-	}
-	return nil
 }
 
 // parquet verifies one Parquet file: its bytes by the record, and its structure.
@@ -182,13 +140,7 @@ func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *commi
 
 // recordedFile verifies the file of a record. The file may still have an earlier hash that the record allows.
 func (v *verifier) recordedFile(ctx context.Context, record *commit.FileRecord) ([]Finding, error) {
-	var findings []Finding
-	var err error
-	if record.File.Table == commit.FileRejects {
-		findings, err = v.rejects(ctx, record.File)
-	} else {
-		findings, err = v.parquet(ctx, record.File, record.ScanID)
-	}
+	findings, err := v.file(ctx, record.File, record.ScanID)
 	if err != nil || sound(findings) || len(record.Earlier) == 0 {
 		return findings, err
 	}
