@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -125,11 +126,7 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 			}
 			n.sites = append(n.sites, o)
 		}
-		if err := cursor.Err(); err != nil {
-			_ = cursor.Close() // the first error counts
-			return err
-		}
-		if err := cursor.Close(); err != nil {
+		if err := errors.Join(cursor.Err(), cursor.Close()); err != nil {
 			return err
 		}
 	}

@@ -235,12 +235,10 @@ func (c *tokenCounter) read(ctx context.Context, st store.Store, l *Ledger) erro
 			}
 		}
 		for g, err := range rowsOf[Gap](ctx, st, l.Files, Gaps, open, "site", "class", "first", "last") {
-			if err == nil {
-				err = c.gap(g.Site, g.Class, g.First, g.Last)
-			}
 			if err != nil {
 				return err
 			}
+			c.gap(g)
 		}
 	}
 	return nil
@@ -358,20 +356,19 @@ func (c *tokenCounter) episode(at int, e *Episode) error {
 }
 
 // gap keeps the class of a gap that has one of the two nights.
-func (c *tokenCounter) gap(site int64, class string, first, last Date) error {
+func (c *tokenCounter) gap(g *Gap) {
 	for i, night := range [2]Date{c.earlier, c.later} {
-		if first > night || last < night {
+		if g.First > night || g.Last < night {
 			continue
 		}
-		if at, ok := c.find(site, 0); ok {
-			c.states[at].gaps[i] = c.word(class)
+		if at, ok := c.find(g.Site, 0); ok {
+			c.states[at].gaps[i] = c.word(g.Class)
 		} else {
-			gaps := c.unobserved[site]
-			gaps[i] = c.word(class)
-			c.unobserved[site] = gaps
+			gaps := c.unobserved[g.Site]
+			gaps[i] = c.word(g.Class)
+			c.unobserved[g.Site] = gaps
 		}
 	}
-	return nil
 }
 
 func (c *tokenCounter) firstBlocked(t int) (rows []FirstBlocked) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"slices"
@@ -91,12 +90,7 @@ func (c *Collection) rejects(ctx context.Context) (err error) {
 		if err := commit.HoldAgainst(ctx, c.store, file); err != nil {
 			return err
 		}
-		object, err := c.store.Open(ctx, file.Name)
-		if err != nil {
-			return err
-		}
-		err = all.Copy(io.NewSectionReader(object, 0, object.Size()))
-		if err = errors.Join(err, object.Close()); err != nil {
+		if err := all.Copy(ctx, c.store, file.Name); err != nil {
 			return err
 		}
 	}

@@ -243,11 +243,7 @@ func (p *part) flush() error {
 
 // seal makes the part's files durable and publishes them, sites last.
 func (p *part) seal(ctx context.Context) ([]schema.File, error) {
-	err := p.flush()
-	if err == nil {
-		err = p.each(file.Seal)
-	}
-	if err != nil {
+	if err := p.each(file.Seal); err != nil {
 		return nil, err
 	}
 	files := make([]schema.File, 0, len(p.files))

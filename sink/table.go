@@ -66,10 +66,7 @@ func (w *TableWriter[T]) Add(row T) error { return w.table.Add([]T{row}) }
 
 // Close publishes the file and writes its record with its hash and number of sites.
 func (w *TableWriter[T]) Close(ctx context.Context) error {
-	err := w.table.Flush()
-	if err == nil {
-		err = w.table.Seal()
-	}
+	err := w.table.Seal()
 	if err == nil {
 		w.record.File = w.table.Describe()
 		err = commit.PublishRecorded(ctx, w.store, w.record, w.table.Publish)

@@ -92,10 +92,15 @@ func (r *Rejects) Add(reject Reject) error {
 }
 
 // Copy adds the lines of a file of rejects as they are.
-func (r *Rejects) Copy(file io.Reader) error {
+func (r *Rejects) Copy(ctx context.Context, st store.Store, name string) (err error) {
+	object, err := st.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, object.Close()) }()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	lines := bufio.NewReaderSize(file, 64<<10)
+	lines := bufio.NewReaderSize(io.NewSectionReader(object, 0, object.Size()), 64<<10)
 	for {
 		piece, err := lines.ReadSlice('\n')
 		if len(piece) > 0 && piece[len(piece)-1] == '\n' {

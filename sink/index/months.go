@@ -229,10 +229,7 @@ func mergeFiles[R, M any](ctx context.Context, st store.Store, stem string, of [
 			return errors.Join(err, w.Discard())
 		}
 	}
-	err := w.Flush()
-	if err == nil {
-		err = w.Seal()
-	}
+	err := w.Seal()
 	if err == nil {
 		err = commit.PublishRecorded(ctx, st, commit.FileRecord{ScanID: monthsID, File: w.Describe(), SchemaVersion: schema.Version}, w.Publish)
 	}

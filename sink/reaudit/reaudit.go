@@ -17,7 +17,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
 	"sync"
@@ -430,23 +429,17 @@ func copyRejects(ctx context.Context, source *commit.Scan, to store.Store) error
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return err
 	}
-	object, err := source.Store.Open(ctx, commit.RejectsName(id))
-	if errors.Is(err, store.ErrNotExist) && !recorded {
-		return nil
-	}
-	if errors.Is(err, store.ErrNotExist) {
-		return fmt.Errorf("%w: %s has its hash, and it is missing", commit.ErrRecord, commit.FileRecordName(id, commit.FileRejects))
-	}
-	if err != nil {
-		return err
-	}
-	defer object.Close()
 	rejects, err := commit.OpenRejects(ctx, to, id)
 	if err != nil {
 		return err
 	}
-	err = rejects.Copy(io.NewSectionReader(object, 0, object.Size()))
-	if err == nil && recorded {
+	err = rejects.Copy(ctx, source.Store, commit.RejectsName(id))
+	switch {
+	case errors.Is(err, store.ErrNotExist) && !recorded:
+		return rejects.Discard()
+	case errors.Is(err, store.ErrNotExist):
+		err = fmt.Errorf("%w: %s has its hash, and it is missing", commit.ErrRecord, commit.FileRecordName(id, commit.FileRejects))
+	case err == nil && recorded:
 		if found := hex.EncodeToString(rejects.Hash.Sum(nil)); found != record.File.SHA256 && !slices.Contains(record.Earlier, found) {
 			err = fmt.Errorf("%w: %w", commit.ErrRecord, &schema.DamagedError{What: "sha256", Expected: record.File.SHA256, Found: found})
 		}

@@ -160,8 +160,11 @@ func (t *Writer[T]) EndGroup() error {
 	return nil
 }
 
-// Seal writes the footer and makes the draft durable.
+// Seal writes what is buffered and the footer, and makes the draft durable.
 func (t *Writer[T]) Seal() error {
+	if err := t.Flush(); err != nil {
+		return err
+	}
 	if err := t.writer.Close(); err != nil {
 		return fmt.Errorf("cannot write %s: %w", t.Out.Name, err)
 	}
