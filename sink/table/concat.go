@@ -115,9 +115,6 @@ func (s *concatenation) add(ctx context.Context, st store.Store, source schema.F
 		return err
 	}
 	footer, err := DecodeFooter(encoded)
-	if err == nil {
-		err = checkFooter(footer)
-	}
 	if err != nil {
 		return err
 	}

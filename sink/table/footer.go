@@ -84,12 +84,17 @@ func (t *Tailed) read(size int64) error {
 	return err
 }
 
-// DecodeFooter reads a footer that OpenTail has checked.
+// DecodeFooter reads a footer that OpenTail has checked. The error is a *schema.NewerError if a later bulkscan wrote the file.
 func DecodeFooter(footer []byte) (m *format.FileMetaData, err error) {
 	defer rescue(&err)
 	m = &format.FileMetaData{}
 	if err := thrift.Unmarshal(new(thrift.CompactProtocol), footer, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", errFooter, err)
+	}
+	for _, kv := range m.KeyValueMetadata {
+		if version, err := strconv.Atoi(kv.Value); kv.Key == MetaSchema && err == nil {
+			return m, schema.CheckVersion(version)
+		}
 	}
 	return m, nil
 }
@@ -229,14 +234,4 @@ func (w *thriftWalk) list(depth int) {
 	for ; n > 0 && !w.bad; n-- {
 		w.value(kind, depth-1)
 	}
-}
-
-// checkFooter returns a *schema.NewerError if a later bulkscan wrote the file.
-func checkFooter(footer *format.FileMetaData) error {
-	for _, kv := range footer.KeyValueMetadata {
-		if version, err := strconv.Atoi(kv.Value); kv.Key == MetaSchema && err == nil {
-			return schema.CheckVersion(version)
-		}
-	}
-	return nil
 }

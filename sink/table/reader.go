@@ -53,9 +53,6 @@ func OpenFile(object store.Object) (*parquet.File, error) {
 		return nil, err
 	}
 	footer, err := DecodeFooter(encoded)
-	if err == nil {
-		err = checkFooter(footer)
-	}
 	if err != nil {
 		return nil, err
 	}

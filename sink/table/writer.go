@@ -1,6 +1,6 @@
 // Package table answers one question: how do rows become Parquet and come back? It writes files of a table (writer.go);
-// reads them by rows (reader.go) or by columns (cursor.go); reads lists of any writer (list.go); concatenates files
-// (concat.go); and checks them (check.go). guard.go checks each page before parquet-go decodes it.
+// reads them by rows (reader.go) or by columns (cursor.go); reads lists of any writer (list.go); and concatenates files
+// (concat.go). guard.go checks each page before parquet-go decodes it.
 package table
 
 import (
