@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
@@ -360,5 +361,47 @@ func TestCursorAllocatesNothing(t *testing.T) {
 	})
 	if perRow := allocs / benchRows; perRow > 0.1 {
 		t.Errorf("%.2f allocations a row", perRow)
+	}
+}
+
+// TestCommitRowsFrom reads from each row on, within and over row groups, before and after a compaction, and compares with all rows.
+func TestCommitRowsFrom(t *testing.T) {
+	dir := newDir(t)
+	w := mustOpen(t, dir, Options{ScanID: crashOptions.ScanID, PartRows: 300, groupBytes: 64 << 10})
+	for seq := range uint64(600) {
+		if err := w.Add(typicalSite(t, seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := mustReadScan(t, dir, crashOptions.ScanID)
+	first, _ := before.Commits[0].File(schema.Sites)
+	if first.Groups < 2 {
+		t.Fatalf("%d row groups: the test sees too few", first.Groups)
+	}
+	read := func(c *commit.Commit, from, to int64) (seqs []int64) {
+		t.Helper()
+		for row, err := range CommitRows[schema.SiteRow](t.Context(), before, c, schema.Sites, from, to) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			seqs = append(seqs, row.Seq)
+		}
+		return seqs
+	}
+	for range 2 {
+		for i := range before.Commits {
+			c := &before.Commits[i]
+			all := read(c, 0, math.MaxInt64)
+			for from := int64(0); from < c.Rows; from += 7 {
+				to := min(from+100, c.Rows)
+				if got := read(c, from, to); !slices.Equal(got, all[from:to]) {
+					t.Fatalf("part %d, rows %d to %d: %v", i, from, to, got)
+				}
+			}
+		}
+		mustCompact(t, dir, compact.Options{}) // the commits were read before
 	}
 }

@@ -32,12 +32,12 @@ type Field struct {
 	Into  any
 	Index func(text string) int32 // called once per dictionary entry, or per value without a dictionary
 
-	own  bool         // lists and targets of pointers stay valid
+	own  bool         // each row has lists and targets of pointers of its own
 	then func() error // called when the variable is set; may be nil
 }
 
-// FieldsOf binds the variables of a row's struct to the columns that their parquet tags name. wanted chooses columns; nil is all. With
-// own, lists and the targets of pointers stay valid after the next Next, if the row was copied.
+// FieldsOf binds the variables of a row's struct, which row points to, to the columns that their parquet tags name. wanted chooses
+// columns; nil is all. With own, each row has lists and targets of pointers of its own, so that a copy of the row stays valid.
 func FieldsOf(row any, own bool, wanted func(f reflect.StructField, column string) bool) (fields []Field) {
 	value := reflect.ValueOf(row).Elem()
 	for i := range value.NumField() {
@@ -95,7 +95,7 @@ type Place struct {
 	First, Rows int64
 }
 
-// allRows are Place.Rows of a file that no record is of.
+// allRows is the Place.Rows of a file without a record, which is read as a whole.
 const allRows = math.MinInt64
 
 // Opened is the result of opening a Place.
