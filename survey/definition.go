@@ -12,6 +12,7 @@ type Definition struct {
 	audit.Definition
 
 	Question    string // about a site and a crawler, as in docs/definitions.md
+	Words       string // the definition in a few words, for a switch
 	Over        string // the column of token_stats that is its denominator: `sites_rules` or `sites_answered`
 	Verb, Verbs string // what one site does to a crawler, and what several do
 	ByName      bool   // only a group of the crawler's own counts
@@ -34,17 +35,17 @@ func Definitions() []Definition { return definitions[:] }
 
 var definitions = func(of [len(audit.Definitions)]audit.Definition) [len(audit.Definitions)]Definition {
 	return [...]Definition{
-		{of[0], "does a group name the crawler?", overRules, "names", "name", true, "",
+		{of[0], "does a group name the crawler?", "named", overRules, "names", "name", true, "",
 			func(r *schema.TokenStatsRow) *int64 { return &r.Mention }},
-		{of[1], "does its own group deny it /?", overRules, "denies / by name to", "deny / by name to", true, "",
+		{of[1], "does its own group deny it /?", "its own group forbids everything", overRules, "denies / by name to", "deny / by name to", true, "",
 			func(r *schema.TokenStatsRow) *int64 { return &r.ExplicitRoot }},
-		{of[2], "is everything denied to it, by whatever group it follows?", overRules, "blocks", "block", false, "",
+		{of[2], "is everything denied to it, by whatever group it follows?", "everything forbidden", overRules, "blocks", "block", false, "",
 			func(r *schema.TokenStatsRow) *int64 { return &r.Full }},
-		{of[3], "is something denied to it?", overRules, "denies something to", "deny something to", false, "",
+		{of[3], "is something denied to it?", "anything forbidden", overRules, "denies something to", "deny something to", false, "",
 			func(r *schema.TokenStatsRow) *int64 { return &r.Any }},
-		{of[4], `does the text of its group look like "all disallowed"?`, overRules, "blocks", "block", false, "by its own group, else by that of *",
+		{of[4], `does the text of its group look like "all disallowed"?`, "“all” as the Data Provenance Initiative reads it", overRules, "blocks", "block", false, "by its own group, else by that of *",
 			func(r *schema.TokenStatsRow) *int64 { return &r.DPIAll }},
-		{of[5], "may an obedient crawler fetch nothing, the state of the server included?", overAnswered, "blocks", "block", false, "",
+		{of[5], "may an obedient crawler fetch nothing, the state of the server included?", "as a crawler would act (failures included)", overAnswered, "blocks", "block", false, "",
 			func(r *schema.TokenStatsRow) *int64 { return &r.RFCEffective }},
 	}
 }(audit.Definitions)

@@ -296,7 +296,8 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "fewer than {} sites are flagged, those of fewer than {} make", code("survey.FewSites"), code("survey.LeastGroup"))
 	f(page, "has the newest {} changes. For them it reads the files of the two newest nights, and of earlier ones until it has read {} files", code("survey.ShownChanges"), grouped("survey.readForPage"))
 	f(page, "has the newest {} of all AI tokens", grouped("history.MostChanges"))
-	f(page, "only the {} most frequent", code("survey/page.shownTokens"))
+	f(page, "only the {} most frequent", code("survey.mostShown"))
+	f(page, "Five figures tell")
 
 	page = "docs/resuming.md"
 	f(page, "may finish ({} s at most)", seconds("pipeline.DefaultDrain"))

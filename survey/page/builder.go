@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/docs/queries"
 	"github.com/bulkscan/bulkscan/survey"
@@ -90,39 +92,78 @@ func (f frame) sum(rows [][]any, column string) (n int64) {
 
 // said sets the name of a variant, and its headline unless it rests on too few sites.
 func (b *builder) said(v *variant, id, short string) {
-	if v.ID = id; v.Empty == "" && !b.full().Enough(v.Sites) {
+	switch v.ID = id; {
+	case v.Empty != "":
+		v.Headline = capital(v.Empty)
+	case !b.full().Enough(v.Sites):
 		v.Headline = short + ": too few sites for a headline"
 	}
 }
+
+// capital begins a sentence with a clause.
+func capital(clause string) string {
+	_, n := utf8.DecodeRuneInString(clause)
+	return strings.ToUpper(clause[:n]) + clause[n:]
+}
+
+// missing is a figure that has nothing to show, and a clause that says why.
+func missing(id, short, since string) figure { return figure{ID: id, Short: short, Since: since} }
 
 // single is a figure without a switch.
 func (b *builder) single(id, short string, v variant, names ...string) figure {
 	v.On = true
 	b.said(&v, id, short)
+	f := figure{ID: id, Short: short, Variants: []variant{v}, Queries: sqlOf(names...)}
 	for _, name := range names {
 		if t := b.table(name); len(t.Rows) > 0 {
-			v.Tables = append(v.Tables, sheetOf(t, name))
+			f.Tables = append(f.Tables, sheetOf(t, name))
 		}
 	}
-	return figure{ID: id, Short: short, Variants: []variant{v}, Queries: sqlOf(names...)}
+	return f
 }
 
-// empty is a figure that has nothing to show, and says why.
-func (b *builder) empty(id, short string, v variant, headline, why string, names ...string) figure {
-	v.Headline, v.Empty = headline, why
-	return b.single(id, short, v, names...)
-}
-
-// switched is a figure with a variant for each definition.
+// switched is a figure with a variant for each definition. It is missing if all are empty.
 func (b *builder) switched(id, short string, names []string, of func(id string, d survey.Definition, s *survey.Summary) variant) figure {
 	f := figure{ID: id, Short: short, Queries: sqlOf(names...)}
+	shown, since := false, ""
 	for i, d := range survey.Definitions() {
 		v := of(id+"-"+d.Name, d, b.survey.Summaries[i])
-		v.Definition, v.On = d.Name, d.Name == b.on
+		v.Definition, v.By, v.On = d.Name, d.Name, d.Name == b.on
 		b.said(&v, id+"-"+d.Name, short)
 		f.Variants = append(f.Variants, v)
+		shown = shown || v.Empty == ""
+		if v.On || since == "" {
+			since = v.Empty
+		}
+	}
+	if !shown {
+		return missing(id, short, since)
 	}
 	return f
+}
+
+// compared is a table of the sites that block something by each definition. of returns, for a definition, rows with the cells that name
+// a thing, the sites that block it, and of how many.
+func compared(name, caption string, names []string, of func(i int, d survey.Definition) [][]any) sheet {
+	columns := append(slices.Clone(names), "sites_rules", "sites_answered")
+	var rows [][]any
+	at := map[string]int{}
+	for i, d := range survey.Definitions() {
+		columns = append(columns, d.Name)
+		for _, row := range of(i, d) {
+			k := fmt.Sprintf("%q", row[:len(names)])
+			if _, ok := at[k]; !ok {
+				at[k] = len(rows)
+				rows = append(rows, append(slices.Clone(row[:len(names)]), make([]any, 2+len(survey.Definitions()))...))
+			}
+			cells, of := rows[at[k]][len(names):], 0
+			if d.Answered() {
+				of = 1
+			}
+			cells[of], cells[2+i] = row[len(names)+1], row[len(names)]
+		}
+	}
+	return newSheet(name, caption, columns, rows, "")
 }
 
 func sqlOf(names ...string) (list []query) {
@@ -141,7 +182,7 @@ func (b *builder) subtitle(of string, sites int64) string {
 
 // by is the subtitle of a figure by a definition.
 func (b *builder) by(d survey.Definition, sites int64) string {
-	return b.subtitle(fmt.Sprintf("Definition %s: %s Of %s", d.Name, d.Question, overWhat(d)), sites)
+	return b.subtitle(capital(d.Words)+", of "+overWhat(d), sites)
 }
 
 func overWhat(d survey.Definition) string {
@@ -215,8 +256,8 @@ var spoken = []struct {
 	{0.75, 0.005, "Three quarters of the sites", false}, {0.8, 0.005, "Eight sites in ten", false}, {0.9, 0.005, "Nine sites in ten", false},
 }
 
-// words says a share of sites as one would speak, and whether the verb that follows is of one site.
-func words(share float64) (text string, one bool) {
+// spokenShare says a share of sites as one would speak, and whether the verb that follows is of one site.
+func spokenShare(share float64) (text string, one bool) {
 	for _, s := range spoken {
 		if math.Abs(share-s.share) <= s.within {
 			return s.words, s.one
@@ -227,7 +268,7 @@ func words(share float64) (text string, one bool) {
 
 // sitesDo is a sentence about a share of sites, with the verb of one site or of several.
 func sitesDo(share float64, one, several, rest string) string {
-	text, single := words(share)
+	text, single := spokenShare(share)
 	verb := several
 	if single {
 		verb = one
@@ -242,25 +283,35 @@ func sitesBlock(d survey.Definition, share float64, what string) string {
 
 // reasonKeys explain by whose group a token is blocked.
 func reasonKeys(d survey.Definition) []key {
-	keys := []key{{"own", "by a group of its own"}, {"fallback", "by the group of a crawler that it follows"}, {"star", "by the group of *"}}
+	keys := []key{{"own", "by a group of its own"}, {"fallback", "by that of a crawler that it follows"}, {"star", "by that of *"}}
 	switch {
 	case d.ByName:
-		return nil
+		return []key{{"own", d.Words}, {"rest", "the others"}}
 	case d.Undivided != "":
-		return []key{{"own", d.Undivided}}
+		keys = []key{{"own", d.Undivided}}
 	case d.Answered():
-		return append(keys, key{"failing", "by a failing server, which forbids everything"})
+		keys = append(keys, key{"failing", "by a failing server"})
 	}
-	return keys
+	if partly(d) {
+		keys = append(keys, key{"partly", "only something forbidden"})
+	}
+	return append(keys, key{"rest", "not blocked"})
 }
 
-// reasons are the parts of a token's bar.
+// partly reports whether a definition is of all or nothing, so that its bars show those between.
+func partly(d survey.Definition) bool { return d.Name == survey.Full || d.Answered() }
+
+// reasons are the parts of a token's bar, which add up to all.
 func reasons(t *survey.TokenCount, d survey.Definition, of int64) lengths {
 	part := func(n int64) float64 { return ratio(n, of) }
+	parts := lengths{{"own", part(t.ViaOwn)}, {"fallback", part(t.ViaFallback)}, {"star", part(t.ViaStar)}, {"failing", part(t.ViaHTTP)}}
 	if d.Undivided != "" {
-		return lengths{{"own", part(t.Sites)}}
+		parts = lengths{{"own", part(t.Sites)}}
 	}
-	return lengths{{"own", part(t.ViaOwn)}, {"fallback", part(t.ViaFallback)}, {"star", part(t.ViaStar)}, {"failing", part(t.ViaHTTP)}}
+	if partly(d) {
+		parts = append(parts, length{"partly", part(t.Partial)})
+	}
+	return append(parts, length{"rest", 1})
 }
 
 func ratio(n, of int64) float64 {
@@ -270,8 +321,8 @@ func ratio(n, of int64) float64 {
 	return float64(n) / float64(of)
 }
 
-// most returns the greatest of some shares.
-func most[T any](list []T, share func(*T) float64) (top float64) {
+// most returns the greatest of some shares or numbers.
+func most[T any, N int64 | float64](list []T, share func(*T) N) (top N) {
 	for i := range list {
 		top = max(top, share(&list[i]))
 	}

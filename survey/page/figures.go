@@ -11,20 +11,28 @@ import (
 // This file makes the figures about who is blocked: the first screen, and the figures that the definition switches.
 
 const (
-	topTokens    = 10 // on the first screen
-	shownTokens  = 30
-	shownOthers  = 20  // operators, agents, keys
+	shownTokens  = 10  // the others that files name are in a fold
+	shownSums    = 12  // operators and purposes
+	shownOthers  = 20  // agents, keys
+	shownGroups  = 10  // suffixes and labels
 	showOverTime = 400 // dates; of more, some are left out
 )
 
+// groups are all figures. The first group tells the story: who is blocked, how that changed, by rank, by kind of site, and what for.
 func (b *builder) groups() []group {
+	change, began := b.overTime(), b.firstBlocked()
+	if began.Since == "" && b.partial() {
+		change, began = began, change
+	}
+	kinds, others := b.labels(), b.suffixes()
+	if kinds.Since != "" {
+		kinds, others = others, kinds
+	}
 	return []group{
-		{"Who is blocked", []figure{b.tokens(),
-			b.sums("operators", "Operators", "operator", func(s *survey.Blocking) []survey.Sum { return s.ByOperator }),
-			b.sums("purposes", "Purposes", "purpose", func(s *survey.Blocking) []survey.Sum { return s.ByPurpose }),
-			b.ranks(), b.suffixes(), b.labels()}},
-		{"Over time", []figure{b.overTime(), b.transitions(), b.firstBlocked(), b.changes()}},
-		{"How sites decide", []figure{b.numberBlocked(), b.together(), b.search(), b.managed(), b.networks()}},
+		{"In short", []figure{b.tokens(), change, b.ranks(), kinds, b.purposes()}},
+		{"Who is blocked", []figure{b.operators(), others}},
+		{"Over time", []figure{began, b.transitions(), b.changes()}},
+		{"How sites decide", []figure{b.numberBlocked(), b.together(), b.managed(), b.networks()}},
 		{"Other signals", []figure{b.signals(), b.usage(), b.licenses()}},
 		{"What was seen", []figure{b.findings(), b.statuses(), b.sizes(), b.latency()}},
 		{"What files say", []figure{b.scores(), b.syntax(), b.delays(), b.agents(), b.keys()}},
@@ -45,54 +53,58 @@ func (b *builder) full() *survey.Summary {
 // numbers are the figures of the head. They say their definition, since the reader may choose another for the rest of the page.
 func (b *builder) numbers() []number {
 	s := b.full()
+	full, _ := survey.DefinitionNamed(survey.Full)
 	return []number{
 		{grouped(s.Asked), "sites asked"},
 		{grouped(s.Rules), "have rules"},
-		{grouped(s.Blocking.OneByName), "block at least one AI token by name (full)"},
-		{grouped(s.Blocking.OneByStar), "block AI tokens by * alone (full)"},
+		{grouped(s.Blocking.OneByName), "block at least one AI crawler by name (" + full.Words + ")"},
+		{grouped(s.Blocking.OneByStar), "block AI crawlers by * alone (" + full.Words + ")"},
 	}
 }
 
-// answer is the first screen: one sentence, and the tokens blocked most.
+// answer is the first screen: one sentence.
 func (b *builder) answer(s *survey.Summary, on bool) answer {
 	d, _ := survey.DefinitionNamed(s.Blocking.Definition)
-	a := answer{Definition: d.Name, On: on, Title: "The ten AI tokens blocked most", Subtitle: b.by(d, s.Blocking.Sites)}
+	a := answer{Definition: d.Name, On: on}
 	if s.Blocking.Sites == 0 {
 		a.Sentence = "No site answered with rules, so there is nothing to say of who is blocked."
 		return a
 	}
 	share := ratio(s.Blocking.AtLeastOne, s.Blocking.Sites)
 	of := fmt.Sprintf("%s of %s %s", grouped(s.Blocking.AtLeastOne), grouped(s.Blocking.Sites), overWhat(d))
-	a.Sentence = sitesBlock(d, share, fmt.Sprintf("at least one AI crawler: %s%s.", of, s.Blocking.OneSure.Ranges(percent)))
 	if !s.Enough(s.Blocking.Sites) {
-		a.Title, a.Sentence = "Ten AI tokens", fmt.Sprintf("Too few sites for a headline: %s %s at least one AI crawler.", of, d.Verbs)
+		a.Sentence = fmt.Sprintf("Too few sites for a headline: %s %s at least one AI crawler.", of, d.Verbs)
+		return a
 	}
-	if list := s.Blocking.MostBlocked; len(list) > 0 {
-		if len(list) == 1 || list[0].Sites > list[1].Sites { // where a server fails, or by `*`, all tokens have one number
-			a.Sentence += b.ifEnough(s.Blocking.Sites, fmt.Sprintf(" %s leads with %s%s.", list[0].Token, percent(list[0].Share), list[0].Ranges(percent)))
-		}
-		a.Top = b.tokenBars("top-"+d.Name, d, s, topTokens)
+	a.Sentence = sitesBlock(d, share, fmt.Sprintf("at least one AI crawler: %s%s.", of, s.Blocking.OneSure.Ranges(percent)))
+	if list := s.Blocking.MostBlocked; len(list) == 1 || len(list) > 1 && list[0].Sites > list[1].Sites { // where a server fails, or by `*`, all tokens have one number
+		a.Sentence += fmt.Sprintf(" %s leads with %s%s.", list[0].Token, percent(list[0].Share), list[0].Ranges(percent))
 	}
 	return a
 }
 
-func (b *builder) tokenBars(id string, d survey.Definition, s *survey.Summary, n int) *bars {
-	list := s.Blocking.MostBlocked[:min(n, len(s.Blocking.MostBlocked))]
-	chart, scale := newBars(id, "share of "+overWhat(d), most(list, func(t *survey.TokenCount) float64 { return t.Share }), reasonKeys(d)...)
+// alike returns the tokens that no file names, nor one that they follow, and of which equally many sites block each and restrict
+// each: by the group of `*`. They share a bar.
+func alike(list []survey.TokenCount) (tokens []string) {
+	groups := map[[2]int64][]string{}
 	for i := range list {
-		t := &list[i]
-		chart.add(scale, t.Token, t.Operator+" · "+t.Purpose+t.Ranges(percent), percent(t.Share), reasons(t, d, s.Blocking.Sites))
+		if t := &list[i]; t.Named == 0 && t.ViaFallback == 0 {
+			same := [2]int64{t.Sites, t.Partial}
+			if groups[same] = append(groups[same], t.Token); len(groups[same]) > max(1, len(tokens)) {
+				tokens = groups[same]
+			}
+		}
 	}
-	return chart
+	return tokens
 }
 
 func (b *builder) tokens() figure {
-	return b.switched("tokens", "Tokens", []string{"blocked-by-definition", "explicit-or-star"}, func(id string, d survey.Definition, s *survey.Summary) variant {
+	f := b.switched("tokens", "Crawlers", []string{"blocked-by-definition", "explicit-or-star"}, func(id string, d survey.Definition, s *survey.Summary) variant {
 		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites,
-			Caveat: "The bar says by whose rules a token is blocked. Tokens that sites rarely name are blocked by *, together with all others."}
+			Caveat: "Each bar is all these sites, and its dark parts are those that block the crawler, by whose rules. It does not say that the crawler obeys, nor, where the rule is that of *, that the site thought of this crawler."}
 		list := s.Blocking.MostBlocked
 		if len(list) == 0 {
-			v.Headline, v.Empty = "No AI token is blocked", sitesBlock(d, 0, "an AI token by this definition.")
+			v.Empty = "no site " + d.Verb + " an AI crawler"
 			return v
 		}
 		first := list[0]
@@ -104,66 +116,128 @@ func (b *builder) tokens() figure {
 				v.Headline += "; most do so by a rule for all crawlers"
 			}
 		}
-		v.Plots = []any{b.tokenBars(id, d, s, shownTokens)}
-		// Tokens that no file names, and whose like none does, are blocked by * as often as each other: the page shows the first.
-		var rows [][]any
-		left := 0
-		for i := range list {
-			t := &list[i]
-			if i >= shownTokens && t.Named == 0 && t.ViaFallback == 0 {
-				left++
-				continue
-			}
-			rows = append(rows, []any{t.Token, t.Operator, t.Purpose, t.Sites, s.Blocking.Sites, t.Share, t.ViaOwn, t.ViaFallback, t.ViaStar, t.ViaHTTP})
-		}
-		if d.Undivided != "" {
-			for _, row := range rows {
-				row[6], row[7], row[8], row[9] = nil, nil, nil, nil
-			}
-		}
-		v.Tables = []sheet{newSheet("tokens-"+d.Name, "AI tokens by "+d.Name, []string{"token", "operator", "purpose", "blocking", "of", "share", "own", "fallback", "star", "failing"}, rows, unnamed(left))}
+		v.Plots = []any{tokenBars(id, d, s)}
 		return v
 	})
+	full := map[string]survey.TokenCount{}
+	for _, t := range b.full().Blocking.MostBlocked {
+		full[t.Token] = t
+	}
+	others := alike(b.full().Blocking.MostBlocked)
+	table := compared("tokens", "AI crawlers; own, fallback, * and partly are of “everything forbidden”", []string{"token", "operator", "purpose", "own", "fallback", "star", "partly"}, func(i int, _ survey.Definition) (rows [][]any) {
+		of := &b.survey.Summaries[i].Blocking
+		for _, t := range of.MostBlocked {
+			if !slices.Contains(others, t.Token) || t.Token == others[0] {
+				by := full[t.Token]
+				rows = append(rows, []any{t.Token, t.Operator, t.Purpose, by.ViaOwn, by.ViaFallback, by.ViaStar, by.Partial, t.Sites, of.Sites})
+			}
+		}
+		return rows
+	})
+	if len(others) > 0 {
+		table.Note = fmt.Sprintf("%s stands for %s that no file names; --csv writes all.", plain(others[0]), things(int64(len(others)), "crawler"))
+	}
+	f.Tables = []sheet{table}
+	return f
 }
 
-func unnamed(tokens int) string {
-	if tokens == 0 {
-		return ""
+// tokenBars are a bar for each token. Those that are alike have one, the last.
+func tokenBars(id string, d survey.Definition, s *survey.Summary) *bars {
+	list := s.Blocking.MostBlocked
+	chart, scale := newBars(id, "share of "+overWhat(d), 1, reasonKeys(d)...)
+	others := alike(list)
+	for i := range list {
+		if t := &list[i]; !slices.Contains(others, t.Token) {
+			chart.add(scale, t.Token, t.Operator+" · "+t.Purpose+t.Ranges(percent), percent(t.Share), reasons(t, d, s.Blocking.Sites))
+		}
 	}
-	return fmt.Sprintf("Not shown: %s that no file names; --csv writes all.", things(int64(tokens), "token"))
+	chart.folded(shownTokens)
+	if len(others) > 0 {
+		t := &list[slices.IndexFunc(list, func(t survey.TokenCount) bool { return t.Token == others[0] })]
+		chart.add(scale, things(int64(len(others)), "other"), "no file names them: blocked only by *"+t.Ranges(percent), percent(t.Share), reasons(t, d, s.Blocking.Sites))
+	}
+	return chart
+}
+
+func (b *builder) operators() figure {
+	return b.sums("operators", "Operators", "operator", "A site counts if it does so to at least one AI crawler of the operator: the more crawlers, the more sites. The query has the verdicts of all categories.",
+		func(s *survey.Summary) []survey.Sum { return s.Blocking.ByOperator },
+		func(d survey.Definition, list []survey.Sum) string {
+			return sitesBlock(d, list[0].Share, "at least one crawler of "+list[0].Value+list[0].Ranges(percent))
+		})
+}
+
+// purposes set training against search, and AI crawlers against search engines.
+func (b *builder) purposes() figure {
+	f := b.sums("purposes", "Training and search", "purpose", "A site counts under a purpose if it blocks at least one AI crawler whose operator states that purpose, so that a purpose of more crawlers has more sites. It does not say what is done with the pages, nor that a site has weighed one purpose against another.",
+		func(s *survey.Summary) []survey.Sum { return s.Blocking.ByPurpose },
+		func(d survey.Definition, list []survey.Sum) string {
+			find := func(purpose string) survey.Sum {
+				return list[max(0, slices.IndexFunc(list, func(s survey.Sum) bool { return s.Value == purpose }))]
+			}
+			first, search := find("training"), find("search")
+			text := sitesBlock(d, first.Share, "a crawler for "+first.Value+first.Ranges(percent))
+			if search.Value != first.Value {
+				text += ", " + percent(search.Share) + search.Ranges(percent) + " one for " + search.Value
+			}
+			return text
+		})
+	t := b.table("ai-and-search")
+	total := t.sum(t.Rows, "sites")
+	if f.Since != "" || total == 0 {
+		return f
+	}
+	places := [][2]bool{{true, false}, {true, true}, {false, true}, {false, false}}
+	counts := make([]int64, len(places))
+	for _, row := range t.Rows {
+		counts[slices.Index(places, [2]bool{t.flag(row, "ai_blocked"), t.flag(row, "search_blocked")})] += t.number(row, "sites")
+	}
+	for i := range f.Variants {
+		if v := &f.Variants[i]; v.Definition == survey.Full && v.Empty == "" {
+			v.Headline += b.ifEnough(total, "; "+percent(ratio(counts[0], total))+b.full().Of(counts[0], total, b.full().Blocking.Unobserved).Ranges(percent)+" block AI crawlers and let all search engines in")
+			chart := stacked("search", "share of sites with rules", []string{"only AI crawlers", "AI crawlers and a search engine", "only a search engine", "neither"}, nil, []string{"own", "fallback", "k2", "rest"}, counts)
+			for _, row := range chart.Rows[1:] {
+				chart.Keys = append(chart.Keys, key{row.Parts[0].Class, row.Name + " " + row.Value})
+			}
+			chart.Rows = chart.Rows[:1]
+			v.Plots = append(v.Plots, chart)
+		}
+	}
+	f.Tables, f.Queries = append(f.Tables, sheetOf(t, "ai-and-search")), append(f.Queries, sqlOf("ai-and-search")...)
+	return f
 }
 
 // sums is a figure of operators or purposes.
-func (b *builder) sums(id, short, property string, of func(*survey.Blocking) []survey.Sum) figure {
-	return b.switched(id, short, []string{id}, func(id string, d survey.Definition, s *survey.Summary) variant {
-		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites,
-			Caveat: "A site counts if it does so to at least one AI token of the " + property + ": the more tokens, the more sites. The query has the verdicts of all categories by full; bulkscan summary --definition counts the others."}
-		list := of(&s.Blocking)
+func (b *builder) sums(id, short, property, caveat string, of func(*survey.Summary) []survey.Sum, headline func(survey.Definition, []survey.Sum) string) figure {
+	f := b.switched(id, short, []string{id}, func(id string, d survey.Definition, s *survey.Summary) variant {
+		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites, Caveat: caveat}
+		list := of(s)
 		if len(list) == 0 {
-			v.Headline, v.Empty = "No "+property+" is blocked", "No site blocks an AI token by this definition."
+			v.Empty = "no site " + d.Verb + " an AI crawler"
 			return v
 		}
-		whose := map[string]string{"operator": "of ", "purpose": "for "}[property]
-		v.Headline = sitesBlock(d, list[0].Share, "at least one token "+whose+list[0].Value+list[0].Ranges(percent))
-		shown := list[:min(len(list), shownOthers)]
+		v.Headline = headline(d, list)
+		shown := list[:min(len(list), shownSums)]
 		chart, scale := newBars(id, "share of "+overWhat(d), most(shown, func(s *survey.Sum) float64 { return s.Share }))
 		for _, sum := range shown {
-			chart.add(scale, sum.Value, things(int64(sum.Tokens), "token")+sum.Ranges(percent), percent(sum.Share), lengths{{"own", sum.Share}})
+			chart.add(scale, sum.Value, things(int64(sum.Tokens), "crawler")+sum.Ranges(percent), percent(sum.Share), lengths{{"own", sum.Share}})
 		}
 		v.Plots = []any{chart}
-		var rows [][]any
-		for _, sum := range list {
-			rows = append(rows, []any{sum.Value, int64(sum.Tokens), sum.Sites, s.Blocking.Sites, sum.Share})
-		}
-		v.Tables = []sheet{newSheet(property+"s-"+d.Name, "By "+property+", "+d.Name, []string{property, "tokens", "blocking", "of", "share"}, rows, "")}
 		return v
 	})
+	f.Tables = []sheet{compared(id, "By "+property, []string{property, "tokens"}, func(i int, _ survey.Definition) (rows [][]any) {
+		for _, sum := range of(b.survey.Summaries[i]) {
+			rows = append(rows, []any{sum.Value, int64(sum.Tokens), sum.Sites, b.survey.Summaries[i].Blocking.Sites})
+		}
+		return rows
+	})}
+	return f
 }
 
 func (b *builder) ranks() figure {
 	t := b.table("blocked-by-rank")
-	return b.switched("ranks", "Ranks", []string{"blocked-by-rank"}, func(id string, d survey.Definition, s *survey.Summary) variant {
-		v := variant{Caveat: "Cumulative: the first 1,000 are among the first 10,000. Sites without a rank are left out."}
+	f := b.switched("ranks", "Ranks", []string{"blocked-by-rank"}, func(id string, d survey.Definition, _ *survey.Summary) variant {
+		v := variant{Caveat: "Each point is the share among the first so many sites of the list, so that the points to the right contain those to the left; sites without a rank are left out. It does not say that rank is the reason: popular sites are of other kinds, languages and networks, too."}
 		rows := t.where("definition", d.Name)
 		var limits []int64
 		of := int64(0)
@@ -175,11 +249,15 @@ func (b *builder) ranks() figure {
 		}
 		slices.Sort(limits)
 		v.Subtitle, v.Sites = b.by(d, of), of
-		if len(limits) == 0 || len(b.survey.Lines) == 0 || len(rows) == 0 {
-			v.Headline, v.Empty = "The list has no ranks", "Ranks come from the list: give one that has them, such as Tranco's."
-			if len(limits) > 0 {
-				v.Headline, v.Empty = "No AI token is named", "No file names an AI token, so no line is worth drawing."
-			}
+		switch {
+		case len(limits) == 0:
+			v.Empty = "the list has no ranks"
+		case len(b.survey.Lines) == 0:
+			v.Empty = "no file names an AI crawler"
+		case len(limits) == 1:
+			v.Empty = "all ranks of the list are among the first " + magnitude(limits[0])
+		}
+		if v.Empty != "" {
 			return v
 		}
 		var x []tick
@@ -189,44 +267,37 @@ func (b *builder) ranks() figure {
 		for _, to := range limits {
 			x = append(x, tick{along(place(to)), "top " + magnitude(to)})
 		}
-		names := b.leading(s)
 		var values [][]point
-		var cells [][]any
-		for i, token := range names {
+		for i, token := range b.survey.Lines {
 			var line []point
 			own := slices.DeleteFunc(slices.Clone(rows), func(row []any) bool { return t.text(row, "token") != token })
 			for _, row := range own {
 				to := t.number(row, "ranks_to")
 				line = append(line, point{at: place(to), share: t.share(row, "share"), gap: t.value(row, "share") == nil,
 					title: fmt.Sprintf("%s, top %s: %s", token, magnitude(to), percent(t.share(row, "share")))})
-				cells = append(cells, []any{row[0], row[2], row[3], row[4], row[5]})
 			}
 			if own = b.enough(t, own, "of"); i == 0 && len(own) > 0 {
 				v.Headline = b.rankHeadline(token, d, t, own)
 			}
 			values = append(values, line)
 		}
-		n := len(b.survey.Lines)
-		v.Plots = []any{newLines(id, x, names[:n], values[:n])}
-		if n < len(names) && len(limits) > 1 { // a plot of one point says no more than the table
-			v.Plots = append(v.Plots, newMultiples(names[n:], values[n:]))
-		}
-		v.Tables = []sheet{newSheet("ranks-"+d.Name, "By rank, "+d.Name, []string{"token", "ranks_to", "blocking", "of", "share"}, cells, leadingNote)}
+		v.Plots = []any{newLines(id, x, b.survey.Lines, values)}
 		return v
 	})
+	f.Tables = []sheet{b.byRow(t, "ranks", "By rank", "ranks_to")}
+	return f
 }
 
-const leadingNote = "The tokens of the plot, and the others blocked most: 30 in all. --csv writes all tokens."
-
-// leading returns the tokens of lines, then those blocked most: 30 in all.
-func (b *builder) leading(s *survey.Summary) []string {
-	names := slices.Clone(b.survey.Lines)
-	for _, t := range s.Blocking.MostBlocked {
-		if len(names) < shownTokens && !slices.Contains(names, t.Token) {
-			names = append(names, t.Token)
+// byRow compares the definitions in a table that has a row for each of them, a token and another value: the tokens of the plot.
+func (b *builder) byRow(t frame, name, caption, value string) sheet {
+	return compared(name, caption+", the crawlers of the plot; --csv writes all", []string{"token", value}, func(_ int, d survey.Definition) (rows [][]any) {
+		for _, row := range t.where("definition", d.Name) {
+			if token := t.text(row, "token"); slices.Contains(b.survey.Lines, token) {
+				rows = append(rows, []any{token, t.value(row, value), t.value(row, "blocking"), t.value(row, "of")})
+			}
 		}
-	}
-	return names
+		return rows
+	})
 }
 
 // rankHeadline compares the first ranks with all; rows are those of the token.
@@ -260,13 +331,14 @@ func magnitude(n int64) string {
 }
 
 func (b *builder) suffixes() figure {
+	const short = "Top-level domains"
 	t := b.table("blocked-by-tld")
 	least := things(b.full().LeastGroup, "site")
-	v := variant{Subtitle: b.subtitle("Definition full: everything is denied. Of sites with rules under each public suffix with at least "+least, b.full().Rules), Sites: b.full().Rules,
-		Caveat: "The 30 suffixes with most sites, by the share that blocks GPTBot. Strokes are ClaudeBot, CCBot and Google-Extended. A suffix is no country: many .io and .ai sites are elsewhere."}
+	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden, of sites with rules under each public suffix with at least "+least, b.full().Rules), Sites: b.full().Rules,
+		Caveat: "These are the suffixes with most sites, by the share that blocks GPTBot; strokes are ClaudeBot, CCBot and Google-Extended. A suffix is no country: many .io and .ai sites are elsewhere."}
 	rows := t.where("token", "GPTBot")
 	if len(rows) == 0 {
-		return b.empty("tlds", "Top-level domains", v, "No public suffix has "+least+" with rules", "The list is too short, or its hosts have no suffix.", "blocked-by-tld")
+		return missing("tlds", short, "no public suffix has "+least+" with rules")
 	}
 	v.Headline = b.extremes(t, rows, "tld", "blocking", "of", "%s of sites under .%s block GPTBot", ", %s of those under .%s")
 	chart, scale := newBars("tlds", "share of sites with rules", t.top(t.Rows, "share"), key{"spot", "GPTBot"}, key{"stroke", "ClaudeBot, CCBot, Google-Extended"})
@@ -280,16 +352,17 @@ func (b *builder) suffixes() figure {
 		bar.Parts = append(bar.Parts, part{Class: "spot", X: along(t.share(row, "share") / scale)}) // the last is on top
 		chart.Rows = append(chart.Rows, bar)
 	}
-	v.Plots = []any{chart}
-	return b.single("tlds", "Top-level domains", v, "blocked-by-tld")
+	v.Plots = []any{chart.folded(shownGroups)}
+	return b.single("tlds", short, v, "blocked-by-tld")
 }
 
 func (b *builder) labels() figure {
 	t := b.table("blocked-by-label")
-	v := variant{Subtitle: b.subtitle("Definition full. Of sites with rules of each label of the list", b.full().Rules), Sites: b.full().Rules, Caveat: "Labels are those of the list."}
 	if len(t.Rows) == 0 || len(b.survey.Lines) == 0 {
-		return b.empty("labels", "Labels", v, "The list has no labels", "With --label-column a list says of what kind each site is, and this figure compares the kinds.")
+		return missing("labels", "Labels", "the list has no labels (--label-column gives them)")
 	}
+	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden, of sites with rules of each label of the list", b.full().Rules), Sites: b.full().Rules,
+		Caveat: "The labels are those of the list, and labels of too few sites stand last. A difference is one between these sites, and says nothing of others of their kind unless they are a sample of them."}
 	token := b.survey.Lines[0]
 	rows := slices.Clone(t.where("token", token))
 	ranked := func(row []any) int64 { return min(t.number(row, "of"), b.full().LeastGroup) } // those of too few sites are last
@@ -297,6 +370,6 @@ func (b *builder) labels() figure {
 		return cmp.Or(cmp.Compare(ranked(y), ranked(x)), cmp.Compare(t.share(y, "share"), t.share(x, "share")))
 	})
 	v.Headline = b.extremes(t, rows, "label", "blocking", "of", "%s of sites labelled %s block "+token, ", %s of those labelled %s")
-	v.Plots = []any{b.shares("labels", "share of sites with rules that block "+token, t, rows, "label", "of", "share")}
+	v.Plots = []any{b.shares("labels", "share of sites with rules that block "+token, t, rows, "label", "of", "share").folded(shownGroups)}
 	return b.single("labels", "Labels", v, "blocked-by-label")
 }

@@ -14,13 +14,12 @@ func (b *builder) changes() figure {
 	const id, short = "changes", "Which sites changed"
 	t, all := b.table("changed-sites"), b.survey.Changes
 	dates, _, _ := strings.Cut(t.note(b), ",")
-	v := variant{Open: true, Sites: b.full().Rules, Subtitle: "Definition full. Sites with rules before and after, and the AI tokens that most files name, " + dates,
+	v := variant{By: survey.Full, Sites: b.full().Rules, Subtitle: "Everything forbidden, sites with rules before and after, and the AI crawlers that most files name, " + dates,
 		Caveat: "A site changed after the first date, and by the second: in between nobody saw its rules. A failure is no change, and neither is what another observer or registry sees. The lines decide whether / may be fetched: in the last file before, and in the last one of the time that followed. Rank and label are of this scan's list."}
 	if all == 0 {
-		why := map[bool]string{true: noHistory, false: "No site had other rules for these tokens than before."}[len(t.Columns) == 0]
-		return b.empty(id, short, v, "No site was seen to begin or cease", why)
+		return missing(id, short, map[bool]string{true: noHistory, false: "no site had other rules for these crawlers than before"}[len(t.Columns) == 0])
 	}
-	v.Headline = fmt.Sprintf("%s a site began or ceased to block one of %s", things(all, "time"), things(int64(len(b.survey.Lines)), "AI token"))
+	v.Headline = fmt.Sprintf("%s a site began or ceased to block one of %s", things(all, "time"), things(int64(len(b.survey.Lines)), "AI crawler"))
 	var rows [][]any
 	for _, row := range t.Rows {
 		if token := t.text(row, "token"); len(rows) < survey.ShownChanges && slices.Contains(b.survey.Lines, token) {
@@ -32,9 +31,8 @@ func (b *builder) changes() figure {
 	note := fmt.Sprintf("The newest %s of %s changes; --csv writes more, and those of all AI tokens.", grouped(len(rows)), grouped(all))
 	table := newSheet("changed-sites", short, []string{"site", "token", "change", "last seen before", "first seen after", "line before", "line after", "rank", "label"}, rows, note)
 	table.Filter = "label"
-	v.Tables = []sheet{table}
 	f := b.single(id, short, v)
-	f.Queries = sqlOf("changed-sites")
+	f.Open, f.Tables, f.Queries = true, []sheet{table}, sqlOf("changed-sites")
 	return f
 }
 

@@ -21,13 +21,14 @@ func TestChanges(t *testing.T) {
 		row("CCBot", "not-shown.test", 443, "auto", unknown, unknown), // another token
 		row("GPTBot", "b.test", 8443, "https", lines("partial", int64(1), "User-agent: *", nil), unknown),
 	}}
-	v := (&builder{survey: s}).changes().Variants[0]
-	if want := "1,234 times a site began or ceased to block one of 6 AI tokens"; v.Headline != want || !strings.HasSuffix(v.Subtitle, ", from 2026-11-20 to 2026-11-22") {
+	f := (&builder{survey: s}).changes()
+	v := f.Variants[0]
+	if want := "1,234 times a site began or ceased to block one of 6 AI crawlers"; v.Headline != want || !strings.HasSuffix(v.Subtitle, ", from 2026-11-20 to 2026-11-22") {
 		t.Errorf("%q, %q", v.Headline, v.Subtitle)
 	}
-	table := v.Tables[0]
-	if !v.Open || table.Filter != "label" || table.Note != "The newest 2 of 1,234 changes; --csv writes more, and those of all AI tokens." {
-		t.Errorf("open %v, filter %q, note %q", v.Open, table.Filter, table.Note)
+	table := f.Tables[0]
+	if !f.Open || table.Filter != "label" || table.Note != "The newest 2 of 1,234 changes; --csv writes more, and those of all AI tokens." {
+		t.Errorf("open %v, filter %q, note %q", f.Open, table.Filter, table.Note)
 	}
 	want := []string{
 		"a.test|GPTBot|began|2026-11-20|2026-11-22|allowed, no group names it|blocked, line 2: Disallow: /, under User-agent: GPTBot|7|news",
@@ -48,13 +49,13 @@ func TestChanges(t *testing.T) {
 	for range 2 * survey.ShownChanges {
 		s.Tables["changed-sites"].Rows = append(s.Tables["changed-sites"].Rows, row("GPTBot", "c.test", 443, "auto", unknown, unknown))
 	}
-	if got := (&builder{survey: s}).changes().Variants[0].Tables[0]; len(got.Rows) != survey.ShownChanges || !strings.HasPrefix(got.Note, "The newest 500 of 1,234") {
+	if got := (&builder{survey: s}).changes().Tables[0]; len(got.Rows) != survey.ShownChanges || !strings.HasPrefix(got.Note, "The newest 500 of 1,234") {
 		t.Errorf("%d rows, %s", len(got.Rows), got.Note)
 	}
 	s.Changes = 0
-	none := (&builder{survey: s}).changes().Variants[0].Empty
+	none := (&builder{survey: s}).changes().Since
 	delete(s.Tables, "changed-sites")
-	if single := (&builder{survey: s}).changes().Variants[0].Empty; single != noHistory || none == single || none == "" {
+	if single := (&builder{survey: s}).changes().Since; single != noHistory || none == single || none == "" {
 		t.Errorf("without changes %q, with one night %q", none, single)
 	}
 }

@@ -12,6 +12,9 @@ import (
 
 // This file makes the figures about what was seen, what files say, and how sure that is.
 
+// noAnswer is why a figure of answers is missing.
+const noAnswer = "no site answered"
+
 // findingClasses are the findings, in the order of a stacked bar, with their colours.
 var findingClasses = []struct{ finding, class, about string }{
 	{"rules", "own", "a file with rules"},
@@ -29,12 +32,12 @@ var findingClasses = []struct{ finding, class, about string }{
 func (b *builder) findings() figure {
 	t := b.table("findings")
 	total := t.sum(t.Rows, "sites")
-	v := variant{Subtitle: b.subtitle("What was seen, in one word a site. Of all sites listed", total), Sites: total,
+	v := variant{Subtitle: b.subtitle("What was seen, in one word a site, of all sites listed", total), Sites: total,
 		Caveat: survey.Unread}
 	if total == 0 {
-		return b.empty("findings", "Findings", v, "The list has no site", "Nothing was asked.")
+		return missing("findings", "Findings", "the list has no site")
 	}
-	var names, abouts, classes []string
+	var names, ids, classes []string
 	var counts []int64
 	by := map[string]int64{}
 	for _, row := range t.Rows {
@@ -42,8 +45,7 @@ func (b *builder) findings() figure {
 	}
 	for _, f := range findingClasses {
 		if n, ok := by[f.finding]; ok {
-			names, classes, counts = append(names, f.finding), append(classes, f.class), append(counts, n)
-			abouts = append(abouts, f.about)
+			names, ids, classes, counts = append(names, f.about), append(ids, f.finding), append(classes, f.class), append(counts, n)
 			delete(by, f.finding)
 		}
 	}
@@ -52,19 +54,19 @@ func (b *builder) findings() figure {
 		others += n
 	}
 	if others > 0 {
-		names, abouts, classes, counts = append(names, "other"), append(abouts, "other words"), append(classes, "k0"), append(counts, others)
+		names, ids, classes, counts = append(names, "other words"), append(ids, "other"), append(classes, "k0"), append(counts, others)
 	}
 	v.Headline = sitesDo(ratio(b.full().Rules, total), "has", "have", "a file with rules"+b.full().Of(b.full().Rules, total, -1).Ranges(percent))
-	v.Plots = []any{stacked("findings", "share of sites", names, abouts, classes, counts)}
+	v.Plots = []any{stacked("findings", "share of sites", names, ids, classes, counts)}
 	return b.single("findings", "Findings", v, "findings", "outcomes-by-rank")
 }
 
 func (b *builder) statuses() figure {
 	s := b.full()
-	v := variant{Subtitle: b.subtitle("The HTTP status of the last response, after redirects. Of sites that answered", s.Answered), Sites: s.Answered,
+	v := variant{Subtitle: b.subtitle("The HTTP status of the last response, after redirects, of sites that answered", s.Answered), Sites: s.Answered,
 		Caveat: "A redirect as the last status was not followed: too many hops, or an invalid target. 429 asks for fewer requests and says nothing of rules."}
 	if s.Answered == 0 {
-		return b.empty("statuses", "Statuses", v, "No site answered", "Without an answer there is no status.")
+		return missing("statuses", "Statuses", noAnswer)
 	}
 	list := s.Statuses[:min(len(s.Statuses), shownOthers)]
 	v.Headline = fmt.Sprintf("%s of answers have status %s", b.sure(list[0].Rows, s.Answered, ""), list[0].Value)
@@ -76,7 +78,7 @@ func (b *builder) statuses() figure {
 		}
 		chart.add(scale, c.Value, things(c.Rows, "site"), percent(ratio(c.Rows, s.Answered)), lengths{{class, ratio(c.Rows, s.Answered)}})
 	}
-	v.Plots = []any{chart}
+	v.Plots = []any{chart.folded(shownGroups)}
 	return b.single("statuses", "Statuses", v, "status-by-rank")
 }
 
@@ -93,6 +95,7 @@ func (b *builder) logarithmic(id, kind, unit string, marks ...float64) (*columns
 		low, high = min(low, t.share(row, "from")), max(high, t.share(row, "to"))
 	}
 	step := math.Log2(t.share(rows[0], "to") / t.share(rows[0], "from"))
+	low, high, ticks := powers(low, high, unit)
 	n := int(math.Round(math.Log2(high/low) / step))
 	bins := make([]bin, max(1, n))
 	for i := range bins {
@@ -103,22 +106,23 @@ func (b *builder) logarithmic(id, kind, unit string, marks ...float64) (*columns
 		bins[max(0, min(i, len(bins)-1))].sites += t.number(row, "sites")
 	}
 	c := newColumns(id, "site", bins)
-	c.X = powers(low, high, unit)
+	c.X = ticks
 	for i, q := range marks {
-		c.Marks = append(c.Marks, newMark(math.Log2(q/low)/(step*float64(len(bins))), []string{"median ", "99% below "}[i]+amount(q, unit)))
+		c.Marks = append(c.Marks, newMark(math.Log2(q/low)/(step*float64(len(bins))), []string{"median ", "99% below "}[i]+amount(q, unit), i))
 	}
 	c.Description = fmt.Sprintf("%s sites from %s to %s", grouped(total), amount(low, unit), amount(high, unit))
 	return c, total
 }
 
-// powers are the ticks of a scale of bytes or milliseconds: at most eight powers of two.
-func powers(low, high float64, unit string) (ticks []tick) {
-	from, to := math.Log2(low), math.Log2(high)
-	first := math.Ceil(from - 1e-9)
-	for p, every := first, math.Ceil((to-first+1e-9)/8); p <= to+1e-9; p += max(1, every) {
-		ticks = append(ticks, tick{along((p - from) / (to - from)), amount(math.Exp2(p), unit)})
+// powers are the ticks of a scale of bytes or milliseconds, at most nine powers of two, and the ends of the scale: the first and the last.
+func powers(low, high float64, unit string) (from, to float64, ticks []tick) {
+	first, last := math.Floor(math.Log2(low)+1e-9), math.Ceil(math.Log2(high)-1e-9)
+	every := max(1, math.Ceil((last-first)/8))
+	n := max(1, math.Ceil((last-first)/every))
+	for i := range int(n) + 1 {
+		ticks = append(ticks, tick{along(float64(i) / n), amount(math.Exp2(first+every*float64(i)), unit)})
 	}
-	return ticks
+	return math.Exp2(first), math.Exp2(first + every*n), ticks
 }
 
 // amount writes bytes or milliseconds shortly.
@@ -160,9 +164,9 @@ func (b *builder) quantile(kind string, q float64) float64 {
 func (b *builder) sizes() figure {
 	v := variant{Caveat: "Bytes as kept: files are cut at --max-body, 500 KiB by default. Empty files are in the table only. Median and percentile are estimated within a bin."}
 	c, total := b.logarithmic("sizes", "body_bytes", "B", b.quantile("body_bytes", 0.5), b.quantile("body_bytes", 0.99))
-	v.Subtitle, v.Sites = b.subtitle("Decoded bytes of answers with status 200. Of such sites with a body", total), total
+	v.Subtitle, v.Sites = b.subtitle("Decoded bytes of answers with status 200, of such sites with a body", total), total
 	if c == nil {
-		return b.empty("sizes", "Sizes", v, "No file was read", "No site answered with status 200 and a body.")
+		return missing("sizes", "Sizes", "no site answered with status 200 and a body")
 	}
 	v.Headline = fmt.Sprintf("Half of the files are smaller than %s", amount(b.quantile("body_bytes", 0.5), "B"))
 	v.Plots = []any{c}
@@ -178,16 +182,16 @@ func (b *builder) latency() figure {
 	}
 	c, total := b.logarithmic("latency", "total_ms", "ms", marks...)
 	// An answer may have no time: that of an archive has none.
-	of := "Of sites that answered"
+	of := "of sites that answered"
 	if total > 0 && total < s.Answered {
 		of += " and whose time is known"
 	}
-	v.Subtitle, v.Sites = b.subtitle("Time for all exchanges with a site. "+of, cmp.Or(total, s.Answered)), total
+	v.Subtitle, v.Sites = b.subtitle("Time for all exchanges with a site, "+of, cmp.Or(total, s.Answered)), total
 	switch {
 	case s.Answered == 0:
-		return b.empty("latency", "Latency", v, "No site answered", "Without an answer there is no time.")
+		return missing("latency", "Latency", noAnswer)
 	case c == nil || len(marks) == 0:
-		return b.empty("latency", "Latency", v, "No times are known", "The dataset has no times of its answers; captures of an archive have none.")
+		return missing("latency", "Latency", "the dataset has no times of its answers, as captures of an archive have none")
 	}
 	v.Headline = fmt.Sprintf("Half of the sites answer within %s, 99%% within %s", amount(marks[0], "ms"), amount(marks[1], "ms"))
 	v.Plots = []any{c}
@@ -200,7 +204,7 @@ func (b *builder) scores() figure {
 	total := s.Asked
 	v := variant{Subtitle: b.subtitle("The check robots.txt 1.0.0, of sites asked", total), Sites: total, Caveat: "An answer that is not 2xx fails the check, though it may allow everything."}
 	if total == 0 {
-		return b.empty("scores", "Check", v, "No site was asked", "There is nothing to check.")
+		return missing("scores", "Check", "no site was asked")
 	}
 	passed := int64(0)
 	for _, c := range s.Checks {
@@ -211,7 +215,7 @@ func (b *builder) scores() figure {
 	v.Headline = sitesDo(ratio(passed, total), "passes", "pass", "the check"+s.Of(passed, total, -1).Ranges(percent))
 	var bins []bin
 	for _, score := range s.Scores {
-		bins = append(bins, bin{fmt.Sprintf("score %.1f to %.1f", score.From, score.To), "blocked", score.Rows, false, false})
+		bins = append(bins, bin{label: fmt.Sprintf("score %.1f to %.1f", score.From, score.To), class: "blocked", sites: score.Rows})
 	}
 	c := newColumns("scores", "site", bins)
 	for i := range 6 {
@@ -219,9 +223,8 @@ func (b *builder) scores() figure {
 	}
 	c.Description = fmt.Sprintf("%s of %s sites pass", grouped(passed), grouped(total))
 	v.Plots = []any{c}
-	classes := map[string]string{"pass": "own", "warn": "warn", "fail": "k2", "skipped": "open"}
 	order := []string{"pass", "warn", "fail", "skipped"}
-	chart, _ := newBars("steps", "share of sites asked", 1, key{"own", "pass"}, key{"warn", "warn"}, key{"k2", "fail"}, key{"open", "skipped"})
+	chart, _ := newBars("steps", "share of sites asked", 1, key{"pass", "✓ passes"}, key{"warn", "! has warnings"}, key{"fail", "✗ fails"}, key{"skipped", "– is skipped"})
 	for _, step := range []string{"step_fetch", "step_core_syntax", "step_extensions"} {
 		rows := t.where("step", step)
 		of := t.sum(rows, "sites")
@@ -231,7 +234,7 @@ func (b *builder) scores() figure {
 			for _, row := range rows {
 				if t.text(row, "status") == status {
 					share := ratio(t.number(row, "sites"), of)
-					parts = append(parts, length{classes[status], share})
+					parts = append(parts, length{status, share})
 					if status == "pass" {
 						value = percent(share)
 					}
@@ -239,7 +242,7 @@ func (b *builder) scores() figure {
 			}
 		}
 		if of > 0 {
-			chart.add(1, strings.ReplaceAll(strings.TrimPrefix(step, "step_"), "_", " "), "passes", cmp.Or(value, "0%"), parts)
+			chart.add(1, inWords(strings.TrimPrefix(step, "step_")), "share that passes", cmp.Or(value, "0%"), parts)
 		}
 	}
 	if len(chart.Rows) > 0 {
@@ -251,21 +254,23 @@ func (b *builder) scores() figure {
 func (b *builder) syntax() figure {
 	t := b.table("syntax")
 	of := b.full().Rules
-	v := variant{Subtitle: b.subtitle("Of sites with rules", of), Sites: of, Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
+	v := variant{Subtitle: b.subtitle("Faults of files, of sites with rules", of), Sites: of, Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
 	if of == 0 {
-		return b.empty("syntax", "Faults", v, "No file has rules", "There is nothing to parse.")
+		return missing("syntax", "Faults", noRules)
 	}
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })
 	if len(rows) == 0 {
-		return b.empty("syntax", "Faults", v, "No file has a fault", "All lines are known and valid.", "syntax")
+		return missing("syntax", "Faults", "no file has a fault")
 	}
-	v.Headline = fmt.Sprintf("The most common fault is %s: %s of files", strings.ReplaceAll(t.text(rows[0], "kind"), "_", " "), b.sure(t.number(rows[0], "sites"), of, ""))
-	v.Plots = []any{counted("syntax", "share of sites with rules", t, rows, func(row []any) string { return plain(t.text(row, "kind")) }, func(row []any) string { return things(t.number(row, "sites"), "site") }, "sites", of)}
+	v.Headline = fmt.Sprintf("The most common fault is %s: %s of files", faultInWords(t.text(rows[0], "kind")), b.sure(t.number(rows[0], "sites"), of, ""))
+	v.Plots = []any{counted("syntax", "share of sites with rules", t, rows, func(row []any) string { return plain(faultInWords(t.text(row, "kind"))) }, func(row []any) string {
+		return plain(t.text(row, "kind")) + " · " + things(t.number(row, "sites"), "site")
+	}, "sites", of)}
 	return b.single("syntax", "Faults", v, "syntax")
 }
 
 func (b *builder) delays() figure {
-	return b.tally("delays", "Crawl-delay", "crawl-delay", "No file has a Crawl-delay", "Sites whose group for the agent has a Crawl-delay. Of sites with rules",
+	return b.tally("delays", "Crawl-delay", "crawl-delay", "no file has a Crawl-delay", "Sites whose group for the agent has a Crawl-delay, of sites with rules",
 		"Google ignores the record; Bing and others read it differently.",
 		func(t frame, row []any) string {
 			text := fmt.Sprintf("%s give %s a Crawl-delay, half of them %s or less", things(t.number(row, "sites"), "site"), agent(t.text(row, "token")), amount(1000*t.share(row, "median"), "ms"))
@@ -284,9 +289,9 @@ func agent(token string) string {
 
 func (b *builder) agents() figure {
 	t := b.table("unknown-agents")
-	v := variant{Subtitle: b.subtitle("Agents that files name and the registry does not know. Of sites with rules", b.full().Rules), Sites: b.full().Rules, Caveat: "Names are product tokens in lower case, which several crawlers may share. The first hundred."}
+	v := variant{Subtitle: b.subtitle("Agents that files name and the registry does not know, of sites with rules", b.full().Rules), Sites: b.full().Rules, Caveat: "Names are product tokens in lower case, which several crawlers may share. The first hundred."}
 	if len(t.Rows) == 0 {
-		return b.empty("agents", "Unknown agents", v, "Files name no unknown agent", "The registry knows them all.")
+		return missing("agents", "Unknown agents", "files name no unknown agent")
 	}
 	v.Headline = cmp.Or(b.ifEnough(t.number(t.Rows[0], "mention"), "The unknown agent that most files name is "+plain(t.text(t.Rows[0], "token"))), "Files name unknown agents")
 	v.Plots = []any{counted("agents", "share of sites with rules", t, t.Rows, func(row []any) string { return plain(t.text(row, "token")) }, func(row []any) string { return things(t.number(row, "mention"), "site") }, "mention", b.full().Rules)}
@@ -294,7 +299,7 @@ func (b *builder) agents() figure {
 }
 
 func (b *builder) keys() figure {
-	return b.tally("keys", "Unknown keys", "unknown-keys", "Files have no undefined key", "Sites with keys that no specification defines, or one did once (legacy), in any text. The share is of the number of sites with rules",
+	return b.tally("keys", "Unknown keys", "unknown-keys", "files have no undefined key", "Sites with keys that no specification defines, or one did once (legacy), in any text; the share is of the number of sites with rules",
 		"At most 32 lines a site and kind, and none of web pages. The first hundred.",
 		func(t frame, row []any) string {
 			return cmp.Or(b.ifEnough(t.number(row, "sites"), "The undefined or obsolete key in most files is "+plain(t.text(row, "key"))), "Files have undefined or obsolete keys")
@@ -304,10 +309,9 @@ func (b *builder) keys() figure {
 
 func (b *builder) sensitivity() figure {
 	s := b.survey.Sensitivity
-	v := variant{Caveat: "Each row makes one choice otherwise than the default, which is the first."}
+	v := variant{By: survey.Full, Caveat: "Each row makes one choice otherwise than the default, which is the first: bulkscan summary --sensitivity has those of any crawler."}
 	if s == nil || len(s.Rows) == 0 || s.Rows[0].Share == nil {
-		v.Subtitle = b.subtitle("Of sites with rules", b.full().Rules)
-		return b.empty("sensitivity", "Sensitivity", v, "No choice makes a difference", "No file names an AI token.")
+		return missing("sensitivity", "Sensitivity", "no file names an AI crawler")
 	}
 	low, high := *s.Rows[0].Share, *s.Rows[0].Share
 	for i := range s.Rows {
@@ -316,7 +320,7 @@ func (b *builder) sensitivity() figure {
 		}
 	}
 	v.Headline = fmt.Sprintf("%s is blocked by %s of sites, by other choices %s to %s", s.Token, b.sure(s.Rows[0].Sites, s.Rows[0].Of, ""), percent(low), percent(high))
-	v.Subtitle = b.subtitle("Definition "+s.Definition+". The share that blocks "+s.Token+", by denominator, treatment of unseen sites, unit and dialect", s.Rows[0].Of)
+	v.Subtitle = b.subtitle("The share that blocks "+s.Token+", by denominator, treatment of unseen sites, unit and dialect", s.Rows[0].Of)
 	v.Sites = s.Rows[0].Of
 	chart, scale := newBars("sensitivity", "share that blocks "+s.Token, high)
 	var rows [][]any
@@ -325,14 +329,14 @@ func (b *builder) sensitivity() figure {
 		row := []any{c.ID, c.About, c.Sites, c.Of, nil}
 		if c.Share != nil {
 			row[4] = *c.Share
-			bar := bar{Name: c.ID, Under: c.About, Value: percent(*c.Share), Parts: []part{{Class: "spot", X: along(*c.Share / scale)}}}
+			bar := bar{Name: capital(c.About), Under: c.ID, Value: percent(*c.Share), Parts: []part{{Class: "spot", X: along(*c.Share / scale)}}}
 			chart.Rows = append(chart.Rows, bar)
 		}
 		rows = append(rows, row)
 	}
 	v.Plots = []any{chart}
-	v.Tables = []sheet{newSheet("sensitivity", "Choices", []string{"choice", "about", "blocking", "of", "share"}, rows, "")}
+	table := newSheet("sensitivity", "Choices", []string{"choice", "about", "blocking", "of", "share"}, rows, "")
 	f := b.single("sensitivity", "Sensitivity", v)
-	f.Note = "bulkscan summary OUT --sensitivity " + s.Token + " prints it."
+	f.Tables = []sheet{table}
 	return f
 }

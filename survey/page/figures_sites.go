@@ -5,18 +5,23 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file makes the figures that count sites otherwise than by token.
 
+// noRules is why most figures are missing where no file has rules.
+const noRules = "no site has rules"
+
 func (b *builder) numberBlocked() figure {
 	t := b.table("ai-tokens-blocked")
 	total := t.sum(t.Rows, "sites")
-	v := variant{Subtitle: b.subtitle("Definition full, by name or by *. Of sites with rules", total), Sites: total,
-		Caveat: "A site that blocks * entirely blocks all tokens that heed it: the bar at the far end. The bar of sites that block none stands apart, and is cut off where it is higher than all others."}
 	if total == 0 {
-		return b.empty("count", "Tokens per site", v, "No site has rules", "Without rules nothing is blocked.")
+		return missing("count", "Crawlers per site", noRules)
 	}
+	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden, by name or by *, of sites with rules", total), Sites: total,
+		Caveat: "A site that blocks * entirely blocks all crawlers that heed it: the bar at the far end. The bar of sites that block none stands apart, and is cut off where it is higher than all others; // marks what is left out."}
 	var none, more int64
 	last := t.number(t.Rows[len(t.Rows)-1], "tokens_blocked")
 	counts := make([]int64, last+1)
@@ -29,32 +34,26 @@ func (b *builder) numberBlocked() figure {
 			more += sites
 		}
 	}
-	v.Headline = sitesDo(ratio(none, total), "blocks", "block", fmt.Sprintf("no AI token at all%s; the others block up to %d", b.full().Of(none, total, b.full().Blocking.Unobserved).Ranges(percent), last))
+	v.Headline = sitesDo(ratio(none, total), "blocks", "block", fmt.Sprintf("no AI crawler at all%s; the others block up to %d", b.full().Of(none, total, b.full().Blocking.Unobserved).Ranges(percent), last))
 	if none == 0 {
-		v.Headline = "Every site blocks an AI token" + b.full().Of(more, total, b.full().Blocking.Unobserved).Ranges(percent)
+		v.Headline = "Every site blocks an AI crawler" + b.full().Of(more, total, b.full().Blocking.Unobserved).Ranges(percent)
 	}
-	bins := []bin{{label: "no token", class: "open", sites: none, cut: true}}
+	bins := []bin{{label: "no crawler", class: "open", sites: none, cut: true, tick: "none"}}
 	for n := int64(1); n <= last; n++ {
-		bins = append(bins, bin{label: things(n, "token"), class: "blocked", sites: counts[n], gap: n == 1})
+		bins = append(bins, bin{label: things(n, "crawler"), class: "blocked", sites: counts[n], gap: n == 1, tick: grouped(n)})
 	}
 	c := newColumns("count", "site", bins)
-	units := float64(len(bins) + 1)
-	c.X = []tick{{along(0.5 / units), "none"}}
-	for n := int64(10); n <= last; n += 10 * (1 + last/100) {
-		c.X = append(c.X, tick{along((float64(n) + 1.5) / units), grouped(n)})
-	}
 	if none > 0 {
-		c.Marks = []mark{{At: along(0.5 / units), Label: grouped(none) + " block none", Plain: true}}
+		c.Marks = []mark{newMark(0, grouped(none)+" block none", 0)}
+		c.Marks[0].Plain = true
 	}
 	c.Description = fmt.Sprintf("%s block none, %s at least one, %s all of the last bar", grouped(none), grouped(more), grouped(counts[last]))
 	v.Plots = []any{c}
-	return b.single("count", "Tokens per site", v, "ai-tokens-blocked")
+	return b.single("count", "Crawlers per site", v, "ai-tokens-blocked")
 }
 
 func (b *builder) together() figure {
 	t := b.table("blocked-together")
-	v := variant{Subtitle: b.subtitle("Definition full, by name or by *. Of the sites that block the token of the row: share that also blocks that of the column", b.full().Rules), Sites: b.full().Rules,
-		Caveat: "Sites that block all crawlers are in every pair: dark rows say how few others there are."}
 	var names []string
 	operator := map[string]string{}
 	named := map[string]bool{}
@@ -75,22 +74,23 @@ func (b *builder) together() figure {
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return !named[name] }) // the others are blocked by * alone, by the same sites
 	if len(names) < 2 {
-		return b.empty("together", "Blocked together", v, "Fewer than two tokens that files name are blocked by "+things(b.full().LeastGroup, "site"), "Pairs need two; tokens that no file names are blocked by the same sites.", "blocked-together")
+		return missing("together", "Blocked together", "fewer than two crawlers that files name are blocked by "+things(b.full().LeastGroup, "site"))
 	}
 	names = byOperator(names, operator)
-	size := 1 / float64(len(names))
-	m := &matrix{ID: "together", Height: cellSize * len(names), Width: along(size)}
+	m := &matrix{ID: "together", Corner: "of the sites that block ↓, so many percent block →", Upright: true, Across: names}
+	for i, label := range []string{"none", "to 20%", "to 40%", "to 60%", "to 80%", "to all"} {
+		m.Scale = append(m.Scale, key{fmt.Sprintf("s%d", i), label})
+	}
 	type pair struct {
 		a, b  string
 		share float64
 	}
 	var pairs []pair
 	for i, token := range names {
-		m.Across = append(m.Across, tick{along((float64(i) + 0.5) * size), token})
-		row := matrixRow{At: across(float64(i * cellSize)), Label: token}
+		row := matrixRow{Label: token}
 		for j, other := range names {
 			share := shares[[2]string{token, other}]
-			row.Cells = append(row.Cells, cell{along(float64(j) * size), fmt.Sprintf("s%d", int(math.Round(share*10))), token + " → " + other + " " + percent(share)})
+			row.Cells = append(row.Cells, cell{fmt.Sprintf("%.0f", 100*share), fmt.Sprintf("s%d", int(math.Ceil(share*5)))})
 			if i < j {
 				pairs = append(pairs, pair{token, other, min(share, shares[[2]string{other, token}])})
 			}
@@ -104,20 +104,14 @@ func (b *builder) together() figure {
 	}
 	m.Strongest = chart
 	weakest := pairs[len(pairs)-1]
-	v.Headline = fmt.Sprintf("%s and %s are blocked together most, %s and %s least", pairs[0].a, pairs[0].b, weakest.a, weakest.b)
+	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden, by name or by *, of sites with rules", b.full().Rules), Sites: b.full().Rules,
+		Caveat:   "Sites that block all crawlers are in every pair: dark rows say how few others there are. --csv has the numbers of sites.",
+		Headline: fmt.Sprintf("%s and %s are blocked together most, %s and %s least", pairs[0].a, pairs[0].b, weakest.a, weakest.b)}
 	m.Description = fmt.Sprintf("at least %s of the sites that block one of the first pair block the other, %s of the last", percent(pairs[0].share), percent(weakest.share))
 	v.Plots = []any{m}
-	var rows [][]any
-	for _, token := range names {
-		row := []any{token}
-		for _, other := range names {
-			row = append(row, portion(shares[[2]string{token, other}]))
-		}
-		rows = append(rows, row)
-	}
 	f := b.single("together", "Blocked together", v)
-	f.Variants[0].Tables = []sheet{newSheet("together", "Share of those that block the token of the row", append([]string{"token"}, names...), rows, "--csv has the numbers of sites.")}
-	f.Queries = sqlOf("blocked-together")
+	f.Tables, f.Queries = []sheet{sheetOf(t, "blocked-together")}, sqlOf("blocked-together")
+	f.Tables[0].Drawn = true
 	return f
 }
 
@@ -146,29 +140,10 @@ func stacked(id, label string, names, abouts, classes []string, counts []int64) 
 	return chart
 }
 
-func (b *builder) search() figure {
-	t := b.table("ai-and-search")
-	total := t.sum(t.Rows, "sites")
-	v := variant{Subtitle: b.subtitle("Definition full: at least one token of the category. Of sites with rules", total), Sites: total,
-		Caveat: "Search engines are all tokens of the category search, small ones and those for ads included."}
-	if total == 0 {
-		return b.empty("search", "Search and AI", v, "No site has rules", "Without rules nothing is blocked.")
-	}
-	places := [][2]bool{{true, false}, {true, true}, {false, true}, {false, false}}
-	counts := make([]int64, len(places))
-	for _, row := range t.Rows {
-		counts[slices.Index(places, [2]bool{t.flag(row, "ai_blocked"), t.flag(row, "search_blocked")})] += t.number(row, "sites")
-	}
-	only := ratio(counts[0], total)
-	v.Headline = sitesDo(only, "blocks AI crawlers and lets", "block AI crawlers and let", "all search engines in"+b.full().Of(counts[0], total, b.full().Blocking.Unobserved).Ranges(percent))
-	v.Plots = []any{stacked("search", "share of sites with rules", []string{"only AI", "AI and search", "only search", "neither"}, nil, []string{"own", "fallback", "k2", "open"}, counts)}
-	return b.single("search", "Search and AI", v, "ai-and-search")
-}
-
 func (b *builder) managed() figure {
 	t := b.table("managed-blocks")
 	total := t.sum(t.Rows, "sites")
-	v := variant{Subtitle: b.subtitle("Definition full, of GPTBot. Of sites with rules", total), Sites: total, Caveat: "A managed block is recognised by its comment lines, and stays when a site moves to another network."}
+	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden to GPTBot, of sites with rules", total), Sites: total, Caveat: "A managed block is recognised by its comment lines, and stays when a site moves to another network."}
 	var with, without, withBlock, withoutBlock int64
 	for _, row := range t.Rows {
 		if t.flag(row, "managed_block") {
@@ -178,7 +153,7 @@ func (b *builder) managed() figure {
 		}
 	}
 	if total == 0 {
-		return b.empty("managed", "Managed files", v, "No site has rules", "Without rules nothing is managed.")
+		return missing("managed", "Managed files", noRules)
 	}
 	v.Headline = "Managed blocks: " + things(with, "file") + b.ifEnough(with, "; "+b.sure(withBlock, with, "")+" of them block GPTBot") +
 		b.ifEnough(without, "; of the others "+b.sure(withoutBlock, without, "")+" block GPTBot")
@@ -191,13 +166,13 @@ func (b *builder) managed() figure {
 
 func (b *builder) networks() figure {
 	t := b.table("blocked-by-cdn")
-	v := variant{Subtitle: b.subtitle("Definition full, of GPTBot. Of sites with rules behind each delivery network", t.sum(t.Rows, "sites")), Sites: t.sum(t.Rows, "sites"), Caveat: "Networks are recognised by response header fields; a hidden one counts as none."}
+	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden to GPTBot, of sites with rules behind each delivery network", t.sum(t.Rows, "sites")), Sites: t.sum(t.Rows, "sites"), Caveat: "Networks are recognised by response header fields; a hidden one counts as none."}
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })
 	if len(rows) == 0 {
-		return b.empty("networks", "Delivery networks", v, "No site has rules", "Without rules nothing is blocked.")
+		return missing("networks", "Delivery networks", noRules)
 	}
 	v.Headline = b.extremes(t, rows, "cdn", "full", "sites", "%s of sites block GPTBot behind %s", ", %s behind %s")
-	v.Plots = []any{b.shares("networks", "share of sites with rules that block GPTBot", t, rows, "cdn", "sites", "share_full")}
+	v.Plots = []any{b.shares("networks", "share of sites with rules that block GPTBot", t, rows, "cdn", "sites", "share_full").folded(shownGroups)}
 	return b.single("networks", "Delivery networks", v, "blocked-by-cdn")
 }
 
@@ -211,7 +186,6 @@ func named(kind, name string) string {
 
 // shares are bars of a column of shares.
 func (b *builder) shares(id, label string, t frame, rows [][]any, name, sites, share string) *bars {
-	rows = rows[:min(len(rows), shownTokens)]
 	chart, scale := newBars(id, label, t.top(rows, share))
 	for _, row := range rows {
 		chart.add(scale, named(name, t.text(row, name)), b.sites(t.number(row, sites)), percent(t.share(row, share)), lengths{{"own", t.share(row, share)}})
@@ -231,18 +205,18 @@ func counted(id, label string, t frame, rows [][]any, name func([]any) string, u
 		share := ratio(t.number(row, column), of)
 		chart.add(scale, name(row), under(row), percent(share), lengths{{"own", share}})
 	}
-	return chart
+	return chart.folded(shownGroups)
 }
 
 // tally is a figure of counts of sites with a value. The headline is of the row with most sites.
-func (b *builder) tally(id, short, queryName, empty, subtitle, caveat string, headline, name func(frame, []any) string, of int64) figure {
+func (b *builder) tally(id, short, queryName, since, subtitle, caveat string, headline, name func(frame, []any) string, of int64) figure {
 	t := b.table(queryName)
+	if len(t.Rows) == 0 {
+		return missing(id, short, since)
+	}
 	v := variant{Subtitle: b.subtitle(subtitle, of), Sites: of, Caveat: caveat}
 	if t.Note != "" {
 		v.Caveat += " Note: " + t.Note + "."
-	}
-	if len(t.Rows) == 0 {
-		return b.empty(id, short, v, empty, "No row of the dataset has any.")
 	}
 	v.Headline = headline(t, slices.MaxFunc(t.Rows, func(x, y []any) int { return cmp.Compare(t.number(x, "sites"), t.number(y, "sites")) }))
 	v.Plots = []any{counted(id, "share of sites with rules", t, t.Rows, func(row []any) string { return name(t, row) }, func(row []any) string { return things(t.number(row, "sites"), "site") }, "sites", of)}
@@ -250,7 +224,7 @@ func (b *builder) tally(id, short, queryName, empty, subtitle, caveat string, he
 }
 
 func (b *builder) signals() figure {
-	return b.tally("signals", "Content-Signal", "content-signals", "No file has a Content-Signal", "Content-Signal records, by the agents that they speak to. Of sites with rules",
+	return b.tally("signals", "Content-Signal", "content-signals", "no file has a Content-Signal", "Content-Signal records, by the agents that they speak to, of sites with rules",
 		"A site may be in several scopes: file is outside of groups, named is in a group of a named agent.",
 		func(t frame, row []any) string {
 			n := t.number(row, "sites")
@@ -262,7 +236,7 @@ func (b *builder) signals() figure {
 }
 
 func (b *builder) usage() figure {
-	return b.tally("usage", "Content-Usage", "content-usage", "No file has a Content-Usage record", "What Content-Usage records (IETF AIPREF) say of /. Of sites with rules",
+	return b.tally("usage", "Content-Usage", "content-usage", "no file has a Content-Usage record", "What Content-Usage records (IETF AIPREF) say of /, of sites with rules",
 		"A site may be in both scopes.",
 		func(t frame, row []any) string {
 			return fmt.Sprintf("At least %s give a Content-Usage record", things(t.number(row, "sites"), "site"))
@@ -273,7 +247,7 @@ func (b *builder) usage() figure {
 }
 
 func (b *builder) licenses() figure {
-	return b.tally("licenses", "Licences", "licenses", "No file names a licence", "The first License record that is an absolute URL (RSL), by host. Of sites with rules", "A file may name several.",
+	return b.tally("licenses", "Licences", "licenses", "no file names a licence", "The first License record that is an absolute URL (RSL), by host, of sites with rules", "A file may name several.",
 		func(t frame, _ []any) string { return things(t.sum(t.Rows, "sites"), "file") + " name a licence" },
 		func(t frame, row []any) string { return plain(t.text(row, "license_host")) }, b.full().Rules)
 }

@@ -3,8 +3,10 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bulkscan/bulkscan/survey"
@@ -12,10 +14,10 @@ import (
 
 // This file makes the figures over dates.
 
-// mostRules bounds the changes of the registry that a plot marks.
-const mostRules = 4
+// mostEvents bounds the events that a plot marks.
+const mostEvents = 4
 
-const noHistory = "The dataset has one night. With the scans of several nights this figure shows what changed."
+const noHistory = "the dataset has one night"
 
 // calendar places dates along a plot.
 type calendar struct {
@@ -49,8 +51,8 @@ func (c calendar) ticks() (list []tick) {
 
 func (b *builder) overTime() figure {
 	t := b.table("blocked-over-time")
-	return b.switched("time", "Shares over time, as observed each night", []string{"blocked-over-time"}, func(id string, d survey.Definition, s *survey.Summary) variant {
-		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Caveat: "Dates compare only as far as their lists do, and count the sites that were observed then: files that an archive carried forward are left out. Where a line breaks, a night is missing for eight days or more."}
+	f := b.switched("time", "Over time", []string{"blocked-over-time"}, func(id string, d survey.Definition, s *survey.Summary) variant {
+		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Caveat: "Each line is the share that blocks a crawler of the sites observed on a date: files that an archive carried forward are left out, and where the line breaks, a night is missing for eight days or more. It does not follow the same sites: dates compare only as far as their lists do."}
 		if b.survey.Pruned != "" {
 			v.Caveat += fmt.Sprintf(" The nights up to %s were pruned, and are not shown here.", b.survey.Pruned)
 		}
@@ -65,13 +67,14 @@ func (b *builder) overTime() figure {
 			}
 		}
 		if len(dates) < 2 || len(b.survey.Lines) == 0 || len(byToken[b.survey.Lines[0]]) == 0 {
-			v.Headline, v.Empty = "One night is no series", noHistory
+			if v.Empty = noHistory; b.survey.Pruned != "" {
+				v.Empty += ", since those up to " + b.survey.Pruned + " were pruned"
+			}
 			return v
 		}
 		c := newCalendar(dates)
 		stride := (len(dates) + showOverTime - 1) / showOverTime
 		var values [][]point
-		var cells [][]any
 		for _, token := range b.survey.Lines {
 			var line []point
 			last := 0.0
@@ -86,14 +89,13 @@ func (b *builder) overTime() figure {
 				last = day(date)
 				line = append(line, point{at: c.at(date), share: t.share(row, "share"), gap: t.value(row, "share") == nil,
 					title: fmt.Sprintf("%s, %s: %s", token, date, percent(t.share(row, "share")))})
-				cells = append(cells, []any{token, date, t.number(row, "blocking"), t.number(row, "of"), t.value(row, "share")})
 			}
 			values = append(values, line)
 		}
 		own := byToken[b.survey.Lines[0]]
 		of, then := t.number(own[0], "of"), t.number(own[len(own)-1], "of")
 		v.Sites = min(of, then)
-		v.Subtitle = fmt.Sprintf("Definition %s: %s Of %s of each date, n = %s%s to %s%s, %s to %s", d.Name, d.Question, overWhat(d),
+		v.Subtitle = fmt.Sprintf("%s, of %s of each date, n = %s%s to %s%s, %s to %s", capital(d.Words), overWhat(d),
 			grouped(of), b.full().Flag(of), grouped(then), b.full().Flag(then), dates[0], dates[len(dates)-1])
 		before, after := t.share(own[0], "share"), t.share(own[len(own)-1], "share")
 		change := "from %s to %s of sites"
@@ -102,22 +104,62 @@ func (b *builder) overTime() figure {
 		}
 		v.Headline = fmt.Sprintf("%s: "+change, b.survey.Lines[0], percent(before), percent(after))
 		plot := newLines(id, c.ticks(), b.survey.Lines, values)
-		for i, judged := range b.survey.Judged {
-			if i < mostRules {
-				plot.Rules = append(plot.Rules, tick{along(c.at(judged.Date)), "registry " + judged.Registry})
-			}
-		}
+		plot.Events = b.events(c)
 		v.Plots = []any{plot}
-		v.Tables = []sheet{newSheet("time-"+d.Name, "Over time, "+d.Name, []string{"token", "scan_date", "blocking", "of", "share"}, cells, "")}
 		return v
 	})
+	f.Tables = []sheet{b.byRow(t, "time", "Over time", "scan_date")}
+	return f
+}
+
+// partial reports whether some date has less than half of the sites of another, as an archive that carries files forward has:
+// shares by date then follow what was observed rather than what sites do.
+func (b *builder) partial() bool {
+	t := b.table("blocked-over-time")
+	least, most := int64(math.MaxInt64), int64(0)
+	for _, row := range t.Rows {
+		least, most = min(least, t.number(row, "of")), max(most, t.number(row, "of"))
+	}
+	return 2*least < most
+}
+
+// events are the changes of the registry, and the first dates on which files named a token that they had not named before.
+func (b *builder) events(c calendar) (marks []mark) {
+	texts := map[string][]string{}
+	t := b.table("blocked-over-time")
+	rows := t.where("definition", survey.Definitions()[0].Name)
+	for _, token := range b.survey.Lines {
+		own := slices.DeleteFunc(slices.Clone(rows), func(row []any) bool { return t.text(row, "token") != token })
+		if i := slices.IndexFunc(own, func(row []any) bool { return t.number(row, "blocking") > 0 }); i > 0 {
+			date := t.text(own[i], "scan_date")
+			texts[date] = append(texts[date], token)
+		}
+	}
+	for date, tokens := range texts {
+		texts[date] = []string{strings.Join(tokens, ", ") + " first named"}
+	}
+	for _, judged := range b.survey.Judged {
+		texts[judged.Date] = append(texts[judged.Date], "registry "+judged.Registry)
+	}
+	dates := slices.DeleteFunc(slices.Sorted(maps.Keys(texts)), func(date string) bool { return c.at(date) < 0 || c.at(date) > 1 })
+	dates = dates[:min(len(dates), mostEvents)]
+	// Labels behind their line come down, then those before theirs go up: no line crosses the label of another.
+	behind := len(slices.DeleteFunc(slices.Clone(dates), func(date string) bool { return newMark(c.at(date), "", 0).Before }))
+	for i, date := range dates {
+		row := i
+		if i < behind {
+			row = behind - 1 - i
+		}
+		marks = append(marks, newMark(c.at(date), strings.Join(texts[date], "; "), row))
+	}
+	return marks
 }
 
 func (b *builder) transitions() figure {
 	t := b.table("transitions")
-	v := variant{Subtitle: "Definition full. Sites of both nights or of one, " + t.note(b), Caveat: "A failure is no change, and neither is what another observer or registry sees."}
+	v := variant{By: survey.Full, Subtitle: "Everything forbidden, sites of both nights or of one, " + t.note(b), Caveat: "A failure is no change, and neither is what another observer or registry sees."}
 	if len(t.Rows) == 0 {
-		return b.empty("transitions", "Transitions", v, "Nothing to compare with", noHistory)
+		return missing("transitions", "Transitions", noHistory)
 	}
 	token := t.text(t.Rows[0], "token")
 	rows := t.where("token", token)
@@ -145,9 +187,12 @@ func (b *builder) transitions() figure {
 	}
 	order(before)
 	order(after)
-	g := &grid{ID: "transitions", Corner: "the night before ↓, then →", Across: after}
+	g := &matrix{ID: "transitions", Corner: "the night before ↓, then →"}
+	for _, to := range after {
+		g.Across = append(g.Across, inWords(to))
+	}
 	for _, from := range before {
-		row := gridRow{Name: from}
+		row := matrixRow{Label: inWords(from)}
 		for _, to := range after {
 			n := cells[[2]string{from, to}]
 			class := ""
@@ -157,9 +202,9 @@ func (b *builder) transitions() figure {
 			case from != to:
 				class = "changed"
 			}
-			row.Cells = append(row.Cells, gridCell{grouped(n), class})
+			row.Cells = append(row.Cells, cell{grouped(n), class})
 		}
-		g.Rows = append(g.Rows, row)
+		g.Down = append(g.Down, row)
 	}
 	v.Plots = []any{g}
 	return b.single("transitions", "Transitions", v, "transitions")
@@ -173,23 +218,9 @@ func (f frame) note(b *builder) string {
 	return b.survey.Manifest.ScanDate
 }
 
-// grid is a small table of counts.
-type grid struct {
-	ID, Corner string
-	Across     []string
-	Rows       []gridRow
-}
-
-type gridRow struct {
-	Name  string
-	Cells []gridCell
-}
-
-type gridCell struct{ Value, Class string }
-
 func (b *builder) firstBlocked() figure {
 	t := b.table("first-blocked")
-	v := variant{Sites: b.full().Rules, Caveat: "A site began between the observation before that night and the night. Those that blocked when first seen may have begun long before; they are not in the lines."}
+	v := variant{By: survey.Full, Caveat: "The lines count the sites that were first seen without such a rule, and later with one, at the date on which it was seen: a site began between the observation before and that date. It does not count sites that blocked when first seen, nor does it say why sites began."}
 	rows := t.where("censoring", "interval")
 	var dates []string
 	total := map[string]int64{}
@@ -198,13 +229,15 @@ func (b *builder) firstBlocked() figure {
 		total[t.text(row, "token")] += t.number(row, "sites")
 	}
 	slices.Sort(dates)
-	v.Subtitle = "Definition full. Sites first seen to block a token, by then, that had been seen not to, " + t.note(b)
-	if len(t.Rows) == 0 {
-		return b.empty("first", "First blocked", v, "When sites began is not known yet", noHistory)
+	switch {
+	case len(t.Rows) == 0:
+		return missing("first", "First blocked", noHistory)
+	case len(dates) == 0:
+		return missing("first", "First blocked", "no site began to block while it was observed")
 	}
-	if len(dates) == 0 {
-		return b.empty("first", "First blocked", v, "No site began to block while it was observed", "All sites that block did so when they were first seen; the table counts them.", "first-blocked")
-	}
+	followed := b.table("transitions")
+	v.Sites = cmp.Or(followed.sum(followed.where("token", b.survey.Lines[0]), "sites"), b.full().Rules)
+	v.Subtitle = fmt.Sprintf("Everything forbidden, sites first seen to block a crawler that had been seen not to, n = %s%s, to %s", grouped(v.Sites), b.full().Flag(v.Sites), b.survey.Manifest.ScanDate)
 	c := newCalendar(dates)
 	var values [][]point
 	var names []string
@@ -212,6 +245,8 @@ func (b *builder) firstBlocked() figure {
 	for _, token := range b.survey.Lines {
 		top = max(top, total[token])
 	}
+	step := niceCounts(top)
+	top = (top + step - 1) / step * step // the last tick is not below the last mark
 	for _, token := range b.survey.Lines {
 		line := []point{{at: 0, title: token}}
 		n := int64(0)
@@ -229,14 +264,15 @@ func (b *builder) firstBlocked() figure {
 	}
 	v.Headline = fmt.Sprintf("%s began to block %s while observed", things(total[names[0]], "site"), names[0])
 	plot := newLines("first", c.ticks(), names, values)
-	plot.inCounts(top, names, total)
+	plot.inCounts(step, top, names, total)
+	plot.Events = b.events(c)
 	v.Plots = []any{plot}
 	return b.single("first", "First blocked", v, "first-blocked", "survival")
 }
 
 // inCounts labels lines of shares of a number as counts.
-func (l *lines) inCounts(whole int64, names []string, ends map[string]int64) {
-	l.Y = countLevels(linesHeight, niceCounts(whole), whole, whole)
+func (l *lines) inCounts(step, whole int64, names []string, ends map[string]int64) {
+	l.Y = countLevels(linesHeight, step, whole)
 	for i, name := range names {
 		l.Series[i].Value = grouped(ends[name])
 		l.Series[i].Dots = nil

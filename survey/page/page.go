@@ -5,12 +5,14 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,9 +31,9 @@ type Options struct {
 
 // The styles and the script stand in the page, and the page's policy allows these two texts and no other.
 var (
-	style  = asset("templates/page.css")
+	style  = asset("templates/marks.css") + asset("templates/page.css")
 	script = asset("templates/page.js")
-	policy = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src '" + digest(style) + "'; script-src '" + digest(script) + "'"
+	policy = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '" + digest(style) + "'; script-src '" + digest(script) + "'"
 )
 
 func asset(name string) string {
@@ -52,6 +54,7 @@ var markup = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"percent": percent,
 	"marked":  marked,
 	"whole":   whole,
+	"spare":   spare,
 	"kind":    func(plot any) string { return strings.TrimPrefix(fmt.Sprintf("%T", plot), "*page.") },
 }).ParseFS(files, "templates/*.html"))
 
@@ -64,27 +67,27 @@ type view struct {
 	Definitions            []choice
 	Answers                []answer // one a definition
 	Numbers                []number
-	Explain                string // what flags and ranges mean
-	Groups                 []group
+	Explain                string  // what flags and ranges mean
+	Groups                 []group // those of the story first
+	Missing                []string
 	Method                 []survey.Section
 	Citation               survey.Section
 	Tool, Registry, ScanID string
 	Counted                string // see survey.Summary.Counted
+	Description            string // of the page, for what shows a link to it
+	Source                 string // of each figure
 }
 
 type choice struct {
-	Name, Question string
-	On             bool
+	Name, Words, Question string
+	On                    bool
 }
 
-// answer is the first screen by one definition: a sentence and the ten tokens blocked most.
+// answer is the sentence of the first screen, by one definition.
 type answer struct {
 	Definition string
 	On         bool
 	Sentence   string
-	Title      string // over Top
-	Top        *bars
-	Subtitle   string
 }
 
 type number struct{ Value, Label string }
@@ -99,50 +102,61 @@ type group struct {
 type figure struct {
 	ID, Short string // Short is its name in the list of sections
 	Variants  []variant
+	Tables    []sheet // of all definitions
 	Queries   []query
-	Note      string // how the tables can be had that no query has
+	Since     string // why it is missing: a clause
+	Folded    bool   // behind its headline
+	Open      bool   // Tables are
 }
 
 // variant is a figure by one definition, or its only form.
 type variant struct {
 	Definition string // "" for the only form
+	By         string // the definition of the numbers, or ""
 	On         bool
 	ID         string // of the figure and the definition
 	Headline   string
 	Subtitle   string
-	Sites      int64 // that the headline rests on
-	Caveat     string
-	Empty      string // why there is nothing to show; then there is no plot
+	Sites      int64  // that the headline rests on
+	Caveat     string // what it means, and what it does not; the same of all variants
+	Empty      string // why there is nothing to show by this definition: a clause; then there is no plot
 	Plots      []any
-	Tables     []sheet
-	Open       bool // Tables are
 }
 
 type query struct{ Name, SQL string }
 
+func newBuilder(s *survey.Survey, o Options) (*builder, error) {
+	on := cmp.Or(o.Definition, survey.Full)
+	if !slices.Contains(survey.DefinitionNames(), on) {
+		return nil, fmt.Errorf("no definition %.40q", on)
+	}
+	return &builder{survey: s, on: on}, nil
+}
+
 // Write writes the page of a survey.
 func Write(w io.Writer, s *survey.Survey, o Options) error {
-	if o.Definition == "" {
-		o.Definition = survey.Full
+	b, err := newBuilder(s, o)
+	if err != nil {
+		return err
 	}
-	if !slices.Contains(survey.DefinitionNames(), o.Definition) {
-		return fmt.Errorf("no definition %.40q", o.Definition)
-	}
-	b := &builder{survey: s, on: o.Definition}
 	m := s.Manifest
+	groups, missing := b.shown()
 	v := view{
 		Title: o.Title, List: plain(s.List), Date: m.ScanDate,
 		Policy: template.HTMLAttr(`content="` + policy + `"`), Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // these texts are ours
 		Tool: m.ToolVersion, Registry: m.RegistryVersion, ScanID: m.ScanID,
-		Counted: s.Summaries[0].Counted(grouped), Numbers: b.numbers(), Explain: b.full().Explain(0, b.full().Blocking.Unobserved), Groups: b.groups(),
+		Counted: s.Summaries[0].Counted(grouped), Numbers: b.numbers(), Explain: b.full().Explain(0, b.full().Blocking.Unobserved), Groups: groups, Missing: missing, Source: b.source(),
 	}
 	if v.Title == "" {
 		v.Title = "Which sites block AI crawlers?"
 	}
 	for i, d := range survey.Definitions() {
-		on := d.Name == o.Definition
-		v.Definitions = append(v.Definitions, choice{d.Name, d.Question, on})
+		on := d.Name == b.on
+		v.Definitions = append(v.Definitions, choice{d.Name, d.Words, d.Question, on})
 		v.Answers = append(v.Answers, b.answer(s.Summaries[i], on))
+		if on {
+			v.Description = v.Answers[i].Sentence
+		}
 	}
 	for i, section := range s.Method {
 		switch {
@@ -158,18 +172,57 @@ func Write(w io.Writer, s *survey.Survey, o Options) error {
 		return fmt.Errorf("cannot write the page: %w", err)
 	}
 	// The markup, the styles and the script are printable, so this touches only what a dataset or a user has put in.
-	_, err := io.WriteString(w, printable.Text(page.String()))
+	_, err = io.WriteString(w, printable.Text(page.String()))
 	return err
+}
+
+// shown returns the figures that have something to show, and says of the others why not: one text for each reason.
+func (b *builder) shown() (groups []group, missing []string) {
+	var reasons []string
+	names := map[string][]string{}
+	for i, g := range b.groups() {
+		for j := range g.Figures {
+			f := &g.Figures[j]
+			f.Folded = i > 0
+			if f.Since != "" {
+				names[f.Since] = append(names[f.Since], f.Short)
+				if len(names[f.Since]) == 1 {
+					reasons = append(reasons, f.Since)
+				}
+			}
+		}
+		g.Figures = slices.DeleteFunc(g.Figures, func(f figure) bool { return f.Since != "" })
+		if len(g.Figures) > 0 {
+			groups = append(groups, g)
+		}
+	}
+	for _, since := range reasons {
+		missing = append(missing, strings.Join(names[since], ", ")+", since "+since)
+	}
+	return groups, missing
+}
+
+// source says where the numbers of a figure come from.
+func (b *builder) source() string {
+	m := b.survey.Manifest
+	return fmt.Sprintf("robots.txt of %s, %s; scan %s by bulkscan %s", plain(b.survey.List), m.ScanDate, m.ScanID, m.ToolVersion)
 }
 
 // plain makes a text from a dataset safe to show: one bounded line without characters that hide or turn others.
 func plain(text string) string { return printable.Clip(text, 80) }
 
-// whole makes a text whose number of sites is not broken from its sign at the end of a line. The blanks are references, since
-// printable.Text escapes the character.
+// whole makes a text whose number of sites is not broken from its sign at the end of a line, nor a date in two. Names of definitions
+// are in small print. The blanks are references, since printable.Text escapes the character.
 func whole(text string) template.HTML {
-	return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(text), ", n = ", ", n&nbsp;=&nbsp;")) //nolint:gosec // it is escaped
+	text = strings.ReplaceAll(template.HTMLEscapeString(text), ", n = ", ", n&nbsp;=&nbsp;")
+	text = ids.ReplaceAllString(text, `<small>$0</small>`)
+	return template.HTML(days.ReplaceAllString(text, `<span class="day">$0</span>`)) //nolint:gosec // it is escaped
 }
+
+var (
+	days = regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`)
+	ids  = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
+)
 
 // span is a piece of a text of the method: code where it stood between backticks.
 type span struct {

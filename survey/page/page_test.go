@@ -144,7 +144,7 @@ func TestHostileTexts(t *testing.T) {
 	if len(texts["script"]) != 1 || len(texts["style"]) != 1 || len(texts["policy"]) != 1 {
 		t.Fatalf("the page has %d scripts, %d styles and %d policies", len(texts["script"]), len(texts["style"]), len(texts["policy"]))
 	}
-	want := fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; style-src '%s'; script-src '%s'", digest(texts["style"][0]), digest(texts["script"][0]))
+	want := fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '%s'; script-src '%s'", digest(texts["style"][0]), digest(texts["script"][0]))
 	if texts["policy"][0] != want {
 		t.Errorf("the policy is\n%s, want\n%s", texts["policy"][0], want)
 	}

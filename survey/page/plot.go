@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -15,13 +16,17 @@ import (
 // tick is a mark of a scale.
 type tick struct{ At, Label string }
 
+// spare reports whether a narrow screen leaves out the tick i of n: every second one, so that both ends stay.
+func spare(i, n int) bool { return i%2 == 1 && i < n-1 || i > 0 && i == n-2 }
+
 // bars are horizontal bars with a name each, and perhaps several parts.
 type bars struct {
 	ID, Label string // Label says what the length means
 	Ticks     []tick
 	Keys      []key
 	Rows      []bar
-	Stack     bool // a single bar that the rows add up to
+	More      []bar // in a fold below
+	Stack     bool  // the first bar is of all, and the others are its parts
 }
 
 type bar struct {
@@ -59,11 +64,18 @@ func (b *bars) add(scale float64, name, under, value string, of lengths) {
 	at := 0.0
 	for _, l := range of {
 		if l.share > 0 {
-			row.Parts = append(row.Parts, part{l.class, along(at / scale), along(l.share / scale)})
+			row.Parts = append(row.Parts, part{l.class, along(at / scale), along(min(l.share, scale-at) / scale)})
 			at += l.share
 		}
 	}
 	b.Rows = append(b.Rows, row)
+}
+
+// folded leaves so many bars outside of the fold.
+func (b *bars) folded(n int) *bars {
+	n = min(n, len(b.Rows))
+	b.Rows, b.More = b.Rows[:n:n], b.Rows[n:]
+	return b
 }
 
 // along is a position along a plot, a part of its width from 0 to 1, as an attribute.
@@ -105,7 +117,7 @@ type lines struct {
 	X               []tick
 	Y               []level
 	Series          []series
-	Rules           []tick // events, as vertical lines
+	Events          []mark
 }
 
 // level is a mark of the scale across a plot.
@@ -133,7 +145,7 @@ type point struct {
 }
 
 const (
-	linesHeight = 260
+	linesHeight = 220
 	labelRoom   = 17 // pixels between the labels of two lines at their ends
 	mostDots    = 40 // more points are only a line
 )
@@ -179,49 +191,6 @@ func newLines(id string, x []tick, names []string, values [][]point) *lines {
 	return l
 }
 
-// multiples are small plots of one line each, by the scale of the greatest.
-type multiples struct {
-	Label  string
-	Height int
-	Plots  []multiple
-}
-
-type multiple struct {
-	Name, Value, Path string
-	Dots              []dot
-}
-
-const multipleHeight = 40
-
-// newMultiples places small plots.
-func newMultiples(names []string, values [][]point) *multiples {
-	top := 0.0
-	for _, line := range values {
-		for _, p := range line {
-			top = max(top, p.share)
-		}
-	}
-	m := &multiples{Height: multipleHeight, Label: "The next tokens, each from 0 to " + percent(top)}
-	for i, line := range values {
-		plot := multiple{Name: names[i]}
-		var path strings.Builder
-		pen := "M"
-		for _, p := range line {
-			if p.gap {
-				pen = "M"
-				continue
-			}
-			y := across(multipleHeight * (1 - p.share/max(top, 1e-9)))
-			fmt.Fprintf(&path, "%s%s %s", pen, across(1000*p.at), y)
-			plot.Dots = append(plot.Dots, dot{along(p.at), y, p.title})
-			pen, plot.Value = "L", percent(p.share)
-		}
-		plot.Path = path.String()
-		m.Plots = append(m.Plots, plot)
-	}
-	return m
-}
-
 // apart moves places so that none is nearer than room to the next, in their order, and none is below the bottom.
 func apart(places []float64, room, bottom float64) []float64 {
 	order := make([]int, len(places))
@@ -253,89 +222,137 @@ type columns struct {
 	X               []tick
 	Y               []level
 	Marks           []mark
+	Breaks          []spot // where the axis or a bar leaves out a piece
 }
+
+type spot struct{ X, Y string }
 
 // mark is a vertical line with a label behind it, or before it where the plot ends soon.
 type mark struct {
 	At, Label string
 	Before    bool
-	Plain     bool // without the line
+	Plain     bool   // without the line
+	Top, Text string // where the line begins, and the label stands
 }
 
-func newMark(at float64, label string) mark {
-	return mark{At: along(at), Label: label, Before: at > 0.6}
+// newMark places a mark whose label is in a row over the plot, counted upwards from 0.
+func newMark(at float64, label string, row int) mark {
+	return mark{At: along(at), Label: label, Before: at > 0.6, Top: across(-14 - labelRoom*float64(row)), Text: across(-6 - labelRoom*float64(row))}
 }
 
 type column struct{ X, W, Y, H, Class, Title string }
 
-const columnsHeight = 200
+const (
+	columnsHeight = 200
+	longRun       = 8    // empty bins in a row that an axis leaves out
+	tickRoom      = 0.05 // between two labels under a histogram
+)
 
 // bin is a column of a histogram.
 type bin struct {
 	label, class string
 	sites        int64
-	gap          bool // a gap before it: it is apart from those before
-	cut          bool // the others set the scale
+	tick         string // under it, where there is room
+	gap          bool   // a gap before it: it is apart from those before
+	cut          bool   // the others set the scale
 }
 
-// newColumns places a histogram of sites, with a label under every labelled bin.
+// newColumns places a histogram of sites. Where many bins in a row are empty and all have a tick, the axis is broken.
 func newColumns(id, of string, bins []bin) *columns {
 	c := &columns{ID: id, Height: columnsHeight, Bottom: columnsHeight + 20}
-	most, units := int64(1), float64(len(bins))
+	most := int64(1)
 	for _, b := range bins {
 		if !b.cut {
 			most = max(most, b.sites)
 		}
-		if b.gap {
-			units++
-		}
 	}
 	step := niceCounts(most)
 	top := (most + step - 1) / step * step
-	at := 0.0
-	for _, b := range bins {
-		if b.gap {
-			at++
+	var places, broken []float64
+	units := 0.0
+	for i := 0; i < len(bins); i++ {
+		if bins[i].gap {
+			units++
 		}
-		h := columnsHeight * min(1, float64(b.sites)/float64(top))
-		if b.sites == 0 {
-			at++
+		run := 0
+		for i+run < len(bins) && bins[i+run].sites == 0 && bins[i+run].tick != "" {
+			run++
+		}
+		if run < longRun {
+			places = append(places, units)
+			units++
 			continue
 		}
-		c.Bars = append(c.Bars, column{along(at / units), along(0.92 / units), across(columnsHeight - h), across(h), b.class, b.label + ": " + things(b.sites, of)})
-		at++
+		broken = append(broken, units+1)
+		places = append(places, slices.Repeat([]float64{-1}, run)...)
+		units += 2
+		i += run - 1
 	}
-	c.Y = countLevels(columnsHeight, step, top, top)
+	labelled := []int{0, max(0, len(bins)-1)} // then those behind a break, then tens, where there is room
+	for i := range bins {
+		if i > 0 && places[i-1] < 0 {
+			labelled = append(labelled, i)
+		}
+	}
+	for i, b := range bins {
+		if strings.HasSuffix(b.tick, "0") {
+			labelled = append(labelled, i)
+		}
+		if b.sites == 0 {
+			continue
+		}
+		h := columnsHeight * min(1, float64(b.sites)/float64(top))
+		c.Bars = append(c.Bars, column{along(places[i] / units), along(0.92 / units), across(columnsHeight - h), across(h), b.class, b.label + ": " + things(b.sites, of)})
+		if b.sites > top {
+			c.Breaks = append(c.Breaks, spot{along((places[i] + 0.46) / units), "24"})
+		}
+	}
+	ticks := map[float64]string{}
+	for _, i := range labelled {
+		if i >= len(bins) || bins[i].tick == "" || places[i] < 0 {
+			continue
+		}
+		at := (places[i] + 0.46) / units
+		if near := func(other float64) bool { return math.Abs(other-at) < tickRoom }; !slices.ContainsFunc(slices.Collect(maps.Keys(ticks)), near) {
+			ticks[at] = bins[i].tick
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(ticks)) {
+		c.X = append(c.X, tick{along(at), ticks[at]})
+	}
+	for _, at := range broken {
+		c.Breaks = append(c.Breaks, spot{along(at / units), across(columnsHeight)})
+	}
+	c.Y = countLevels(columnsHeight, step, top)
 	return c
 }
 
-// countLevels are the ticks of a scale of numbers from 0 to top, up to most.
-func countLevels(height float64, step, most, top int64) (levels []level) {
-	for n := int64(0); n <= most; n += step {
+// countLevels are the ticks of a scale of numbers from 0 to top.
+func countLevels(height float64, step, top int64) (levels []level) {
+	for n := int64(0); n <= top; n += step {
 		y := height * (1 - float64(n)/float64(top))
 		levels = append(levels, level{At: across(y), Text: across(y + 4), Label: grouped(n)})
 	}
 	return levels
 }
 
-// matrix shows shares of pairs by darkness, for wide screens, and the strongest pairs for narrow ones.
+// matrix is a table whose cells are darker for more, with a list of its strongest pairs for narrow screens.
 type matrix struct {
 	ID, Description string
-	Height          int
-	Width           string // of a cell
-	Across          []tick // names over the columns
+	Corner          string
+	Upright         bool // the names over the columns
+	Across          []string
 	Down            []matrixRow
+	Scale           []key
 	Strongest       *bars
 }
 
 type matrixRow struct {
-	At, Label string
-	Cells     []cell
+	Label string
+	Cells []cell
 }
 
-type cell struct{ X, Class, Title string }
-
-const cellSize = 20
+type cell struct{ Text, Class string }
 
 // topThree names the first three of some values.
 func topThree(names []string, value func(int) string) string {

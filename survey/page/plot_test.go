@@ -44,7 +44,11 @@ func TestScales(t *testing.T) {
 	amounts := func(low, high float64, unit, want string) {
 		t.Helper()
 		var labels []string
-		for _, tick := range powers(low, high, unit) {
+		from, to, ticks := powers(low, high, unit)
+		if from > low || to < high || ticks[len(ticks)-1].Label != amount(to, unit) || ticks[0].At != "0%" || ticks[len(ticks)-1].At != "100%" {
+			t.Errorf("%v to %v %s: the scale is from %v to %v, its ticks %v", low, high, unit, from, to, ticks)
+		}
+		for _, tick := range ticks {
 			labels = append(labels, tick.At+" "+tick.Label)
 		}
 		if got := strings.Join(labels, ", "); got != want {
@@ -52,8 +56,9 @@ func TestScales(t *testing.T) {
 		}
 	}
 	amounts(8, 32, "B", "0% 8 B, 50% 16 B, 100% 32 B")
-	amounts(math.Exp2(6.5), math.Exp2(8.5), "ms", "25% 128 ms, 75% 256 ms")
-	amounts(1, 1<<20, "B", "0% 1 B, 15% 8 B, 30% 64 B, 45% 512 B, 60% 4 KiB, 75% 32 KiB, 90% 256 KiB")
+	amounts(8, 8, "B", "0% 8 B, 100% 16 B")
+	amounts(math.Exp2(6.5), math.Exp2(8.5), "ms", "0% 64 ms, 33.33% 128 ms, 66.67% 256 ms, 100% 512 ms")
+	amounts(1, 1<<20, "B", "0% 1 B, 14.29% 8 B, 28.57% 64 B, 42.86% 512 B, 57.14% 4 KiB, 71.43% 32 KiB, 85.71% 256 KiB, 100% 2 MiB")
 }
 
 // TestPercent checks that a share that is neither 0 nor all never looks so.
@@ -86,12 +91,39 @@ func TestColumnsCutOff(t *testing.T) {
 	}
 }
 
+// TestColumnsBreak checks that an axis leaves out long runs of empty bins and says so, and labels the bins at both ends of what is left out.
+func TestColumnsBreak(t *testing.T) {
+	f := func(want string, filled ...int) {
+		t.Helper()
+		bins := make([]bin, filled[len(filled)-1]+1)
+		for i := range bins {
+			bins[i] = bin{tick: fmt.Sprint(i), class: "blocked"}
+		}
+		for _, i := range filled {
+			bins[i].sites = 1
+		}
+		c := newColumns("x", "site", bins)
+		var labels []string
+		for _, x := range c.X {
+			labels = append(labels, x.Label)
+		}
+		if got := fmt.Sprintf("%d bars, %d breaks, %s", len(c.Bars), len(c.Breaks), strings.Join(labels, " ")); got != want {
+			t.Errorf("bins %v: %s, want %s", filled, got, want)
+		}
+	}
+	f("2 bars, 0 breaks, 0 8", 0, 8)
+	f("2 bars, 1 breaks, 0 9", 0, 9)
+	f("3 bars, 1 breaks, 0 160 167", 0, 160, 167)
+	f("4 bars, 2 breaks, 0 50 99", 0, 1, 50, 99)
+	f("1 bars, 1 breaks, 20", 20)
+}
+
 // TestLines checks that a gap breaks a line, that the labels at the ends of lines do not overlap, and that all stay inside.
 func TestLines(t *testing.T) {
 	flat := func(share float64) []point { return []point{{at: 0, share: share}, {at: 1, share: share}} }
 	broken := []point{{at: 0, share: 0.1}, {at: 0.25, share: 0.1}, {at: 0.5, gap: true}, {at: 0.75, share: 0.2}, {at: 1, share: 0.2}}
 	l := newLines("x", nil, []string{"a", "b", "c", "d"}, [][]point{broken, flat(0.2), flat(0.199), flat(0)})
-	if want := "M0 130L250 130M750 0L1000 0"; l.Series[0].Path != want {
+	if want := "M0 110L250 110M750 0L1000 0"; l.Series[0].Path != want {
 		t.Errorf("the broken line is %s, want %s", l.Series[0].Path, want)
 	}
 	var places []float64

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"regexp"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // sheet is a table under a figure. The script of the page saves it as CSV.
@@ -18,10 +21,14 @@ type sheet struct {
 	Rows    [][]entry
 	Note    string
 	Filter  string // a column: the script offers its values, of which one may be shown alone
+	Drawn   bool   // as the plot: the page has no second one
+
+	columns []string // as a file has them
+	rows    [][]any
 }
 
 type heading struct {
-	Name  string
+	Name  string // in words
 	Text  bool   // the others are numbers
 	Exact string // as of an entry
 }
@@ -30,17 +37,17 @@ type heading struct {
 // spreadsheet would run.
 type entry struct{ Text, Exact string }
 
-// portion is a share in a column whose name does not say so.
-type portion float64
-
 // maxSheet bounds the rows that the page shows of a table. Further ones are in the files of --csv.
 const maxSheet = 1000
 
 // sheetOf shows a table of the survey.
-func sheetOf(f frame, name string) sheet { return newSheet(name, name, f.Columns, f.Rows, f.Note) }
+func sheetOf(f frame, name string) sheet {
+	question, _ := about(name)
+	return newSheet(name, question, f.Columns, f.Rows, f.Note)
+}
 
 func newSheet(name, caption string, columns []string, rows [][]any, note string) sheet {
-	s := sheet{Name: name + ".csv", Caption: caption, Note: note}
+	s := sheet{Name: name + ".csv", Caption: caption, Note: note, columns: columns, rows: rows}
 	if len(rows) > maxSheet {
 		s.Note = strings.TrimPrefix(fmt.Sprintf("%s; the first %s of %s rows: --csv writes all", note, grouped(maxSheet), grouped(len(rows))), "; ")
 		rows = rows[:maxSheet]
@@ -49,31 +56,53 @@ func newSheet(name, caption string, columns []string, rows [][]any, note string)
 		text := true
 		for _, row := range rows {
 			switch row[i].(type) {
-			case int64, float64, portion:
+			case int64, float64:
 				text = false
 			}
 		}
-		s.Columns = append(s.Columns, heading{column, text, otherwise(inert(column), column)})
+		s.Columns = append(s.Columns, heading{columnInWords(column), text, otherwise(inert(column), columnInWords(column))})
 	}
-	divided := slices.Contains(columns, "blocking") && slices.Contains(columns, "of") // the script divides them, too
 	for _, row := range rows {
 		cells := make([]entry, len(row))
 		for i, v := range row {
 			cells[i].Text = shown(columns[i], v)
 			switch v := v.(type) {
 			case string:
-				cells[i].Exact = otherwise(inert(cells[i].Text), cells[i].Text)
-			case portion:
-				cells[i].Exact = strconv.FormatFloat(float64(v), 'g', 4, 64)
+				cells[i].Exact = otherwise(inert(plain(v)), cells[i].Text)
 			case float64:
-				if !divided || columns[i] != "share" {
-					cells[i].Exact = strconv.FormatFloat(v, 'g', 6, 64)
-				}
+				cells[i].Exact = strconv.FormatFloat(v, 'g', 6, 64)
 			}
 		}
 		s.Rows = append(s.Rows, cells)
 	}
 	return s
+}
+
+// inWords is what a reader is shown of a name of the program's own, such as a finding.
+func inWords(name string) string { return strings.ReplaceAll(name, "_", " ") }
+
+// columnInWords is what a reader is shown of the name of a column.
+func columnInWords(name string) string {
+	if d, ok := survey.DefinitionNamed(name); ok {
+		return d.Words
+	}
+	return cmp.Or(columnWords[name], inWords(name))
+}
+
+// faultInWords is what a reader is shown of a kind of fault.
+func faultInWords(kind string) string { return cmp.Or(faultWords[kind], inWords(kind)) }
+
+// ownNames are the columns whose values are names of the program's own.
+var ownNames = []string{"finding", "step", "advice", "before", "after"}
+
+// These names say too little with blanks in them.
+var columnWords = map[string]string{
+	"blocking": "sites that block", "of": "of sites", "sites_rules": "sites with rules", "share_full": "share", "ranks_to": "among the first", "scan_date": "date", "star": "*",
+}
+
+var faultWords = map[string]string{
+	"invalid": "a line that is no record", "unknown": "a key that no specification defines", "legacy": "a key that one defined once", "typo": "a misspelt key",
+	"orphan": "rules before any User-agent", "bom": "a byte order mark", "not_utf8": "text that is not UTF-8", "no_group": "no group at all",
 }
 
 // otherwise returns a text unless it is the usual one.
@@ -90,11 +119,15 @@ func shown(column string, v any) string {
 	case nil:
 		return "–"
 	case string:
+		switch {
+		case column == "kind":
+			v = faultInWords(v)
+		case slices.Contains(ownNames, column):
+			v = inWords(v)
+		}
 		return plain(v)
 	case int64:
 		return grouped(v)
-	case portion:
-		return percent(float64(v))
 	case float64:
 		if strings.HasPrefix(column, "share") || column == "change" {
 			return percent(v)

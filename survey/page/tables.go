@@ -55,21 +55,27 @@ func headlines(s *survey.Survey) *survey.Table {
 	return t
 }
 
+// about returns the comment of a query: its question, or the name of a table that has no query, and the rest.
+func about(name string) (question, rest string) {
+	for line := range strings.Lines(queries.SQL(name)) {
+		text, ok := strings.CutPrefix(strings.TrimSpace(line), "-- ")
+		switch {
+		case !ok:
+			return question, rest
+		case question == "":
+			question = text
+		default:
+			rest += text + " "
+		}
+	}
+	return cmp.Or(question, name), rest
+}
+
 // described is the description of a table: the comment of its query, and the types of its columns.
 func described(t *survey.Table) schema.Resource {
 	r := schema.Resource{Name: t.Name, Type: "table", Path: t.Name + ".csv", Format: "csv", Encoding: "utf-8"}
-	for line := range strings.Lines(queries.SQL(t.Name)) {
-		text, ok := strings.CutPrefix(strings.TrimSpace(line), "-- ")
-		if !ok {
-			break
-		}
-		if r.Title == "" {
-			r.Title = text
-		} else {
-			r.Description += text + " "
-		}
-	}
-	r.Title, r.Description = cmp.Or(r.Title, t.Name), strings.TrimSpace(r.Description+t.Note)
+	question, rest := about(t.Name)
+	r.Title, r.Description = question, strings.TrimSpace(rest+t.Note)
 	for i, column := range t.Columns {
 		f := schema.Field{Name: column, Type: "string"}
 		for _, row := range t.Rows {

@@ -16,6 +16,8 @@ import { chromium } from "playwright-core";
 const MOST_SHOWN = 10; // faults shown of a check; all are counted
 const MOST_ROWS = 10; // rows of a table that axe-core judges: all are made alike
 const WIDTHS = [390, 1280, 2560];
+const MOST_FIGURES = 5; // of the story
+const MOST_STORY = 4000; // pixels to its end, on a screen of 1,280
 const PAPER = { width: 718, height: 1047 }; // A4 within margins of 10 mm, in CSS pixels
 
 const files = process.argv.slice(2);
@@ -56,17 +58,16 @@ const close = (page) => page.context().close();
 // unfold opens all folds.
 const unfold = (page) => page.evaluate(() => { for (const fold of document.querySelectorAll("details")) fold.open = true; });
 
-// seen returns what a reader sees of the definition: the one chosen, the variants shown, their headlines and tables.
+// seen returns what a reader sees of the definition: the one chosen, the variants shown, and headlines.
 const seen = (page) =>
   page.evaluate(() => {
     const shown = [...document.querySelectorAll(".v")].filter((v) => v.checkVisibility());
     return {
       chosen: document.querySelector("[name=definition]:checked").value,
       definitions: [...new Set(shown.flatMap((v) => [...v.classList].filter((name) => name.startsWith("v-"))))],
-      switched: [...document.querySelectorAll("section:has(> .v)")].map((section) => shown.filter((v) => v.parentElement === section).length),
+      switched: [...document.querySelectorAll("section:has(h2.v)")].map((section) => shown.filter((v) => v.matches("h2") && section.contains(v)).length),
       answer: shown.filter((v) => v.matches(".answer")).map((v) => v.textContent).join("|"),
-      headline: document.querySelector("#tokens .v-" + document.querySelector("[name=definition]:checked").value + " h2").textContent,
-      table: shown.filter((v) => v.closest("#tokens")).map((v) => v.querySelector("tbody")?.textContent ?? "").join("|"),
+      headline: shown.filter((v) => v.matches("#tokens h2")).map((v) => v.textContent).join("|"),
     };
   });
 
@@ -139,18 +140,19 @@ async function still(url) {
   holdSwitch(await seen(page), "full");
   const missing = await page.evaluate(() => [...document.querySelectorAll("nav a")].filter((link) => !document.querySelector(link.hash)?.checkVisibility()).map((link) => link.hash));
   hold(missing.length === 0, `without script the sections ${missing} are missing`);
-  hold(await page.locator("main section").count() >= 20, "there are fewer than 20 sections");
+  const figures = await page.evaluate(() => document.querySelectorAll(".figure").length + [...document.querySelectorAll("#missing li")].flatMap((reason) => reason.textContent.split(", since ")[0].split(", ")).length);
+  hold(figures >= 20, `${figures} figures are shown or said not to be`);
+  const empty = await page.locator(".figure:not(:has(figure, table.data))").evaluateAll((sections) => sections.map((section) => section.id));
+  hold(empty.length === 0, `the sections ${empty} show nothing`);
   hold(!(await page.locator(".theme").isVisible()), "without script there is a switch of themes, which does nothing");
   for (const name of await definitions(page)) {
     await page.locator(`label:has(#d-${name})`).click();
     holdSwitch(await seen(page), name);
   }
   const fold = page.locator("main details:not([open]) summary:visible").first();
-  if (await fold.count()) {
-    const section = await fold.evaluateHandle((fold) => fold.parentElement);
-    await fold.click();
-    hold(await section.evaluate((details) => details.open), "without script a fold does not open");
-  }
+  const section = await fold.evaluateHandle((fold) => fold.parentElement);
+  await fold.click();
+  hold(await section.evaluate((details) => details.open), "without script a fold does not open");
   await close(page);
 }
 
@@ -167,13 +169,13 @@ async function switches(url) {
     await page.reload();
     hold(same(await seen(page), states[name]), `after a reload the page by ${name} is another`);
   }
-  if (states.full.table) {
-    const few = states.full.headline.endsWith("too few sites for a headline"); // whatever the definition
-    for (const part of few ? ["answer", "table"] : ["answer", "headline", "table"]) hold(states.full[part] !== states.mention[part], `full and mention have the same ${part}`);
+  if (states.full.headline && !states.full.headline.endsWith("too few sites for a headline")) { // whatever the definition
+    for (const part of ["answer", "headline"]) hold(states.full[part] !== states.mention[part], `full and mention have the same ${part}`);
   }
   await page.locator("label:has(#d-any)").click();
-  await page.locator("nav a[href='#ranks']").click();
+  await page.locator("nav a[href='#method']").click();
   hold(same(await seen(page), states.any), "a link to a section changes the definition");
+  hold(await page.locator("#method > .fold").evaluate((fold) => fold.open), "a link to a section does not open it");
   await page.locator(".skip").focus();
   await page.keyboard.press("Enter");
   hold(same(await seen(page), states.any), "the skip link changes the definition");
@@ -205,8 +207,6 @@ const sorts = (table) =>
           const value = cell.dataset.v ?? cell.textContent.trim();
           return value === "–" ? "" : heads[i].classList.contains("t") ? value : value.replaceAll(",", "");
         });
-        const share = values[names.indexOf("share")];
-        if (share?.endsWith("%")) values[names.indexOf("share")] = String(values[names.indexOf("blocking")] / values[names.indexOf("of")]);
         return values;
       });
     const clicked = (head) => {
@@ -303,11 +303,11 @@ async function keyboard(url) {
   hold((await press("Tab")).kind === "theme", "the third stop is not the theme");
   let at = await press("Tab");
   hold(at.kind === "nav", "the fourth stop is not the list of sections");
-  for (let n = 0; n < 60 && at.hash !== "#ranks"; n++) at = await press("Tab");
+  for (let n = 0; n < 60 && at.hash !== "#method"; n++) at = await press("Tab");
   await press("Enter");
-  hold(await page.locator("#ranks").evaluate((section) => Math.abs(section.getBoundingClientRect().top) < innerHeight / 2), "Enter on a link does not lead to its section");
-  hold((await press("Tab")).section === "ranks", "the stop behind a link is not in its section");
-  const fold = page.locator("section:has(table.data)").first().locator("summary:visible").first();
+  hold(await page.locator("#method").evaluate((section) => Math.abs(section.getBoundingClientRect().top) < innerHeight / 2), "Enter on a link does not lead to its section");
+  hold((await press("Tab")).section === "method", "the stop behind a link is not in its section");
+  const fold = page.locator(".tools > details:has(table.data) > summary:visible").first();
   if (await fold.count()) {
     const section = await fold.evaluate((fold) => fold.closest("section").id);
     await fold.focus();
@@ -349,6 +349,94 @@ async function widths(url) {
     hold(wide <= width, `${width} px: with its folds open the page is ${wide} px wide`);
     await close(page);
   }
+}
+
+// drawn holds that the title and the figures of the story are on the first 4,000 pixels, and that in each figure, on narrow and wide
+// screens, light and dark, marks are within their axes, texts beside each other, and both stand out from the ground.
+async function drawn(url) {
+  for (const [width, colorScheme] of [[390, "light"], [1280, "light"], [1280, "dark"]]) {
+    const page = await open(url, { viewport: { width, height: 900 }, colorScheme });
+    const story = await page.evaluate(() => {
+      const figures = [...document.querySelectorAll(".figure:not(:has(> .fold))")];
+      return { n: figures.length, end: Math.max(0, ...figures.map((figure) => figure.getBoundingClientRect().bottom + scrollY)) };
+    });
+    hold(story.n <= MOST_FIGURES && (width < 1280 || story.end <= MOST_STORY), `${width} px: ${story.n} figures end at ${Math.round(story.end)} px`);
+    await unfold(page);
+    const faults = await page.evaluate(() => {
+      const faults = [];
+      const luminance = (colour) => {
+        const [r, g, b] = colour.match(/[\d.]+/g).slice(0, 3).map((c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const contrast = (a, b) => (Math.max(luminance(a), luminance(b)) + 0.05) / (Math.min(luminance(a), luminance(b)) + 0.05);
+      const ground = getComputedStyle(document.body).backgroundColor;
+      for (const plot of [...document.querySelectorAll("figure svg:not(svg svg, .swatch)")].filter((plot) => plot.checkVisibility())) {
+        const where = `${plot.closest("section").id}: `;
+        const [box, isBar] = [plot.getBoundingClientRect(), plot.matches(".bar")];
+        for (const mark of plot.querySelectorAll("rect, circle, path.line")) {
+          const at = mark.getBoundingClientRect();
+          const spare = mark.tagName === "circle" ? at.width / 2 + 1 : 3.5; // the centre of a dot is its place; a stroke is 3 wide
+          if (at.left < box.left - spare || at.right > box.right + spare || at.top < box.top - spare || at.bottom > box.bottom + spare) faults.push(`${where}a ${mark.tagName} is beyond its axis: ${Math.round(at.left - box.left)} to ${Math.round(at.right - box.left)} of ${Math.round(box.width)}`);
+          const { fill, stroke } = getComputedStyle(mark);
+          const colours = [fill, stroke].filter((colour) => colour.startsWith("rgb"));
+          if (colours.length > 0 && !colours.some((colour) => contrast(colour, ground) >= 3)) faults.push(`${where}a ${mark.tagName} .${mark.getAttribute("class")} is as light as the ground`);
+        }
+        if (!isBar && plot.querySelector(".x")) {
+          const last = Math.max(...[...plot.querySelectorAll(".x, .axis text")].map((tick) => tick.getBoundingClientRect()).map((at) => (at.left + at.right) / 2));
+          for (const mark of plot.querySelectorAll("circle, path.line")) if (mark.getBoundingClientRect().right > last + 6) faults.push(`${where}a mark is behind the last tick`);
+        }
+        const texts = [...plot.querySelectorAll("text")].filter((text) => text.checkVisibility() && text.textContent.trim()).map((text) => [text, text.getBoundingClientRect()]);
+        for (const [i, [a, at]] of texts.entries()) {
+          if (contrast(getComputedStyle(a).fill, ground) < 4.5) faults.push(`${where}the text ${a.textContent} is too pale`);
+          for (const [b, other] of texts.slice(i + 1)) if (at.left < other.right - 1 && other.left < at.right - 1 && at.top < other.bottom - 4 && other.top < at.bottom - 4) faults.push(`${where}${a.textContent} is over ${b.textContent}`);
+        }
+      }
+      return faults;
+    });
+    for (const fault of faults) hold(false, `${width} px, ${colorScheme}: ${fault}`);
+    await close(page);
+  }
+}
+
+// leaves holds that each figure leaves the page: as an SVG without anything from elsewhere and with all texts within, as a PNG, as CSV,
+// as a link, and as a sentence.
+async function leaves(url) {
+  const page = await open(url, { acceptDownloads: true });
+  await page.evaluate(() => { for (const fold of document.querySelectorAll(".fold")) fold.open = true; });
+  const saved = async (figure, name) => {
+    await page.waitForTimeout(100); // as in tables
+    const [download] = await Promise.all([page.waitForEvent("download"), figure.getByRole("button", { name, exact: true }).click()]);
+    hold(download.suggestedFilename().endsWith("." + name.toLowerCase()), `${name} is saved as ${download.suggestedFilename()}`);
+    return readFile(await download.path());
+  };
+  const files = {};
+  for (const figure of await page.locator(".figure").all()) {
+    const id = await figure.getAttribute("id");
+    const { headline, sub, source } = await figure.evaluate((figure) => ({ headline: [...figure.querySelectorAll("h2")].find((h) => h.checkVisibility()).textContent, sub: [...figure.querySelectorAll(".sub")].find((p) => p.checkVisibility()).textContent, source: document.body.dataset.source }));
+    if (await figure.locator("figure:visible").count()) { // not by each definition, and not of lists
+      files[id] = (await saved(figure, "SVG")).toString();
+      hold(!/ href=|url\((?!#)|<script|class=|var\(/.test(files[id]), `the SVG of ${id} needs something else`);
+      const png = await saved(figure, "PNG");
+      hold(png.subarray(1, 4).toString() === "PNG" && png.length > 10_000, `the PNG of ${id} has ${png.length} bytes`);
+    }
+    hold((await saved(figure, "CSV")).toString().includes("\n"), `the CSV of ${id} is empty`);
+    hold((await figure.getByRole("link", { name: "Link", exact: true }).getAttribute("href")) === "#" + id, `${id} has no link`);
+    await figure.getByRole("button", { name: "Quote", exact: true }).click();
+    const quote = await figure.locator(".quote").textContent();
+    for (const part of [headline, sub.trim(), source]) hold(quote.includes(part), `the quotation of ${id} lacks ${part}: ${quote}`);
+  }
+  await close(page);
+  const context = await browser.newContext();
+  const sheet = await context.newPage();
+  for (const [id, svg] of Object.entries(files)) {
+    await sheet.setContent(`<body>${svg}</body>`);
+    const out = await sheet.evaluate(() => {
+      const frame = document.querySelector("svg").getBoundingClientRect();
+      return [...document.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]).filter(([, box]) => box.left < frame.left || box.right > frame.right + 1 || box.bottom > frame.bottom).map(([text]) => text);
+    });
+    hold(out.length === 0, `in the SVG of ${id} texts are cut: ${out}`);
+  }
+  await context.close();
 }
 
 // paper holds that a printed page has its folds open, and its figures whole; without script, as a browser may print it.
@@ -399,7 +487,7 @@ for (const file of files) {
   const times = [];
   where = basename(file);
   const { load, wall } = await opens(url);
-  for (const check of [policy, reads, still, switches, tables, keyboard, widths, paper, judged]) {
+  for (const check of [policy, reads, still, switches, tables, keyboard, widths, drawn, leaves, paper, judged]) {
     [where, shown] = [`${basename(file)}, ${check.name}`, 0];
     const begun = performance.now();
     try {
