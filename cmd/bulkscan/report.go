@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type reportFlags struct {
 	definition string
 	title      string
 	csv        string
+	figure     string
 	sure       survey.Uncertainty
 	progress   string
 }
@@ -43,10 +45,12 @@ sites; what was found; and, if the dataset has several nights, what changed. The
 printed and kept. It says how each figure was counted, with the SQL. A switch on the page changes the definition of "blocks":
 ` + definitionHelp() + `
 DIR is a folder, or s3://BUCKET/PREFIX, with a complete scan; without it, bulkscan-out. --csv FOLDER also writes the table of each figure as CSV, with a
-datapackage.json (Frictionless Data) that describes them. Nothing in DIR is changed.`,
+datapackage.json (Frictionless Data) that describes them. --figure NAME writes one figure instead of the page: as SVG, or its table as CSV where
+the name of -o ends with .csv. Nothing in DIR is changed.`,
 		Example: `  bulkscan report out
   bulkscan report out -o 2026-11.html --date 2026-11-21 --title "Who blocks AI crawlers in Norway?"
-  bulkscan report out --definition rfc_effective --csv tables`,
+  bulkscan report out --definition rfc_effective --csv tables
+  bulkscan report out --figure tokens -o crawlers.svg`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.report(ctx, placeOf(args), f) })
@@ -55,6 +59,7 @@ datapackage.json (Frictionless Data) that describes them. Nothing in DIR is chan
 	f.choice.add(c.Flags())
 	c.Flags().StringVarP(&f.out, "out", "o", f.out, "file to write: a path, s3://BUCKET/KEY, or - for standard output")
 	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked when the page opens: "+strings.Join(survey.DefinitionNames(), ", "))
+	c.Flags().StringVar(&f.figure, "figure", "", "write this figure alone, by the end of -o as .svg or .csv; - is SVG. Its name is that of its link on the page")
 	c.Flags().StringVar(&f.title, "title", "", "title of the page")
 	addUncertainty(c.Flags(), &f.sure)
 	c.Flags().StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
@@ -69,6 +74,10 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	}
 	if err := cmp.Or(f.choice.check(), checkUncertainty(&f.sure)); err != nil {
 		return err
+	}
+	form := strings.ToLower(path.Ext(f.out))
+	if f.figure != "" && form != ".svg" && form != ".csv" && f.out != "-" {
+		return usagef("--figure writes .svg or .csv: give -o such a name, not %q", clipped(f.out))
 	}
 	o, err := a.reportOptions("")
 	if err != nil {
@@ -89,8 +98,16 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if err != nil {
 		return err
 	}
-	var html bytes.Buffer
-	if err := page.Write(&html, survey, page.Options{Title: f.title, Definition: definition.Name}); err != nil {
+	var written bytes.Buffer
+	shown := page.Options{Title: f.title, Definition: definition.Name}
+	if f.figure == "" {
+		err = page.Write(&written, survey, shown)
+	} else if known := page.Figures(survey); slices.Contains(known, f.figure) {
+		err = page.WriteFigure(&written, survey, shown, f.figure, form == ".csv")
+	} else {
+		err = oneOf("--figure", f.figure, known)
+	}
+	if err != nil {
 		return err
 	}
 	if f.csv != "" {
@@ -99,10 +116,10 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 		}
 	}
 	if f.out == "-" {
-		_, err := a.stdout.Write(html.Bytes())
+		_, err := a.stdout.Write(written.Bytes())
 		return err
 	}
-	return a.writeFile(ctx, f.out, html.Bytes())
+	return a.writeFile(ctx, f.out, written.Bytes())
 }
 
 // takeSurvey gathers the survey of a scan, behind a bar.
