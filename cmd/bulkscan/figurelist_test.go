@@ -229,7 +229,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "# The check `robots.txt` {} <!--", audit.CheckVersion)
 
 	page = "docs/gallery.md"
-	f(page, "Lines of six tokens over the first 1,000, 10,000 and more")
+	f(page, "Lines of six crawlers over the first 1,000, 10,000 and more")
 
 	page = "docs/history-sql.md"
 	f(page, "a million sites and {} nights are some {} MB", in(third, `A million sites, (\d+) nights merged`), in(third, `policies, (\d+) MB`))

@@ -20,7 +20,7 @@ const wide = { width: 1280, height: 760 };
 const PICTURES = [
   ["first", "", { viewport: wide }],
   ["dark", "", { viewport: wide, colorScheme: "dark" }],
-  ["phone", "", { viewport: { width: 390, height: 844 } }],
+  ["phone", "tokens", { viewport: { width: 390, height: 844 } }],
   ["tokens", "tokens", { viewport: wide }],
   ["ranks", "ranks", { viewport: wide }],
   ["together", "together", { viewport: wide }],
@@ -36,6 +36,7 @@ for (const [name, section, options] of PICTURES) {
   const page = await browser.newPage(options);
   await page.goto(pathToFileURL(file).href);
   const path = join(folder, name + ".png");
+  if (section) await page.evaluate((section) => { for (const fold of document.querySelectorAll(`#${section} > .fold`)) fold.open = true; }, section);
   const whole = { x: 0, y: 0, ...options.viewport };
   const box = section ? await page.locator("#" + section).boundingBox() : whole;
   const clip = section ? { ...box, x: box.x - MARGIN, width: box.width + 2 * MARGIN } : box;
