@@ -194,6 +194,10 @@ func TestRanges(t *testing.T) {
 			if v := all[id]; !strings.Contains(v.Headline, want) || !strings.HasSuffix(v.Plots[0].(*bars).Rows[0].Under, want) {
 				t.Errorf("%s: %s; %+v", id, v.Headline, v.Plots[0].(*bars).Rows[0])
 			}
+			first, last := all[id].Plots[0].(*bars), map[bool]string{true: "100%", false: "80%"}[id == "tokens-full"]
+			if parts := first.Rows[0].Parts; parts[len(parts)-1].Class != "bounds" || first.Ticks[len(first.Ticks)-1].Label != last {
+				t.Errorf("%s: the bounds are not drawn in %+v, up to %v", id, parts, first.Ticks)
+			}
 		}
 		for id := range all {
 			if alone := regexp.MustCompile(`^(tlds|labels|networks|ranks-full|managed|count|search|findings|scores|sensitivity)$`).MatchString(id); alone && strings.Contains(all[id].Headline, "%-") != (sampleOf > 0 || regexp.MustCompile(`^(tlds|labels|ranks-full|count|search)$`).MatchString(id)) {

@@ -101,7 +101,7 @@ func alike(list []survey.TokenCount) (tokens []string) {
 func (b *builder) tokens() figure {
 	f := b.switched("tokens", "Crawlers", []string{"blocked-by-definition", "explicit-or-star"}, func(id string, d survey.Definition, s *survey.Summary) variant {
 		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites,
-			Caveat: "Each bar is all these sites, and its dark parts are those that block the crawler, by whose rules. It does not say that the crawler obeys, nor, where the rule is that of *, that the site thought of this crawler."}
+			Caveat: "Each bar is all these sites, and its first parts are those that block the crawler, by whose rules. It does not say that the crawler obeys, nor, where the rule is that of *, that the site thought of this crawler."}
 		list := s.Blocking.MostBlocked
 		if len(list) == 0 {
 			v.Empty = "no site " + d.Verb + " an AI crawler"
@@ -149,12 +149,14 @@ func tokenBars(id string, d survey.Definition, s *survey.Summary) *bars {
 	for i := range list {
 		if t := &list[i]; !slices.Contains(others, t.Token) {
 			chart.add(scale, t.Token, t.Operator+" · "+t.Purpose+t.Ranges(percent), percent(t.Share), reasons(t, d, s.Blocking.Sites))
+			chart.between(scale, t.Certainty)
 		}
 	}
 	chart.folded(shownTokens)
 	if len(others) > 0 {
 		t := &list[slices.IndexFunc(list, func(t survey.TokenCount) bool { return t.Token == others[0] })]
 		chart.add(scale, things(int64(len(others)), "other"), "no file names them: blocked only by *"+t.Ranges(percent), percent(t.Share), reasons(t, d, s.Blocking.Sites))
+		chart.between(scale, t.Certainty)
 	}
 	return chart
 }
@@ -218,9 +220,15 @@ func (b *builder) sums(id, short, property, caveat string, of func(*survey.Summa
 		}
 		v.Headline = headline(d, list)
 		shown := list[:min(len(list), shownSums)]
-		chart, scale := newBars(id, "share of "+overWhat(d), most(shown, func(s *survey.Sum) float64 { return s.Share }))
+		chart, scale := newBars(id, "share of "+overWhat(d), most(shown, func(s *survey.Sum) float64 {
+			if s.Bounds != nil {
+				return s.Bounds[1]
+			}
+			return s.Share
+		}))
 		for _, sum := range shown {
 			chart.add(scale, sum.Value, things(int64(sum.Tokens), "crawler")+sum.Ranges(percent), percent(sum.Share), lengths{{"own", sum.Share}})
+			chart.between(scale, sum.Certainty)
 		}
 		v.Plots = []any{chart}
 		return v

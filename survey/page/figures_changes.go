@@ -30,7 +30,10 @@ func (b *builder) changes() figure {
 	}
 	note := fmt.Sprintf("The newest %s of %s changes; --csv writes more, and those of all AI tokens.", grouped(len(rows)), grouped(all))
 	table := newSheet("changed-sites", short, []string{"site", "token", "change", "last seen before", "first seen after", "line before", "line after", "rank", "label"}, rows, note)
-	table.Filter = "label"
+	table.withoutEmpty()
+	if last := table.columns[len(table.columns)-1]; last == "label" {
+		table.Filter = last
+	}
 	f := b.single(id, short, v)
 	f.Open, f.Tables, f.Queries = true, []sheet{table}, sqlOf("changed-sites")
 	return f

@@ -52,6 +52,19 @@ func TestChanges(t *testing.T) {
 	if got := (&builder{survey: s}).changes().Tables[0]; len(got.Rows) != survey.ShownChanges || !strings.HasPrefix(got.Note, "The newest 500 of 1,234") {
 		t.Errorf("%d rows, %s", len(got.Rows), got.Note)
 	}
+	var classes []string
+	for _, column := range table.Columns {
+		classes = append(classes, column.Class)
+	}
+	if got := strings.Join(classes, ","); got != "t,t,t,t day,t day,t,t,,t" {
+		t.Errorf("the columns are %s", got)
+	}
+	for _, row := range s.Tables["changed-sites"].Rows {
+		row[7], row[8] = nil, nil
+	}
+	if got := (&builder{survey: s}).changes().Tables[0]; got.Filter != "" || got.Columns[len(got.Columns)-1].Name != "line after" || len(got.Rows[0]) != len(got.Columns) {
+		t.Errorf("a list without ranks and labels has the columns %v, filter %q", got.Columns, got.Filter)
+	}
 	s.Changes = 0
 	none := (&builder{survey: s}).changes().Since
 	delete(s.Tables, "changed-sites")

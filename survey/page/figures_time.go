@@ -143,14 +143,20 @@ func (b *builder) events(c calendar) (marks []mark) {
 	}
 	dates := slices.DeleteFunc(slices.Sorted(maps.Keys(texts)), func(date string) bool { return c.at(date) < 0 || c.at(date) > 1 })
 	dates = dates[:min(len(dates), mostEvents)]
-	// Labels behind their line come down, then those before theirs go up: no line crosses the label of another.
-	behind := len(slices.DeleteFunc(slices.Clone(dates), func(date string) bool { return newMark(c.at(date), "", 0).Before }))
+	// Labels behind their line come down, then those before theirs go up, so that no line crosses the label of another; but for the first
+	// line with a label before it, so that there is one only where a label behind it has no room.
+	behind := len(dates)
+	if behind > 0 && c.at(dates[behind-1]) > 0.75 {
+		behind = len(slices.DeleteFunc(slices.Clone(dates), func(date string) bool { return newMark(c.at(date), "", 0).Before }))
+	}
 	for i, date := range dates {
 		row := i
 		if i < behind {
 			row = behind - 1 - i
 		}
-		marks = append(marks, newMark(c.at(date), strings.Join(texts[date], "; "), row))
+		m := newMark(c.at(date), strings.Join(texts[date], "; "), row)
+		m.Before = i >= behind
+		marks = append(marks, m)
 	}
 	return marks
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file computes where the marks of plots go. Positions along a plot are percentages of its width and positions across it
@@ -69,6 +71,17 @@ func (b *bars) add(scale float64, name, under, value string, of lengths) {
 		}
 	}
 	b.Rows = append(b.Rows, row)
+}
+
+// between draws within which bounds the share of the last bar lies, as far as sites were not observed.
+func (b *bars) between(scale float64, sure survey.Certainty) {
+	if r := sure.Bounds; r != nil && r[0] < r[1] {
+		last := &b.Rows[len(b.Rows)-1]
+		last.Parts = append(last.Parts, part{"bounds", along(r[0] / scale), along((r[1] - r[0]) / scale)})
+		if k := (key{"bounds", "if the unobserved were open, or blocked"}); !slices.Contains(b.Keys, k) {
+			b.Keys = append(b.Keys, k)
+		}
+	}
 }
 
 // folded leaves so many bars outside of the fold.

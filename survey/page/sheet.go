@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/bulkscan/bulkscan/survey"
@@ -29,7 +30,7 @@ type sheet struct {
 
 type heading struct {
 	Name  string // in words
-	Text  bool   // the others are numbers
+	Class string // "t" of texts, "t day" of dates, "" of numbers
 	Exact string // as of an entry
 }
 
@@ -53,14 +54,18 @@ func newSheet(name, caption string, columns []string, rows [][]any, note string)
 		rows = rows[:maxSheet]
 	}
 	for i, column := range columns {
-		text := true
+		class := "t day"
 		for _, row := range rows {
-			switch row[i].(type) {
+			switch v := row[i].(type) {
 			case int64, float64:
-				text = false
+				class = ""
+			case string:
+				if len(v) != len(time.DateOnly) || !days.MatchString(v) {
+					class = "t"
+				}
 			}
 		}
-		s.Columns = append(s.Columns, heading{columnInWords(column), text, otherwise(inert(column), columnInWords(column))})
+		s.Columns = append(s.Columns, heading{columnInWords(column), class, otherwise(inert(column), columnInWords(column))})
 	}
 	for _, row := range rows {
 		cells := make([]entry, len(row))
@@ -76,6 +81,19 @@ func newSheet(name, caption string, columns []string, rows [][]any, note string)
 		s.Rows = append(s.Rows, cells)
 	}
 	return s
+}
+
+// withoutEmpty leaves out the last columns as far as no row has a value there.
+func (s *sheet) withoutEmpty() {
+	for n := len(s.Columns) - 1; n > 0 && !slices.ContainsFunc(s.rows, func(row []any) bool { return row[n] != nil && row[n] != "" }); n-- {
+		s.Columns, s.columns = s.Columns[:n], s.columns[:n]
+		for i := range s.Rows {
+			s.Rows[i] = s.Rows[i][:n]
+		}
+		for i := range s.rows {
+			s.rows[i] = s.rows[i][:n]
+		}
+	}
 }
 
 // inWords is what a reader is shown of a name of the program's own, such as a finding.
