@@ -100,7 +100,18 @@ const maxTokens = 5
 
 func folderOf(date string) string { return Folder + date + "/" }
 
+// scanOf is the scan of the night of a date.
+func scanOf(date string) string { return "night-" + date }
+
 func (n *Night) name() string { return folderOf(n.Date) + recordName }
+
+// Note says in a line why a night does not count, or why nothing was pruned after it; "" if there is nothing to say.
+func (n *Night) Note() string {
+	if n.State == Held && len(n.Out) > 0 {
+		return n.Out[0].String()
+	}
+	return cmp.Or(n.Error, n.PruneError)
+}
 
 // ReadNight reads the record of a night. The error is store.ErrNotExist if there is none.
 func ReadNight(ctx context.Context, st store.Store, date string) (*Night, error) {

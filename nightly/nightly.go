@@ -3,7 +3,7 @@
 //
 // nightly.go has Run, with the steps of a night in their order; list.go takes the list; figures.go counts and judge.go
 // decides; publish.go writes the pages and hands the night to readers, and has Release and Discard; prune.go deletes what
-// is too old; night.go is the record of a night; tell.go tells a webhook.
+// is too old; night.go is the record of a night, and listing.go lists all; tell.go tells a webhook.
 package nightly
 
 import (
@@ -163,7 +163,7 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 			return last, o.again(ctx, last)
 		}
 	}
-	n := &Night{SchemaVersion: schema.Version, Date: date, ScanID: "night-" + date, ToolVersion: o.Publishing.ToolVersion, StartedAt: now}
+	n := &Night{SchemaVersion: schema.Version, Date: date, ScanID: scanOf(date), ToolVersion: o.Publishing.ToolVersion, StartedAt: now}
 	return n, o.again(ctx, n)
 }
 

@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/scan"
-	"github.com/bulkscan/bulkscan/scan/shares"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/terminal"
@@ -107,66 +104,4 @@ func (a *app) sharedScan(ctx context.Context, dir, scanID string) (store.Store, 
 		return nil, nil, fmt.Errorf("no scan %s in shares in %s; bulkscan scan --shard begins one", clipped(scanID), clipped(dir))
 	}
 	return nil, nil, fmt.Errorf("no scan in shares in %s; bulkscan scan --shard begins one", clipped(dir))
-}
-
-func (a *app) statusCommand() *cobra.Command {
-	var scanID string
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "status [OUT]",
-		Short: "Show how far a scan in shares is",
-		Long: `status shows the shares of a scan that the tasks of an array job write (scan --shard): waiting, running, silent (running
-without a report for minutes; the process may have been killed), interrupted, failed, done. OUT is a folder, or
-s3://BUCKET/PREFIX; without it, bulkscan-out. On a terminal it runs until all are done; Ctrl-C ends it. Each task
-reports every half minute; "no sign for 50s" means that a report is overdue.`,
-		Example: `  bulkscan status out
-  bulkscan status s3://bucket/surveys --json | jq '.shares[] | select(.state == "failed")'`,
-		Args: usageArgs(cobra.MaximumNArgs(1)),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.interruptible(c.Context(), func(ctx context.Context) error { return a.status(ctx, placeOf(args), scanID, asJSON) })
-		},
-	}
-	c.Flags().StringVar(&scanID, "scan-id", "", "the scan (default: the one in shares that started last)")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
-}
-
-// statusInterval is how often status looks on a terminal.
-const statusInterval = 5 * time.Second
-
-func (a *app) status(ctx context.Context, dir, scanID string, asJSON bool) error {
-	live := !asJSON && terminal.Is(a.stdout)
-	for {
-		st, m, err := a.sharedScan(ctx, dir, scanID)
-		if err != nil {
-			return err
-		}
-		records, err := commit.Shares(ctx, st, m.ScanID)
-		if err != nil {
-			return err
-		}
-		now := time.Now()
-		s := shares.StatusOf(m, records, now)
-		if asJSON {
-			return terminal.WriteJSON(a.stdout, s)
-		}
-		var page strings.Builder
-		if live {
-			page.WriteString("\x1b[H\x1b[2J") // from the top of an empty screen
-		}
-		if err := terminal.Shares(&page, s, now); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprint(a.stdout, page.String()); err != nil {
-			return err
-		}
-		if !live || s.Count[string(commit.ShareDone)] == len(s.Shares) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(statusInterval):
-		}
-	}
 }

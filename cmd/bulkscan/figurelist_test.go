@@ -176,6 +176,7 @@ func figures(t *testing.T) (all []figure) {
 	readers := "internal/integration/readers/package.json"
 	f(page, "DuckDB {} | Polars (nodejs-polars {}) | hyparquet {}, hyparquet-compressors {} |",
 		in("internal/integration/duckdb/package.json", `node-api": "([\d.]+)-`), in(readers, `nodejs-polars": "([\d.]+)"`), in(readers, `hyparquet": "([\d.]+)"`), in(readers, `compressors": "([\d.]+)"`))
+	f(page, "If anything is damaged, the exit code is {}.", code("cmd/bulkscan.exitDamaged"))
 	f(page, "The exit code is {} if", code("cmd/bulkscan.exitDamaged"))
 	f(page, "the exit code is {}. When", code("cmd/bulkscan.exitDamaged"))
 	f(page, "parts of {} MiB, all tables together, by copying pages: {} million rows", mib("sink/compact.DefaultPartBytes"), in(first, `merging parts: (\d+) million rows`))

@@ -66,7 +66,7 @@ func TestJSONNumbers(t *testing.T) {
 		"diff":    {{"out", "2026-11-20", "2026-11-21"}, {"out", "n1", "n2", "--paired"}},
 		"summary": {{"out"}, {"nights"}, {"out", "--sensitivity", "GPTBot"}},
 		"verify":  {{"out"}, {"nights"}, {"demo"}},
-		"status":  {{"shared"}},
+		"status":  {{"shared"}, {"out"}, {"nights"}},
 		"plan":    {{"list.csv"}},
 		"schema":  {{}},
 		"tokens":  {{}},

@@ -145,6 +145,7 @@ and writes the answers as Parquet.
   bulkscan check example.com            one site, explained
   bulkscan test --robots robots.txt --agent GPTBot /private/x
                                         is it allowed, and by which rule
+  bulkscan status out                   the scans and nights of a dataset
   bulkscan summary out                  the headline figures of a dataset
   bulkscan diff out 2026-11-20 2026-11-21
                                         who began or ceased to block which crawler

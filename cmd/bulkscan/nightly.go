@@ -432,7 +432,7 @@ func nightRows(nights []*nightly.Night, pruned *commit.Pruned) (rows []terminal.
 				rows = append(rows, terminal.NightRow{Date: date, State: "missing", Changed: -1})
 			}
 		}
-		row := terminal.NightRow{Date: n.Date, State: string(n.State), Changed: -1, Bytes: n.Bytes, Note: cmp.Or(n.Error, n.PruneError)}
+		row := terminal.NightRow{Date: n.Date, State: string(n.State), Changed: -1, Bytes: n.Bytes, Note: n.Note()}
 		if pruned.Has(n.ScanID) {
 			row.State += ", pruned"
 		}
@@ -444,9 +444,6 @@ func nightRows(nights []*nightly.Night, pruned *commit.Pruned) (rows []terminal.
 		}
 		if n.Changes != nil {
 			row.Changed = n.Changes.Changed
-		}
-		if n.State == nightly.Held && len(n.Out) > 0 {
-			row.Note = n.Out[0].String()
 		}
 		rows = append(rows, row)
 	}

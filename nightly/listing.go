@@ -1,0 +1,157 @@
+package nightly
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// Entry is a scan or a night in the listing of a dataset. Programs rely on its JSON; docs/dataset.md describes it.
+type Entry struct {
+	Date        string             `json:"scan_date,omitempty"` // "" if no record tells it
+	ScanID      string             `json:"scan_id"`
+	State       string             `json:"state"` // of a night a State, of another scan a commit.State; or Damaged, or Newer
+	StartedAt   time.Time          `json:"started_at,omitzero"`
+	Observer    string             `json:"observer,omitempty"` // see commit.Observer
+	ListID      string             `json:"list_id,omitempty"`
+	Sites       int64              `json:"sites"`                   // of a complete scan
+	Publication commit.Publication `json:"publication,omitempty"`   // of a complete scan
+	Tables      []string           `json:"tables,omitempty"`        // that it has; none if it was pruned
+	Pruned      []string           `json:"pruned_tables,omitempty"` // of a scan that was deleted: those that it had left
+	Bytes       int64              `json:"bytes"`                   // of the files of its tables that are there
+	Note        string             `json:"note,omitempty"`
+
+	Manifest *commit.Manifest `json:"-"` // nil if there is none
+}
+
+// The states of what cannot be read.
+const (
+	Damaged = "damaged"
+	Newer   = "newer" // of a later schema version
+)
+
+// unreadable says in an entry why a record cannot be read.
+func (e *Entry) unreadable(err error) {
+	e.State, e.Note = Damaged, bounded(err)
+	if _, newer := errors.AsType[*schema.NewerError](err); newer {
+		e.State = Newer
+	}
+}
+
+// Listing returns every scan and night of a dataset by date, also those that were pruned. One whose record cannot be read is Damaged or
+// Newer, and so is a published night whose scan is gone without having been pruned. Nothing but the records is read.
+func Listing(ctx context.Context, st store.Store) ([]*Entry, error) {
+	pruned, err := commit.ReadPruned(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	scans, err := commit.Scans(ctx, st)
+	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
+	if err != nil && !ok {
+		return nil, err
+	}
+	byID := map[string]*Entry{}
+	for _, s := range pruned.Scans {
+		byID[s.ScanID] = &Entry{
+			Date: s.ScanDate, ScanID: s.ScanID, State: string(commit.Complete), StartedAt: s.StartedAt, Observer: s.Observer.String(), ListID: s.ListID,
+			Sites: s.Rows, Publication: s.Publication, Pruned: s.Tables,
+		}
+	}
+	for _, m := range scans {
+		e := &Entry{
+			Date: m.ScanDate, ScanID: m.ScanID, State: string(m.State), StartedAt: m.StartedAt, Observer: m.Observer.String(), ListID: m.ListID,
+			Tables: m.Tables, Pruned: m.Pruned, Manifest: m,
+		}
+		if m.State == commit.Complete && m.Counts != nil {
+			e.Sites, e.Publication = m.Counts.Rows, cmp.Or(m.Publication, commit.PublicationDone)
+		}
+		byID[m.ScanID] = e
+	}
+	if damaged != nil {
+		for _, s := range damaged.Scans {
+			byID[s.ScanID] = &Entry{ScanID: s.ScanID}
+			byID[s.ScanID].unreadable(s.Err)
+		}
+	}
+	if err := addNights(ctx, st, byID); err != nil {
+		return nil, err
+	}
+	if err := addSizes(ctx, st, byID); err != nil {
+		return nil, err
+	}
+	list := make([]*Entry, 0, len(byID))
+	for _, e := range byID {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b *Entry) int {
+		return cmp.Or(strings.Compare(a.Date, b.Date), a.StartedAt.Compare(b.StartedAt), strings.Compare(a.ScanID, b.ScanID))
+	})
+	return list, nil
+}
+
+// addNights adds what the records of nights say to the entries of their scans.
+func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) error {
+	all, err := dates(ctx, st)
+	if err != nil {
+		return err
+	}
+	type read struct {
+		night *Night
+		err   error
+	}
+	readOne := func(ctx context.Context, date string) read {
+		n, err := ReadNight(ctx, st, date)
+		return read{n, err}
+	}
+	for date, r := range commit.Ahead(ctx, all, readOne, func(read) {}) {
+		id := scanOf(date)
+		e := byID[id]
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(r.err, store.ErrNotExist):
+			continue // a file of somebody else's
+		case e == nil:
+			e = &Entry{ScanID: id}
+			byID[id] = e
+		}
+		e.Date = date
+		switch lost := e.Manifest == nil && e.Pruned == nil; {
+		case e.State == Damaged, e.State == Newer:
+		case r.err != nil:
+			e.unreadable(r.err)
+		case lost && r.night.State == Published:
+			e.State, e.Note = Damaged, "the night is published, and its scan is gone"
+		default:
+			e.State, e.Note = string(r.night.State), r.night.Note()
+			if e.StartedAt.IsZero() {
+				e.StartedAt = r.night.StartedAt
+			}
+		}
+	}
+	return nil
+}
+
+// addSizes adds up the files of each scan.
+func addSizes(ctx context.Context, st store.Store, byID map[string]*Entry) error {
+	for _, table := range schema.AllTables {
+		for entry, err := range st.List(ctx, table+"/") {
+			if err != nil {
+				return err
+			}
+			id, _, _, _ := commit.SplitPart(path.Base(entry.Name)) // "" is no scan's
+			if e := byID[id]; e != nil {
+				e.Bytes += entry.Size
+			}
+		}
+	}
+	return nil
+}
