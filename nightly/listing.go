@@ -140,7 +140,7 @@ func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) erro
 	return nil
 }
 
-// addSizes adds up the files of each scan.
+// addSizes adds up the files of each scan: a scan that runs or was pruned has others than its manifest says.
 func addSizes(ctx context.Context, st store.Store, byID map[string]*Entry) error {
 	for _, table := range schema.AllTables {
 		for entry, err := range st.List(ctx, table+"/") {

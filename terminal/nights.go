@@ -3,112 +3,110 @@ package terminal
 import (
 	"cmp"
 	"io"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/bulkscan/bulkscan/internal/printable"
+	"github.com/bulkscan/bulkscan/nightly"
+	"github.com/bulkscan/bulkscan/sink/commit"
 )
-
-// NightRow is a night in a table. Figures of a night without a scan are 0.
-type NightRow struct {
-	Date, State     string
-	Sites, NoAnswer int64
-	Rules, Blocked  int64
-	Changed         int64 // -1 if it was not compared
-	Bytes           int64
-	Took            time.Duration
-	Note            string // why it is not published
-}
 
 // maxNote bounds a note in bytes.
 const maxNote = 200
 
-// ScanRow is a scan or a night in the table of a dataset.
-type ScanRow struct {
-	Date, ScanID, State string
-	Observer, List      string
-	Sites               int64 // 0 if they are not counted yet
-	Published, Pruned   string
-	Bytes               int64
-	Note                string // what is wrong with it
-}
-
-// Nights shows nights, a line each, and below them why some are not published. Those that block are a share of those that have rules.
-func Nights(w io.Writer, nights []NightRow, when Color) error {
-	rows := make([]listed, 0, len(nights))
-	for _, n := range nights {
-		numbers := []string{"-", "-", "-", "-", "-", "-", "-"}
-		if n.Sites > 0 {
-			numbers = []string{number(n.Sites), percentOf(n.NoAnswer, n.Sites), percentOf(n.Rules, n.Sites), percentOf(n.Blocked, n.Rules), "-", bytesText(n.Bytes), n.Took.String()}
+// Nights shows nights, the newest last, a line each: at most so many, with those that are missing among them. Those that block are a
+// share of those that have rules.
+func Nights(w io.Writer, nights []*nightly.Night, pruned *commit.Pruned, most int, when Color) error {
+	var rows []listed
+	for i, n := range nights {
+		for date := dayAfter(nights[max(0, i-1)].Date); date < n.Date; date = dayAfter(date) {
+			rows = append(rows, listed{cells: []string{date, "missing", "-", "-", "-", "-", "-", "-", "-"}})
 		}
-		if n.Changed >= 0 {
-			numbers[4] = number(n.Changed)
+		row := listed{cells: []string{n.Date, string(n.State), "-", "-", "-", "-", "-", "-", "-"}, note: n.Note()}
+		if pruned.Has(n.ScanID) {
+			row.cells[1] += ", pruned"
 		}
-		rows = append(rows, listed{first: []string{n.Date}, state: n.State, numbers: numbers, name: n.Date, note: n.Note})
+		if f := n.Figures; f != nil && f.Sites > 0 {
+			var took time.Duration
+			if n.EndedAt != nil {
+				took = n.EndedAt.Sub(n.StartedAt)
+			}
+			copy(row.cells[2:], []string{number(f.Sites), percentOf(f.Silent(), f.Sites), percentOf(f.Rules, f.Sites), percentOf(f.Blocked, f.Rules), "-", bytesText(n.Bytes), took.String()})
+		}
+		if n.Changes != nil {
+			row.cells[6] = number(n.Changes.Changed)
+		}
+		rows = append(rows, row)
 	}
-	return list(w, when, []string{"date"}, []string{"sites", "no answer", "rules", "blocking", "changed", "size", "took"}, nil, rows)
+	return list(w, []string{"date", "state", "sites", "no answer", "rules", "blocking", "changed", "size", "took"}, 2, 9, rows[max(0, len(rows)-most):], when)
 }
 
-// Scans shows the scans and nights of a dataset, a line each, and below them what is wrong with some.
-func Scans(w io.Writer, scans []ScanRow, when Color) error {
-	rows := make([]listed, 0, len(scans))
-	for _, s := range scans {
-		sites := "-"
-		if s.Sites > 0 {
-			sites = number(s.Sites)
+func dayAfter(date string) string {
+	day, _ := time.Parse(time.DateOnly, date) // of records, which have dates
+	return day.AddDate(0, 0, 1).Format(time.DateOnly)
+}
+
+// Scans shows the scans and nights of a dataset, a line each.
+func Scans(w io.Writer, scans []*nightly.Entry, when Color) error {
+	var rows []listed
+	for _, e := range scans {
+		sites, pruned, published := "-", strings.Join(e.Pruned, ", "), string(e.Publication)
+		if e.Sites > 0 {
+			sites = number(e.Sites)
 		}
-		rows = append(rows, listed{
-			first: []string{cmp.Or(s.Date, "-"), s.ScanID}, state: s.State, numbers: []string{sites, bytesText(s.Bytes)},
-			last: []string{cmp.Or(s.Published, "-"), cmp.Or(s.Pruned, "-"), cmp.Or(s.List, "-"), cmp.Or(s.Observer, "-")}, name: s.ScanID, note: s.Note,
-		})
+		if len(e.Tables) == 0 && pruned != "" {
+			pruned = "all"
+		}
+		switch e.Publication {
+		case commit.PublicationDone:
+			published = "yes"
+		case commit.PublicationPending:
+			published = "no"
+		}
+		row := listed{cells: []string{e.Date, e.ScanID, e.State, sites, bytesText(e.Bytes), published, pruned, e.ListID, e.Observer}, note: e.Note}
+		for i, cell := range row.cells {
+			row.cells[i] = cmp.Or(cell, "-")
+		}
+		rows = append(rows, row)
 	}
-	return list(w, when, []string{"date", "scan"}, []string{"sites", "size"}, []string{"published", "pruned", "list", "observer"}, rows)
+	return list(w, []string{"date", "scan", "state", "sites", "size", "published", "pruned", "list", "observer"}, 3, 5, rows, when)
 }
 
-// listed is a row of list: words, a state, numbers, and further words.
+// listed is a row of list. Its note is below the table.
 type listed struct {
-	first         []string
-	state         string
-	numbers, last []string
-	name, note    string // a line below the table
+	cells []string
+	note  string
 }
 
-// list shows a table of nights or scans by the heads of its columns, and below it the notes.
-func list(w io.Writer, when Color, first, numbers, last []string, rows []listed) error {
-	p := newPage(w, when)
-	t := &table{whole: true}
-	var head []piece
-	for _, name := range slices.Concat(first, []string{"state"}) {
-		head = append(head, styled(dim, "%s", name))
-	}
-	for _, name := range numbers {
-		head = append(head, piece{text: name, style: dim, right: true})
-	}
-	for _, name := range last {
-		head = append(head, styled(dim, "%s", name))
-	}
-	t.add(append(head, piece{})...)
-	noted := false
-	for _, r := range rows {
+// list shows a table of nights or scans, and below it what is wrong with some. The columns before an end that begin with from are numbers,
+// the one before them is the state, and the one before that the name.
+func list(w io.Writer, head []string, from, end int, rows []listed, when Color) error {
+	p, t := newPage(w, when), &table{whole: true}
+	for i, r := range append([]listed{{cells: head}}, rows...) {
 		var row []piece
-		for _, word := range r.first {
-			row = append(row, text(word))
-		}
-		row = append(append(row, styled(stateStyles[r.state], "%s", r.state)), right(r.numbers...)...)
-		for _, word := range r.last {
-			row = append(row, text(word))
+		for j, cell := range r.cells {
+			c := piece{text: cell, right: from <= j && j < end}
+			switch {
+			case i == 0:
+				c.style = dim
+			case j == from-1:
+				c.style = stateStyles[cell]
+			}
+			row = append(row, c)
 		}
 		t.add(append(row, piece{})...)
-		noted = noted || r.note != ""
 	}
 	p.table(t)
-	if noted {
-		p.line()
-	}
+	noted := false
 	for _, r := range rows {
-		if r.note != "" {
-			p.flow(indent, words(styled(bold, "%s:", r.name), text(printable.Clip(r.note, maxNote))))
+		if r.note == "" {
+			continue
 		}
+		if !noted {
+			p.line()
+			noted = true
+		}
+		p.flow(indent, words(styled(bold, "%s:", r.cells[from-2]), text(printable.Clip(r.note, maxNote))))
 	}
 	return p.end()
 }

@@ -396,7 +396,7 @@ func (s *sharedSignals) stop() bool {
 	return stop != nil && (*stop)()
 }
 
-// nightlyStatus prints the last nights. A date without a night between two others is missing.
+// nightlyStatus prints the last nights.
 func (a *app) nightlyStatus(ctx context.Context, f *nightlyFlags, place string) error {
 	st, err := openDataset(place)
 	if err != nil {
@@ -421,38 +421,7 @@ func (a *app) nightlyStatus(ctx context.Context, f *nightlyFlags, place string) 
 	if err != nil {
 		return err
 	}
-	return terminal.Nights(a.stdout, nightRows(nights, pruned), f.color)
-}
-
-// nightRows are the last nights and the missing ones among them.
-func nightRows(nights []*nightly.Night, pruned *commit.Pruned) (rows []terminal.NightRow) {
-	for i, n := range nights {
-		if i > 0 {
-			for date := dayAfter(nights[i-1].Date); date < n.Date; date = dayAfter(date) {
-				rows = append(rows, terminal.NightRow{Date: date, State: "missing", Changed: -1})
-			}
-		}
-		row := terminal.NightRow{Date: n.Date, State: string(n.State), Changed: -1, Bytes: n.Bytes, Note: n.Note()}
-		if pruned.Has(n.ScanID) {
-			row.State += ", pruned"
-		}
-		if n.EndedAt != nil {
-			row.Took = n.EndedAt.Sub(n.StartedAt)
-		}
-		if f := n.Figures; f != nil {
-			row.Sites, row.NoAnswer, row.Rules, row.Blocked = f.Sites, f.Silent(), f.Rules, f.Blocked
-		}
-		if n.Changes != nil {
-			row.Changed = n.Changes.Changed
-		}
-		rows = append(rows, row)
-	}
-	return rows[max(0, len(rows)-shownNights):]
-}
-
-func dayAfter(date string) string {
-	day, _ := time.Parse(time.DateOnly, date) // of records, which have dates
-	return day.AddDate(0, 0, 1).Format(time.DateOnly)
+	return terminal.Nights(a.stdout, nights, pruned, shownNights, f.color)
 }
 
 // watchSignals is interrupts, unless the command around the scan watches for signals.

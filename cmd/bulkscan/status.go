@@ -51,10 +51,16 @@ a report is overdue. With --scan-id only that scan is shown, and its shares also
 	return c
 }
 
-const (
-	statusInterval = 5 * time.Second // how often status looks at shares on a terminal
-	shownLive      = 10              // scans that it lists above them meanwhile
-)
+// statusInterval is how often status looks at shares on a terminal.
+const statusInterval = 5 * time.Second
+
+// scanStatus is what status prints of a scan or night as JSON. The fields of the entry win over those of its shares, which are deeper.
+type scanStatus struct {
+	*nightly.Entry
+	inShares
+}
+
+type inShares struct{ *shares.Status } // nil if it is in none, or is collected
 
 func (a *app) status(ctx context.Context, dir string, f *statusFlags) error {
 	st, err := openDataset(dir)
@@ -73,86 +79,15 @@ func (a *app) status(ctx context.Context, dir string, f *statusFlags) error {
 		return noSuchScan(f.scanID, dir)
 	case len(list) == 0:
 		return noScan(dir)
-	case f.json:
-		err = a.statusJSON(ctx, st, list, f)
-	default:
-		err = a.statusPage(ctx, st, list, f)
 	}
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(list, func(e *nightly.Entry) bool { return e.State == nightly.Damaged }) {
-		return &exitError{exitDamaged, fmt.Errorf("%s is damaged: see bulkscan verify", clipped(dir))}
-	}
-	return nil
-}
-
-// sharesOf says how far the shares of a scan are; nil if it has none to show.
-func (f *statusFlags) sharesOf(ctx context.Context, st store.Store, e *nightly.Entry, now time.Time) (*shares.Status, error) {
-	if m := e.Manifest; m == nil || m.Shares == 0 || f.scanID == "" && !m.Uncollected() {
-		return nil, nil
-	}
-	m, err := commit.ReadManifest(ctx, st, e.ScanID) // it may have been collected since it was listed
-	if err != nil {
-		return nil, err
-	}
-	records, err := commit.Shares(ctx, st, e.ScanID)
-	if err != nil {
-		return nil, err
-	}
-	return shares.StatusOf(m, records, now), nil
-}
-
-func (a *app) statusJSON(ctx context.Context, st store.Store, list []*nightly.Entry, f *statusFlags) error {
-	type inShares struct{ *shares.Status } // deeper than the entry, whose fields win
-	for _, e := range list {
-		s, err := f.sharesOf(ctx, st, e, time.Now())
+	live := !f.json && terminal.Is(a.stdout)
+	for {
+		waits, err := a.showStatus(ctx, st, list, f, live)
 		if err != nil {
 			return err
 		}
-		if s != nil {
-			e.Sites = s.Sites
-		}
-		if err := terminal.WriteJSON(a.stdout, struct {
-			*nightly.Entry
-			inShares
-		}{e, inShares{s}}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (a *app) statusPage(ctx context.Context, st store.Store, list []*nightly.Entry, f *statusFlags) error {
-	live := terminal.Is(a.stdout)
-	for {
-		var below strings.Builder
-		waits, now := false, time.Now()
-		for _, e := range list {
-			s, err := f.sharesOf(ctx, st, e, now)
-			if err != nil {
-				return err
-			}
-			if s == nil {
-				continue
-			}
-			below.WriteByte('\n')
-			if err := terminal.Shares(&below, s, now); err != nil {
-				return err
-			}
-			waits = waits || s.Count[string(commit.ShareDone)] < len(s.Shares)
-		}
-		live = live && waits
-		rows := scanRows(list)
-		if live {
-			fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // from the top of an empty screen
-			rows = rows[max(0, len(rows)-shownLive):]
-		}
-		if err := terminal.Scans(a.stdout, rows, f.color); err != nil {
-			return err
-		}
-		if _, err := io.WriteString(a.stdout, below.String()); err != nil || !live {
-			return err
+		if !live || !waits {
+			break
 		}
 		select {
 		case <-ctx.Done():
@@ -160,24 +95,46 @@ func (a *app) statusPage(ctx context.Context, st store.Store, list []*nightly.En
 		case <-time.After(statusInterval):
 		}
 	}
+	if slices.ContainsFunc(list, func(e *nightly.Entry) bool { return e.State == nightly.Damaged }) {
+		return &exitError{exitDamaged, fmt.Errorf("%s is damaged: see bulkscan verify", clipped(dir))}
+	}
+	return nil
 }
 
-func scanRows(list []*nightly.Entry) (rows []terminal.ScanRow) {
+// showStatus prints scans, and says whether some wait for shares.
+func (a *app) showStatus(ctx context.Context, st store.Store, list []*nightly.Entry, f *statusFlags, live bool) (waits bool, err error) {
+	var below strings.Builder
+	now := time.Now()
 	for _, e := range list {
-		row := terminal.ScanRow{
-			Date: e.Date, ScanID: e.ScanID, State: e.State, Observer: e.Observer, List: e.ListID, Sites: e.Sites, Bytes: e.Bytes, Note: e.Note,
-			Published: string(e.Publication), Pruned: strings.Join(e.Pruned, ", "),
+		of := scanStatus{Entry: e}
+		if m := e.Manifest; m != nil && m.Shares > 0 && (f.scanID != "" || m.Uncollected()) {
+			records, err := commit.Shares(ctx, st, e.ScanID)
+			if err != nil {
+				return false, err
+			}
+			of.Status = shares.StatusOf(m, records, now)
+			e.Sites = of.Status.Sites
+			waits = waits || of.Count[string(commit.ShareDone)] < m.Shares
+			below.WriteByte('\n')
+			if err := terminal.Shares(&below, of.Status, now); err != nil {
+				return false, err
+			}
 		}
-		switch e.Publication {
-		case commit.PublicationDone:
-			row.Published = "yes"
-		case commit.PublicationPending:
-			row.Published = "no"
+		if f.json {
+			if err := terminal.WriteJSON(a.stdout, of); err != nil {
+				return false, err
+			}
 		}
-		if len(e.Pruned) > 0 && len(e.Tables) == 0 {
-			row.Pruned = "all"
-		}
-		rows = append(rows, row)
 	}
-	return rows
+	if f.json {
+		return false, nil
+	}
+	if live && waits {
+		fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // from the top of an empty screen
+	}
+	if err := terminal.Scans(a.stdout, list, f.color); err != nil {
+		return false, err
+	}
+	_, err = io.WriteString(a.stdout, below.String())
+	return waits, err
 }

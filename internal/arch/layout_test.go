@@ -69,7 +69,7 @@ var arrows = map[string][]string{
 	"survey":               {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "audit", "audit/tokens", "parser", "origin/exchange", "internal/printable", "store"},
 	"survey/page":          {"survey", "sink/schema", "internal/printable", "docs/queries"},
 	"docs/queries":         {},
-	"terminal":             {"history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "origin/exchange", "internal/printable", "survey", "scan/shares", "sink/commit"},
+	"terminal":             {"nightly", "history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "origin/exchange", "internal/printable", "survey", "scan/shares", "sink/commit"},
 	"terminal/metrics":     {"pipeline", "fetcher/resolve", "origin/exchange"},
 	"internal/sharedtest":  {},
 	"internal/sitetest":    {"audit", "audit/tokens", "parser", "origin", "origin/exchange"},
