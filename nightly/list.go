@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,7 +138,8 @@ func (o *Options) fetchList(ctx context.Context, to string) (sum string, err err
 	}
 	pause := fetchPause
 	for n := 0; ; n++ {
-		if sum, err = o.get(ctx, to); err == nil || ctx.Err() != nil || n == fetchRetries {
+		sum, err = o.get(ctx, to)
+		if wrong := (*ClockError)(nil); err == nil || errors.As(err, &wrong) || ctx.Err() != nil || n == fetchRetries {
 			return sum, err
 		}
 		o.Log.Warn("cannot fetch the list; trying again", "error", err, "in", pause)
@@ -177,7 +179,36 @@ func (o *Options) get(ctx context.Context, to string) (sum string, err error) {
 	case response.StatusCode != http.StatusOK:
 		return "", fmt.Errorf("status %d", response.StatusCode)
 	}
+	if err := o.checkClock(response.Header); err != nil {
+		return "", err
+	}
 	return copyTo(to, response.Body) // a body that is shorter than announced is an error of reading
+}
+
+// ClockError says that this machine's clock and the server of the list disagree.
+type ClockError struct{ Here, There time.Time }
+
+func (e *ClockError) Error() string {
+	return fmt.Sprintf("its server says that it is %s, and the clock of this machine %s; nothing is scanned or pruned under a wrong date. Correct the clock; or if it is right, repeat with --date %s",
+		e.There.Format(time.RFC3339), e.Here.Format(time.RFC3339), e.Here.Format(time.DateOnly))
+}
+
+// maxSkew is how far a clock may be from a server's. A time zone that is taken for another is no more.
+const maxSkew = 14 * time.Hour
+
+// checkClock compares the clock by which the night is dated with the time of an answer, RFC 9110 §6.6.1, to which a cache adds the
+// Age, RFC 9111 §5.1. An answer that has no time is no evidence, and a date that was given needs none.
+func (o *Options) checkClock(answer http.Header) error {
+	there, err := http.ParseTime(answer.Get("Date"))
+	if err != nil || o.Date != "" {
+		return nil
+	}
+	age, _ := strconv.ParseUint(answer.Get("Age"), 10, 31) // 0 if it is absent
+	there = there.Add(time.Duration(age) * time.Second)
+	if now := o.now(); now.Sub(there).Abs() > maxSkew {
+		return &ClockError{Here: now, There: there}
+	}
+	return nil
 }
 
 // download copies an object to a file.

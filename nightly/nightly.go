@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,10 +136,14 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 	if date == "" {
 		date = now.Format(time.DateOnly)
 	}
-	nights, err := Nights(ctx, o.Store, 1)
+	nights, err := Nights(ctx, o.Store, recent)
 	if err != nil {
 		return nil, err
 	}
+	// A clock that was wrong leaves later nights. One that has no scan, or whose scan does not count, keeps no earlier night from its date.
+	nights = slices.DeleteFunc(nights, func(n *Night) bool {
+		return n.Date > date && (n.State == Held || n.State == Discarded || n.State != Published && n.List == nil)
+	})
 	if len(nights) > 0 {
 		last := nights[len(nights)-1]
 		switch {

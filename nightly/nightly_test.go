@@ -526,6 +526,7 @@ func TestFetchedList(t *testing.T) {
 		t.Helper()
 		handler = h
 		m := newTeam(t)
+		m.now = time.Now()
 		o := m.options()
 		o.List.Source, o.List.Client = strings.Replace(server.URL, "https://", "https://user:secret@", 1)+"/top.txt?key=secret", server.Client()
 		sum, err := o.get(t.Context(), filepath.Join(t.TempDir(), "list"))

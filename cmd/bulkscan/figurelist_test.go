@@ -260,6 +260,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "outside index and history | {} |", code("cmd/bulkscan.exitThreshold"))
 	f(page, "| {}, {} | the next run continues it, until its deadline or for {} hours", code("cmd/bulkscan.exitInt"), code("cmd/bulkscan.exitTerm"), plain(float64(c("nightly.resumeTime"))/3600e9))
 	f(page, "ends at once with {}.", code("cmd/bulkscan.exitAgain"))
+	f(page, "server by more than {} hours fails the night", plain(float64(c("nightly.maxSkew"))/3600e9))
 	f(page, "the last {} published nights", code("nightly.learnFrom"))
 	f(page, "the largest of: {} percentage points ({} at one network), {} times their spread, {} standard deviations", rounded(100*s.fraction("nightly.floor"), 2), rounded(100*s.fraction("nightly.floorOfCDN"), 2),
 		numberWords[c("nightly.spread")], numberWords[c("nightly.sampling")])
