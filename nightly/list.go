@@ -139,7 +139,7 @@ func (o *Options) fetchList(ctx context.Context, to string) (sum string, err err
 	pause := fetchPause
 	for n := 0; ; n++ {
 		sum, err = o.get(ctx, to)
-		if wrong := (*ClockError)(nil); err == nil || errors.As(err, &wrong) || ctx.Err() != nil || n == fetchRetries {
+		if _, wrong := errors.AsType[*ClockError](err); err == nil || wrong || ctx.Err() != nil || n == fetchRetries {
 			return sum, err
 		}
 		o.Log.Warn("cannot fetch the list; trying again", "error", err, "in", pause)
@@ -203,8 +203,9 @@ func (o *Options) checkClock(answer http.Header) error {
 	if err != nil || o.Date != "" {
 		return nil
 	}
-	age, _ := strconv.ParseUint(answer.Get("Age"), 10, 31) // 0 if it is absent
-	there = there.Add(time.Duration(age) * time.Second)
+	if age, err := strconv.ParseUint(answer.Get("Age"), 10, 31); err == nil {
+		there = there.Add(time.Duration(age) * time.Second)
+	}
 	if now := o.now(); now.Sub(there).Abs() > maxSkew {
 		return &ClockError{Here: now, There: there}
 	}

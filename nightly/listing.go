@@ -49,13 +49,13 @@ func (e *Entry) unreadable(err error) {
 // Listing returns every scan and night of a dataset by date, also those that were pruned. One whose record cannot be read is Damaged or
 // Newer, and so is a published night whose scan is gone without having been pruned. Nothing but the records is read.
 func Listing(ctx context.Context, st store.Store) ([]*Entry, error) {
-	pruned, err := commit.ReadPruned(ctx, st)
-	if err != nil {
-		return nil, err
-	}
 	scans, err := commit.Scans(ctx, st)
 	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
 	if err != nil && !ok {
+		return nil, err
+	}
+	pruned, err := commit.ReadPruned(ctx, st) // after the scans: it names those that are deleted meanwhile
+	if err != nil {
 		return nil, err
 	}
 	byID := map[string]*Entry{}

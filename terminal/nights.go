@@ -65,7 +65,7 @@ func Scans(w io.Writer, scans []*nightly.Entry, when Color) error {
 		}
 		row := listed{cells: []string{e.Date, e.ScanID, e.State, sites, bytesText(e.Bytes), published, pruned, e.ListID, e.Observer}, note: e.Note}
 		for i, cell := range row.cells {
-			row.cells[i] = cmp.Or(cell, "-")
+			row.cells[i] = cmp.Or(printable.Clip(cell, maxNote), "-")
 		}
 		rows = append(rows, row)
 	}
