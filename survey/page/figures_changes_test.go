@@ -59,6 +59,9 @@ func TestChanges(t *testing.T) {
 	if got := strings.Join(classes, ","); got != "t,t,t,t day,t day,t,t,,t" {
 		t.Errorf("the columns are %s", got)
 	}
+	if empty := newSheet("", "", []string{"date"}, [][]any{{nil}}, ""); empty.Columns[0].Class != "t" {
+		t.Errorf("a column without values is %q", empty.Columns[0].Class)
+	}
 	for _, row := range s.Tables["changed-sites"].Rows {
 		row[7], row[8] = nil, nil
 	}

@@ -54,16 +54,19 @@ func newSheet(name, caption string, columns []string, rows [][]any, note string)
 		rows = rows[:maxSheet]
 	}
 	for i, column := range columns {
-		class := "t day"
+		class, texts := "t day", 0
 		for _, row := range rows {
 			switch v := row[i].(type) {
 			case int64, float64:
 				class = ""
 			case string:
-				if len(v) != len(time.DateOnly) || !days.MatchString(v) {
+				if texts++; len(v) != len(time.DateOnly) || !days.MatchString(v) {
 					class = "t"
 				}
 			}
+		}
+		if texts == 0 && class != "" {
+			class = "t"
 		}
 		s.Columns = append(s.Columns, heading{columnInWords(column), class, otherwise(inert(column), columnInWords(column))})
 	}
