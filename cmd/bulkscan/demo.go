@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,7 +56,7 @@ work without a network.`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context(), f) },
 	}
-	c.Flags().StringVarP(&f.out, "out", "o", "bulkscan-demo", "folder of the dataset; what an earlier demo wrote there is replaced, and one with other scans is refused")
+	c.Flags().StringVarP(&f.out, "out", "o", "bulkscan-demo", "folder of the dataset; what an earlier demo wrote there is replaced, and one with other scans, or files of those names, is refused")
 	c.Flags().IntVar(&f.origins, "origins", 20000, "hosts to make up and scan")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "another seed is another web")
 	c.Flags().IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
@@ -171,7 +173,7 @@ In another terminal of this folder, for example:
 }
 
 // mayHoldDemo refuses a folder with scans that no demo has made: one that is called as a demo's would be deleted, and queries over
-// the others would count made-up sites too.
+// the others would count made-up sites too. It refuses one without a demo's scan that has a file of the names of a demo's, too.
 func mayHoldDemo(ctx context.Context, out string) error {
 	st, err := store.NewDir(out)
 	if err != nil {
@@ -189,8 +191,17 @@ func mayHoldDemo(ctx context.Context, out string) error {
 	for _, scan := range scans {
 		ids = append(ids, scan.ScanID)
 	}
-	if _, err := os.Stat(filepath.Join(out, demoTruth)); err == nil { // a demo has been there
-		ids = slices.DeleteFunc(ids, func(id string) bool { return id == demoScan })
+	foreign := ""
+	for _, name := range []string{demoList, demoTruth, demoReport, demoCA} {
+		if _, err := os.Lstat(filepath.Join(out, name)); !errors.Is(err, fs.ErrNotExist) {
+			foreign = cmp.Or(foreign, name)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(out, demoTruth)); err == nil && slices.Contains(ids, demoScan) { // a demo has been there
+		ids, foreign = slices.DeleteFunc(ids, func(id string) bool { return id == demoScan }), ""
+	}
+	if len(ids) == 0 && foreign != "" {
+		return fmt.Errorf("%s holds %s, and no demo, which would replace that file; give another folder with -o", clipped(out), foreign)
 	}
 	if len(ids) == 0 {
 		return nil

@@ -76,8 +76,16 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 		return err
 	}
 	form := strings.ToLower(path.Ext(f.out))
-	if f.figure != "" && form != ".svg" && form != ".csv" && f.out != "-" {
+	picture := form == ".svg" || form == ".csv"
+	switch info, err := os.Stat(f.out); {
+	case f.figure != "" && !picture && f.out != "-":
 		return usagef("--figure writes .svg or .csv: give -o such a name, not %q", clipped(f.out))
+	case f.figure == "" && picture:
+		return usagef("-o %q: the page is HTML; --figure NAME writes a figure as .svg or .csv, and --csv FOLDER all tables", clipped(f.out))
+	case f.figure != "" && f.title != "":
+		return usagef("--title is the page's, and that of a figure is what it found: give --title or --figure")
+	case err == nil && info.IsDir():
+		return usagef("-o: cannot write %s: it is a folder; give the name of a file", clipped(f.out))
 	}
 	o, err := a.reportOptions("")
 	if err != nil {
