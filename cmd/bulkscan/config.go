@@ -320,7 +320,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 			return
 		}
 		values := []string{value}
-		if f.Value.Type() == "stringArray" {
+		if kind := f.Value.Type(); kind == "stringArray" || kind == "stringSlice" {
 			values = strings.Fields(value)
 		}
 		for _, value := range values {

@@ -242,6 +242,14 @@ func things(n int64, thing string) string {
 	return grouped(n) + " " + thing + "s"
 }
 
+// thingsDo is a number of things and what they do.
+func thingsDo(n int64, thing, verb string) string {
+	if n == 1 {
+		verb += "s"
+	}
+	return things(n, thing) + " " + verb
+}
+
 // spoken are the shares that have a name, and whether it is of one site.
 var spoken = []struct {
 	share, within float64

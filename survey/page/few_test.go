@@ -224,3 +224,21 @@ func TestRanges(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadlinesOfOne has one site of each kind, so that the verb is that of one.
+func TestHeadlinesOfOne(t *testing.T) {
+	b := groupsOf(10_000, 0, 1)
+	b.survey.Tables["content-usage"] = &survey.Table{Name: "content-usage", Columns: []string{"scope", "content_usage", "sites"}, Rows: [][]any{{"*", "train-ai=n", int64(1)}}}
+	b.survey.Tables["licenses"] = &survey.Table{Name: "licenses", Columns: []string{"license_host", "sites"}, Rows: [][]any{{"rsl.example", int64(1)}}}
+	all := variants(b)
+	for id, want := range map[string]string{"signals": "At least 1 site gives a ", "usage": "At least 1 site gives a ", "licenses": "1 file names a licence"} {
+		if !strings.HasPrefix(all[id].Headline, want) {
+			t.Errorf("%s: %q, want %q", id, all[id].Headline, want)
+		}
+	}
+	for id, v := range all {
+		if found := regexp.MustCompile(`\b1 (site|file|crawler)s?\b (give|name|block)\b`).FindString(v.Headline); found != "" {
+			t.Errorf("%s: %q", id, v.Headline)
+		}
+	}
+}

@@ -228,7 +228,7 @@ func (b *builder) signals() figure {
 		"A site may be in several scopes: file is outside of groups, named is in a group of a named agent.",
 		func(t frame, row []any) string {
 			n := t.number(row, "sites")
-			return fmt.Sprintf("At least %s give a Content-Signal%s", things(n, "site"), b.ifEnough(n, "; the most common is "+plain(t.text(row, "signal"))))
+			return fmt.Sprintf("At least %s a Content-Signal%s", thingsDo(n, "site", "give"), b.ifEnough(n, "; the most common is "+plain(t.text(row, "signal"))))
 		},
 		func(t frame, row []any) string {
 			return plain(t.text(row, "signal")) + " (" + t.text(row, "scope") + ")"
@@ -239,7 +239,7 @@ func (b *builder) usage() figure {
 	return b.tally("usage", "Content-Usage", "content-usage", "no file has a Content-Usage record", "What Content-Usage records (IETF AIPREF) say of /, of sites with rules",
 		"A site may be in both scopes.",
 		func(t frame, row []any) string {
-			return fmt.Sprintf("At least %s give a Content-Usage record", things(t.number(row, "sites"), "site"))
+			return fmt.Sprintf("At least %s a Content-Usage record", thingsDo(t.number(row, "sites"), "site", "give"))
 		},
 		func(t frame, row []any) string {
 			return plain(t.text(row, "content_usage")) + " (" + t.text(row, "scope") + ")"
@@ -248,6 +248,6 @@ func (b *builder) usage() figure {
 
 func (b *builder) licenses() figure {
 	return b.tally("licenses", "Licences", "licenses", "no file names a licence", "The first License record that is an absolute URL (RSL), by host, of sites with rules", "A file may name several.",
-		func(t frame, _ []any) string { return things(t.sum(t.Rows, "sites"), "file") + " name a licence" },
+		func(t frame, _ []any) string { return thingsDo(t.sum(t.Rows, "sites"), "file", "name") + " a licence" },
 		func(t frame, row []any) string { return plain(t.text(row, "license_host")) }, b.full().Rules)
 }

@@ -122,7 +122,7 @@ var columnWords = map[string]string{
 }
 
 var faultWords = map[string]string{
-	"invalid": "a line that is no record", "unknown": "a key that no specification defines", "legacy": "a key that one defined once", "typo": "a misspelt key",
+	"invalid": "a line that is no record", "unknown": "a key that no specification defines", "legacy": "a key that a specification defined once", "typo": "a misspelt key",
 	"orphan": "rules before any User-agent", "bom": "a byte order mark", "not_utf8": "text that is not UTF-8", "no_group": "no group at all",
 }
 
