@@ -99,7 +99,10 @@ func (b *builder) overTime() figure {
 			grouped(of), b.full().Flag(of), grouped(then), b.full().Flag(then), dates[0], dates[len(dates)-1])
 		before, after := t.share(own[0], "share"), t.share(own[len(own)-1], "share")
 		change := "from %s to %s of sites"
-		if before == after {
+		switch {
+		case fewer(of, then):
+			change = fmt.Sprintf("%%s of %s sites on the first date, %%s of %s on the last", grouped(of), grouped(then))
+		case before == after:
 			change = "%[2]s of sites, as on the first date"
 		}
 		v.Headline = fmt.Sprintf("%s: "+change, b.survey.Lines[0], percent(before), percent(after))
@@ -120,8 +123,11 @@ func (b *builder) partial() bool {
 	for _, row := range t.Rows {
 		least, most = min(least, t.number(row, "of")), max(most, t.number(row, "of"))
 	}
-	return 2*least < most
+	return fewer(least, most)
 }
+
+// fewer reports whether one date has less than half of the sites of the other.
+func fewer(sites, others int64) bool { return 2*min(sites, others) < max(sites, others) }
 
 // events are the changes of the registry, and the first dates on which files named a token that they had not named before.
 func (b *builder) events(c calendar) (marks []mark) {

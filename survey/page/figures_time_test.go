@@ -36,3 +36,23 @@ func TestOverTime(t *testing.T) {
 	f("GPTBot: from 0% to 100% of sites", 0, 0.5, 1)
 	f("GPTBot: 50.0% of sites, as on the first date", 0.5, 1, 0.5)
 }
+
+// TestOverTimeOfOtherSites has dates that observed other numbers of sites: from less than half on, the headline says both numbers, as
+// its shares then follow what was observed.
+func TestOverTimeOfOtherSites(t *testing.T) {
+	f := func(want string, before, after int64) {
+		t.Helper()
+		s := hostileSurvey()
+		s.Tables["blocked-over-time"] = &survey.Table{Columns: []string{"token", "definition", "scan_date", "share", "of"},
+			Rows: [][]any{{"GPTBot", survey.Full, "2026-11-20", 0.1, before}, {"GPTBot", survey.Full, "2026-11-21", 0.5, after}}}
+		for _, v := range (&builder{survey: s}).overTime().Variants {
+			if v.Definition == survey.Full && v.Headline != want {
+				t.Errorf("%d, %d: %q, want %q", before, after, v.Headline, want)
+			}
+		}
+	}
+	f("GPTBot: from 10.0% to 50.0% of sites", 720, 360)
+	f("GPTBot: from 10.0% to 50.0% of sites", 360, 720)
+	f("GPTBot: 10.0% of 720 sites on the first date, 50.0% of 359 on the last", 720, 359)
+	f("GPTBot: 10.0% of 37 sites on the first date, 50.0% of 7,200 on the last", 37, 7200)
+}
