@@ -359,13 +359,21 @@ func (j *Job) ended(err error) error {
 	case j.writer == nil:
 		return errors.New("interrupted")
 	}
-	return fmt.Errorf("interrupted; everything finished so far is kept, and the same command resumes scan %s", j.scanID)
+	return fmt.Errorf("interrupted; everything finished so far is kept, and %s", j.next())
+}
+
+// next says what the same command does after an interruption.
+func (j *Job) next() string {
+	if j.Sink.Restart {
+		return fmt.Sprintf("the same command begins scan %s anew (without --restart a scan resumes)", j.scanID)
+	}
+	return "the same command resumes scan " + j.scanID
 }
 
 // unkept is the error of a run whose last part could not be committed: after a second signal that is no failure.
 func (j *Job) unkept(err error) error {
 	if j.Interrupted() && errors.Is(err, context.Canceled) && j.writer != nil {
-		return fmt.Errorf("interrupted; what was committed is kept, and the same command resumes scan %s", j.scanID)
+		return fmt.Errorf("interrupted; what was committed is kept, and %s", j.next())
 	}
 	return err
 }

@@ -490,6 +490,17 @@ func TestKilledScanResumes(t *testing.T) {
 	consistent(t, out, w.holds(t, out))
 }
 
+// TestInterruptOfRestart interrupts a scan that begins anew: the same command would delete what it has kept.
+func TestInterruptOfRestart(t *testing.T) {
+	inBubble(t, 600, simweb.Config{Seed: 3, Only: []string{"ok"}}, func(t *testing.T, w *world) {
+		p := w.scan(t, filepath.Join(t.TempDir(), "out"), "--rate", "60", "--restart")
+		p.await(t, "requests", func() bool { return w.web.Stats().Requests >= 30 })
+		p.signal(t, os.Interrupt)
+		p.exits(t, exitInt)
+		p.says(t, "is kept, and the same command begins scan s anew (without --restart a scan resumes)")
+	})
+}
+
 // TestInterruptKeepsWhatIsFinished interrupts a scan, twice, and resumes it. Every host is asked once in all.
 func TestInterruptKeepsWhatIsFinished(t *testing.T) {
 	inBubble(t, 600, simweb.Config{Seed: 3, Only: []string{"ok"}}, func(t *testing.T, w *world) {
