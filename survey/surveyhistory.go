@@ -20,8 +20,8 @@ import (
 // This file makes the tables of the report page over dates: from the token_stats of the nights, and from the ledger of package
 // history.
 
-// fromHistory adds the tables over dates, where there are several up to the scan's by its observer. Those of the ledger are
-// left out unless it has the scan, and a night before.
+// fromHistory adds the tables over dates, where there are several up to the scan's by its observer. Those of the ledger, which also has
+// nights that were pruned, are left out unless it has the scan, and a night before.
 func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) error {
 	pruned, err := commit.ReadPruned(ctx, st)
 	if err != nil {
@@ -29,11 +29,14 @@ func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.S
 	}
 	s.Pruned = lastPruned(pruned, scan.Manifest)
 	nights, judged, err := statsFiles(ctx, st, scan.Manifest)
-	if err != nil || len(nights) == 0 || nights[0].ScanDate == nights[len(nights)-1].ScanDate {
+	several := err == nil && len(nights) > 0 && nights[0].ScanDate != nights[len(nights)-1].ScanDate
+	switch {
+	case err != nil || len(nights) == 0 || !several && s.Pruned == "":
 		return err
-	}
-	if err := s.overTime(ctx, st, nights, o.AllTokens); err != nil {
-		return err
+	case several:
+		if err := s.overTime(ctx, st, nights, o.AllTokens); err != nil {
+			return err
+		}
 	}
 	for i, night := range nights {
 		if i > 0 && night.RegistryVersion != nights[i-1].RegistryVersion {

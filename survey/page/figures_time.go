@@ -68,7 +68,7 @@ func (b *builder) overTime() figure {
 		}
 		if len(dates) < 2 || len(b.survey.Lines) == 0 || len(byToken[b.survey.Lines[0]]) == 0 {
 			if v.Empty = noHistory; b.survey.Pruned != "" {
-				v.Empty += ", since those up to " + b.survey.Pruned + " were pruned"
+				v.Empty += ": those up to " + b.survey.Pruned + " were pruned"
 			}
 			return v
 		}

@@ -32,7 +32,7 @@ func TestOverTime(t *testing.T) {
 			}
 		}
 	}
-	f(noHistory+", since those up to 2026-11-19 were pruned", 0.5)
+	f(noHistory+": those up to 2026-11-19 were pruned", 0.5)
 	f("GPTBot: from 0% to 100% of sites", 0, 0.5, 1)
 	f("GPTBot: 50.0% of sites, as on the first date", 0.5, 1, 0.5)
 }
