@@ -39,7 +39,11 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *scan.Job) error {
 	if s.LeftOut > 0 {
 		fmt.Fprintf(w, ", %d are left out by --sample", s.LeftOut)
 	}
-	fmt.Fprintf(w, "\nthe dataset would go to %s\n", terminal.Line(f.out))
+	if f.out == "-" {
+		fmt.Fprint(w, "\none line per site would go to standard output\n")
+	} else {
+		fmt.Fprintf(w, "\nthe dataset would go to %s\n", terminal.Line(f.out))
+	}
 	whose := "scan " + s.ScanID + " has"
 	if s.Nights != nil {
 		whose = "the nights have"
