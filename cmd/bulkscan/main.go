@@ -56,7 +56,7 @@ var variables = []fact{
 	{"AWS_…, BULKSCAN_S3_…", "access to object stores (docs/storage.md)"},
 	{"SSL_CERT_FILE, SSL_CERT_DIR", "certificate authorities instead of the system's"},
 	{"NO_COLOR", "if not empty, no colours"},
-	{"LC_ALL, LC_CTYPE, LANG", "whether the terminal shows more than ASCII"},
+	{"LC_ALL, LC_CTYPE, LANG", "whether a terminal's bars are drawn with characters beyond ASCII"},
 	{"SOURCE_DATE_EPOCH", "the date of manual pages, in seconds since 1970"},
 }
 
