@@ -84,7 +84,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 		return usagef("-o %q: the page is HTML; --figure NAME writes a figure as .svg or .csv, and --csv FOLDER all tables", clipped(f.out))
 	case f.figure != "" && f.title != "":
 		return usagef("--title is the page's, and that of a figure is what it found: give --title or --figure")
-	case err == nil && info.IsDir():
+	case err == nil && info.IsDir() && f.out != "-":
 		return usagef("-o: cannot write %s: it is a folder; give the name of a file", clipped(f.out))
 	}
 	o, err := a.reportOptions("")
