@@ -99,6 +99,7 @@ func (d *draft) add(scans []MergedScan) error {
 		if err != nil {
 			return err
 		}
+		scan.Sealing = true
 		opened = append(opened, scan)
 	}
 	tonight, err := readNight(d.ctx, opened, "")

@@ -120,7 +120,7 @@ func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName 
 				fail(err)
 				return
 			}
-			for row, err := range table.FileRows[T](ctx, st, f.Name, columns...) {
+			for row, err := range table.RecordedRows[T](ctx, st, f.File, columns...) {
 				if err != nil {
 					fail(err)
 					return

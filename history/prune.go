@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -326,8 +327,8 @@ func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *
 
 // repairable adds what to do to an error of reading a night that is about to go.
 func repairable(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || table.IsDamage(err) { // which says it
+		return err
 	}
 	return fmt.Errorf("%w; if its files are damaged, restore the files that bulkscan verify names, or fetch their sites again by scan --repair", err)
 }
@@ -394,6 +395,7 @@ func (d *draft) copyBodies(from []*commit.Manifest, wanted map[int64]bool) error
 		}
 		scan, err := openStored(d.ctx, d.store, m.ScanID)
 		if scan != nil {
+			scan.Sealing = true
 			var failed error
 			err = findBodies(d.ctx, scan, wanted, func(hash int64, body []byte) {
 				if failed == nil {

@@ -34,6 +34,12 @@ import (
 // third night on.
 func nightOf(t *testing.T, st store.Store, night int, publish bool) string {
 	t.Helper()
+	return nightBy(t, st, night, publish, publishing)
+}
+
+// nightBy is nightOf with other options.
+func nightBy(t *testing.T, st store.Store, night int, publish bool, publishing Publishing) string {
+	t.Helper()
 	date := fmt.Sprintf("2026-%02d-%02d", 10+night/4, 27+night%4)
 	id := "night-" + date
 	w, err := sink.Open(t.Context(), st, sink.Options{ScanID: id, Date: date, PartRows: 2, NoPublish: !publish})

@@ -34,7 +34,6 @@ type picked struct {
 	HasBOM    bool     `parquet:"has_bom"`
 	Named     []string `parquet:"named,list"`
 	Sitemaps  []string `parquet:"sitemaps,list"`
-	Future    int64    `parquet:"future,optional"`
 }
 
 // pick reads the same columns by a Cursor.
@@ -50,8 +49,7 @@ func pick(ctx context.Context, scan *commit.Scan, c *commit.Commit) (rows []pick
 		table.Field{Name: "seq", Into: &row.Seq}, table.Field{Name: "rank", Into: &row.Rank}, table.Field{Name: "label", Into: &row.Label},
 		table.Field{Name: "host", Into: &row.Host}, table.Field{Name: "status", Into: &row.Status}, table.Field{Name: "total_ms", Into: &row.Total},
 		table.Field{Name: "score", Into: &row.Score}, table.Field{Name: "truncated", Into: &row.Truncated}, table.Field{Name: "has_bom", Into: &row.HasBOM},
-		table.Field{Name: "named", Into: &named, Index: index}, table.Field{Name: "sitemaps", Into: &sitemaps, Index: index},
-		table.Field{Name: "future", Into: &row.Future})
+		table.Field{Name: "named", Into: &named, Index: index}, table.Field{Name: "sitemaps", Into: &sitemaps, Index: index})
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +212,7 @@ func TestCursorErrors(t *testing.T) {
 		t.Error(err)
 	}
 	scan.Commits[0].Files[4].Rows = -1
-	f("it has 2 rows, its commit says -1")
+	f("rows: expected -1, found 2")
 }
 
 // TestDamagedFiles changes a file byte by byte. Reading it returns rows or an error, and never more rows than it had.

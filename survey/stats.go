@@ -113,6 +113,7 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 	if err != nil {
 		return err
 	}
+	scan.Sealing = true
 	if err := scan.Whole(); err != nil {
 		return fmt.Errorf("cannot compute statistics of scan %s: %w", scanID, err)
 	}
@@ -121,6 +122,7 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 		if errors.Is(err, commit.ErrNoTable) && scan.Unit.Sum != "" { // another scan of the unit may lack what it needs
 			var own *commit.Scan
 			if own, err = index.ReadUnit(ctx, st, scanID, true); err == nil {
+				own.Sealing = true
 				err = table(ctx, st, own, &o)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -108,12 +109,7 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nig
 func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []schema.TokenStatsRow, err error) {
 	var row schema.TokenStatsRow
 	open := func(fields ...table.Field) (*table.Cursor, error) {
-		object, err := st.Open(ctx, file.Name)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", file.Name, err)
-		}
-		of := schema.File{Table: file.Table, Name: file.Name, Rows: file.Rows}
-		return table.NewCursor(ctx, table.Opened{Place: table.Place{Object: object, File: of, Rows: of.Rows}}, nil, fields...)
+		return sink.OpenStatistics(ctx, st, file.ScanID, file.Table, fields...)
 	}
 	all, err := open(table.Field{Name: "known", Into: &row.Known}, table.Field{Name: "segment_kind", Into: &row.SegmentKind})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -60,15 +61,19 @@ func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *
 			return nil
 		})
 	}
-	name := commit.StatsName(tableName, scan.Manifest.ScanDate, scan.Manifest.ScanID)
-	for row, err := range table.FileRows[T](ctx, st, name) {
-		if errors.Is(err, store.ErrNotExist) {
-			return fmt.Errorf("table %s: %w", tableName, commit.ErrNoTable)
-		}
-		if err != nil {
-			return fmt.Errorf("table %s: %w", tableName, err)
-		}
-		do(row)
+	row := new(T)
+	rows, err := sink.OpenStatistics(ctx, st, scan.Manifest.ScanID, tableName, table.FieldsOf(row, true, nil)...)
+	switch {
+	case errors.Is(err, store.ErrNotExist):
+		return fmt.Errorf("table %s: %w", tableName, commit.ErrNoTable)
+	case err == nil:
+		err = eachOf(rows, func() { do(row) })
+	}
+	if table.IsDamage(err) {
+		err = fmt.Errorf("%w; bulkscan stats --scan-id %s computes it again", err, scan.Manifest.ScanID)
+	}
+	if err != nil {
+		return fmt.Errorf("table %s: %w", tableName, err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/terminal"
 	"github.com/bulkscan/bulkscan/terminal/metrics"
 )
@@ -128,6 +129,9 @@ func (a *app) run(args []string) int {
 			fmt.Fprintf(a.stderr, "Run `%s --help` for what there is.\n", c.CommandPath())
 		}
 		return exit.code
+	}
+	if table.IsDamage(err) {
+		return exitDamaged
 	}
 	return exitFailed
 }

@@ -20,6 +20,10 @@ type Scan struct {
 	Commits  []Commit // ordered by shard and number; of a unit, those of one scan after the other
 	Unit     Unit     // which rows count for readers of package sink; by default all
 
+	// Sealing says that what is read is written to files with hashes of their own, or is deleted: so readers compare the whole hash of
+	// each file first.
+	Sealing bool
+
 	Store store.Store
 	lost  *LostError // nil if the records show no loss
 	later later
@@ -198,6 +202,8 @@ type Place struct {
 	Object      store.Object
 	File        schema.File
 	First, Rows int64
+	Whole       bool
+	Damaged     func(err error) error
 }
 
 // ReadAtOnce bounds how many records or files are read at a time, since each read may wait for a server. It also bounds
@@ -236,7 +242,9 @@ func Ahead[T, R any](ctx context.Context, items []T, read func(context.Context, 
 // in the compacted file: whole row groups, in the same order.
 func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error) {
 	if one := s.of[c.ScanID]; one != nil {
-		return one.Open(ctx, c, table)
+		at, err := one.Open(ctx, c, table)
+		at.Whole = s.Sealing
+		return at, err
 	}
 	file, ok := c.File(table)
 	if !ok {
@@ -244,7 +252,7 @@ func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error)
 	}
 	object, err := s.Store.Open(ctx, file.Name)
 	if err == nil {
-		return Place{Object: object, File: file, Rows: file.Rows}, nil
+		return s.place(c, object, file, 0, file.Rows), nil
 	}
 	rows := file.Rows
 	for number, fresh := 0, false; errors.Is(err, store.ErrNotExist); {
@@ -270,8 +278,14 @@ func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error)
 		// A further compaction may delete this file before it is opened.
 		file = by.Files[i]
 		if object, err = s.Store.Open(ctx, file.Name); err == nil {
-			return Place{Object: object, File: file, First: where.First[i], Rows: rows}, nil
+			return s.place(c, object, file, where.First[i], rows), nil
 		}
 	}
 	return Place{}, err
+}
+
+func (s *Scan) place(c *Commit, object store.Object, file schema.File, first, rows int64) Place {
+	return Place{Object: object, File: file, First: first, Rows: rows, Whole: s.Sealing, Damaged: func(err error) error {
+		return fmt.Errorf("scan %s is damaged: %w; %s", c.ScanID, err, DamageRemedy)
+	}}
 }

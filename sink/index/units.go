@@ -118,6 +118,7 @@ func (u *unit) choose(ctx context.Context, st store.Store, stem string) (*Row, e
 			return nil, ctx.Err()
 		}
 		if scan.Has(schema.Sites) {
+			scan.Sealing = true
 			scans = append(scans, scan)
 		}
 	}
@@ -260,7 +261,7 @@ func chosen(ctx context.Context, st store.Store, stem string) (c commit.Choice, 
 	}
 	c = commit.Choice{Superseded: map[string]*roaring64.Bitmap{}, Folds: record.Folds}
 	n := int64(0)
-	for row, err := range table.FileRows[schema.SupersededRow](ctx, st, monthName(stem)) {
+	for row, err := range table.RecordedRows[schema.SupersededRow](ctx, st, record.File) {
 		if err != nil {
 			return c, false
 		}

@@ -37,6 +37,7 @@ type File struct {
 	Rows   int64  `json:"rows"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
+	Footer string `json:"footer_sha256,omitempty"` // of a Parquet file's end, from its footer to the last byte; "" if it was not recorded
 	Groups int    `json:"row_groups,omitempty"`
 }
 

@@ -46,7 +46,8 @@ type concatenation struct {
 	out  *bufio.Writer // to the draft; buffered, since indexes are short writes
 	hash hash.Hash
 	size int64
-	most int // maximum bytes of the footer
+	sum  string // schema.File.Footer, once it is written
+	most int    // maximum bytes of the footer
 
 	footer  format.FileMetaData // of the first source, with the row groups of all
 	indexes []encodedIndexes    // by row group and column
@@ -76,7 +77,7 @@ func Concat(ctx context.Context, from, to store.Store, name string, sources []sc
 	if err != nil {
 		return nil, schema.File{}, errors.Join(err, draft.Discard())
 	}
-	return draft, schema.File{Table: sources[0].Table, Name: name, Rows: s.footer.NumRows, Bytes: s.size, SHA256: hex.EncodeToString(s.hash.Sum(nil)), Groups: len(s.footer.RowGroups)}, nil
+	return draft, schema.File{Table: sources[0].Table, Name: name, Rows: s.footer.NumRows, Bytes: s.size, SHA256: hex.EncodeToString(s.hash.Sum(nil)), Footer: s.sum, Groups: len(s.footer.RowGroups)}, nil
 }
 
 func (s *concatenation) join(ctx context.Context, st store.Store, sources []schema.File, metadata map[string]string) error {
@@ -298,7 +299,8 @@ func DecodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
 
 // finish writes the indexes and the footer.
 func (s *concatenation) finish() error {
-	if err := writeTail(s, s.size, &s.footer, s.indexes, s.most); err != nil {
+	var err error
+	if s.sum, err = writeTail(s, s.size, &s.footer, s.indexes, s.most); err != nil {
 		return err
 	}
 	return Writing(s.out.Flush())

@@ -8,6 +8,8 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
@@ -91,8 +93,10 @@ func hopFields(name string, hops *[]schema.HopRow, own bool) []Field {
 // Place says where rows of a table are: Rows rows of File, from row First on.
 type Place struct {
 	Object      store.Object
-	File        schema.File
+	File        schema.File // what of it is empty is not compared
 	First, Rows int64
+	Whole       bool                  // compare the whole hash, not the footer's only
+	Damaged     func(err error) error // adds to an error of damage whose it is and what to do; may be nil
 }
 
 // allRows is the Place.Rows of a file without a record, which is read as a whole.
@@ -114,6 +118,7 @@ type Cursor struct {
 	Passes func() bool
 
 	name    string
+	damaged func(err error) error
 	object  store.Object
 	groups  []parquet.RowGroup // not yet begun
 	left    int64              // rows left in the current group
@@ -125,8 +130,8 @@ type Cursor struct {
 }
 
 // NewCursor reads an opened file and closes it. If the file was deleted or replaced in the meantime, again opens the
-// place that has the rows now; nil means that there is none. A column that the file does not have is always absent. It
-// is an error if the file has another number of rows than its record.
+// place that has the rows now; nil means that there is none. It is an error if the file is not that of its record, or lacks a column
+// that its schema version has. A column that is newer is always absent.
 func NewCursor(ctx context.Context, at Opened, again func() Opened, fields ...Field) (*Cursor, error) {
 	c := &Cursor{ctx: ctx, again: again, given: fields}
 	if err := c.open(at); err != nil {
@@ -151,7 +156,7 @@ func (c *Cursor) open(at Opened) error {
 			return at.Err
 		}
 		p := at.Place
-		c.name, c.object = p.File.Name, p.Object
+		c.name, c.damaged, c.object = p.File.Name, p.Damaged, p.Object
 		err := c.openAt(p)
 		if err == nil {
 			return nil
@@ -159,30 +164,44 @@ func (c *Cursor) open(at Opened) error {
 		c.object = nil
 		closed := p.Object.Close()
 		if !errors.Is(err, store.ErrChanged) || c.name == was || c.again == nil {
-			return errors.Join(fmt.Errorf("cannot read %s: %w", c.name, err), closed)
+			return errors.Join(c.failed(err), closed)
 		}
 	}
 }
 
+func (c *Cursor) failed(err error) error {
+	err = fmt.Errorf("cannot read %s: %w", c.name, err)
+	if c.damaged != nil && IsDamage(err) {
+		err = c.damaged(err)
+	}
+	return err
+}
+
 func (c *Cursor) openAt(p Place) (err error) {
 	defer rescue(&err)
-	file, err := OpenFile(c.object)
+	file, err := p.file()
 	if err != nil {
 		return err
 	}
 	if n := file.NumRows(); p.Rows == allRows {
 		p.Rows = n
 	} else if n != p.File.Rows {
-		return fmt.Errorf("it has %d rows, its commit says %d", n, p.File.Rows)
+		return &schema.DamagedError{What: "rows", Expected: fmt.Sprint(p.File.Rows), Found: fmt.Sprint(n)}
 	}
 	if c.groups, err = groupsOf(file, p.First, p.Rows); err != nil {
 		return err
 	}
 	c.fields = c.fields[:0]
+	recorded, _ := file.Lookup(MetaSchema)
+	version, _ := strconv.Atoi(recorded)
 	for _, f := range c.given {
 		reader, err := newFieldReader(file, f)
 		if err != nil {
 			return err
+		}
+		name, _, _ := strings.Cut(f.Name, ".")
+		if reader.leaf == nil && version >= cmp.Or(schema.Since(p.File.Table, name), schema.Version) {
+			return fmt.Errorf("%w: it has no column %s, which schema version %d has", ErrPage, f.Name, version)
 		}
 		c.fields = append(c.fields, reader)
 	}
@@ -261,7 +280,7 @@ func (c *Cursor) advance() bool {
 		more, err = c.next()
 	}
 	if err != nil {
-		c.err = fmt.Errorf("cannot read %s: %w", c.name, err)
+		c.err = c.failed(err)
 	}
 	if !more || err != nil {
 		return false

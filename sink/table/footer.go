@@ -2,7 +2,6 @@ package table
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -25,7 +24,7 @@ const (
 	MaxFooter = 16 << 20
 )
 
-var errFooter = errors.New("damaged Parquet file: its footer cannot be read")
+var errFooter = fmt.Errorf("%w: its footer cannot be read", ErrPage)
 
 // Tailed is an object whose last bytes are in memory, so that its footer is fetched once.
 type Tailed struct {

@@ -14,20 +14,29 @@ import (
 // FileRows yields the rows of one Parquet file, of which it reads the columns that T has, or of these some. A row is valid until the
 // next. A copy stays valid.
 func FileRows[T any](ctx context.Context, st store.Store, name string, some ...string) iter.Seq2[*T, error] {
+	return RecordedRows[T](ctx, st, schema.File{Name: name}, some...)
+}
+
+// RecordedRows is FileRows for a file that has a record.
+func RecordedRows[T any](ctx context.Context, st store.Store, file schema.File, some ...string) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		object, err := st.Open(ctx, name)
-		if err != nil {
-			yield(nil, fmt.Errorf("cannot read %s: %w", name, err))
-			return
-		}
 		row := new(T)
-		cursor, err := NewCursor(ctx, Opened{Place: Place{Object: object, File: schema.File{Name: name}, Rows: allRows}}, nil, FieldsOf(row, true, Some(some...))...)
+		cursor, err := OpenRecorded(ctx, st, file, FieldsOf(row, true, Some(some...))...)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		Each(cursor, row, yield)
 	}
+}
+
+// OpenRecorded opens a file to read all rows.
+func OpenRecorded(ctx context.Context, st store.Store, file schema.File, fields ...Field) (*Cursor, error) {
+	object, err := st.Open(ctx, file.Name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file.Name, err)
+	}
+	return NewCursor(ctx, Opened{Place: Place{Object: object, File: file, Rows: allRows}}, nil, fields...)
 }
 
 // Each calls yield for each row of a Cursor, whose fields are those of row, and closes it. The last call has the error, if there is
@@ -47,8 +56,35 @@ func Each[T any](cursor *Cursor, row *T, yield func(*T, error) bool) (more bool)
 }
 
 // OpenFile checks the footer of a Parquet file and opens it.
-func OpenFile(object store.Object) (*parquet.File, error) {
-	t, encoded, err := OpenTail(object)
+func OpenFile(object store.Object) (*parquet.File, error) { return (&Place{Object: object}).file() }
+
+// file opens the file if it is the one of its record. Whole needs the hash of each byte, as does a record without that of the footer;
+// otherwise the footer's is enough, since each page has a checksum.
+func (p *Place) file() (*parquet.File, error) {
+	differs := func(what, expected, found string) error {
+		if expected == "" || found == expected {
+			return nil
+		}
+		return &schema.DamagedError{What: what, Expected: expected, Found: found}
+	}
+	if p.File.Bytes != 0 {
+		if err := differs("bytes", fmt.Sprint(p.File.Bytes), fmt.Sprint(p.Object.Size())); err != nil {
+			return nil, err
+		}
+	}
+	if p.File.SHA256 != "" && (p.Whole || p.File.Footer == "") {
+		found, err := store.SumOf(p.Object)
+		if err == nil {
+			err = differs("sha256", p.File.SHA256, found)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	t, encoded, err := OpenTail(p.Object)
+	if err == nil {
+		err = differs("sha256 of its footer", p.File.Footer, schema.SumOf(t.tail[len(t.tail)-8-len(encoded):]))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -63,9 +99,15 @@ func OpenFile(object store.Object) (*parquet.File, error) {
 	return parquet.OpenFile(g, g.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
 }
 
+// IsDamage reports whether an error says that a file is not as it was written.
+func IsDamage(err error) bool {
+	_, damaged := errors.AsType[*schema.DamagedError](err)
+	return damaged || errors.Is(err, ErrPage)
+}
+
 // rescue turns a panic into an error.
 func rescue(err *error) {
 	if p := recover(); p != nil {
-		*err = fmt.Errorf("damaged Parquet file: %v", p)
+		*err = fmt.Errorf("%w: %v", ErrPage, p)
 	}
 }

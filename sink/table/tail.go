@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
@@ -35,11 +36,11 @@ type encodedIndexes struct {
 func hasBounds(m *format.ColumnMetaData) bool { return m.Statistics.MinValue != nil }
 
 // writeTail writes the end of a file whose pages end at position at, and sets the positions of the indexes in the
-// footer. The indexes are in the order of row groups and columns. It returns ErrTooLarge if the footer exceeds most
-// bytes.
-func writeTail(w io.Writer, at int64, footer *format.FileMetaData, indexes []encodedIndexes, most int) error {
+// footer. The indexes are in the order of row groups and columns. It returns schema.File.Footer,
+// or ErrTooLarge if the footer exceeds most bytes.
+func writeTail(w io.Writer, at int64, footer *format.FileMetaData, indexes []encodedIndexes, most int) (sum string, err error) {
 	if err := completeBounds(footer, indexes); err != nil {
-		return err
+		return "", err
 	}
 	write := func(b []byte) (place int64, length int32, err error) {
 		if b == nil {
@@ -50,27 +51,27 @@ func writeTail(w io.Writer, at int64, footer *format.FileMetaData, indexes []enc
 		at += int64(n)
 		return place, int32(len(b)), err
 	}
-	var err error
 	for k, c := range chunksOf(footer) {
 		if c.ColumnIndexOffset, c.ColumnIndexLength, err = write(indexes[k].bounds); err != nil {
-			return err
+			return "", err
 		}
 	}
 	for k, c := range chunksOf(footer) {
 		if c.OffsetIndexOffset, c.OffsetIndexLength, err = write(indexes[k].offsets); err != nil {
-			return err
+			return "", err
 		}
 	}
 	encoded, err := thrift.Marshal(new(thrift.CompactProtocol), footer)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if len(encoded) > most {
-		return fmt.Errorf("%w: its footer would have %d bytes, more than %d", ErrTooLarge, len(encoded), most)
+		return "", fmt.Errorf("%w: its footer would have %d bytes, more than %d", ErrTooLarge, len(encoded), most)
 	}
 	encoded = binary.LittleEndian.AppendUint32(encoded, uint32(len(encoded)))
-	_, _, err = write(append(encoded, Magic...))
-	return err
+	encoded = append(encoded, Magic...)
+	_, _, err = write(encoded)
+	return schema.SumOf(encoded), err
 }
 
 // chunksOf yields the column chunks of a file, numbered through all row groups.
@@ -138,6 +139,7 @@ func widestBounds(of format.Type, offsets []byte) ([]byte, error) {
 type tailedWriter[T any] struct {
 	*parquet.GenericWriter[T]
 	out heldWriter
+	sum string // schema.File.Footer, once the file is closed
 }
 
 // heldWriter passes writes on and counts them; after holds is set, it keeps them in held.
@@ -203,5 +205,6 @@ func (t *tailedWriter[T]) Close() error {
 			indexes = append(indexes, encodedIndexes{piece(c.ColumnIndexOffset, c.ColumnIndexLength), piece(c.OffsetIndexOffset, c.OffsetIndexLength)})
 		}
 	}
-	return writeTail(t.out.out, end, &footer, indexes, MaxFooter)
+	t.sum, err = writeTail(t.out.out, end, &footer, indexes, MaxFooter)
+	return err
 }

@@ -136,6 +136,7 @@ func (r *rowCheck) failed(f schema.File, err error) error {
 func openCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, name string, fields ...table.Field) (*table.Cursor, error) {
 	open := func() table.Opened {
 		at, err := s.Open(ctx, c, name)
+		at.Damaged = nil // a finding has the rest
 		return table.Opened{Place: table.Place(at), Err: err}
 	}
 	return table.NewCursor(ctx, open(), open, fields...)
