@@ -202,7 +202,7 @@ func damages(files map[string][]byte, nights []string) (swept, others []damage) 
 	tables := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		data := files[name]
-		if !strings.HasSuffix(name, ".parquet") || name == schema.IndexName {
+		if !strings.HasSuffix(name, ".parquet") {
 			continue
 		}
 		of := name[:strings.LastIndexByte(name, '/')+1]

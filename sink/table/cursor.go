@@ -169,9 +169,25 @@ func (c *Cursor) open(at Opened) error {
 	}
 }
 
+// damage is an error of a dataset's file, as opposed to one of a list.
+type damage struct{ error }
+
+func (d damage) Unwrap() error { return d.error }
+
+// IsDamage reports whether an error says that a file of a dataset is not as it was written.
+func IsDamage(err error) bool {
+	_, read := errors.AsType[damage](err)
+	_, differs := errors.AsType[*schema.DamagedError](err)
+	return read || differs
+}
+
 func (c *Cursor) failed(err error) error {
+	damaged := IsDamage(err) || errors.Is(err, ErrPage)
 	err = fmt.Errorf("cannot read %s: %w", c.name, err)
-	if c.damaged != nil && IsDamage(err) {
+	if damaged {
+		err = damage{err}
+	}
+	if damaged && c.damaged != nil {
 		err = c.damaged(err)
 	}
 	return err

@@ -99,12 +99,6 @@ func (p *Place) file() (*parquet.File, error) {
 	return parquet.OpenFile(g, g.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
 }
 
-// IsDamage reports whether an error says that a file is not as it was written.
-func IsDamage(err error) bool {
-	_, damaged := errors.AsType[*schema.DamagedError](err)
-	return damaged || errors.Is(err, ErrPage)
-}
-
 // rescue turns a panic into an error.
 func rescue(err *error) {
 	if p := recover(); p != nil {
