@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/history"
@@ -25,26 +26,26 @@ import (
 // changedStore remembers whether it was written to.
 type changedStore struct {
 	store.Store
-	changed bool
+	changed atomic.Bool
 }
 
 func (s *changedStore) Put(ctx context.Context, name string, data []byte) error {
-	s.changed = true
+	s.changed.Store(true)
 	return s.Store.Put(ctx, name, data)
 }
 
 func (s *changedStore) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
-	s.changed = true
+	s.changed.Store(true)
 	return s.Store.CreateIfAbsent(ctx, name, data)
 }
 
 func (s *changedStore) Create(ctx context.Context, name string) (store.Draft, error) {
-	s.changed = true
+	s.changed.Store(true)
 	return s.Store.Create(ctx, name)
 }
 
 func (s *changedStore) Delete(ctx context.Context, name string) error {
-	s.changed = true
+	s.changed.Store(true)
 	return s.Store.Delete(ctx, name)
 }
 
@@ -259,7 +260,7 @@ func TestDamagedAnswers(t *testing.T) {
 	st := placed(t, files)
 	asked, refused, wrong := 0, 0, map[string]int{}
 	check := func(d damage, a asker) {
-		if st.changed {
+		if st.changed.Load() {
 			st = placed(t, files)
 		}
 		if err := st.Store.Put(t.Context(), d.name, d.content); err != nil {
