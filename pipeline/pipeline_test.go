@@ -152,9 +152,11 @@ func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	if latency > timeout && w.lasts != nil {
 		latency = timeout
 	}
-	select {
-	case <-time.After(latency):
-	case <-ctx.Done():
+	if latency > 0 { // channels of timers that are due at once, read side by side in a bubble, can crash Go 1.26's race detector
+		select {
+		case <-time.After(latency):
+		case <-ctx.Done():
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
