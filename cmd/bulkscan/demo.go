@@ -210,7 +210,7 @@ func mayHoldDemo(ctx context.Context, out string) error {
 	return fmt.Errorf("%s holds scans that are no demo's (%s), and a demo would be counted with them; give another folder with -o", clipped(out), clipped(strings.Join(ids, ", ")))
 }
 
-// holdAgainst says whether the rows are what their hosts did. If not, that is told, and no failure.
+// holdAgainst says whether the rows are what their hosts did. Rows that are not are reported; they are no error.
 func holdAgainst(ctx context.Context, dir, truth string) (string, error) {
 	st, err := store.NewDir(dir)
 	if err != nil {

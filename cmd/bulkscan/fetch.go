@@ -53,7 +53,7 @@ type fetchFlags struct {
 	web    *simweb.Web              // the built-in web: trusted instead of caFile, and not waited for where it is silent; nil: none
 	files  limits.Files             // what may be open; the zero value leaves it to the packages
 
-	log *slog.Logger // is told of name servers that fail and come back; nil: none
+	log *slog.Logger // gets a line when a name server fails or recovers; nil: none
 }
 
 func (f *fetchFlags) add(flags *pflag.FlagSet) {

@@ -71,7 +71,7 @@ type scanFlags struct {
 	listName string         // what the list is called; "": as given
 	signals  *sharedSignals // nil: the scan watches for signals itself
 
-	show func(*survey.Ending, time.Duration) // is told how the scan went and what it took, instead of the log; nil: the log is
+	show func(*survey.Ending, time.Duration) // gets how the scan went and what it took, instead of the log; nil: the log gets it
 
 	filesEach int // files that an exchange takes, where its server is in this process too; 0 is 1
 }

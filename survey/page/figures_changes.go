@@ -15,7 +15,7 @@ func (b *builder) changes() figure {
 	t, all := b.table("changed-sites"), b.survey.Changes
 	dates, _, _ := strings.Cut(t.note(b), ",")
 	v := variant{By: survey.Full, Sites: b.full().Rules, Subtitle: "Everything forbidden, sites with rules before and after, and the AI crawlers that most files name, " + dates,
-		Caveat: "A site changed after the first date, and by the second: in between nobody saw its rules. A failure is no change, and neither is what another observer or registry sees. The lines decide whether / may be fetched: in the last file before, and in the last one of the time that followed. Rank and label are of this scan's list."}
+		Caveat: "A site changed after the first date, and by the second: in between its rules were not seen. A failure is no change, and neither is what another observer or registry sees. The lines decide whether / may be fetched: in the last file before, and in the last one of the time that followed. Rank and label are of this scan's list."}
 	if all == 0 {
 		return missing(id, short, map[bool]string{true: noHistory, false: "no site had other rules for these crawlers than before"}[len(t.Columns) == 0])
 	}
@@ -29,9 +29,15 @@ func (b *builder) changes() figure {
 		}
 	}
 	note := fmt.Sprintf("The newest %s of %s changes; --csv writes more, and those of all AI tokens.", grouped(len(rows)), grouped(all))
-	table := newSheet("changed-sites", short, []string{"site", "token", "change", "last seen before", "first seen after", "line before", "line after", "rank", "label"}, rows, note)
-	table.withoutEmpty()
-	if last := table.columns[len(table.columns)-1]; last == "label" {
+	columns := []string{"site", "token", "change", "last seen before", "first seen after", "line before", "line after", "rank", "label"}
+	for n := len(columns) - 1; n > 0 && !slices.ContainsFunc(rows, func(row []any) bool { return row[n] != nil && row[n] != "" }); n-- {
+		columns = columns[:n] // a list may have no ranks and labels
+	}
+	for i := range rows {
+		rows[i] = rows[i][:len(columns)]
+	}
+	table := newSheet("changed-sites", short, columns, rows, note)
+	if last := columns[len(columns)-1]; last == "label" {
 		table.Filter = last
 	}
 	f := b.single(id, short, v)

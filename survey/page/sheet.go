@@ -86,19 +86,6 @@ func newSheet(name, caption string, columns []string, rows [][]any, note string)
 	return s
 }
 
-// withoutEmpty leaves out the last columns as far as no row has a value there.
-func (s *sheet) withoutEmpty() {
-	for n := len(s.Columns) - 1; n > 0 && !slices.ContainsFunc(s.rows, func(row []any) bool { return row[n] != nil && row[n] != "" }); n-- {
-		s.Columns, s.columns = s.Columns[:n], s.columns[:n]
-		for i := range s.Rows {
-			s.Rows[i] = s.Rows[i][:n]
-		}
-		for i := range s.rows {
-			s.rows[i] = s.rows[i][:n]
-		}
-	}
-}
-
 // inWords is what a reader is shown of a name of the program's own, such as a finding.
 func inWords(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
