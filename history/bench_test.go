@@ -41,7 +41,7 @@ func benchmarkMerge(b *testing.B, sites int) {
 		writeNight(b, dir, n, sites)
 	}
 	ctx := b.Context()
-	if err := derive(ctx, dir, Options{}, &past{Pruned: &commit.Pruned{}}, &Ledger{Observer: bot}, scansOf(b, dir, "n0")); err != nil {
+	if err := derive(ctx, dir, Options{}, &commit.Head{}, &past{Pruned: &commit.Pruned{}}, &Ledger{Observer: bot}, scansOf(b, dir, "n0"), ""); err != nil {
 		b.Fatal(err)
 	}
 	first, err := store.ReadAll(ctx, dir, LedgerName, schema.MaxLedger)

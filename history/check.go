@@ -35,18 +35,19 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 const remedy = "; bulkscan history --rebuild derives it anew"
 
 func check(ctx context.Context, st store.Store) (*Ledger, []verify.Finding, error) {
-	p, err := readPast(ctx, st)
+	h, err := commit.ReadHead(ctx, st)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, nil, ctx.Err()
-		}
-		return nil, []verify.Finding{{Kind: verify.Damaged, File: schema.PrunedName, What: strings.TrimPrefix(err.Error(), "cannot read "+schema.PrunedName+": ")}}, nil
+		return nil, nil, ctx.Err() // damage is reported with the heads
+	}
+	p, err := readPast(ctx, h)
+	if err != nil {
+		return nil, nil, ctx.Err()
 	}
 	findings, err := checkFiles(ctx, st, p.files(), p.remedy())
 	if err != nil {
 		return nil, nil, err
 	}
-	ledger, found, err := checkLedger(ctx, st, p)
+	ledger, found, err := checkLedger(ctx, st, h, p)
 	return ledger, append(findings, found...), err
 }
 
@@ -65,13 +66,13 @@ func checkFiles(ctx context.Context, st store.Store, files []File, remedy string
 	return findings, nil
 }
 
-func checkLedger(ctx context.Context, st store.Store, p *past) (*Ledger, []verify.Finding, error) {
-	ledger, err := ReadLedger(ctx, st)
+func checkLedger(ctx context.Context, st store.Store, h *commit.Head, p *past) (*Ledger, []verify.Finding, error) {
+	ledger, err := readLedger(ctx, st, h)
 	newer, isNewer := errors.AsType[*schema.NewerError](err)
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
-	case errors.Is(err, store.ErrNotExist) && p.Snapshot != nil:
+	case errors.Is(err, store.ErrNotExist) && h.Ledger != nil:
 		return nil, []verify.Finding{{Kind: verify.Damaged, File: LedgerName, What: "it is missing" + remedy}}, nil
 	case errors.Is(err, store.ErrNotExist):
 		return nil, nil, nil
@@ -80,22 +81,14 @@ func checkLedger(ctx context.Context, st store.Store, p *past) (*Ledger, []verif
 	case err != nil:
 		return nil, []verify.Finding{{Kind: verify.Damaged, File: LedgerName, What: strings.TrimPrefix(err.Error(), "cannot read "+LedgerName+": ") + remedy}}, nil
 	}
-	if err := p.behind(ledger); err != nil {
-		return ledger, []verify.Finding{{Kind: verify.Damaged, File: schema.PrunedName, What: strings.TrimPrefix(err.Error(), "cannot go by "+schema.PrunedName+": ")}}, nil
-	}
 	own := slices.DeleteFunc(slices.Clone(ledger.Files), func(f File) bool { return p.names(f.Name) })
 	findings, err := checkFiles(ctx, st, own, remedy)
 	if err != nil {
 		return ledger, nil, err
 	}
-	scans, err := published(ctx, st)
+	scans, err := published(ctx, h, false)
 	if damaged := (*commit.DamagedScansError)(nil); errors.As(err, &damaged) { // which is reported without the history
 		return ledger, findings, nil
-	}
-	for _, s := range scans {
-		if s.ScanDate <= p.Through && !p.Has(s.ScanID) {
-			findings = append(findings, verify.Finding{Kind: verify.Leftover, File: commit.ManifestName(s.ScanID), What: "the history does not have it and cannot take it in: the nights up to " + p.Through + " were pruned"})
-		}
 	}
 	followed, _ := p.follow(scans)
 	for _, s := range followed {

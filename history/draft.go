@@ -36,9 +36,9 @@ type draft struct {
 
 // derive merges scans into a ledger, night after night, and replaces the record. A base without scans is an empty
 // ledger.
-func derive(ctx context.Context, st store.Store, o Options, p *past, base *Ledger, scans []MergedScan) error {
-	present, err := ReadLedger(ctx, st) // it may be another one, which stays until the record is replaced
-	if errors.Is(err, store.ErrNotExist) || errors.Is(err, commit.ErrRecord) {
+func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *past, base *Ledger, scans []MergedScan, why string) error {
+	present, err := readLedger(ctx, st, h) // it may be another one, which stays until the record is replaced
+	if _, damaged := errors.AsType[*schema.DamagedError](err); damaged || errors.Is(err, store.ErrNotExist) || errors.Is(err, commit.ErrRecord) {
 		present, err = base, nil
 	}
 	if err != nil {
@@ -53,13 +53,13 @@ func derive(ctx context.Context, st store.Store, o Options, p *past, base *Ledge
 	if err != nil {
 		return err
 	}
-	return next.write(ctx, st)
+	return next.write(ctx, st, h, why)
 }
 
 func newDraft(ctx context.Context, st store.Store, o Options, p *past, base *Ledger) *draft {
 	return &draft{
 		ctx: ctx, store: st, options: o, past: p, run: newRun(), policies: map[int64]*Policy{},
-		ledger:         Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer, Judges: base.Judges, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files), PrunedThrough: p.Through},
+		ledger:         Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer, Judges: base.Judges, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files), Number: base.Number},
 		episodes:       output[Episode]{table: History, tool: o.ToolVersion, open: true},
 		closedEpisodes: output[Episode]{table: History, tool: o.ToolVersion},
 		gaps:           output[Gap]{table: Gaps, tool: o.ToolVersion, open: true},

@@ -22,7 +22,6 @@ import (
 const (
 	Folder     = "history/"
 	LedgerName = schema.LedgerName
-	lockName   = Folder + "lock"
 )
 
 // The tables of the ledger.
@@ -42,8 +41,8 @@ type Ledger struct {
 	Judges        []string        `json:"judges"`   // of the open episodes
 	Scans         []MergedScan    `json:"scans"`    // by date
 	Files         []File          `json:"files"`
-	PrunedThrough string          `json:"pruned_through,omitempty"` // commit.Pruned.Through, when the record was written
-	Sum           string          `json:"sum,omitempty"`            // see commit.SealRecord
+	Number        int             `json:"number"`        // counts the versions; the head names the last one
+	Sum           string          `json:"sum,omitempty"` // see commit.SealRecord
 }
 
 // MergedScan is a scan of which the ledger has the observations.
@@ -69,8 +68,18 @@ type File struct {
 	Level int  `json:"level,omitempty"` // how often closed rows were gathered into larger files, see draft.gather
 }
 
-// ReadLedger reads the record. The error is store.ErrNotExist if the dataset has no ledger.
+// ReadLedger reads the record. The error is store.ErrNotExist if the dataset has no ledger, and a *schema.DamagedError if it is not
+// the ledger that the head names. A later one is that of a merge that was killed before the head named it, or is about to be named.
 func ReadLedger(ctx context.Context, st store.Store) (*Ledger, error) {
+	h, err := commit.ReadHead(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	return readLedger(ctx, st, h)
+}
+
+// readLedger is ReadLedger by this head.
+func readLedger(ctx context.Context, st store.Store, h *commit.Head) (*Ledger, error) {
 	l := &Ledger{}
 	data, err := store.ReadAll(ctx, st, LedgerName, schema.MaxLedger)
 	if err == nil {
@@ -84,15 +93,31 @@ func ReadLedger(ctx context.Context, st store.Store) (*Ledger, error) {
 			err = store.CheckName(f.Name)
 		}
 	}
+	switch named := h.Ledger; {
+	case named == nil:
+	case err == nil && (l.Number < named.Number || l.Number == named.Number && l.Sum != named.SHA256):
+		err = &schema.DamagedError{What: "version", Expected: fmt.Sprint(named.Number), Found: fmt.Sprintf("another, %d", l.Number)}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", LedgerName, err)
 	}
 	return l, nil
 }
 
-func (l *Ledger) write(ctx context.Context, st store.Store) error {
-	return commit.WriteRecord(ctx, st.Put, LedgerName, l, &l.Sum)
+// write replaces the record, as the next version. The head that is being made names it.
+func (l *Ledger) write(ctx context.Context, st store.Store, h *commit.Head, why string) error {
+	l.Number++
+	if h.Ledger != nil {
+		l.Number = max(l.Number, h.Ledger.Number+1)
+	}
+	if err := commit.WriteRecord(ctx, st.Put, LedgerName, l, &l.Sum); err != nil {
+		return err
+	}
+	h.SetLedger(l.version(), why)
+	return nil
 }
+
+func (l *Ledger) version() commit.Merge { return commit.Merge{Number: l.Number, SHA256: l.Sum} }
 
 // last is the date of the last night, "" without one.
 func (l *Ledger) last() string {
@@ -159,7 +184,7 @@ func sweep(ctx context.Context, st store.Store, keep []File, runs string) error 
 			}
 		}
 	}
-	return commit.SweepFiles(ctx, st, LedgerName, schema.PrunedName)
+	return commit.SweepFiles(ctx, st, LedgerName)
 }
 
 const (

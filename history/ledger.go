@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -24,6 +24,7 @@ type Options struct {
 	Rejudge *Rejudge
 	// Progress, if not nil, is called after each merged night.
 	Progress func(Merged)
+	Log      *slog.Logger // may be nil
 }
 
 // Rejudge is a judge at hand.
@@ -59,7 +60,7 @@ var ErrNoScan = errors.New("the dataset has no complete scan")
 type GoneError struct{ ScanIDs []string }
 
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("the history has to be derived anew, and %d of its scans are not complete any more, or gone; the first is %s; restore them from a copy of the dataset, or history --rebuild derives it from those that are left, and loses these nights for ever", len(e.ScanIDs), e.ScanIDs[0])
+	return fmt.Sprintf("the history has to be derived anew, and %d of its scans are not complete any more, or gone; the first is %s; restore them from a copy of the dataset; bulkscan nightly --withdraw DATE lets a night go", len(e.ScanIDs), e.ScanIDs[0])
 }
 
 // Updated says what Update did.
@@ -75,17 +76,17 @@ func (u *Updated) Has(scanID string) bool {
 	return slices.ContainsFunc(u.scans, func(s MergedScan) bool { return s.ScanID == scanID })
 }
 
-// Rebuild derives the ledger from all published scans that it follows (see follow.go).
+// Rebuild derives the ledger from all published scans that it follows (see follow.go). Scans that wait for the next publishing are
+// published with it.
 func Rebuild(ctx context.Context, st store.Store, o Options) error {
-	return locked(ctx, st, func() error {
-		scans, err := published(ctx, st)
+	return changing(ctx, st, o, func(h *commit.Head) error {
+		scans, err := published(ctx, h, true)
 		if err != nil {
 			return err
 		}
-		p, err := readPast(ctx, st)
-		if ledger, ledgerErr := ReadLedger(ctx, st); err == nil && ledgerErr == nil { // else there is nothing to lose
+		p, err := readPast(ctx, h)
+		if ledger, ledgerErr := readLedger(ctx, st, h); err == nil && ledgerErr == nil { // else there is nothing to lose
 			p.gone = len(p.missing(ledger, among(scans))) > 0
-			err = p.behind(ledger)
 		}
 		if err == nil {
 			err = p.sound(ctx, st)
@@ -99,7 +100,7 @@ func Rebuild(ctx context.Context, st store.Store, o Options) error {
 		followed, observer := p.follow(scans)
 		base := p.base()
 		base.Observer = observer
-		return derive(ctx, st, o, p, base, followed[len(base.Scans):])
+		return derive(ctx, st, o, h, p, base, followed[len(base.Scans):], "rebuilt")
 	})
 }
 
@@ -107,33 +108,33 @@ func Rebuild(ctx context.Context, st store.Store, o Options) error {
 // scan was repaired or begun anew since it was merged, all nights are merged again. A scan of the ledger that is not
 // there any more stays in it: then the error is a *GoneError if all nights would have to be merged again.
 func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err error) {
-	err = locked(ctx, st, func() (err error) {
-		u, err = catchUp(ctx, st, o)
+	err = changing(ctx, st, o, func(h *commit.Head) (err error) {
+		u, err = catchUp(ctx, st, o, h)
 		return err
 	})
 	return u, err
 }
 
 // catchUp is Update with the lock held.
-func catchUp(ctx context.Context, st store.Store, o Options) (*Updated, error) {
-	scans, err := published(ctx, st)
+func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*Updated, error) {
+	scans, err := published(ctx, h, true)
 	damaged := (*commit.DamagedScansError)(nil)
 	if err != nil && !errors.As(err, &damaged) {
 		return nil, err
 	}
-	p, err := readPast(ctx, st)
+	p, err := readPast(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	ledger, err := ReadLedger(ctx, st)
+	ledger, err := readLedger(ctx, st, h)
 	if errors.Is(err, store.ErrNotExist) {
+		if damaged != nil { // nothing has the nights of these scans
+			return nil, damaged
+		}
 		ledger, err = p.base(), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; derive the ledger anew by history --rebuild", err)
-	}
-	if err := p.behind(ledger); err != nil {
-		return nil, err
 	}
 	gone := &GoneError{ScanIDs: p.missing(ledger, among(scans))}
 	for _, had := range ledger.Scans {
@@ -147,11 +148,14 @@ func catchUp(ctx context.Context, st store.Store, o Options) (*Updated, error) {
 	if len(u.scans) >= len(ledger.Scans) && slices.EqualFunc(ledger.Scans, u.scans[:len(ledger.Scans)], MergedScan.same) {
 		added := u.scans[len(ledger.Scans):]
 		if len(added) == 0 {
+			if h.Ledger != nil && ledger.Number > h.Ledger.Number { // its merge was killed before the head named it
+				h.SetLedger(ledger.version(), "")
+			}
 			return u, nil
 		}
 		if added[0].ScanDate > max(ledger.last(), p.Through) { // else the ledger is an earlier one, copied back
 			ledger.Observer = u.Observer
-			return u, derive(ctx, st, o, p, ledger, added)
+			return u, derive(ctx, st, o, h, p, ledger, added, "")
 		}
 	}
 	if len(gone.ScanIDs) > 0 {
@@ -163,7 +167,7 @@ func catchUp(ctx context.Context, st store.Store, o Options) (*Updated, error) {
 	u.Anew = true
 	base := p.base()
 	base.Observer = u.Observer
-	return u, derive(ctx, st, o, p, base, u.scans[len(base.Scans):])
+	return u, derive(ctx, st, o, h, p, base, u.scans[len(base.Scans):], "derived anew")
 }
 
 func among(scans []MergedScan) func(scanID string) bool {
@@ -172,10 +176,16 @@ func among(scans []MergedScan) func(scanID string) bool {
 	}
 }
 
-// published returns the published scans of a dataset. With a *commit.DamagedScansError, those that can be read.
-func published(ctx context.Context, st store.Store) (scans []MergedScan, err error) {
-	manifests, err := commit.Scans(ctx, st)
+// published returns the scans that the head publishes. With a *commit.DamagedScansError, those that can be read. A head that is being
+// changed adopts first what waits for the next publishing.
+func published(ctx context.Context, h *commit.Head, changing bool) (scans []MergedScan, err error) {
+	manifests, err := h.Manifests(ctx)
 	for _, m := range manifests {
+		if changing {
+			if err := h.Adopt(ctx, m); err != nil {
+				return nil, err
+			}
+		}
 		if !m.Published() || !slices.Contains(m.Tables, schema.Sites) {
 			continue
 		}
@@ -188,56 +198,22 @@ func published(ctx context.Context, st store.Store) (scans []MergedScan, err err
 	return scans, err
 }
 
-// lockTime is how long another process is waited for that writes the ledger, and lockPause how often it is looked after.
-const (
-	lockTime  = time.Minute
-	lockPause = 100 * time.Millisecond
-)
-
-// locked holds the ledger's lock meanwhile.
-func locked(ctx context.Context, st store.Store, do func() error) error {
-	lock, err := st.Lock(ctx, lockName, nil)
-	for begun := time.Now(); err != nil; lock, err = st.Lock(ctx, lockName, nil) {
-		held, ok := errors.AsType[*store.HeldError](err)
-		switch {
-		case !ok:
-			return err
-		case time.Since(begun) > lockTime:
-			return fmt.Errorf("another process is writing the history: %w", held)
+// changing is commit.Change. A late Put of the ledger by an earlier holder of the lock fails once the ledger is replaced with itself;
+// other late requests are of names that are never used again.
+func changing(ctx context.Context, st store.Store, o Options, do func(h *commit.Head) error) error {
+	return commit.Change(ctx, st, o.Log, func(h *commit.Head, lock store.Unlocker) error {
+		if lease, ok := lock.(store.Lease); ok && lease.Late() {
+			data, err := store.ReadAll(ctx, st, LedgerName, schema.MaxLedger)
+			if err == nil {
+				err = st.Put(ctx, LedgerName, data)
+			}
+			if err != nil && !errors.Is(err, store.ErrNotExist) {
+				return err
+			}
+			if err == nil { // without a ledger the lease stays unfenced until the next time
+				lease.Fenced()
+			}
 		}
-		select {
-		case <-time.After(lockPause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if lease, ok := lock.(store.Lease); ok && lease.Late() {
-		if err := fence(ctx, st, lease); err != nil {
-			return errors.Join(err, lock.Unlock())
-		}
-	}
-	return errors.Join(do(), lock.Unlock())
-}
-
-// fence makes a late Put of an earlier lock holder fail, by replacing each record with itself. Other late requests are of
-// names that are never used again. Without the ledger's record, the lease stays unfenced until the next time.
-func fence(ctx context.Context, st store.Store, lease store.Lease) error {
-	pruned, err := commit.ReadPruned(ctx, st)
-	if err == nil {
-		err = pruned.Write(ctx, st)
-	}
-	if err != nil {
-		return err
-	}
-	data, err := store.ReadAll(ctx, st, LedgerName, schema.MaxLedger)
-	if errors.Is(err, store.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = st.Put(ctx, LedgerName, data)
-	}
-	if err == nil {
-		lease.Fenced()
-	}
-	return err
+		return do(h)
+	})
 }

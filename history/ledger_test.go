@@ -182,10 +182,9 @@ func mustUpdate(t testing.TB, st store.Store) *Updated {
 func publication(t testing.TB, st store.Store, p commit.Publication, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		m, err := commit.ReadManifest(t.Context(), st, id)
-		if err == nil {
-			m.Publication = p
-			err = m.Write(t.Context(), st)
+		err := commit.SetPublication(t.Context(), st, id, p)
+		if p == commit.PublicationDiscarded {
+			err = commit.Withdraw(t.Context(), st, id, "")
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -239,7 +238,7 @@ func TestUpdate(t *testing.T) {
 	f := func(ids ...string) {
 		t.Helper()
 		forget(t, dir)
-		publication(t, dir, commit.PublicationPending, all...)
+		publication(t, dir, commit.PublicationDiscarded, all...)
 		last := ""
 		for _, id := range ids {
 			publication(t, dir, commit.PublicationDone, id)
@@ -289,6 +288,12 @@ func TestUpdate(t *testing.T) {
 	if after := mustRead(t, dir, LedgerName); string(after) != string(before) {
 		t.Error("it changed the ledger")
 	}
+	if err := Rebuild(t.Context(), dir, Options{}); err == nil {
+		t.Error("the history was derived anew without a night that is lost")
+	}
+	if err := commit.Withdraw(t.Context(), dir, "n2", "its disk is lost"); err != nil {
+		t.Fatal(err)
+	}
 	mustRebuild(t, dir, Options{})
 	if u := mustUpdate(t, dir); u.Has("n2") || !u.Has("n0") {
 		t.Errorf("after Rebuild: %+v", u)
@@ -297,7 +302,7 @@ func TestUpdate(t *testing.T) {
 
 func scansOf(t testing.TB, st store.Store, ids ...string) []MergedScan {
 	t.Helper()
-	all, err := published(t.Context(), st)
+	all, err := published(t.Context(), newestHead(t, st), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -697,7 +702,7 @@ func TestFence(t *testing.T) {
 	scanned(t, late.Store, "n1", "2026-11-01", nil, "a.example=a")
 	mustUpdate(t, late)
 	mustUpdate(t, late)
-	if want := []string{"put " + schema.PrunedName, "put " + LedgerName, "put " + schema.PrunedName, "put " + LedgerName, "fenced"}; !slices.Equal(late.steps, want) {
+	if want := []string{"put " + LedgerName, "put " + LedgerName, "fenced"}; !slices.Equal(late.steps, want) {
 		t.Errorf("%q, want %q", late.steps, want)
 	}
 }

@@ -29,7 +29,8 @@ const Bodies = schema.Bodies
 type past struct {
 	*commit.Pruned
 	kept
-	gone bool // scans of the ledger are, and were not pruned: the record may have been lost, so no file is deleted
+	withdrawn map[string]bool // scans that the head names, and not as published
+	gone      bool            // scans of the ledger are, and nothing says why: the heads may have been lost, so no file is deleted
 }
 
 // kept is what commit.Pruned has of the history.
@@ -38,13 +39,17 @@ type kept struct {
 	Bodies   []File  `json:"bodies,omitempty"`
 }
 
-func readPast(ctx context.Context, st store.Store) (*past, error) {
-	record, err := commit.ReadPruned(ctx, st)
+func readPast(ctx context.Context, h *commit.Head) (*past, error) {
+	record, err := h.ReadPruned(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &past{Pruned: record}
-	if len(record.History) > 0 {
+	p := &past{Pruned: record, withdrawn: map[string]bool{}}
+	all, err := h.All(ctx)
+	for _, s := range all {
+		p.withdrawn[s.ScanID] = s.Publication != commit.PublicationDone
+	}
+	if err == nil && len(record.History) > 0 {
 		err = json.Unmarshal(record.History, &p.kept)
 	}
 	for _, f := range p.files() {
@@ -53,17 +58,18 @@ func readPast(ctx context.Context, st store.Store) (*past, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", schema.PrunedName, err)
+		return nil, fmt.Errorf("cannot read what was pruned: %w", err)
 	}
 	return p, nil
 }
 
-// write replaces the record.
-func (p *past) write(ctx context.Context, st store.Store) (err error) {
-	if p.History, err = json.Marshal(p.kept); err != nil {
-		return fmt.Errorf("cannot write %s: %w", schema.PrunedName, err)
+// pastOf is readPast by the newest head.
+func pastOf(ctx context.Context, st store.Store) (*past, error) {
+	h, err := commit.ReadHead(ctx, st)
+	if err != nil {
+		return nil, err
 	}
-	return p.Write(ctx, st)
+	return readPast(ctx, h)
 }
 
 // files are those of the snapshot, and those with bodies.
@@ -103,22 +109,10 @@ func (p *past) remedy() string {
 	return fmt.Sprintf("; restore it from a copy of the dataset: the nights up to %s were pruned, and it has what is left of them", p.Through)
 }
 
-// behind returns an error if the record is missing, or says less than the ledger.
-func (p *past) behind(l *Ledger) error {
-	if l.PrunedThrough <= p.Through {
-		return nil
-	}
-	what := "it is missing"
-	if p.Through != "" {
-		what = "it is of an earlier time, and knows the pruned nights up to " + p.Through + " only"
-	}
-	return fmt.Errorf("cannot go by %s: %s; restore it from a copy of the dataset: the nights up to %s were pruned, and only with it can the history of them be continued or derived anew", schema.PrunedName, what, l.PrunedThrough)
-}
-
-// missing returns the scans of a ledger that are not there any more, and were not pruned.
+// missing returns the scans of a ledger that are not there any more, and were neither pruned nor withdrawn.
 func (p *past) missing(l *Ledger, there func(scanID string) bool) (ids []string) {
 	for _, s := range l.Scans {
-		if !there(s.ScanID) && !p.Has(s.ScanID) {
+		if !there(s.ScanID) && !p.Has(s.ScanID) && !p.withdrawn[s.ScanID] {
 			ids = append(ids, s.ScanID)
 		}
 	}
@@ -165,7 +159,7 @@ func (p *past) findBodies(ctx context.Context, st store.Store, wanted map[int64]
 // KeptBodies returns the files of sites that were kept when their nights were pruned, by their hashes: at most so many bytes.
 // left is how many more there are.
 func KeptBodies(ctx context.Context, st store.Store, most int) (kept map[int64][]byte, left int64, err error) {
-	p, err := readPast(ctx, st)
+	p, err := pastOf(ctx, st)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -196,30 +190,36 @@ type Pruning struct {
 	Registries map[string][]string // by version: the tokens of registries of which only Nights have statistics
 }
 
-// Prune keeps what is not to be lost with the scans, and names these in the record of what is pruned. After that they can
-// be deleted. A killed Prune has changed nothing, and leaves files that the next Prune or merge deletes.
-func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (record *commit.Pruned, err error) {
-	err = locked(ctx, st, func() error {
-		before, err := readPast(ctx, st)
+// Prune keeps what is not to be lost with the scans, and has a head name these as pruned. After that they can be deleted: those of
+// which files may be left are in removing. A killed Prune has changed nothing, and leaves files that the next Prune or merge deletes.
+func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (removing []commit.PrunedScan, err error) {
+	err = changing(ctx, st, o, func(h *commit.Head) error {
+		before, err := readPast(ctx, h)
 		if err != nil {
 			return err
 		}
+		back := p.Nights // scans that have come back, from a copy
 		p.Nights = slices.DeleteFunc(slices.Clone(p.Nights), func(m *commit.Manifest) bool { return before.Has(m.ScanID) })
-		if record = before.Pruned; len(p.Nights)+len(p.Tables) == 0 {
-			return nil
+		back = slices.DeleteFunc(slices.Clone(back), func(m *commit.Manifest) bool { return has(p.Nights, m.ScanID) || slices.Contains(h.Removing, m.ScanID) })
+		next := before
+		if len(p.Nights)+len(p.Tables) > 0 {
+			if next, err = before.without(ctx, st, o, h, &p); err != nil {
+				return err
+			}
+			if next.History, err = json.Marshal(next.kept); err != nil {
+				return err
+			}
+			if err := h.Prune(ctx, next.Pruned, p.Nights); err != nil {
+				return err
+			}
 		}
-		next, ledger, err := before.without(ctx, st, o, &p)
-		if err != nil {
-			return err
+		for _, m := range back {
+			h.Removing = append(h.Removing, m.ScanID)
 		}
-		record = next.Pruned
-		if err := next.write(ctx, st); err != nil || len(ledger.Scans) == 0 {
-			return err
-		}
-		ledger.PrunedThrough = next.Through
-		return ledger.write(ctx, st)
+		removing = slices.DeleteFunc(slices.Clone(next.Scans), func(s commit.PrunedScan) bool { return !slices.Contains(h.Removing, s.ScanID) })
+		return nil
 	})
-	return record, err
+	return removing, err
 }
 
 // prunedRun is in the names of files that a pruning writes.
@@ -232,26 +232,26 @@ func newPrunedDraft(ctx context.Context, st store.Store, o Options, p *past, bas
 }
 
 // without is what there will be in the place of pruned nights, beside the ledger as it is.
-func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pruning) (next *past, ledger *Ledger, err error) {
+func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit.Head, going *Pruning) (next *past, err error) {
 	o.Progress = nil
-	if _, err := catchUp(ctx, st, o); err != nil {
-		return nil, nil, err
+	if _, err := catchUp(ctx, st, o, h); err != nil {
+		return nil, err
 	}
-	ledger, err = ReadLedger(ctx, st)
+	ledger, err := readLedger(ctx, st, h)
 	if errors.Is(err, store.ErrNotExist) { // of scans without the table sites
 		ledger, err = &Ledger{}, nil
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	there := func(scanID string) bool { return has(going.All, scanID) }
 	if len(p.missing(ledger, there)) == 0 { // what a pruning has left that was killed, or had no room; readers of the ledger before have the rest
 		if err := sweep(ctx, st, slices.Concat(ledger.Files, p.files()), prunedRun); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	record := *p.Pruned
-	record.ToolVersion, record.Scans, record.Removing = o.ToolVersion, slices.Clone(p.Scans), slices.Clone(p.Removing)
+	record.Scans = slices.Clone(p.Scans)
 	record.Tables = maps.Clone(p.Tables)
 	for table, date := range going.Tables {
 		if record.Tables == nil {
@@ -270,7 +270,7 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, going *Pr
 	if next.Bodies, err = p.keepBodies(ctx, st, o, ledger, going); err == nil && next.Through > p.Through {
 		next.Snapshot, err = p.snapshot(ctx, st, o, ledger, going, next.Through)
 	}
-	return next, ledger, err
+	return next, err
 }
 
 // add adds a scan that is about to be deleted.
@@ -286,7 +286,6 @@ func (p *past) add(m *commit.Manifest) {
 	slices.SortFunc(p.Scans, func(a, b commit.PrunedScan) int {
 		return cmp.Or(strings.Compare(a.ScanDate, b.ScanDate), strings.Compare(a.ScanID, b.ScanID))
 	})
-	p.Removing = append(p.Removing, m.ScanID)
 	if m.Published() {
 		p.Through = max(p.Through, m.ScanDate)
 	}

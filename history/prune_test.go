@@ -29,12 +29,12 @@ func pruned(t testing.TB, st store.Store, before string) {
 			p.Nights = append(p.Nights, m)
 		}
 	}
-	record, err := Prune(t.Context(), st, Options{}, p)
+	removing, err := Prune(t.Context(), st, Options{}, p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range record.Scans {
-		s := &record.Scans[i]
+	for i := range removing {
+		s := &removing[i]
 		if err := errors.Join(st.Delete(t.Context(), commit.ManifestName(s.ScanID)), commit.RemoveScan(t.Context(), st, s)); err != nil {
 			t.Fatal(err)
 		}
@@ -95,13 +95,20 @@ func copyScan(t testing.TB, from, to store.Store, id string) {
 			}
 		}
 	}
+	m, err := commit.ReadManifest(t.Context(), to, id)
+	if err == nil {
+		err = commit.Adopt(t.Context(), to, m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // lastBodies checks that the last body of each open episode can be read if it can be without pruning.
 func lastBodies(t testing.TB, dir, whole store.Store) {
 	t.Helper()
 	read := func(st store.Store, e *Episode) string {
-		p, err := readPast(t.Context(), st)
+		p, err := pastOf(t.Context(), st)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +128,7 @@ func lastBodies(t testing.TB, dir, whole store.Store) {
 		if got != want {
 			t.Errorf("the last file of %s is %q, want %q", e.Host, got, want)
 		}
-		if p, _ := readPast(t.Context(), dir); want != "" && e.ValidTo.String() <= p.Through {
+		if p, _ := pastOf(t.Context(), dir); want != "" && e.ValidTo.String() <= p.Through {
 			n++
 		}
 	}
@@ -167,7 +174,7 @@ func TestPrunedBodies(t *testing.T) {
 		}
 	}
 	delete(testFiles, "n")
-	p, err := readPast(t.Context(), dir)
+	p, err := pastOf(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,14 +319,14 @@ func TestPrunedDamage(t *testing.T) {
 	scanned(t, dir, "n3", "2026-11-03", nil, "h.example=b")
 	mustUpdate(t, dir)
 	pruned(t, dir, "2026-11-03")
-	p, err := readPast(t.Context(), dir)
+	p, err := pastOf(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(p.Bodies) != 1 || p.Bodies[0].Rows != 1 || len(p.Snapshot.Files) < 3 {
 		t.Fatalf("%+v", p.kept)
 	}
-	names := []string{schema.PrunedName}
+	names := []string{newestHead(t, dir).Pruned.Name}
 	for _, f := range p.files() {
 		names = append(names, f.Name)
 	}
@@ -328,9 +335,6 @@ func TestPrunedDamage(t *testing.T) {
 		bad := slices.Clone(data)
 		bad[len(bad)/2] ^= 1
 		for _, how := range []string{"changed", "missing"} {
-			if how == "missing" && name == schema.PrunedName {
-				continue
-			}
 			err := dir.Put(t.Context(), name, bad)
 			if how == "missing" {
 				err = dir.Delete(t.Context(), name)
@@ -338,7 +342,7 @@ func TestPrunedDamage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found := verified(t, dir)
+			found := allVerified(t, dir)
 			if !slices.ContainsFunc(found, func(f string) bool {
 				return strings.HasPrefix(f, string(verify.Damaged)+": "+name) && strings.Contains(f, "restore it from a copy")
 			}) {
@@ -358,8 +362,25 @@ func TestPrunedDamage(t *testing.T) {
 	mustRebuild(t, dir, Options{})
 }
 
-// TestPrunedForgotten copies back an earlier record of what was pruned, or loses it: nothing is merged, derived anew, pruned or
-// deleted until it is restored.
+// allVerified is verified of the whole dataset.
+func allVerified(t *testing.T, st store.Store) (found []string) {
+	t.Helper()
+	if _, err := verify.Dataset(t.Context(), st, verify.Options{Report: func(f verify.Finding) { found = append(found, f.String()) }}); err != nil {
+		t.Fatal(err)
+	}
+	return append(found, verified(t, st)...)
+}
+
+func newestHead(t testing.TB, st store.Store) *commit.Head {
+	t.Helper()
+	h, err := commit.ReadHead(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestPrunedForgotten loses the head of a pruning: nothing is derived anew or deleted until it is restored.
 func TestPrunedForgotten(t *testing.T) {
 	dir := newDir(t)
 	for n := range 5 {
@@ -367,43 +388,36 @@ func TestPrunedForgotten(t *testing.T) {
 	}
 	mustUpdate(t, dir)
 	pruned(t, dir, "2026-11-02")
-	earlier := mustRead(t, dir, schema.PrunedName)
+	before := newestHead(t, dir)
 	pruned(t, dir, "2026-11-03")
-	want, now := story(t, dir, "h.example"), mustRead(t, dir, schema.PrunedName)
-	scanned(t, dir, "n6", "2026-11-06", nil, "h.example=a")
+	want := story(t, dir, "h.example")
 	files := namesOf(t, dir, Folder)
-	for _, how := range []string{"earlier", "missing"} {
-		damage := dir.Put(t.Context(), schema.PrunedName, earlier)
-		if how == "missing" {
-			damage = dir.Delete(t.Context(), schema.PrunedName)
-		}
-		if damage != nil {
-			t.Fatal(damage)
-		}
-		if found := verified(t, dir); len(found) != 1 || !strings.HasPrefix(found[0], "damaged: "+schema.PrunedName) || !strings.Contains(found[0], "restore it from a copy") {
-			t.Errorf("%s: %q", how, found)
-		}
-		all, err := commit.Scans(t.Context(), dir)
-		if err != nil {
+	lost := map[string][]byte{}
+	for n := newestHead(t, dir).Number; n > before.Number; n-- {
+		name := (&commit.Head{Number: n}).Name()
+		lost[name] = mustRead(t, dir, name)
+		if err := dir.Delete(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
-		_, updateErr := Update(t.Context(), dir, Options{})
-		_, pruneErr := Prune(t.Context(), dir, Options{}, Pruning{All: all, Nights: all[:1]})
-		for _, err := range []error{updateErr, pruneErr, Rebuild(t.Context(), dir, Options{})} {
-			if err == nil || !strings.Contains(err.Error(), "the nights up to 2026-11-02 were pruned") {
-				t.Errorf("%s: %v", how, err)
-			}
-		}
+	}
+	if found := allVerified(t, dir); !slices.ContainsFunc(found, func(f string) bool {
+		return strings.HasPrefix(f, "damaged: "+commit.ManifestName("n2")) && strings.Contains(f, "it is missing, and "+before.Name())
+	}) {
+		t.Errorf("%q", found)
+	}
+	if err := Rebuild(t.Context(), dir, Options{}); err == nil {
+		t.Error("the history was derived anew")
+	}
+	if _, err := Update(t.Context(), dir, Options{}); err != nil {
+		t.Error(err)
 	}
 	if got := namesOf(t, dir, Folder); !slices.Equal(got, files) {
 		t.Errorf("there are %q, were %q", got, files)
 	}
-	if err := dir.Put(t.Context(), schema.PrunedName, now); err != nil {
-		t.Fatal(err)
-	}
-	mustRebuild(t, dir, Options{})
-	if err := dir.Delete(t.Context(), commit.ManifestName("n6")); err != nil {
-		t.Fatal(err)
+	for name, data := range lost {
+		if err := dir.Put(t.Context(), name, data); err != nil {
+			t.Fatal(err)
+		}
 	}
 	mustRebuild(t, dir, Options{})
 	if got := story(t, dir, "h.example"); got != want || !strings.Contains(got, "rules 01-01") {
@@ -411,7 +425,7 @@ func TestPrunedForgotten(t *testing.T) {
 	}
 }
 
-// TestPrunedLedger copies back an earlier ledger: the next merge continues it from the snapshot on.
+// TestPrunedLedger copies back an earlier ledger: no command goes by it, and derived anew it is as it was.
 func TestPrunedLedger(t *testing.T) {
 	dir := newDir(t)
 	var earlier []byte
@@ -427,8 +441,14 @@ func TestPrunedLedger(t *testing.T) {
 	if err := dir.Put(t.Context(), LedgerName, earlier); err != nil {
 		t.Fatal(err)
 	}
-	if u := mustUpdate(t, dir); !u.Anew || story(t, dir, "h.example") != want {
-		t.Errorf("%+v: %s, want %s", u, story(t, dir, "h.example"), want)
+	if _, err := Update(t.Context(), dir, Options{}); err == nil || !strings.Contains(err.Error(), "history --rebuild") {
+		t.Error(err)
+	}
+	if found := verified(t, dir); len(found) == 0 || !strings.HasPrefix(found[0], "damaged: "+LedgerName) {
+		t.Errorf("%q", found)
+	}
+	if mustRebuild(t, dir, Options{}); story(t, dir, "h.example") != want {
+		t.Errorf("%s, want %s", story(t, dir, "h.example"), want)
 	}
 	if found := verified(t, dir); len(found) > 0 {
 		t.Errorf("%q", found)
@@ -438,11 +458,11 @@ func TestPrunedLedger(t *testing.T) {
 // noRecord has no room for the record of what is pruned.
 type noRecord struct{ store.Store }
 
-func (s noRecord) Put(ctx context.Context, name string, data []byte) error {
-	if name == schema.PrunedName {
+func (s noRecord) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
+	if strings.Contains(name, "-pruned-") {
 		return errors.New("no space left")
 	}
-	return s.Store.Put(ctx, name, data)
+	return s.Store.CreateIfAbsent(ctx, name, data)
 }
 
 // TestPrunedAgain fails to prune again and again: only one copy of the history is left.

@@ -74,7 +74,7 @@ func Stories(ctx context.Context, st store.Store, host string, asked Asked) ([]S
 		return nil, err
 	}
 	var stories []Story
-	p, err := readPast(ctx, st)
+	p, err := pastOf(ctx, st)
 	if err != nil {
 		return nil, err
 	}

@@ -174,7 +174,7 @@ func CountTokens(ctx context.Context, st store.Store, asked TokensAsked) (*Token
 	if err := c.read(ctx, st, l); err != nil {
 		return nil, err
 	}
-	p, err := readPast(ctx, st)
+	p, err := pastOf(ctx, st)
 	if err != nil {
 		return nil, err
 	}

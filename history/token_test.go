@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -29,7 +30,7 @@ func (l *memory) write(t *testing.T, st store.Store, nights []worldNight) {
 	} {
 		ledger.Files = append(ledger.Files, files...)
 	}
-	if err := ledger.write(t.Context(), st); err != nil {
+	if err := ledger.write(t.Context(), st, &commit.Head{}, ""); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -46,8 +46,8 @@ func (e *Entry) unreadable(err error) {
 	}
 }
 
-// Listing returns every scan and night of a dataset by date, also those that were pruned. One whose record cannot be read is Damaged or
-// Newer, and so is a published night whose scan is gone without having been pruned. Nothing but the records is read.
+// Listing returns every scan and night of a dataset by date, also those that were pruned. One whose record cannot be read, or is
+// gone though the head names it, is Damaged or Newer. Nothing but the records is read.
 func Listing(ctx context.Context, st store.Store) ([]*Entry, error) {
 	scans, err := commit.Scans(ctx, st)
 	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
@@ -124,12 +124,10 @@ func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) erro
 			byID[id] = e
 		}
 		e.Date = date
-		switch lost := e.Manifest == nil && e.Pruned == nil; {
+		switch {
 		case e.State == Damaged, e.State == Newer:
 		case r.err != nil:
 			e.unreadable(r.err)
-		case lost && r.night.State == Published:
-			e.State, e.Note = Damaged, "the night is published, and its scan is gone"
 		default:
 			e.State, e.Note = string(r.night.State), r.night.Note()
 			if e.StartedAt.IsZero() {

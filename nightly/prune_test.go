@@ -20,11 +20,11 @@ type fullStore struct {
 	full bool
 }
 
-func (s *fullStore) Put(ctx context.Context, name string, data []byte) error {
-	if s.full && name == schema.PrunedName {
+func (s *fullStore) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
+	if s.full && strings.Contains(name, "-pruned-") {
 		return errors.New("no space left")
 	}
-	return s.Store.Put(ctx, name, data)
+	return s.Store.CreateIfAbsent(ctx, name, data)
 }
 
 // TestKeep prunes at the end of each night. A night whose pruning fails is published, and the next run makes up for it.
@@ -104,7 +104,7 @@ func TestKeep(t *testing.T) {
 func TestFiguresOfPruned(t *testing.T) {
 	o := &Options{Store: newTeam(t).store}
 	of, other := commit.Observer{Product: "bulkscan"}, commit.Observer{Product: "other"}
-	record := &commit.Pruned{SchemaVersion: schema.Version, Through: "2026-11-20"}
+	record := &commit.Pruned{Through: "2026-11-20"}
 	for day := 1; day <= 20; day++ {
 		date := fmt.Sprintf("2026-11-%02d", day)
 		n := &Night{SchemaVersion: schema.Version, Date: date, ScanID: "night-" + date, Figures: &Figures{Sites: int64(day)}}
@@ -120,7 +120,9 @@ func TestFiguresOfPruned(t *testing.T) {
 			record.Scans = append(record.Scans, scan)
 		}
 	}
-	if err := record.Write(t.Context(), o.Store); err != nil {
+	if err := commit.Change(t.Context(), o.Store, nil, func(h *commit.Head, _ store.Unlocker) error {
+		return h.Prune(t.Context(), record, nil)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f := func(date, want string, there ...*commit.Manifest) {

@@ -39,7 +39,7 @@ func (o *Options) publish(ctx context.Context, n *Night) error {
 		return err
 	}
 	n.State = Published
-	return o.latest(ctx, n)
+	return o.latest(ctx, n, "")
 }
 
 // before lists the published scans before one, by the same observer and of the same list, by date: of a date the one with most sites, which
@@ -119,14 +119,14 @@ func (o *Options) writeFile(ctx context.Context, n *Night, name string, data []b
 	return o.Store.Put(ctx, name, data)
 }
 
-// latest copies the report and the summary of a night to the dataset's root, unless a later night is published.
-func (o *Options) latest(ctx context.Context, n *Night) error {
+// latest copies the report and the summary of a night to the dataset's root, unless a later night is published other than that of a date.
+func (o *Options) latest(ctx context.Context, n *Night, but string) error {
 	all, err := Nights(ctx, o.Store, recent)
 	if err != nil {
 		return err
 	}
 	for _, other := range all {
-		if other.Date > n.Date && other.State == Published {
+		if other.Date > n.Date && other.Date != but && other.State == Published {
 			return nil
 		}
 	}
@@ -149,13 +149,36 @@ func (o *Options) latest(ctx context.Context, n *Night) error {
 
 // Release publishes a night that is held or discarded. Of a published night it repeats what a killed process may have
 // left undone.
-func Release(ctx context.Context, o Options) (*Night, error) { return o.settle(ctx, Published) }
+func Release(ctx context.Context, o Options) (*Night, error) {
+	return o.settle(ctx, Published, o.publish)
+}
 
 // Discard decides that a held or incomplete night does not count. It stays in the dataset.
-func Discard(ctx context.Context, o Options) (*Night, error) { return o.settle(ctx, Discarded) }
+func Discard(ctx context.Context, o Options) (*Night, error) {
+	return o.settle(ctx, Discarded, func(ctx context.Context, n *Night) error {
+		return commit.SetPublication(ctx, o.Store, n.ScanID, commit.PublicationDiscarded)
+	})
+}
 
-// settle takes a night to a state that a person has chosen.
-func (o *Options) settle(ctx context.Context, to State) (n *Night, err error) {
+// Withdraw takes a published night back from readers, also one whose scan is lost. It stays in the dataset, as a discarded one.
+func Withdraw(ctx context.Context, o Options, why string) (*Night, error) {
+	return o.settle(ctx, Discarded, func(ctx context.Context, n *Night) error {
+		if err := scan.Withdraw(ctx, o.Store, n.ScanID, why, o.Publishing); err != nil {
+			return err
+		}
+		n.Error = bounded(errors.New(cmp.Or("withdrawn: "+why, "withdrawn")))
+		all, err := Nights(ctx, o.Store, recent)
+		for _, other := range slices.Backward(all) { // its pages may be those that the dataset shows
+			if other.Date != n.Date && other.State == Published {
+				return errors.Join(err, o.latest(ctx, other, n.Date))
+			}
+		}
+		return err
+	})
+}
+
+// settle takes a night to a state that a person has chosen, by do.
+func (o *Options) settle(ctx context.Context, to State, do func(context.Context, *Night) error) (n *Night, err error) {
 	unlock, err := o.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -178,13 +201,9 @@ func (o *Options) settle(ctx context.Context, to State) (n *Night, err error) {
 	if n.State != to {
 		n.Error = "" // which kept it from there
 	}
-	if to == Discarded {
-		if err := commit.SetPublication(ctx, o.Store, n.ScanID, commit.PublicationDiscarded); err != nil {
-			return n, err
-		}
-		n.State = Discarded
-	} else if err := o.publish(ctx, n); err != nil {
+	if err := do(ctx, n); err != nil {
 		return n, err
 	}
+	n.State = to
 	return n, o.end(ctx, n)
 }

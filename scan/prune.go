@@ -105,15 +105,10 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 	if err != nil {
 		return err
 	}
-	record, err := history.Prune(ctx, p.store, HistoryOptions(o.Registry, o.ToolVersion, o.Log),
+	removing, err := history.Prune(ctx, p.store, HistoryOptions(o.Registry, o.ToolVersion, o.Log),
 		history.Pruning{All: p.all, Nights: p.nights, Bodies: p.tables[schema.Bodies], Tables: p.lastWithout(), Registries: registries})
 	if err != nil {
 		return err
-	}
-	for _, m := range p.nights {
-		if !slices.Contains(record.Removing, m.ScanID) { // it has come back, from a copy
-			record.Removing = append(record.Removing, m.ScanID)
-		}
 	}
 	for _, table := range []string{schema.Bodies, schema.Evidence} {
 		for _, m := range p.tables[table] {
@@ -122,7 +117,7 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 			}
 		}
 	}
-	return p.remove(ctx, record, o)
+	return p.remove(ctx, removing, o)
 }
 
 // choose finds what is too old.
@@ -140,11 +135,8 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 		}
 	}
 	for _, m := range p.all {
-		if m.ScanDate >= newest || !m.Published() && m.Publication != commit.PublicationDiscarded {
+		if m.ScanDate >= newest || !m.Published() && m.Publication != commit.PublicationDiscarded && !p.before.Has(m.ScanID) { // that has come back, from a copy
 			continue
-		}
-		if m.Published() && m.ScanDate <= p.before.Through && !p.before.Has(m.ScanID) {
-			continue // it ended after the pruning of its date, and no history has it
 		}
 		if m.ScanDate < keep.Nights {
 			p.nights = append(p.nights, m)
@@ -247,8 +239,7 @@ func (p *pruning) settle(ctx context.Context, table string, left []store.Entry) 
 
 // remove deletes the files of pruned scans and tables, also what an earlier run has left. Readers of the index are told
 // before.
-func (p *pruning) remove(ctx context.Context, record *commit.Pruned, o Publishing) error {
-	removing := slices.DeleteFunc(slices.Clone(record.Scans), func(s commit.PrunedScan) bool { return !slices.Contains(record.Removing, s.ScanID) })
+func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Publishing) error {
 	for i := range removing {
 		if err := p.withdraw(ctx, removing[i].ScanID); err != nil {
 			return err
@@ -274,8 +265,7 @@ func (p *pruning) remove(ctx context.Context, record *commit.Pruned, o Publishin
 	if err := errors.Join(index.Update(ctx, p.store), index.RollUp(ctx, p.store, o.ToolVersion), survey.WriteReadme(ctx, p.store)); err != nil {
 		return err
 	}
-	record.Removing = nil
-	return record.Write(ctx, p.store)
+	return commit.Removed(ctx, p.store)
 }
 
 // withdraw deletes the manifest of a pruned scan, unless another process works on the scan. Then no process begins to.

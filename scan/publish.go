@@ -50,7 +50,7 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 			o.Log.Warn("the parts of the scan were not merged", "scan", scanID, "error", err, "remedy", "bulkscan compact merges them")
 		}
 	}
-	if !m.Published() {
+	if !m.Published() && !m.Waits() {
 		remedy := "the same command without --no-publish publishes it"
 		if m.Publication != commit.PublicationPending {
 			remedy = "bulkscan nightly --release " + m.ScanDate + " publishes it"
@@ -65,7 +65,15 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 	if o.Pages != nil {
 		err = errors.Join(err, o.Pages(ctx))
 	}
-	err = errors.Join(err, index.Update(ctx, st)) // it has a scan that was not held back since that is complete
+	if err = errors.Join(err, derive(ctx, st, o)); err != nil {
+		return unpublished(scanID, err)
+	}
+	return nil
+}
+
+// derive brings up to date what readers open, beside the history.
+func derive(ctx context.Context, st store.Store, o Publishing) error {
+	err := index.Update(ctx, st)
 	if statsErr := survey.StatsOfUnits(ctx, st, survey.Options{Registry: o.Registry, ToolVersion: o.ToolVersion, Log: o.Log}); statsErr != nil {
 		o.Log.Warn("statistics are not of all scans of a date, observer and list", "error", statsErr, "remedy", "the next scan computes them again; bulkscan stats does, too")
 	}
@@ -76,10 +84,7 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 	if readmeErr := survey.WriteReadme(ctx, st); readmeErr != nil {
 		o.Log.Warn("the dataset's README was not written", "error", readmeErr, "remedy", "bulkscan stats writes it")
 	}
-	if err != nil {
-		return unpublished(scanID, err)
-	}
-	return nil
+	return err
 }
 
 // Release publishes a scan that is pending, held or discarded. Of a published scan it repeats what a killed process may
@@ -100,6 +105,15 @@ func Release(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		return err
 	}
 	return Publish(ctx, st, scanID, o)
+}
+
+// Withdraw takes a published scan back from readers, or lets one go that is lost; the head keeps why. The scan stays, as a discarded one.
+func Withdraw(ctx context.Context, st store.Store, scanID, why string, o Publishing) error {
+	if err := commit.Withdraw(ctx, st, scanID, why); err != nil {
+		return err
+	}
+	_, err := history.Update(ctx, st, HistoryOptions(o.Registry, o.ToolVersion, o.Log))
+	return errors.Join(err, derive(ctx, st, o))
 }
 
 // unpublished is the error of a scan that is complete and was not published, or not everywhere.
@@ -127,7 +141,7 @@ func mergeHistory(ctx context.Context, st store.Store, m *commit.Manifest, o Pub
 
 // HistoryOptions are those of every merge: bodies are judged again by the registry at hand, and each night is logged.
 func HistoryOptions(registry *tokens.Registry, toolVersion string, log *slog.Logger) history.Options {
-	return history.Options{ToolVersion: toolVersion, Rejudge: history.RejudgeBy(registry), Progress: func(m history.Merged) {
+	return history.Options{ToolVersion: toolVersion, Log: log, Rejudge: history.RejudgeBy(registry), Progress: func(m history.Merged) {
 		log.Info("night merged into the history", "date", m.Date, "observed", m.Observations, "causes", m.Causes, "gaps", m.Gaps, "archive_disagreements", m.Disagree)
 	}}
 }

@@ -30,7 +30,7 @@ func newManifest(o *Options, now time.Time) *commit.Manifest {
 		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Shares: o.Shares, Rejudged: o.Source,
 	}
 	if o.NoPublish { // from the start: a repair of the incomplete scan does not publish it either
-		m.Publication = commit.PublicationPending
+		m.Ending = commit.PublicationPending
 	}
 	return m
 }

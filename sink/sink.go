@@ -255,9 +255,8 @@ func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 	return complete(ctx, w.store, w.manifest, as, w.options.Unlisted)
 }
 
-// complete marks a scan as complete. The scan's lock is held. A published scan stays published, since the history has its
-// observations. One that is held or discarded stays so: only commit.SetPublication changes that. A repair changes no publication:
-// nothing has judged the scan that it repairs.
+// complete marks a scan as complete, and has the head name it, if it is to be published. The scan's lock is held. A scan that the head
+// names keeps its publication. A repair changes none: nothing has judged the scan that it repairs.
 func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit.Publication, unlisted bool) error {
 	id, date := m.ScanID, m.ScanDate
 	err := errors.Join(
@@ -275,14 +274,14 @@ func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit
 		return err
 	}
 	m.State, m.Counts, m.Recorded = commit.Complete, commit.CountCommits(commits), recorded
-	switch was := m.Publication; {
-	case was == commit.PublicationDone, was == commit.PublicationHeld, was == commit.PublicationDiscarded:
-	case m.Repairing && was != "":
-	default:
-		m.Publication = as
+	if m.Ending != commit.PublicationDone && (!m.Repairing || m.Ending == "") {
+		m.Ending = as
 	}
 	m.Repairing = false
-	if err := m.Write(ctx, st); err != nil || unlisted {
+	if err := m.Write(ctx, st); err != nil {
+		return err
+	}
+	if err := commit.Adopt(ctx, st, m); err != nil || unlisted {
 		return err
 	}
 	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil)) // a first file of superseded rows needs other views

@@ -122,6 +122,8 @@ func TestVerifyFindsEveryFlip(t *testing.T) {
 		case name == schema.PackageName:
 			state, err := index.Check(ctx, st)
 			return err != nil || state == index.Undescribed
+		case commit.IsHead(name):
+			_, err = commit.OpenHead(ctx, st, name)
 		case strings.HasSuffix(name, "/manifest.json"):
 			_, err = commit.ReadAnyManifest(ctx, st, crashOptions.ScanID)
 		case strings.Contains(name, "/commits/"):

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -31,14 +32,14 @@ func readmeOf(t *testing.T, source string, text func() string) string {
 		t.Fatal(err)
 	}
 	for i, state := range []commit.State{commit.Complete, commit.State(text())} {
-		m := &commit.Manifest{Rejudged: &commit.RejudgedScan{}, Inputs: make([]commit.Input, 2), Counts: &commit.Counts{Rows: 3}}
+		m := &commit.Manifest{Rejudged: &commit.RejudgedScan{}, Inputs: make([]commit.Input, 2), Counts: &commit.Counts{}}
 		for _, flag := range []string{"host-rate", "ip-rate", "timeout", "retries", "max-redirects", "max-body"} {
 			m.Config = append(m.Config, commit.Setting{Name: flag})
 		}
 		everyText(reflect.ValueOf(m), text)
 		// What follows is checked when a manifest is read, or says which text of ours is shown.
 		m.SchemaVersion, m.ScanID, m.ScanDate, m.StartedAt = schema.Version, fmt.Sprintf("s%d", i), fmt.Sprintf("2026-11-2%d", i), time.Unix(0, 0)
-		m.State, m.Publication, m.Tables, m.Recorded, m.Pruned, m.Observer.Source = state, commit.PublicationDone, nil, nil, nil, source
+		m.State, m.Ending, m.Tables, m.Recorded, m.Pruned, m.Observer.Source = state, commit.PublicationDone, nil, nil, nil, source
 		if source == commit.Archive {
 			m.ListID = "" // so that the list is called by its files
 		}
@@ -46,7 +47,7 @@ func readmeOf(t *testing.T, source string, text func() string) string {
 			m.Config[j].Name = []string{"host-rate", "ip-rate", "timeout", "retries", "max-redirects", "max-body"}[j]
 			m.Config[j].Value = setting.Value + "."
 		}
-		if err := m.Create(t.Context(), st); err != nil {
+		if err := errors.Join(m.Create(t.Context(), st), commit.Adopt(t.Context(), st, m)); err != nil {
 			t.Fatal(err)
 		}
 	}

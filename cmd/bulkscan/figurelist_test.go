@@ -255,6 +255,10 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "runs as user {}, needs", in("Dockerfile", `USER (\d+):`))
 	f(page, "belongs to user {}, for", in("Dockerfile", `chown=(\d+):`))
 
+	page = "docs/head.md"
+	f(page, "the exit code is {}.", code("cmd/bulkscan.exitDamaged"))
+	f(page, "The last {} heads stay", code("sink/commit.heads"))
+
 	page = "docs/nightly.md"
 	f(page, "| `held` | its figures are unusual; readers do not find it | {} |", code("cmd/bulkscan.exitThreshold"))
 	f(page, "outside index and history | {} |", code("cmd/bulkscan.exitThreshold"))

@@ -39,6 +39,7 @@ type nightlyFlags struct {
 	keepEvidence          string
 	prune, status, dryRun bool
 	release, discard      string
+	withdraw, reason      string
 
 	json  bool
 	color terminal.Color
@@ -93,6 +94,8 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.status, "status", false, "print the last 30 nights, and scan nothing")
 	flags.StringVar(&f.release, "release", "", "publish the held night of this `DATE`, and scan nothing")
 	flags.StringVar(&f.discard, "discard", "", "decide that the held or incomplete night of this `DATE` does not count, and scan nothing")
+	flags.StringVar(&f.withdraw, "withdraw", "", "take the published night of this `DATE` back from readers, also one whose files are lost, and scan nothing")
+	flags.StringVar(&f.reason, "reason", "", "with --withdraw: why, for the dataset's head and the night's record")
 	flags.BoolVar(&f.prune, "prune", false, "delete what is older than the settings keep, and scan nothing")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "with --prune: say what would be deleted, and delete nothing")
 	flags.BoolVar(&f.json, "json", false, "with --status: one JSON object per night")
@@ -138,12 +141,12 @@ func (f *nightlyFlags) scanSettings(flags *pflag.FlagSet) (*scanFlags, []commit.
 // check refuses what cannot be meant.
 func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 	asked := 0
-	for _, date := range []string{f.date, f.release, f.discard} {
+	for _, date := range []string{f.date, f.release, f.discard, f.withdraw} {
 		if date != "" && commit.CheckDate(date) != nil {
 			return nil, usagef("%q: a date is YYYY-MM-DD", clipped(date))
 		}
 	}
-	for _, other := range []bool{f.status, f.prune, f.release != "", f.discard != ""} {
+	for _, other := range []bool{f.status, f.prune, f.release != "", f.discard != "", f.withdraw != ""} {
 		if other {
 			asked++
 		}
@@ -151,7 +154,9 @@ func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 	scheme, _, isURL := strings.Cut(f.list, "://")
 	switch {
 	case asked > 1:
-		return nil, usagef("--status, --prune, --release, --discard: one at a time")
+		return nil, usagef("--status, --prune, --release, --discard, --withdraw: one at a time")
+	case f.reason != "" && f.withdraw == "":
+		return nil, usagef("--reason goes with --withdraw")
 	case f.dryRun && !f.prune:
 		return nil, usagef("--dry-run goes with --prune; of a list bulkscan scan --dry-run says what would be done")
 	case f.json && !f.status:
@@ -249,7 +254,7 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 		}
 		return a.interruptible(ctx, func(ctx context.Context) error { return busy(nightly.Prune(ctx, o, f.dryRun)) })
 	}
-	if f.release+f.discard != "" {
+	if f.release+f.discard+f.withdraw != "" {
 		return a.interruptible(ctx, func(ctx context.Context) error { return f.decide(ctx, o) })
 	}
 	return a.tonight(ctx, f, scanning, config, o)
@@ -278,13 +283,17 @@ func (f *nightlyFlags) writeMetrics(ctx context.Context, st store.Store, n *nigh
 	}
 }
 
-// decide releases or discards a night.
-func (f *nightlyFlags) decide(ctx context.Context, o nightly.Options) error {
-	do := nightly.Release
-	if o.Date = f.release; f.discard != "" {
-		do, o.Date = nightly.Discard, f.discard
+// decide releases, discards or withdraws a night.
+func (f *nightlyFlags) decide(ctx context.Context, o nightly.Options) (err error) {
+	var n *nightly.Night
+	switch o.Date = f.release + f.discard + f.withdraw; o.Date { // one is given
+	case f.release:
+		n, err = nightly.Release(ctx, o)
+	case f.discard:
+		n, err = nightly.Discard(ctx, o)
+	default:
+		n, err = nightly.Withdraw(ctx, o, f.reason)
 	}
-	n, err := do(ctx, o)
 	if err != nil {
 		return busy(err)
 	}

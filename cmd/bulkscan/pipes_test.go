@@ -114,7 +114,7 @@ func TestIrregular(t *testing.T) {
 		}
 	}
 	recorded := ""
-	for _, name := range []string{schema.LedgerName, schema.PrunedName} {
+	for _, name := range []string{schema.LedgerName} {
 		text, err := os.ReadFile(filepath.Join(made, filepath.FromSlash(name)))
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package histories
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -139,15 +140,11 @@ func (h *history) lookAt(files map[string]string) (map[string]*scanState, error)
 			return nil, fmt.Errorf("the foreign file %s has changed, or is gone", name)
 		}
 	}
-	var pruned struct {
-		Through string `json:"through"`
+	head, err := headIn(files)
+	if err != nil {
+		return nil, err
 	}
-	if data := files[schema.PrunedName]; data != "" {
-		if err := json.Unmarshal([]byte(data), &pruned); err != nil {
-			return nil, err
-		}
-	}
-	h.through = pruned.Through
+	h.through = head.through
 	for name := range files {
 		if id, ok := strings.CutSuffix(strings.TrimPrefix(name, schema.ScansFolder), "/manifest.json"); ok && h.scans[id] == nil {
 			return nil, fmt.Errorf("there is a scan %s that no command made", id)
@@ -155,7 +152,7 @@ func (h *history) lookAt(files map[string]string) (map[string]*scanState, error)
 	}
 	now := map[string]*scanState{}
 	for _, id := range slices.Sorted(maps.Keys(h.scans)) {
-		s, err := h.scans[id].next(files)
+		s, err := h.scans[id].next(files, head)
 		if err != nil {
 			return nil, fmt.Errorf("scan %s: %w", id, err)
 		}
@@ -164,8 +161,59 @@ func (h *history) lookAt(files map[string]string) (map[string]*scanState, error)
 	return now, lookAtIndex(now, files)
 }
 
+// headState is what the oracle reads of the newest head.
+type headState struct {
+	publication map[string]string // by scan
+	through     string
+}
+
+func headIn(files map[string]string) (*headState, error) {
+	h := &headState{publication: map[string]string{}}
+	newest := ""
+	for name, data := range files {
+		if path.Dir(name)+"/" == schema.HeadFolder && len(path.Base(name)) == len("00000001.json") && data != "" && data != "mine" {
+			newest = max(newest, name)
+		}
+	}
+	if newest == "" {
+		return h, nil
+	}
+	type named struct {
+		ScanID      string `json:"scan_id"`
+		Publication string `json:"publication"`
+	}
+	var head struct {
+		Months []schema.File `json:"months"`
+		Scans  []named       `json:"scans"`
+		Pruned *schema.File  `json:"pruned"`
+	}
+	if err := json.Unmarshal([]byte(files[newest]), &head); err != nil {
+		return nil, fmt.Errorf("%s: %w", newest, err)
+	}
+	all := head.Scans
+	for _, f := range head.Months {
+		var month []named
+		if err := json.Unmarshal([]byte(files[f.Name]), &month); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		all = append(all, month...)
+	}
+	for _, s := range all {
+		h.publication[s.ScanID] = s.Publication
+	}
+	if head.Pruned == nil {
+		return h, nil
+	}
+	var pruned struct {
+		Through string `json:"through"`
+	}
+	err := json.Unmarshal([]byte(files[head.Pruned.Name]), &pruned)
+	h.through = pruned.Through
+	return h, err
+}
+
 // next returns what files say of a scan, or what is wrong with that after what it was.
-func (s *scanState) next(files map[string]string) (*scanState, error) {
+func (s *scanState) next(files map[string]string, head *headState) (*scanState, error) {
 	was, is := *s, *s
 	s = &is
 	data, there := files[schema.ScansFolder+s.id+"/manifest.json"]
@@ -182,7 +230,7 @@ func (s *scanState) next(files map[string]string) (*scanState, error) {
 	if err := json.Unmarshal([]byte(data), &m); err != nil {
 		return nil, err
 	}
-	s.complete, s.publication, s.tables = m.State == "complete", m.Publication, m.Tables
+	s.complete, s.publication, s.tables = m.State == "complete", cmp.Or(head.publication[s.id], "pending"), m.Tables
 	for _, table := range schema.AllTables {
 		if !slices.Contains(m.Tables, table) && !s.without[table] {
 			return nil, fmt.Errorf("it has lost the table %s", table)

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -33,8 +34,10 @@ type Manifest struct {
 	Inputs          []Input    `json:"inputs"`
 	Shares          int        `json:"shares,omitempty"` // processes write it in so many shares; 0: one process at a time
 	Counts          *Counts    `json:"counts,omitempty"` // once complete
-	// Publication says whether the index, the views and the history have the scan once it is complete.
-	Publication Publication `json:"publication,omitempty"`
+	// Ending says how the scan wants to end: published, pending or empty. Once the head names the scan, the head decides.
+	Ending Publication `json:"publication,omitempty"`
+	// Publication says whether the index, the views and the history have the scan once it is complete (see Head).
+	Publication Publication `json:"-"`
 	// Recorded lists the files (tables and rejects) that had a record of their own when the scan became complete (see
 	// FileRecord). It shows that such a file was deleted with its record.
 	Recorded []string `json:"recorded_files,omitempty"`
@@ -49,6 +52,8 @@ type Manifest struct {
 	// complete again.
 	Repairing bool   `json:"repairing,omitempty"`
 	Sum       string `json:"sum,omitempty"` // see SealRecord
+
+	named *Named // what the head says of it; nil: nothing
 }
 
 // FileChange says that a file of a scan has changed while the scan ran, and holds as it is from then on.
@@ -117,7 +122,7 @@ const (
 // Publication is whether readers get a scan.
 type Publication string
 
-// The publications. See SetPublication for how a scan goes from one to another.
+// The publications. See SetPublication for how a scan goes from one to another. A manifest has how the scan ended, the head the rest.
 const (
 	PublicationPending   Publication = "pending"
 	PublicationDone      Publication = "published"
@@ -128,7 +133,7 @@ const (
 
 // Published reports whether readers get the scan.
 func (m *Manifest) Published() bool {
-	return m.State == Complete && !m.Restarting && (m.Publication == PublicationDone || m.Publication == "")
+	return m.State == Complete && !m.Restarting && m.Publication == PublicationDone
 }
 
 // Withheld reports whether the scan is complete and readers do not get it.
@@ -197,10 +202,24 @@ func (e *ChangedError) Error() string {
 
 const maxManifest = 64 << 20
 
-// ReadManifest reads a scan's manifest. The error is store.ErrNotExist if there is no such scan, and a
-// *schema.NewerError if a later version wrote it.
-func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
-	m, err := ReadAnyManifest(ctx, st, scanID)
+// ReadManifest reads a scan's manifest, with the publication that the head says. The error is store.ErrNotExist if there is no such
+// scan, and a *schema.NewerError if a later version wrote it.
+func ReadManifest(ctx context.Context, st store.Store, scanID string) (m *Manifest, err error) {
+	for range 2 { // a scan may be begun anew between the two readings
+		h, errHead := ReadHead(ctx, st)
+		if errHead != nil {
+			return nil, errHead
+		}
+		if m, err = h.Manifest(ctx, scanID); !errors.Is(err, ErrRecord) {
+			break
+		}
+	}
+	return m, err
+}
+
+// Manifest is ReadManifest by this head.
+func (h *Head) Manifest(ctx context.Context, scanID string) (*Manifest, error) {
+	m, err := h.AnyManifest(ctx, scanID)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +229,19 @@ func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest
 	return m, nil
 }
 
-// ReadAnyManifest is ReadManifest for manifests of any version.
+// AnyManifest is Manifest for manifests of any version.
+func (h *Head) AnyManifest(ctx context.Context, scanID string) (*Manifest, error) {
+	m, err := ReadAnyManifest(ctx, h.store, scanID)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.place(ctx, m); err != nil {
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
+	}
+	return m, nil
+}
+
+// ReadAnyManifest reads a manifest of any version, without what the head says.
 func ReadAnyManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err

@@ -13,18 +13,14 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Pruned is the record of scans that were deleted for their age. It is replaced as one step, before their files are
-// deleted: from then on only the history has their nights, and cannot derive them anew.
+// Pruned is the record of scans that were deleted for their age. A head names it before their files are deleted: from then on only
+// the history has their nights, and cannot derive them anew.
 type Pruned struct {
-	SchemaVersion int                 `json:"schema_version"`
-	ToolVersion   string              `json:"tool_version"`
-	Through       string              `json:"through"`              // date of the last deleted night; "" before the first
-	Scans         []PrunedScan        `json:"scans"`                // by date
-	Tables        map[string]string   `json:"tables,omitempty"`     // by table: date of the last night that was left without it
-	Removing      []string            `json:"removing,omitempty"`   // ids of those of which files may be left
-	Registries    map[string][]string `json:"registries,omitempty"` // by version: the tokens of registries, as statistics of the scans had them
-	History       json.RawMessage     `json:"history,omitempty"`    // what package history keeps in their place
-	Sum           string              `json:"sum,omitempty"`        // see SealRecord
+	Through    string              `json:"through"`              // date of the last deleted night; "" before the first
+	Scans      []PrunedScan        `json:"scans"`                // by date
+	Tables     map[string]string   `json:"tables,omitempty"`     // by table: date of the last night that was left without it
+	Registries map[string][]string `json:"registries,omitempty"` // by version: the tokens of registries, as statistics of the scans had them
+	History    json.RawMessage     `json:"history,omitempty"`    // what package history keeps in their place
 }
 
 // PrunedScan is a scan that was deleted.
@@ -41,19 +37,22 @@ type PrunedScan struct {
 	Bytes       int64       `json:"bytes"` // of its parts
 }
 
-// ReadPruned reads the record; it is empty if nothing was deleted.
+// ReadPruned reads the record that the newest head names; it is empty if nothing was deleted.
 func ReadPruned(ctx context.Context, st store.Store) (*Pruned, error) {
-	p := &Pruned{SchemaVersion: schema.Version}
-	data, err := store.ReadAll(ctx, st, schema.PrunedName, schema.MaxLedger)
-	if errors.Is(err, store.ErrNotExist) {
+	h, err := ReadHead(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	return h.ReadPruned(ctx)
+}
+
+// ReadPruned is the function of this name, by this head.
+func (h *Head) ReadPruned(ctx context.Context) (*Pruned, error) {
+	p := &Pruned{}
+	if h.Pruned == nil {
 		return p, nil
 	}
-	if err == nil {
-		err = OpenRecord(data, p, &p.Sum)
-	}
-	if err == nil {
-		err = schema.CheckVersion(p.SchemaVersion)
-	}
+	err := h.readChunk(ctx, h.Pruned, p)
 	if err == nil && p.Through != "" {
 		err = CheckDate(p.Through)
 	}
@@ -62,15 +61,30 @@ func ReadPruned(ctx context.Context, st store.Store) (*Pruned, error) {
 			err = errors.Join(CheckScanID(s.ScanID), CheckDate(s.ScanDate))
 		}
 	}
-	if err != nil {
-		return nil, Remedied(fmt.Errorf("cannot read %s: %w", schema.PrunedName, err), "restore it from a copy of the dataset: it says which nights were pruned")
-	}
-	return p, nil
+	return p, err
 }
 
-// Write replaces the record.
-func (p *Pruned) Write(ctx context.Context, st store.Store) error {
-	return WriteRecord(ctx, st.Put, schema.PrunedName, p, &p.Sum)
+// Prune makes the head name a record of what is pruned, and no more the scans that are about to be deleted.
+func (h *Head) Prune(ctx context.Context, p *Pruned, going []*Manifest) error {
+	h.pruned = p
+	h.cause(CausePrune, "")
+	for _, m := range going {
+		h.cause(CausePrune, "", m.ScanID)
+		h.Removing = append(h.Removing, m.ScanID)
+		if err := h.set(ctx, Named{ScanID: m.ScanID, ScanDate: m.ScanDate}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Removed makes the head say that nothing of pruned scans is left.
+func Removed(ctx context.Context, st store.Store) error {
+	return Change(ctx, st, nil, func(h *Head, _ store.Unlocker) error {
+		h.Removing = nil
+		h.cause(CausePrune, "nothing is left of the pruned scans")
+		return nil
+	})
 }
 
 // Has reports whether a scan was deleted.

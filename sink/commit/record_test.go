@@ -85,7 +85,9 @@ func TestPrunedDate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (&Pruned{SchemaVersion: schema.Version, Through: through}).Write(t.Context(), st); err != nil {
+		if err := Change(t.Context(), st, nil, func(h *Head, _ store.Unlocker) error {
+			return h.Prune(t.Context(), &Pruned{Through: through}, nil)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ReadPruned(t.Context(), st); (err == nil) != good {

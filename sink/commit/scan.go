@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,9 @@ func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error)
 		}
 		s := &Scan{Manifest: manifest, Commits: past.Current, Store: st, lost: past.Lost(manifest)}
 		manifest.Without(s.Commits)
+		if unlike := manifest.Unlike(past.Current); s.lost == nil && unlike != "" {
+			s.lost = &LostError{Records: []string{unlike}, rejudged: manifest.Rejudged != nil}
+		}
 		if s.lost == nil {
 			return s, nil
 		}
@@ -120,12 +124,31 @@ func (e *DamagedScansError) Unwrap() []error {
 	return errs
 }
 
-// Scans reads the manifests of a dataset, ordered by start. If some are damaged, it returns the others with a
-// *DamagedScansError, and the caller decides whether they suffice.
+// Scans reads the manifests of a dataset, ordered by start. If some are damaged, or the head names scans that are not there, it
+// returns the others with a *DamagedScansError, and the caller decides whether they suffice.
 func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
+	h, err := ReadHead(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	return h.Manifests(ctx)
+}
+
+// Manifests is Scans by this head.
+func (h *Head) Manifests(ctx context.Context) ([]*Manifest, error) {
+	st := h.store
+	named, err := h.All(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ids, err := ScanIDs(ctx, st)
 	if err != nil {
 		return nil, err
+	}
+	for _, s := range named {
+		if !slices.Contains(ids, s.ScanID) {
+			ids = append(ids, s.ScanID)
+		}
 	}
 	var all []*Manifest
 	damaged := &DamagedScansError{}
@@ -134,12 +157,15 @@ func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 		err      error
 	}
 	readOne := func(ctx context.Context, id string) read {
-		m, err := ReadManifest(ctx, st, id)
+		m, err := h.Manifest(ctx, id)
+		if errors.Is(err, ErrRecord) || errors.Is(err, store.ErrNotExist) { // the head may be an older one by now
+			m, err = readNamed(ctx, st, id)
+		}
 		return read{m, err}
 	}
 	for id, r := range Ahead(ctx, ids, readOne, func(read) {}) {
 		switch {
-		case errors.Is(r.err, store.ErrNotExist): // a restart deleted it after it was listed
+		case errors.Is(r.err, store.ErrNotExist): // a restart or pruning deleted it after it was listed
 		case r.err != nil && ctx.Err() != nil:
 			return nil, r.err
 		case r.err != nil:
@@ -153,6 +179,23 @@ func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 		return all, damaged
 	}
 	return all, nil
+}
+
+// readNamed is ReadManifest, for which a scan is damaged that the head names and that is not there.
+func readNamed(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
+	m, err := ReadManifest(ctx, st, scanID)
+	if !errors.Is(err, store.ErrNotExist) {
+		return m, err
+	}
+	h, errHead := ReadHead(ctx, st)
+	if errHead != nil {
+		return nil, errHead
+	}
+	named, errHead := h.Needs(ctx, scanID)
+	if named {
+		err = fmt.Errorf("cannot read %s: %w: it is missing, and %s names the scan; %s", ManifestName(scanID), ErrRecord, h.Name(), LostRemedy)
+	}
+	return nil, cmp.Or(errHead, err)
 }
 
 // Default returns the scan that readers mean where none is named, or nil: of the published scans with sites that of the newest

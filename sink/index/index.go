@@ -57,7 +57,7 @@ const attempts = 5
 func Update(ctx context.Context, st store.Store) error {
 	var swept error
 	for range attempts {
-		records, err := recordsOf(ctx, st)
+		head, records, err := recordsOf(ctx, st)
 		if err != nil {
 			return fmt.Errorf("cannot update %s: %w", Name, err)
 		}
@@ -73,7 +73,7 @@ func Update(ctx context.Context, st store.Store) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		now, changed, err := next(ctx, st, records, before, true)
+		now, changed, err := next(ctx, st, head, records, before, true)
 		if swept = err; errors.Is(err, fs.ErrNotExist) {
 			continue // another process has swept a draft, or restarts a scan
 		}
@@ -102,13 +102,26 @@ func Update(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// recordsOf returns for each scan a hash of the names, sizes and times of its records, and one for each file in MonthsFolder.
-func recordsOf(ctx context.Context, st store.Store) (map[string]int64, error) {
+// recordsOf returns for each scan a hash of what the head says of it, and of the names, sizes and times of its records; and one for each
+// file in MonthsFolder.
+func recordsOf(ctx context.Context, st store.Store) (*commit.Head, map[string]int64, error) {
+	head, err := commit.ReadHead(ctx, st)
+	if err != nil {
+		return nil, nil, err
+	}
+	named, err := head.All(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	sums := map[string]*xxhash.Digest{}
+	for _, s := range named {
+		sums[s.ScanID] = xxhash.New()
+		_, _ = sums[s.ScanID].WriteString(string(s.Publication) + s.Commits)
+	}
 	var number [16]byte
 	for entry, err := range st.List(ctx, schema.ScansFolder) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		id, rest, ok := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
 		if id == monthsID {
@@ -130,12 +143,12 @@ func recordsOf(ctx context.Context, st store.Store) (map[string]int64, error) {
 	for id, sum := range sums {
 		records[id] = int64(sum.Sum64())
 	}
-	return records, nil
+	return head, records, nil
 }
 
 // next returns the rows of the index: those of the scans that have not changed, and those that the records of the others
 // say. changed is false if they are the same. With write, files of units are made that are not there.
-func next(ctx context.Context, st store.Store, records map[string]int64, before map[string][]Row, write bool) (rows []Row, changed bool, err error) {
+func next(ctx context.Context, st store.Store, head *commit.Head, records map[string]int64, before map[string][]Row, write bool) (rows []Row, changed bool, err error) {
 	var others []string
 	for id, hash := range records {
 		if strings.HasPrefix(id, MonthsFolder) {
@@ -152,7 +165,7 @@ func next(ctx context.Context, st store.Store, records map[string]int64, before 
 		err  error
 	}
 	readScan := func(ctx context.Context, id string) read {
-		rows, err := rowsOf(ctx, st, id, records[id])
+		rows, err := rowsOf(ctx, st, head, id, records[id], before[id])
 		return read{rows, err}
 	}
 	for _, r := range commit.Ahead(ctx, others, readScan, func(read) {}) {
@@ -197,15 +210,23 @@ func sortRows(rows []Row) {
 	})
 }
 
-// rowsOf reads the records of a scan. One whose records are damaged, which verify reports, counts as not complete. Files that a
-// later version of bulkscan wrote are listed, too: readers need not know what is in them.
-func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Row, error) {
+// rowsOf reads the records of a scan. Of one whose records are damaged or gone, which verify reports, the index keeps what it has; else
+// the scan counts as not complete. Files that a later version of bulkscan wrote are listed, too: readers need not know what is in them.
+func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, records int64, before []Row) ([]Row, error) {
 	incomplete := []Row{{ScanID: id, Records: records}}
-	m, err := commit.ReadAnyManifest(ctx, st, id)
+	damaged := incomplete
+	if named, err := head.Needs(ctx, id); err != nil {
+		return nil, err
+	} else if named && len(before) > 0 {
+		damaged = before
+	}
+	m, err := head.AnyManifest(ctx, id)
 	switch {
 	case err != nil && !isDamage(err):
 		return nil, err
-	case err != nil, !m.Published():
+	case err != nil:
+		return damaged, nil
+	case !m.Published():
 		return incomplete, nil
 	}
 	like := Row{
@@ -228,7 +249,7 @@ func rowsOf(ctx context.Context, st store.Store, id string, records int64) ([]Ro
 	case err != nil && !isDamage(err):
 		return nil, err
 	case err != nil:
-		return incomplete, nil
+		return damaged, nil
 	}
 	m.Without(past.Current)
 	for i := range past.Current {
@@ -316,11 +337,11 @@ func Check(ctx context.Context, st store.Store) (State, error) {
 	if ours, err := asWritten(data, written); err != nil || !ours {
 		return Damaged, err
 	}
-	records, err := recordsOf(ctx, st)
+	head, records, err := recordsOf(ctx, st)
 	if err != nil {
 		return Damaged, err
 	}
-	_, changed, err := next(ctx, st, records, unhashed(written), false)
+	_, changed, err := next(ctx, st, head, records, unhashed(written), false)
 	switch {
 	case err != nil:
 		return Damaged, err

@@ -12,13 +12,13 @@ const ScansFolder = "_scans/"
 // IndexName is the name of the index: see package index.
 const IndexName = ScansFolder + "index.parquet"
 
-// PrunedName is the name of the record of what was deleted for its age: see commit.Pruned.
-const PrunedName = ScansFolder + "pruned.json"
+// HeadFolder is the folder of the heads: see commit.Head.
+const HeadFolder = "_head/"
 
 // LedgerName is the name of the record of the ledger: see package history.
 const LedgerName = "history/_ledger.json"
 
-// MaxLedger bounds each of these two records, in bytes.
+// MaxLedger bounds the records of the ledger and of heads, in bytes.
 const MaxLedger = 64 << 20
 
 // MaxCommit bounds the record of a commit, in bytes.

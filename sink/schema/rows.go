@@ -35,8 +35,8 @@ package schema
 // Version is the version of all tables, in the metadata of every file. It is incremented when a column is added or a
 // meaning changes.
 //
-// 2: the table policies, and its keys in sites.
-const Version = 2
+// 2: the table policies, and its keys in sites. 3: a head says what counts (docs/head.md).
+const Version = 3
 
 // Bounds of stored texts, in bytes of valid UTF-8. Longer texts are cut at the end of a character.
 const (

@@ -1,5 +1,5 @@
 // Package verify answers one question: is a dataset what its records say? Dataset compares it from the outside in: the
-// records themselves (records.go), the files that they name (files.go), the rows in these (rows.go), and last the files
+// records themselves (heads.go, records.go), the files that they name (files.go), the rows in these (rows.go), and last the files
 // that no record names (unnamed.go).
 package verify
 
@@ -87,6 +87,7 @@ type verifier struct {
 	options Options
 	done    Totals
 
+	head      *commit.Head             // empty if it cannot be read
 	pruned    *commit.Pruned           // scans that were deleted for their age
 	gone      func() bool              // reports whether the scan that is verified is among them by now; nil between scans
 	committed map[string]bool          // files that a commit or a record names
@@ -132,7 +133,7 @@ const whatPruned = "the pruning of its scan was killed before deleting it, or is
 // ofPruned explains a file of a scan that was deleted.
 func (v *verifier) ofPruned(name, id string) Finding {
 	what := whatPruned
-	if !slices.Contains(v.pruned.Removing, id) {
+	if !slices.Contains(v.head.Removing, id) {
 		what = "its scan was pruned, and this was copied back; the next pruning deletes it if the scan's manifest was copied back, too"
 	}
 	return Finding{Kind: Leftover, File: name, What: what}
@@ -148,11 +149,8 @@ func (s *verifiedScan) nextOf(shard string) int {
 }
 
 func (v *verifier) run(ctx context.Context) (err error) {
-	if v.pruned, err = commit.ReadPruned(ctx, v.store); err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		v.pruned = &commit.Pruned{} // package history reports the record
+	if err := v.heads(ctx); err != nil {
+		return err
 	}
 	ids, err := v.findScans(ctx)
 	if err != nil {
@@ -261,7 +259,7 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if entry.Name == index.Name || entry.Name == schema.PrunedName || strings.HasPrefix(entry.Name, index.MonthsFolder) {
+		if entry.Name == index.Name || strings.HasPrefix(entry.Name, index.MonthsFolder) {
 			continue
 		}
 		id, rest, _ := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
@@ -280,6 +278,21 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 			v.share(ctx, id, shard)
 		}
 		ids[id] = true
+	}
+	named, err := v.head.All(ctx)
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	for _, s := range named {
+		if ids[s.ScanID] || v.options.ScanID != "" && v.options.ScanID != s.ScanID {
+			continue
+		}
+		if now, err := commit.ReadHead(ctx, v.store); err == nil { // it may have been pruned meanwhile
+			if still, err := now.Needs(ctx, s.ScanID); err == nil && still {
+				v.report(damaged(commit.ManifestName(s.ScanID), "it is missing, and "+now.Name()+" names the scan"))
+				ids[s.ScanID] = true
+			}
+		}
 	}
 	if v.options.ScanID != "" && v.pruned.Has(v.options.ScanID) {
 		return nil, fmt.Errorf("scan %s was pruned: %s", v.options.ScanID, v.pruned.Left(v.options.ScanID))
@@ -300,6 +313,9 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 	}
 	suspects, err := v.commits(ctx, id, s)
 	if err != nil {
+		return err
+	}
+	if err := v.named(ctx, id, s); err != nil {
 		return err
 	}
 	for i := range s.past.Current {

@@ -1,0 +1,327 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/store/storetest"
+)
+
+func newStore(t *testing.T) *store.Dir {
+	t.Helper()
+	st, err := store.NewDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// completed writes a complete scan without sites, and has the head adopt it.
+func completed(t *testing.T, st store.Store, id, date string) *Manifest {
+	t.Helper()
+	finished := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
+	m := &Manifest{SchemaVersion: schema.Version, ScanID: id, ScanDate: date, State: Complete, StartedAt: finished.Add(-time.Hour), FinishedAt: &finished, Ending: PublicationDone}
+	if err := errors.Join(m.Write(t.Context(), st), Adopt(t.Context(), st, m)); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func mustHead(t *testing.T, st store.Store) *Head {
+	t.Helper()
+	h, err := ReadHead(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// says is what a head says: each scan with its publication.
+func says(t *testing.T, h *Head) string {
+	t.Helper()
+	all, err := h.All(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, s := range all {
+		text += fmt.Sprintf("%s %s, ", s.ScanID, s.Publication)
+	}
+	return strings.TrimSuffix(text, ", ")
+}
+
+// TestHeadChain publishes scans of several months: each change makes a head that follows the one before, a closed month is in a file of its
+// own that changes only with its scans, and no more than 16 heads and their files stay.
+func TestHeadChain(t *testing.T) {
+	st := newStore(t)
+	for n := range 40 {
+		completed(t, st, fmt.Sprintf("s%02d", n), time.Date(2026, 9, 1+2*n, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
+	}
+	h := mustHead(t, st)
+	if h.Number != 40 || len(h.Months) != 2 || h.Months[0].Table != "2026-09" || h.Months[0].Rows != 15 || h.Months[1].Rows != 16 || len(h.Scans) != 9 {
+		t.Errorf("head %d has the months %+v and %d scans", h.Number, h.Months, len(h.Scans))
+	}
+	before := h.Months[1]
+	if err := Withdraw(t.Context(), st, "s02", "a wrong list"); err != nil {
+		t.Fatal(err)
+	}
+	h = mustHead(t, st)
+	if h.Months[1] != before || h.Months[0].Rows != 15 || h.Causes[0].What != CauseWithdraw || h.Causes[0].Why != "a wrong list" || !slices.Equal(h.Causes[0].Scans, []string{"s02"}) {
+		t.Errorf("%+v", h)
+	}
+	if text := says(t, h); !strings.Contains(text, "s01 published, s02 discarded, s03 published") || strings.Count(text, "published") != 39 {
+		t.Error(text)
+	}
+	var names, heads []string
+	for entry, err := range st.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if IsHead(entry.Name) {
+			names = append(names, entry.Name)
+		}
+	}
+	named := map[string]bool{}
+	var last *Head
+	heads, err := Heads(t.Context(), st)
+	for _, name := range heads {
+		next, errOpen := OpenHead(t.Context(), st, name)
+		if err = errors.Join(err, errOpen); err != nil {
+			t.Fatal(err)
+		}
+		if last != nil && (!next.Follows(last) || next.Number != last.Number+1) {
+			t.Errorf("%s does not follow %s", name, last.Name())
+		}
+		last, named[name] = next, true
+		for _, f := range next.Chunks() {
+			named[f.Name] = true
+		}
+	}
+	if len(heads) != 16 || len(names) != len(named) || slices.ContainsFunc(names, func(n string) bool { return !named[n] }) {
+		t.Errorf("%d heads, %d names, of which %d are named", len(heads), len(names), len(named))
+	}
+}
+
+// TestHeadDamaged damages the newest head, and each file that it names, in every byte: no reader goes by it, and the next change goes on
+// from the head before.
+func TestHeadDamaged(t *testing.T) {
+	st := newStore(t)
+	completed(t, st, "one", "2026-09-30")
+	completed(t, st, "two", "2026-10-01")
+	if err := Change(t.Context(), st, nil, func(h *Head, _ store.Unlocker) error {
+		return h.Prune(t.Context(), &Pruned{Through: "2026-09-01"}, nil)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	h := mustHead(t, st)
+	read := func() error {
+		h, err := ReadHead(t.Context(), st)
+		if err != nil {
+			return err
+		}
+		_, errAll := h.All(t.Context())
+		_, errPruned := h.ReadPruned(t.Context())
+		return errors.Join(errAll, errPruned)
+	}
+	for _, name := range append([]string{h.Name()}, h.Months[0].Name, h.Pruned.Name) {
+		good, err := store.ReadAll(t.Context(), st, name, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range good {
+			bad := slices.Clone(good)
+			bad[i] ^= 1
+			if err := st.Put(t.Context(), name, bad); err != nil {
+				t.Fatal(err)
+			}
+			if err := read(); err == nil || !strings.Contains(err.Error(), HeadRemedy) {
+				t.Fatalf("%s, byte %d: %v", name, i, err)
+			}
+		}
+		for _, bad := range [][]byte{{}, good[:len(good)/2]} {
+			if err := st.Put(t.Context(), name, bad); err != nil {
+				t.Fatal(err)
+			}
+			if read() == nil {
+				t.Errorf("%s is read with %d bytes", name, len(bad))
+			}
+		}
+		if err := st.Put(t.Context(), name, good); err != nil || read() != nil {
+			t.Fatal(err, read())
+		}
+	}
+	if err := st.Put(t.Context(), h.Name(), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	completed(t, st, "three", "2026-10-02")
+	now := mustHead(t, st)
+	if now.Number != h.Number+1 || now.Causes[0].What != CauseLost || now.Causes[0].Why != "damaged: 00000003.json" || says(t, now) != "one published, two published, three published" {
+		t.Errorf("%+v: %s", now, says(t, now))
+	}
+}
+
+// TestHeadAndManifest compares manifests with what the head names: one of an earlier or another scan of its name is damage, one that is gone,
+// too. A scan that no head names waits.
+func TestHeadAndManifest(t *testing.T) {
+	st := newStore(t)
+	completed(t, st, "before", "2026-11-19")
+	good := completed(t, st, "one", "2026-11-20")
+	f := func(what string, change func(m *Manifest), damaged bool) {
+		t.Helper()
+		m := *good
+		change(&m)
+		if err := m.Write(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+		read, err := ReadManifest(t.Context(), st, "one")
+		if errors.Is(err, ErrRecord) != damaged || !damaged && err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if !damaged && read.Published() != (read.State == Complete) {
+			t.Errorf("%s: it is %s, %s", what, read.State, read.Publication)
+		}
+		all, err := Scans(t.Context(), st)
+		if _, is := errors.AsType[*DamagedScansError](err); is != damaged || len(all) != map[bool]int{true: 1, false: 2}[damaged] {
+			t.Errorf("%s: %d scans, %v", what, len(all), err)
+		}
+	}
+	earlier, later := good.FinishedAt.Add(-time.Minute), good.FinishedAt.Add(time.Minute)
+	f("as it is", func(*Manifest) {}, false)
+	f("an earlier copy", func(m *Manifest) { m.FinishedAt = &earlier }, true)
+	f("a copy of before its end", func(m *Manifest) { m.State, m.FinishedAt = Running, nil }, true)
+	f("another scan of its name", func(m *Manifest) { m.StartedAt = later }, true)
+	f("continued", func(m *Manifest) { m.State, m.FinishedAt, m.ResumedAt = Running, nil, &later }, false)
+	f("being repaired", func(m *Manifest) { m.State, m.FinishedAt, m.Repairing = Running, nil, true }, false)
+	f("completed again, and killed before its head", func(m *Manifest) { m.FinishedAt = &later }, false)
+	if err := st.Delete(t.Context(), ManifestName("one")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Scans(t.Context(), st); err == nil || !strings.Contains(err.Error(), "00000002.json names the scan") {
+		t.Errorf("without its manifest: %v", err)
+	}
+	if err := Withdraw(t.Context(), st, "one", "lost"); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := Scans(t.Context(), st); err != nil || len(all) != 1 {
+		t.Errorf("withdrawn: %v, %v", all, err)
+	}
+	waits := *good
+	waits.ScanID = "waits"
+	if err := waits.Write(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := ReadManifest(t.Context(), st, "waits"); err != nil || m.Published() || !m.Waits() {
+		t.Errorf("not named: %+v, %v", m, err)
+	}
+}
+
+// TestHeadWriters publishes by many processes at once: no change is lost.
+func TestHeadWriters(t *testing.T) {
+	st := newStore(t)
+	var writers sync.WaitGroup
+	for n := range 8 {
+		writers.Go(func() {
+			other, err := store.NewDir(st.Root())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			completed(t, other, fmt.Sprint("s", n), "2026-11-20")
+		})
+	}
+	writers.Wait()
+	if h := mustHead(t, st); h.Number != 8 || len(h.Scans) != 8 {
+		t.Errorf("head %d names %s", h.Number, says(t, h))
+	}
+}
+
+// lateHead is a store in which another process, that has lost the lock, creates its head first.
+type lateHead struct {
+	store.Store
+	before func(name string)
+}
+
+func (s *lateHead) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
+	if do := s.before; do != nil && strings.HasPrefix(name, schema.HeadFolder) {
+		s.before = nil
+		do(name)
+	}
+	return s.Store.CreateIfAbsent(ctx, name, data)
+}
+
+// TestHeadFence has a late head of an earlier holder of the lock come first: both changes count.
+func TestHeadFence(t *testing.T) {
+	st := newStore(t)
+	late := &lateHead{Store: st}
+	late.before = func(name string) {
+		h := &Head{SchemaVersion: schema.Version, Number: 1, Scans: []Named{{ScanID: "late", ScanDate: "2026-11-19", Publication: PublicationHeld}}, Causes: []Cause{{What: CauseHold}}}
+		if err := WriteRecord(t.Context(), st.CreateIfAbsent, name, h, &h.Sum); err != nil {
+			t.Error(err)
+		}
+	}
+	completed(t, late, "one", "2026-11-20")
+	if h := mustHead(t, st); h.Number != 2 || says(t, h) != "late held, one published" {
+		t.Errorf("head %d says %s", h.Number, says(t, h))
+	}
+}
+
+// TestHeadWaits waits for a holder of the dataset's lock that takes an hour: no process gives up, as long as the holder lives.
+func TestHeadWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := storetest.NewDisk()
+		open := func() *store.Dir {
+			st, err := store.NewDirOn(disk, "/data/out")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st
+		}
+		begun := time.Now()
+		held := make(chan struct{})
+		go func() {
+			err := Change(t.Context(), open(), nil, func(*Head, store.Unlocker) error {
+				close(held)
+				time.Sleep(time.Hour)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+		<-held
+		completed(t, open(), "one", "2026-11-20")
+		if waited := time.Since(begun); waited < time.Hour || waited > time.Hour+longestPause {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+// TestHeadForeign shows that nothing in the folder of heads is deleted that has another name than a head or its files.
+func TestHeadForeign(t *testing.T) {
+	st := newStore(t)
+	mine := []string{"notes.txt", "00000001.json.bak", "00000000-2026-10-copy.json", "1.json"}
+	for _, name := range mine {
+		if err := st.Put(t.Context(), schema.HeadFolder+name, []byte("mine")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 20 {
+		completed(t, st, fmt.Sprint("s", n), "2026-11-20")
+	}
+	for _, name := range mine {
+		if data, err := os.ReadFile(filepath.Join(st.Root(), filepath.FromSlash(schema.HeadFolder+name))); err != nil || string(data) != "mine" {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+}

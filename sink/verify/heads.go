@@ -1,0 +1,98 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// heads verifies the heads and the files that they name, and keeps what the newest says.
+func (v *verifier) heads(ctx context.Context) (err error) {
+	v.head, v.pruned = &commit.Head{}, &commit.Pruned{}
+	names, err := commit.Heads(ctx, v.store)
+	if err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	var before *commit.Head
+	for i, name := range names {
+		h, err := commit.OpenHead(ctx, v.store, name)
+		switch newerErr, isNewer := errors.AsType[*schema.NewerError](err); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, store.ErrNotExist): // a newer one has replaced the oldest
+			continue
+		case isNewer:
+			v.report(newer(name, newerErr.Version))
+			return nil
+		case err != nil:
+			v.report(damaged(name, cause(err)+"; "+commit.HeadRemedy))
+			before = nil
+			continue
+		case before != nil && (h.Number != before.Number+1 || !h.Follows(before)):
+			v.report(damaged(name, "it does not follow "+before.Name()))
+		}
+		before = h
+		for _, f := range h.Chunks() {
+			if named[f.Name] {
+				continue
+			}
+			named[f.Name] = true
+			if err := commit.HoldAgainst(ctx, v.store, f); err != nil && (i == len(names)-1 || !errors.Is(err, store.ErrNotExist)) {
+				v.report(damaged(f.Name, cause(err)+"; "+commit.HeadRemedy))
+			}
+		}
+	}
+	for entry, err := range v.store.List(ctx, schema.HeadFolder) {
+		switch {
+		case err != nil:
+			return err
+		case !commit.IsHead(entry.Name):
+			v.report(foreign(entry.Name))
+		case !named[entry.Name] && !slices.Contains(names, entry.Name):
+			v.report(Finding{Kind: Leftover, File: entry.Name, What: "no head names it: its writer was killed before it wrote the head, or is about to"})
+		}
+	}
+	h, err := commit.ReadHead(ctx, v.store)
+	if err == nil {
+		v.head = h
+		v.pruned, err = h.ReadPruned(ctx)
+	}
+	if err != nil {
+		v.pruned = &commit.Pruned{}
+	}
+	return ctx.Err()
+}
+
+// named compares a scan with what the head says of it. It reports a scan that is to be published, and that no head names yet.
+func (v *verifier) named(ctx context.Context, id string, s *verifiedScan) error {
+	if s.manifest == nil || s.manifest.SchemaVersion > schema.Version {
+		return nil
+	}
+	h, err := commit.ReadHead(ctx, v.store)
+	if err != nil {
+		return ctx.Err() // it was reported
+	}
+	m, err := h.AnyManifest(ctx, id)
+	name := commit.ManifestName(id)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		v.report(damaged(name, cause(err)))
+	case m.Waits() && m.ScanDate <= v.pruned.Through:
+		v.report(Finding{Kind: Leftover, File: name, What: "it is not published, and cannot be: the nights up to " + v.pruned.Through + " were pruned"})
+	case m.Waits():
+		v.report(Finding{Kind: Leftover, File: name, What: "it is complete, and no head names it: the scan was killed before its publication, or is about to be published; the next scan publishes it, too"})
+	default:
+		if unlike := m.Unlike(s.past.Current); unlike != "" && s.past.Lost(m) == nil {
+			v.report(damaged(name, fmt.Sprintf("%s: see %s", unlike, h.Name())))
+		}
+	}
+	return nil
+}
