@@ -54,6 +54,50 @@ func TestCommitsOfABusyScan(t *testing.T) {
 	}
 }
 
+// listing counts the listings of each prefix, up to a bound. Records in gone are listed and cannot be opened.
+type listing struct {
+	store.Store
+	prefixes []string
+	gone     string
+}
+
+func (l *listing) List(ctx context.Context, prefix string) iter.Seq2[store.Entry, error] {
+	if l.prefixes = append(l.prefixes, prefix); len(l.prefixes) > 20 {
+		return func(yield func(store.Entry, error) bool) { yield(store.Entry{}, errors.New("listed too often")) }
+	}
+	return l.Store.List(ctx, prefix)
+}
+
+func (l *listing) Open(ctx context.Context, name string) (store.Object, error) {
+	if name == l.gone {
+		return nil, store.ErrNotExist
+	}
+	return l.Store.Open(ctx, name)
+}
+
+// TestRecordsAreListedOnce shows that a history lists the records once, and then those of compactions only, and that
+// reading ends if a record is listed and not there.
+func TestRecordsAreListedOnce(t *testing.T) {
+	dir := newDir(t)
+	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
+		t.Fatal(err)
+	}
+	folder := commit.CommitsFolder(crashOptions.ScanID)
+	f := func(gone string, commits int, prefixes ...string) {
+		t.Helper()
+		l := &listing{Store: dir, gone: gone}
+		past, err := commit.ReadHistory(t.Context(), l, crashOptions.ScanID)
+		if gone != "" && !errors.Is(err, store.ErrNotExist) || gone == "" && (err != nil || len(past.Current) != commits) || !slices.Equal(l.prefixes, prefixes) {
+			t.Errorf("want %d commits of %+v; listed %q, %v", commits, past, l.prefixes, err)
+		}
+	}
+	f("", 3, folder, folder+"compacted-")
+	f(crashCommit(1), 0, folder, folder)
+	mustCompact(t, dir, compact.Options{})
+	f("", 1, folder, folder+"compacted-")
+	f(folder+"compacted-0.json", 0, folder, folder)
+}
+
 // counting counts Opens of commit records.
 type counting struct {
 	store.Store

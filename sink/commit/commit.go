@@ -70,6 +70,9 @@ type Replaced struct {
 	Rows  []int64 `json:"rows"`
 }
 
+// Key returns the key of the replaced commit.
+func (r *Replaced) Key() Key { return Key{r.Shard, r.N} }
+
 // Bitmap returns the seq of the finished origins.
 func (c *Commit) Bitmap() (*roaring64.Bitmap, error) {
 	b, err := readBitmap(c.Finished)

@@ -57,7 +57,7 @@ func Fence(ctx context.Context, st store.Store, lock store.Unlocker, like Commit
 			lease.Fenced()
 			return past, nil
 		}
-		if past, err = past.again(ctx, st, like.ScanID); err != nil {
+		if past, err = ReadShard(ctx, st, like.ScanID, past.shard); err != nil {
 			return nil, err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -23,11 +22,11 @@ type History struct {
 	shard string // the only shard whose records were read; "" for all
 }
 
-// replacement says where a commit's rows are now; ok is false if no compaction has them.
-func (h *History) replacement(c *Commit) (by *Commit, where Replaced, ok bool) {
+// replacement says where the rows of a commit are now; ok is false if no compaction has them.
+func (h *History) replacement(key Key) (by *Commit, where Replaced, ok bool) {
 	for i := range h.Current {
 		for _, r := range h.Current[i].Replaces {
-			if r.Shard == c.Shard && r.N == c.N {
+			if r.Key() == key {
 				return &h.Current[i], r, true
 			}
 		}
@@ -35,19 +34,30 @@ func (h *History) replacement(c *Commit) (by *Commit, where Replaced, ok bool) {
 	return nil, Replaced{}, false
 }
 
+// Keys yields the key of each record, and of each commit that one of them replaces, whether or not its record still exists.
+func (h *History) Keys() iter.Seq[Key] {
+	return func(yield func(Key) bool) {
+		for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
+			for i := range commits {
+				if !yield(commits[i].Key()) {
+					return
+				}
+			}
+		}
+		for key := range h.Stale() {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
 // Next is the lowest number that no commit of a shard has reached yet.
 func (h *History) Next(shard string) int {
 	next := 0
-	for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
-		for i := range commits {
-			if commits[i].Shard == shard {
-				next = max(next, commits[i].N+1)
-			}
-			for _, r := range commits[i].Replaces {
-				if r.Shard == shard {
-					next = max(next, r.N+1)
-				}
-			}
+	for key := range h.Keys() {
+		if key.Shard == shard {
+			next = max(next, key.N+1)
 		}
 	}
 	return next
@@ -56,13 +66,8 @@ func (h *History) Next(shard string) int {
 // shards returns the given shards and those that any record belongs to or mentions, sorted, each once.
 func (h *History) shards(and ...string) []string {
 	shards := slices.Clone(and)
-	for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
-		for i := range commits {
-			shards = append(shards, commits[i].Shard)
-			for _, r := range commits[i].Replaces {
-				shards = append(shards, r.Shard)
-			}
-		}
+	for key := range h.Keys() {
+		shards = append(shards, key.Shard)
 	}
 	slices.Sort(shards)
 	return slices.Compact(shards)
@@ -80,148 +85,93 @@ func Commits(ctx context.Context, st store.Store, scanID string) ([]Commit, erro
 
 // ReadHistory reads every record of a scan.
 func ReadHistory(ctx context.Context, st store.Store, scanID string) (*History, error) {
+	return ReadShard(ctx, st, scanID, "")
+}
+
+// ReadShard reads every record of one shard; "" is all. What is done with that History leaves other shards alone.
+func ReadShard(ctx context.Context, st store.Store, scanID, shard string) (*History, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
 	}
-	h, err := GatherHistory(ctx, st, scanID, func(_ string, c *Commit, err error) (*Commit, error) { return c, err })
+	h, err := gather(ctx, st, scanID, shard, func(_ string, c *Commit, err error) (*Commit, error) { return c, err })
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the commits of scan %s: %w", scanID, err)
 	}
 	return h, nil
 }
 
-// ReadShard reads every record of one shard. What is done with that History leaves other shards alone.
-func ReadShard(ctx context.Context, st store.Store, scanID, shard string) (*History, error) {
-	h, err := gather(ctx, st, scanID, CommitsFolder(scanID)+shard+"-", func(_ string, c *Commit, err error) (*Commit, error) { return c, err })
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the commits of scan %s: %w", scanID, err)
-	}
-	h.shard = shard
-	return h, nil
-}
-
-// again reads the same records as they are now.
-func (h *History) again(ctx context.Context, st store.Store, scanID string) (*History, error) {
-	if h.shard != "" {
-		return ReadShard(ctx, st, scanID, h.shard)
-	}
-	return ReadHistory(ctx, st, scanID)
-}
-
-// GatherHistory lists the records until two listings in a row show no compaction, and reads each record once. A listing
-// that overlaps a compaction may show neither the old records nor the new one. The new record is published before the
-// old ones are deleted, so a second listing shows it. New records of a running scan do not cause another listing, which
-// would otherwise go on until the scan ends. Each result of reading goes through judge, in the order of the names; a
+// GatherHistory lists the records and reads each once. A compaction deletes records only after it has published the one
+// that replaces them. A listing that overlaps it may show neither, so the records of compactions are listed again
+// afterwards, until two listings in a row are equal. New records of a running scan cause no other listing, which would
+// otherwise go on until the scan ends. If a record has vanished before it was read, all are listed again; a second time is an
+// error. Each result of reading goes through judge, in the order of the names of one listing; a
 // record for which judge returns nil is left out.
 func GatherHistory(ctx context.Context, st store.Store, scanID string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
-	return gather(ctx, st, scanID, CommitsFolder(scanID), judge)
+	return gather(ctx, st, scanID, "", judge)
 }
 
-// gather is GatherHistory for the records whose names begin with a prefix.
-func gather(ctx context.Context, st store.Store, scanID, prefix string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
-	type record struct {
-		size   int64
+// gather is GatherHistory for one shard; "" is all.
+func gather(ctx context.Context, st store.Store, scanID, shard string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
+	type result struct {
 		commit *Commit
+		err    error
 	}
-	known := map[string]record{} // by name
-	var before []store.Entry
-	for {
+	read := func(ctx context.Context, name string) (r result) {
+		r.commit, r.err = ReadCommit(ctx, st, scanID, name)
+		return r
+	}
+	records := map[string]*Commit{} // by name; nil: left out
+	gone := map[string]bool{}       // listed, and deleted before they were read
+	all, compactions := CommitsFolder(scanID), CommitsFolder(scanID)+CompactedShard+"-"
+	if shard != "" {
+		all += shard + "-"
+	}
+	var before []store.Entry // of compactions
+	h := &History{shard: shard}
+	for prefix := all; ; {
 		var listed []store.Entry
+		var unread []string
+		h.Claimed = slices.DeleteFunc(h.Claimed, func(name string) bool { return strings.HasPrefix(name, prefix) })
 		for entry, err := range st.List(ctx, prefix) {
 			if err != nil {
 				return nil, err
 			}
-			if IsRecord(scanID, entry.Name) {
-				listed = append(listed, store.Entry{Name: entry.Name, Size: entry.Size})
-			}
-		}
-		vanished := false
-		var unread []store.Entry
-		for _, entry := range listed {
-			if r, ok := known[entry.Name]; ok && r.size == entry.Size {
+			if !IsRecord(scanID, entry.Name) {
 				continue
 			}
-			if known[entry.Name] = (record{size: entry.Size}); entry.Size != 0 {
-				unread = append(unread, entry)
+			if strings.HasPrefix(entry.Name, compactions) {
+				listed = append(listed, store.Entry{Name: entry.Name, Size: entry.Size})
+			}
+			if _, known := records[entry.Name]; entry.Size == 0 {
+				h.Claimed = append(h.Claimed, entry.Name)
+			} else if !known {
+				unread = append(unread, entry.Name)
 			}
 		}
-		for entry, result := range readCommits(ctx, st, scanID, unread) {
-			commit, err := judge(entry.Name, result.commit, result.err)
-			if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) {
-				vanished = true
-				delete(known, entry.Name)
+		if prefix == compactions && slices.Equal(before, listed) {
+			break
+		}
+		prefix, before = compactions, listed
+		for name, r := range Ahead(ctx, unread, read, func(result) {}) {
+			c, err := judge(name, r.commit, r.err)
+			if vanished := errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged); vanished && !gone[name] {
+				gone[name], prefix = true, all
 				continue
 			} else if err != nil {
 				return nil, err
 			}
-			known[entry.Name] = record{entry.Size, commit}
-		}
-		if before != nil && !vanished && !compactedBetween(before, listed) {
-			before = listed
-			break
-		}
-		if before = listed; before == nil {
-			before = []store.Entry{}
+			records[name] = c
 		}
 	}
-	h := &History{}
-	var commits []*Commit
-	for _, entry := range before {
-		if r := known[entry.Name]; r.commit != nil {
-			commits = append(commits, r.commit)
-		} else if entry.Size == 0 {
-			h.Claimed = append(h.Claimed, entry.Name)
-		}
-	}
-	h.sort(commits)
+	h.sort(records)
 	return h, nil
 }
 
-// compactedBetween reports whether a record vanished between two listings, or a record of a compaction appeared.
-func compactedBetween(before, listed []store.Entry) bool {
-	sizes := make(map[string]int64, len(before))
-	for _, entry := range before {
-		sizes[entry.Name] = entry.Size
-	}
-	for _, entry := range listed {
-		size, ok := sizes[entry.Name]
-		if delete(sizes, entry.Name); strings.HasPrefix(path.Base(entry.Name), CompactedShard+"-") && (!ok || size != entry.Size) {
-			return true
-		}
-	}
-	return len(sizes) > 0
-}
-
-// readResult is the result of reading a record.
-type readResult struct {
-	commit *Commit
-	err    error
-}
-
-// readCommits reads records, ReadAtOnce at a time, and yields them in their order.
-func readCommits(ctx context.Context, st store.Store, scanID string, entries []store.Entry) iter.Seq2[store.Entry, readResult] {
-	read := func(ctx context.Context, entry store.Entry) (r readResult) {
-		r.commit, r.err = ReadCommit(ctx, st, scanID, entry.Name)
-		return r
-	}
-	return Ahead(ctx, entries, read, func(readResult) {})
-}
-
-// Counts reports whether the scan has rows of that part: its commit counts, or a compaction holds its rows. It is false
-// after a restart or repair took the part out.
+// Counts reports whether the scan has rows of that part: its commit counts, or a compaction has them.
 func (h *History) Counts(shard string, n int) bool {
-	for i := range h.Tombstones {
-		v := &h.Tombstones[i]
-		if v.Shard == shard && (v.N == n || v.Tombstone == Restarted && n < v.N) {
-			return false
-		}
-		if slices.ContainsFunc(v.Replaces, func(r Replaced) bool {
-			return r.Shard == shard && (n == r.N || v.Tombstone == Restarted && n < r.N)
-		}) {
-			return false
-		}
-	}
-	return n < h.Next(shard)
+	key := Key{shard, n}
+	_, _, merged := h.replacement(key)
+	return merged || slices.ContainsFunc(h.Current, func(c Commit) bool { return c.Key() == key })
 }
 
 // Stale returns every commit that a compaction replaced, or that a restart or repair took out, whether or not its
@@ -231,7 +181,7 @@ func (h *History) Stale() map[Key]bool {
 	for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
 		for i := range commits {
 			for _, r := range commits[i].Replaces {
-				stale[Key{r.Shard, r.N}] = true
+				stale[r.Key()] = true
 			}
 		}
 	}
@@ -248,7 +198,6 @@ type Gap struct {
 // records exist and cannot be read.
 func (h *History) Gaps(more ...Key) []Gap {
 	first := map[string]int{} // by shard: the first number that counts; after a restart, earlier ones are not missing
-	var there []Key
 	for i := range h.Tombstones {
 		c := &h.Tombstones[i]
 		if c.Tombstone == Restarted {
@@ -258,16 +207,9 @@ func (h *History) Gaps(more ...Key) []Gap {
 			}
 		}
 	}
-	for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
-		for i := range commits {
-			there = append(there, commits[i].Key())
-		}
-	}
-	there = slices.AppendSeq(append(there, more...), maps.Keys(h.Stale()))
-	slices.SortFunc(there, Key.Compare)
 	var gaps []Gap
 	shard, next := "", 0
-	for _, key := range there {
+	for _, key := range slices.SortedFunc(slices.Values(slices.AppendSeq(slices.Clone(more), h.Keys())), Key.Compare) {
 		if key.Shard != shard {
 			shard, next = key.Shard, first[key.Shard]
 		}
@@ -287,20 +229,21 @@ func (g Gap) Missing() string {
 	return "it is missing: its shard has later commits"
 }
 
-// sort divides the records into commits that count, replaced commits, and tombstones.
-func (h *History) sort(commits []*Commit) {
-	for _, c := range commits {
-		if c.Tombstone != "" {
-			h.Tombstones = append(h.Tombstones, *c)
-		} else {
-			h.Current = append(h.Current, *c)
+// sort divides the records, by name, into commits that count, replaced commits, and tombstones.
+func (h *History) sort(records map[string]*Commit) {
+	stale := map[Key]bool{}
+	for _, c := range records {
+		if c != nil {
+			for _, r := range c.Replaces {
+				stale[r.Key()] = true
+			}
 		}
 	}
-	stale := h.Stale()
-	h.Current = h.Current[:0]
-	for _, c := range commits {
-		switch {
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		switch c := records[name]; {
+		case c == nil:
 		case c.Tombstone != "":
+			h.Tombstones = append(h.Tombstones, *c)
 		case stale[c.Key()]:
 			h.Replaced = append(h.Replaced, *c)
 		default:
@@ -310,7 +253,7 @@ func (h *History) sort(commits []*Commit) {
 	// A compaction takes the place of its first row.
 	first := func(c *Commit) Key {
 		if len(c.Replaces) > 0 {
-			return Key{c.Replaces[0].Shard, c.Replaces[0].N}
+			return c.Replaces[0].Key()
 		}
 		return c.Key()
 	}

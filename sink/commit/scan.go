@@ -304,7 +304,7 @@ func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error)
 			return Place{}, errors.Join(err, errHistory)
 		}
 		fresh, number = is != number && number > 0, is
-		by, where, ok := past.replacement(c)
+		by, where, ok := past.replacement(c.Key())
 		i := -1
 		if ok {
 			i = slices.IndexFunc(by.Files, func(f schema.File) bool { return f.Table == table })
