@@ -208,3 +208,49 @@ func TestRestartKeepsNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestRestartAfterTakeover restarts a scan whose last record is a tombstone, and which has lost the commit before it or
+// has a part of a far number. It blocks the numbers that a late commit may have, and no others.
+func TestRestartAfterTakeover(t *testing.T) {
+	for _, late := range []bool{true, false} {
+		for what, damage := range map[string]func(t *testing.T, dir *store.Dir){
+			"nothing":            func(*testing.T, *store.Dir) {},
+			"the commit is lost": func(t *testing.T, dir *store.Dir) { remove(t, dir, crashCommit(0)) },
+			"a far part": func(t *testing.T, dir *store.Dir) {
+				if err := dir.Put(t.Context(), commit.PartName(schema.Sites, crashOptions.Date, crashOptions.ScanID, "0", 500), []byte("x")); err != nil {
+					t.Fatal(err)
+				}
+			},
+		} {
+			t.Run(fmt.Sprintf("%s, late %v", what, late), func(t *testing.T) {
+				dir := newDir(t)
+				sites := typicalSites(t, crashSites)
+				for _, st := range []store.Store{dir, &leased{Dir: dir, late: true}} {
+					w := mustOpen(t, st, crashOptions)
+					if st == store.Store(dir) {
+						if err := w.Add(sites[0]); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := w.Close(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				damage(t, dir)
+				options := crashOptions
+				options.Restart = true
+				if err := finish(mustOpen(t, &leased{Dir: dir, late: late}, options), sites); err != nil {
+					t.Fatal(err)
+				}
+				everySiteOnce(t, dir)
+				if lines, _ := findings(t, dir); len(lines) > 0 {
+					t.Errorf("%q", lines)
+				}
+				past, err := commit.ReadHistory(t.Context(), dir, options.ScanID)
+				if err != nil || len(past.Tombstones) > 6 {
+					t.Errorf("%d tombstones, %v", len(past.Tombstones), err)
+				}
+			})
+		}
+	}
+}

@@ -98,7 +98,7 @@ func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Optio
 	if lease, ok := lock.(store.Lease); ok && isNew(manifest) {
 		lease.Fenced() // without a manifest there was no earlier writer
 	}
-	if past, err = commit.Fence(ctx, st, lock, o.tombstone(commit.TakenOver), o.Date, past, o.Shard, commit.CompactedShard); err != nil {
+	if past, err = commit.Fence(ctx, st, lock, manifest, commit.TakenOver, past, o.Shard, commit.CompactedShard); err != nil {
 		return nil, err
 	}
 	if lost := past.Lost(manifest); lost != nil && !o.Repair { // checked before files without a commit are deleted

@@ -113,11 +113,6 @@ type SidecarScan struct {
 	Counts    func(part int) bool // reports whether an earlier part counts
 }
 
-// tombstone returns the fields that a tombstone shares with the commits of the scan.
-func (o *Options) tombstone(why commit.Tombstone) commit.Commit {
-	return commit.Commit{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version, ScanID: o.ScanID, Tombstone: why}
-}
-
 // remedy says what to do about damaged records and files of the scan.
 func (o *Options) remedy() string {
 	if o.Source != nil {

@@ -160,7 +160,7 @@ func (r *Remade) Commit(came *commit.Rejudged) error {
 // LeaveOut discards the part, and records that its number has no part because the stored part is damaged.
 func (r *Remade) LeaveOut(n int) error {
 	w := r.writer
-	tombstone, err := commit.NewTombstone(w.options.tombstone(commit.LeftOut), w.options.Shard, n)
+	tombstone, err := commit.NewTombstone(w.manifest, commit.LeftOut, w.options.Shard, n)
 	if err == nil {
 		err = tombstone.Write(w.ctx, w.store)
 	}

@@ -46,8 +46,11 @@ const maxLost = 100_000
 // nothing to repair.
 func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest) error {
 	fail := func(err error) error { return fmt.Errorf("cannot repair scan %s: %w", o.ScanID, err) }
-	used, _ := commit.UsedNumbers(ctx, st, o.ScanID)
-	if _, err := commit.Fence(ctx, st, lock, o.tombstone(commit.TakenOver), m.ScanDate, used, o.Shard, commit.CompactedShard); err != nil {
+	used, err := commit.UsedNumbers(ctx, st, o.ScanID)
+	if err == nil {
+		_, err = commit.Fence(ctx, st, lock, m, commit.TakenOver, used, o.Shard, commit.CompactedShard)
+	}
+	if err != nil {
 		return fail(err)
 	}
 	r := &repairing{store: st, options: o, manifest: m, lost: map[commit.Key]bool{}}
@@ -64,7 +67,7 @@ func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options
 		sites, _ := commit.SitesOf(r.past.Current)
 		return &IntactError{ScanID: o.ScanID, State: m.State, Sites: sites.GetCardinality()}
 	}
-	if _, err := commit.TakeOut(ctx, st, o.tombstone(commit.Repaired), r.past, r.lost); err != nil {
+	if _, err := commit.TakeOut(ctx, st, m, commit.Repaired, r.past, r.lost); err != nil {
 		return fail(err)
 	}
 	for _, name := range r.unreadable {
@@ -149,11 +152,9 @@ func (r *repairing) distrust(ctx context.Context) error {
 // unseen adds the numbers of a complete scan's last commits if only their files or the totals show them, so that these
 // numbers are not reused.
 func (r *repairing) unseen(ctx context.Context) error {
-	known := r.past.Stale()
-	for _, commits := range [][]commit.Commit{r.past.Current, r.past.Replaced, r.past.Tombstones} {
-		for i := range commits {
-			known[commits[i].Key()] = true
-		}
+	known := map[commit.Key]bool{}
+	for key := range r.past.Keys() {
+		known[key] = true
 	}
 	files, err := commit.PartFiles(ctx, r.store, r.options.ScanID, r.manifest.ScanDate, "")
 	if err != nil {

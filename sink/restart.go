@@ -2,7 +2,6 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -24,22 +23,17 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 	if err := index.Update(ctx, st); err != nil { // before files that it names are deleted
 		return fail(err)
 	}
-	lease, leased := lock.(store.Lease)
-	late := leased && lease.Late() // Fence resets it
-	past, parts := commit.UsedNumbers(ctx, st, o.ScanID)
-	past, err := commit.Fence(ctx, st, lock, o.tombstone(commit.Restarted), "", past, o.Shard, commit.CompactedShard)
+	past, err := commit.UsedNumbers(ctx, st, o.ScanID)
+	if err == nil {
+		past, err = commit.Fence(ctx, st, lock, m, commit.Restarted, past, o.Shard, commit.CompactedShard)
+	}
 	if err != nil {
 		return fail(err)
-	}
-	if late {
-		if err := blockPartNumbers(ctx, st, o, past, parts); err != nil {
-			return fail(err)
-		}
 	}
 	if err := removeStats(ctx, st, o); err != nil {
 		return fail(err)
 	}
-	records, err := takeOutAll(ctx, st, o, past)
+	records, err := takeOutAll(ctx, st, o, m, past)
 	if err != nil {
 		return fail(err)
 	}
@@ -61,24 +55,6 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 	for _, name := range append(records, commit.RejectsName(o.ScanID)) {
 		if err := st.Delete(ctx, name); err != nil {
 			return fail(err)
-		}
-	}
-	return nil
-}
-
-// blockPartNumbers creates tombstones under the numbers of parts without a record, since a late commit may have one of
-// them.
-func blockPartNumbers(ctx context.Context, st store.Store, o *Options, past *commit.History, parts map[string]int) error {
-	for shard, last := range parts {
-		for past.Next(shard) <= last+1 {
-			tombstone, err := commit.NewTombstone(o.tombstone(commit.Restarted), shard, past.Next(shard))
-			if err == nil {
-				err = tombstone.Write(ctx, st)
-			}
-			if err != nil && !errors.Is(err, store.ErrExist) {
-				return err
-			}
-			past.Tombstones = append(past.Tombstones, *tombstone)
 		}
 	}
 	return nil
@@ -117,7 +93,7 @@ func everything(string) bool { return true }
 
 // takeOutAll takes out all commits of a scan that is restarted. It returns the names of all records except tombstones,
 // for deletion.
-func takeOutAll(ctx context.Context, st store.Store, o *Options, past *commit.History) (records []string, err error) {
+func takeOutAll(ctx context.Context, st store.Store, o *Options, m *commit.Manifest, past *commit.History) (records []string, err error) {
 	keeps := map[string]bool{}
 	for i := range past.Tombstones {
 		keeps[past.Tombstones[i].Name()] = true
@@ -128,12 +104,13 @@ func takeOutAll(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 	}
 	counts := past.Stale() // includes the commits that compactions replaced
 	for _, name := range names {
-		if keeps[name] {
-			continue
-		}
-		records = append(records, name)
 		key, _ := commit.KeyOf(name)
-		counts[key] = true
+		if !keeps[name] {
+			records = append(records, name)
+		}
+		if !keeps[name] || key.Shard != commit.CompactedShard { // a record before a shard's tombstone may be missing
+			counts[key] = true
+		}
 	}
 	for key := range (&commit.History{Tombstones: past.Tombstones}).Stale() { // already taken out by earlier restarts and repairs
 		delete(counts, key)
@@ -141,7 +118,7 @@ func takeOutAll(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 	if len(counts) == 0 {
 		return records, nil
 	}
-	record, err := commit.TakeOut(ctx, st, o.tombstone(commit.Restarted), past, counts)
+	record, err := commit.TakeOut(ctx, st, m, commit.Restarted, past, counts)
 	if err != nil {
 		return nil, err
 	}

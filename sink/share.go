@@ -208,7 +208,7 @@ func takeOverShare(ctx context.Context, st store.Store, lock store.Unlocker, o *
 	if lease, ok := lock.(store.Lease); ok && first {
 		lease.Fenced()
 	}
-	if past, err = commit.Fence(ctx, st, lock, o.tombstone(commit.TakenOver), o.Date, past, o.Shard); err != nil {
+	if past, err = commit.Fence(ctx, st, lock, m, commit.TakenOver, past, o.Shard); err != nil {
 		return nil, o.cannotGoOn(err)
 	}
 	if lost := past.Lost(m); lost != nil {

@@ -86,8 +86,11 @@ type month struct {
 	scans   []Named
 }
 
-// heads is how many heads stay.
-const heads = 16
+// heads is how many heads stay, and headRounds bounds how often a change begins again because another process has created its head.
+const (
+	heads      = 16
+	headRounds = 5
+)
 
 var headName = regexp.MustCompile(`^` + schema.HeadFolder + `([0-9]{8})(-(?:[0-9]{4}-[0-9]{2}|pruned)-[0-9a-f]{12})?\.json$`)
 
@@ -464,7 +467,7 @@ func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *He
 	if err := st.Sweep(ctx, schema.HeadFolder, IsHead); err != nil {
 		return err
 	}
-	for range fenceRounds {
+	for range headRounds {
 		h, err := newestHead(ctx, st)
 		if err == nil {
 			err = do(h, lock)

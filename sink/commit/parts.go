@@ -28,29 +28,18 @@ func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(
 	return names, nil
 }
 
-// UsedNumbers returns a scan's history, with the numbers of unreadable records by their names, and the last numbers, by
-// shard, that files of parts have. Errors of the store are ignored: the deletion or repair that follows reports them.
-func UsedNumbers(ctx context.Context, st store.Store, scanID string) (past *History, parts map[string]int) {
-	past, err := GatherHistory(ctx, st, scanID, func(_ string, c *Commit, err error) (*Commit, error) {
+// UsedNumbers returns a scan's history, in which unreadable records have only their numbers.
+func UsedNumbers(ctx context.Context, st store.Store, scanID string) (*History, error) {
+	return GatherHistory(ctx, st, scanID, func(name string, c *Commit, err error) (*Commit, error) {
 		if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) || ctx.Err() != nil {
 			return nil, err
 		}
-		return c, nil // nil for a damaged record
+		if c == nil {
+			key, _ := KeyOf(name)
+			c = &Commit{ScanID: scanID, Shard: key.Shard, N: key.N}
+		}
+		return c, nil
 	})
-	if err != nil {
-		past = &History{}
-	}
-	for entry, err := range st.List(ctx, CommitsFolder(scanID)) {
-		if err != nil {
-			break
-		}
-		shard, n, ok := ShardOf(scanID, "part-"+scanID+"-"+strings.TrimSuffix(path.Base(entry.Name), ".json")+".parquet")
-		if ok && n >= past.Next(shard) {
-			past.Current = append(past.Current, Commit{ScanID: scanID, Shard: shard, N: n})
-		}
-	}
-	parts, _ = partNumbers(ctx, st, scanID, "", "")
-	return past, parts
 }
 
 // partNumbers returns, by shard, the last numbers that files of a scan's parts have in the partition of a date; "" is

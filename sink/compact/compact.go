@@ -152,8 +152,7 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 	if err != nil {
 		return nil, commit.Remedied(err, commit.DamageRemedy)
 	}
-	like := commit.Commit{SchemaVersion: c.manifest.SchemaVersion, ToolVersion: c.manifest.ToolVersion, RegistryVersion: c.manifest.RegistryVersion, ScanID: id, Tombstone: commit.TakenOver}
-	if past, err = commit.Fence(ctx, c.store, c.lock, like, c.manifest.ScanDate, past, commit.CompactedShard); err != nil {
+	if past, err = commit.Fence(ctx, c.store, c.lock, c.manifest, commit.TakenOver, past, commit.CompactedShard); err != nil {
 		return nil, err
 	}
 	if lost := past.Lost(c.manifest); lost != nil {
