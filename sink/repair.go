@@ -92,13 +92,12 @@ type repairing struct {
 
 // find sets past, unreadable, lost and stale.
 func (r *repairing) find(ctx context.Context) (err error) {
-	var unreadable []commit.Key
 	r.past, err = commit.GatherHistory(ctx, r.store, r.options.ScanID, func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
 		key, ok := commit.KeyOf(name)
 		if !errors.Is(err, commit.ErrRecord) || !ok {
 			return c, err
 		}
-		unreadable, r.unreadable = append(unreadable, key), append(r.unreadable, name)
+		r.lost[key], r.unreadable = true, append(r.unreadable, name)
 		return nil, nil
 	})
 	if err != nil {
@@ -106,9 +105,6 @@ func (r *repairing) find(ctx context.Context) (err error) {
 	}
 	if err := r.distrust(ctx); err != nil {
 		return err
-	}
-	for _, key := range unreadable {
-		r.lost[key] = true
 	}
 	if r.manifest.State == commit.Complete {
 		if err := errors.Join(r.unseen(ctx), r.check(ctx)); err != nil {
