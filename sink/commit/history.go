@@ -100,12 +100,12 @@ func ReadShard(ctx context.Context, st store.Store, scanID, shard string) (*Hist
 	return h, nil
 }
 
-// GatherHistory lists the records and reads each once. A compaction deletes records only after it has published the one
-// that replaces them. A listing that overlaps it may show neither, so the records of compactions are listed again
-// afterwards, until two listings in a row are equal. New records of a running scan cause no other listing, which would
-// otherwise go on until the scan ends. If a record has vanished before it was read, all are listed again; a second time is an
-// error. Each result of reading goes through judge, in the order of the names of one listing; a
-// record for which judge returns nil is left out.
+// GatherHistory lists the records and reads each once. A compaction, restart or repair publishes its record before it
+// deletes those that it replaces. A listing that overlaps it may show neither, so the records of the shard "compacted" are
+// listed again afterwards, until two listings in a row are equal. New records of a running scan cause no other listing,
+// which would otherwise go on until the scan ends. If a record is gone when it is read, all records are listed again. If
+// that happens a second time to the same record, its error is returned. Each result of reading goes through judge, in the
+// order of the names of one listing; a record for which judge returns nil is left out.
 func GatherHistory(ctx context.Context, st store.Store, scanID string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
 	return gather(ctx, st, scanID, "", judge)
 }
