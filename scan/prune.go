@@ -245,6 +245,9 @@ func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Pu
 			return err
 		}
 	}
+	p.all = slices.DeleteFunc(p.all, func(m *commit.Manifest) bool { // their tables go with them
+		return slices.ContainsFunc(removing, func(s commit.PrunedScan) bool { return s.ScanID == m.ScanID })
+	})
 	if err := index.Update(ctx, p.store); err != nil {
 		return err
 	}

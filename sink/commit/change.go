@@ -1,0 +1,226 @@
+package commit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// This file changes what counts: it sets publications, and writes heads.
+
+// before lists the publications from which a scan may go to another. Only a withdrawal takes back a published scan.
+var before = map[Publication][]Publication{
+	PublicationDone:      {PublicationPending, PublicationHeld, PublicationDiscarded, PublicationEmpty},
+	PublicationHeld:      {PublicationPending},
+	PublicationDiscarded: {PublicationPending, PublicationHeld},
+}
+
+// SetPublication changes the publication of a complete scan, as one step. An incomplete scan can only be discarded. Where the scan has
+// it already, nothing changes. What readers open is derived from it, and not yet changed.
+func SetPublication(ctx context.Context, st store.Store, scanID string, to Publication) error {
+	what := map[Publication]string{PublicationDone: CausePublish, PublicationHeld: CauseHold, PublicationDiscarded: CauseDiscard}[to]
+	return setPublication(ctx, st, scanID, to, before[to], what, "")
+}
+
+// Withdraw discards a published scan, or lets one go that is lost. The head keeps the reason, which a person gives.
+func Withdraw(ctx context.Context, st store.Store, scanID, why string) error {
+	if _, err := readNamed(ctx, st, scanID); errors.Is(err, ErrRecord) {
+		return rename(ctx, st, scanID, PublicationDiscarded, CauseWithdraw, why)
+	}
+	return setPublication(ctx, st, scanID, PublicationDiscarded, []Publication{PublicationDone}, CauseWithdraw, why)
+}
+
+func setPublication(ctx context.Context, st store.Store, scanID string, to Publication, from []Publication, what, why string) (err error) {
+	lock, m, err := LockScan(ctx, st, scanID, DoingPublish)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	return Change(ctx, st, nil, func(h *Head, _ store.Unlocker) error {
+		if err := h.place(ctx, m); err != nil {
+			return err
+		}
+		switch was := m.Publication; {
+		case m.State != Complete && to != PublicationDiscarded:
+			return fmt.Errorf("scan %s is not complete, and cannot be %s", scanID, to)
+		case was == to:
+			return nil
+		case m.State == Complete && !slices.Contains(from, was):
+			return fmt.Errorf("scan %s is %s, and cannot be %s", scanID, was, to)
+		}
+		return h.name(ctx, m, to, what, why)
+	})
+}
+
+// lockPause is how long a process waits at first before it looks again whether the dataset's lock is free, and longestPause at last.
+const (
+	lockPause    = 100 * time.Millisecond
+	longestPause = 2 * time.Second
+)
+
+// Change holds the dataset's lock while do changes the newest head and what it names, and writes the next head, if it has a cause. It
+// waits for another holder as long as that lives, and logs so; log may be nil. If the newest head cannot be read, the next one
+// follows the newest that can.
+func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *Head, lock store.Unlocker) error) (err error) {
+	lock, err := lockDataset(ctx, st, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	if err := st.Sweep(ctx, schema.HeadFolder, IsHead); err != nil {
+		return err
+	}
+	for range headRounds {
+		h, err := newestHead(ctx, st)
+		if err == nil {
+			err = do(h, lock)
+		}
+		if err != nil || len(h.Causes) == 0 {
+			return err
+		}
+		if err = h.write(ctx, st); !errors.Is(err, store.ErrExist) { // else a late head of an earlier holder has come
+			return err
+		}
+	}
+	return errors.New("cannot write a head: other processes write heads without the lock of the dataset")
+}
+
+func lockDataset(ctx context.Context, st store.Store, log *slog.Logger) (store.Unlocker, error) {
+	holder, err := json.Marshal(ThisProcess(time.Now().UTC().Truncate(time.Second), DoingPublish))
+	if err != nil {
+		return nil, err
+	}
+	name := schema.HeadFolder + "lock"
+	lock, err := st.Lock(ctx, name, holder)
+	for pause := lockPause; err != nil; pause = min(2*pause, longestPause) {
+		held, ok := errors.AsType[*store.HeldError](err)
+		if !ok {
+			return nil, fmt.Errorf("cannot lock the dataset: %w", err)
+		}
+		if log != nil && pause == 4*lockPause {
+			log.Info("waiting for another process that publishes into this dataset", "holder", string(held.Holder))
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		lock, err = st.Lock(ctx, name, holder)
+	}
+	return lock, nil
+}
+
+// newestHead returns a copy of the newest head that can be read, as the next one.
+func newestHead(ctx context.Context, st store.Store) (*Head, error) {
+	names, err := Heads(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	h := &Head{store: st, months: map[string]*month{}}
+	var lost []string
+	for _, name := range slices.Backward(names) {
+		newest, err := OpenHead(ctx, st, name)
+		if err == nil {
+			h = newest
+			break
+		}
+		if Remedied(err, "") == err { // it is not damaged
+			return nil, err
+		}
+		lost = append(lost, path.Base(name))
+	}
+	h.SchemaVersion, h.Previous, h.Causes, h.Number = schema.Version, h.bytes, nil, 1
+	if len(names) > 0 {
+		newest, _ := strconv.Atoi(headName.FindStringSubmatch(names[len(names)-1])[1]) // eight digits
+		h.Number = newest + 1
+	}
+	if len(lost) > 0 {
+		h.cause(CauseLost, "damaged: "+strings.Join(lost, ", "))
+	}
+	return h, nil
+}
+
+// write creates the head behind the files that it names, and deletes the oldest heads.
+func (h *Head) write(ctx context.Context, st store.Store) error {
+	last := ""
+	maps.DeleteFunc(h.months, func(_ string, m *month) bool { return m.read && len(m.scans) == 0 })
+	for name := range h.months {
+		last = max(last, name)
+	}
+	h.Months, h.Scans = nil, []Named{}
+	for _, name := range slices.Sorted(maps.Keys(h.months)) {
+		m, err := h.months[name], error(nil)
+		switch {
+		case name == last:
+			m, err = h.in(ctx, name)
+			if err == nil {
+				h.Scans = m.scans
+			}
+		case m.changed || m.file == nil:
+			m.file, err = h.writeChunk(ctx, name, m.scans, len(m.scans))
+		}
+		if err != nil {
+			return err
+		}
+		if name != last {
+			h.Months = append(h.Months, *m.file)
+		}
+	}
+	if h.pruned != nil {
+		file, err := h.writeChunk(ctx, "pruned", h.pruned, len(h.pruned.Scans))
+		if err != nil {
+			return err
+		}
+		h.Pruned = file
+	}
+	h.WrittenAt = time.Now().UTC().Truncate(time.Millisecond)
+	if err := WriteRecord(ctx, st.CreateIfAbsent, h.Name(), h, &h.Sum); err != nil {
+		return err
+	}
+	return deleteHeads(ctx, st)
+}
+
+// writeChunk creates a file of the head. No other head has a file of its name with another content.
+func (h *Head) writeChunk(ctx context.Context, what string, value any, rows int) (*schema.File, error) {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	f := &schema.File{Table: what, Rows: int64(rows), Bytes: int64(len(data)), SHA256: schema.SumOf(data)}
+	f.Name = fmt.Sprintf("%s%08d-%s-%.12s.json", schema.HeadFolder, h.Number, what, f.SHA256)
+	if err := h.store.CreateIfAbsent(ctx, f.Name, data); err != nil && !errors.Is(err, store.ErrExist) {
+		return nil, err
+	}
+	return f, nil
+}
+
+// deleteHeads deletes the heads that are too old, each behind the files that its successor does not name: no later one does.
+func deleteHeads(ctx context.Context, st store.Store) error {
+	names, err := Heads(ctx, st)
+	for i := 0; err == nil && i < len(names)-heads; i++ {
+		old, errOld := OpenHead(ctx, st, names[i])
+		next, errNext := OpenHead(ctx, st, names[i+1])
+		if errOld == nil && errNext == nil {
+			for _, f := range old.Chunks() {
+				if err == nil && !slices.ContainsFunc(next.Chunks(), func(n schema.File) bool { return n.Name == f.Name }) {
+					err = st.Delete(ctx, f.Name)
+				}
+			}
+		}
+		if err == nil {
+			err = st.Delete(ctx, names[i])
+		}
+	}
+	return err
+}
