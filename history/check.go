@@ -86,7 +86,7 @@ func checkLedger(ctx context.Context, st store.Store, h *commit.Head, p *past) (
 	if err != nil {
 		return ledger, nil, err
 	}
-	scans, err := published(ctx, h, false)
+	scans, err := published(ctx, st, h, false)
 	if damaged := (*commit.DamagedScansError)(nil); errors.As(err, &damaged) { // which is reported without the history
 		return ledger, findings, nil
 	}

@@ -80,7 +80,7 @@ func (u *Updated) Has(scanID string) bool {
 // published with it.
 func Rebuild(ctx context.Context, st store.Store, o Options) error {
 	return changing(ctx, st, o, func(h *commit.Head) error {
-		scans, err := published(ctx, h, true)
+		scans, err := published(ctx, st, h, true)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err err
 
 // catchUp is Update with the lock held.
 func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*Updated, error) {
-	scans, err := published(ctx, h, true)
+	scans, err := published(ctx, st, h, true)
 	damaged := (*commit.DamagedScansError)(nil)
 	if err != nil && !errors.As(err, &damaged) {
 		return nil, err
@@ -178,20 +178,24 @@ func among(scans []MergedScan) func(scanID string) bool {
 
 // published returns the scans that the head publishes. With a *commit.DamagedScansError, those that can be read. A head that is being
 // changed adopts first what waits for the next publishing.
-func published(ctx context.Context, h *commit.Head, changing bool) (scans []MergedScan, err error) {
+func published(ctx context.Context, st store.Store, h *commit.Head, changing bool) (scans []MergedScan, err error) {
 	manifests, err := h.Manifests(ctx)
+	merged, errLedger := readLedger(ctx, st, h)
+	if errLedger != nil {
+		merged = &Ledger{}
+	}
 	for _, m := range manifests {
+		s := MergedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer}
+		if m.FinishedAt != nil {
+			s.FinishedAt = *m.FinishedAt
+		}
 		if changing {
-			if err := h.Adopt(ctx, m); err != nil {
+			if err := h.Adopt(ctx, m, m.State == commit.Complete && slices.ContainsFunc(merged.Scans, s.same)); err != nil {
 				return nil, err
 			}
 		}
 		if !m.Published() || !slices.Contains(m.Tables, schema.Sites) {
 			continue
-		}
-		s := MergedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer}
-		if m.FinishedAt != nil {
-			s.FinishedAt = *m.FinishedAt
 		}
 		scans = append(scans, s)
 	}

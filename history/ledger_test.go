@@ -302,7 +302,7 @@ func TestUpdate(t *testing.T) {
 
 func scansOf(t testing.TB, st store.Store, ids ...string) []MergedScan {
 	t.Helper()
-	all, err := published(t.Context(), newestHead(t, st), false)
+	all, err := published(t.Context(), st, newestHead(t, st), false)
 	if err != nil {
 		t.Fatal(err)
 	}

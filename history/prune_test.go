@@ -425,6 +425,44 @@ func TestPrunedForgotten(t *testing.T) {
 	}
 }
 
+// TestHeadsLost loses the newest heads, one after the other, and all: the next merge publishes again what the ledger has merged, and the
+// history is as it was. Without any head no reader answers.
+func TestHeadsLost(t *testing.T) {
+	for lost := 1; lost <= 3; lost++ {
+		dir := newDir(t)
+		for n := range 3 {
+			id := fmt.Sprint("n", n+1)
+			scanned(t, dir, id, fmt.Sprintf("2026-11-%02d", n+1), func(o *sink.Options) { o.NoPublish = true }, "h.example="+[]string{"a", "b"}[n%2])
+			publication(t, dir, commit.PublicationDone, id)
+			mustUpdate(t, dir)
+			if n == 1 {
+				publication(t, dir, commit.PublicationDiscarded, "n1")
+				mustUpdate(t, dir)
+			}
+		}
+		want, newest := contents(t, dir), newestHead(t, dir).Number
+		for i := range map[bool]int{true: newest, false: lost}[lost == 3] {
+			if err := dir.Delete(t.Context(), (&commit.Head{Number: newest - i}).Name()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := ReadLedger(t.Context(), dir)
+		if lost == 3 && !errors.Is(err, commit.ErrRecord) {
+			t.Errorf("without heads: %v", err)
+		}
+		if strings.Contains(want, "{n1 ") {
+			t.Errorf("a night that was withdrawn is in the history:\n%s", want)
+		}
+		_, err = Update(t.Context(), dir, Options{})
+		if err == nil {
+			err = Rebuild(t.Context(), dir, Options{})
+		}
+		if got := contents(t, dir); err != nil || got != want {
+			t.Errorf("%d heads are lost: %v\n%s\nwant\n%s", lost, err, got, want)
+		}
+	}
+}
+
 // TestPrunedLedger copies back an earlier ledger: no command goes by it, and derived anew it is as it was.
 func TestPrunedLedger(t *testing.T) {
 	dir := newDir(t)

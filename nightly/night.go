@@ -187,6 +187,13 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 	if err != nil {
 		return err
 	}
+	head, errHead := commit.ReadHead(ctx, st) // damage is reported with the heads
+	var named []commit.Named
+	pruned := &commit.Pruned{}
+	if errHead == nil {
+		named, _ = head.All(ctx)
+		pruned, errHead = head.ReadPruned(ctx)
+	}
 	for _, date := range all {
 		n, err := ReadNight(ctx, st, date)
 		newer, isNewer := errors.AsType[*schema.NewerError](err)
@@ -201,6 +208,9 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 		case err != nil:
 			report(verify.Finding{Kind: verify.Damaged, File: name, What: strings.TrimPrefix(err.Error(), "cannot read "+name+": ")})
 			continue
+		}
+		if n.State == Published && errHead == nil && !pruned.Has(n.ScanID) && !slices.ContainsFunc(named, func(s commit.Named) bool { return s.ScanID == n.ScanID }) {
+			report(verify.Finding{Kind: verify.Damaged, File: n.name(), What: "it says that the night is published, and no head names its scan; bulkscan nightly --release " + date + " publishes it"})
 		}
 		for _, f := range n.Files {
 			if err := verifyFile(ctx, st, n, f, report); err != nil {

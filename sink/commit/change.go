@@ -145,6 +145,13 @@ func newestHead(ctx context.Context, st store.Store) (*Head, error) {
 		newest, _ := strconv.Atoi(headName.FindStringSubmatch(names[len(names)-1])[1]) // eight digits
 		h.Number = newest + 1
 	}
+	if len(names) == 0 {
+		if err := headless(ctx, st); errors.Is(err, ErrRecord) {
+			lost = []string{"all"}
+		} else if err != nil {
+			return nil, err
+		}
+	}
 	if len(lost) > 0 {
 		h.cause(CauseLost, "damaged: "+strings.Join(lost, ", "))
 	}

@@ -60,13 +60,12 @@ const (
 
 // Named is a scan in a head.
 type Named struct {
-	ScanID      string        `json:"scan_id"`
-	ScanDate    string        `json:"scan_date"`
-	Publication Publication   `json:"publication"` // published, held or discarded
-	StartedAt   time.Time     `json:"started_at"`
-	FinishedAt  time.Time     `json:"finished_at"`
-	Commits     string        `json:"commits,omitempty"` // see digest; "" of an incomplete scan
-	Pages       []schema.File `json:"pages,omitempty"`   // of its night
+	ScanID      string      `json:"scan_id"`
+	ScanDate    string      `json:"scan_date"`
+	Publication Publication `json:"publication"` // published, held or discarded
+	StartedAt   time.Time   `json:"started_at"`
+	FinishedAt  time.Time   `json:"finished_at"`
+	Commits     string      `json:"commits,omitempty"` // see digest; "" of an incomplete scan
 }
 
 // Merge identifies a version of the ledger's record.
@@ -113,18 +112,35 @@ func Heads(ctx context.Context, st store.Store) (names []string, err error) {
 // HeadRemedy is what to do about a damaged head.
 const HeadRemedy = "restore it from a copy of the dataset; or bulkscan history --rebuild continues from the head before, and bulkscan verify says what that lacks"
 
-// ReadHead reads the newest head; without one it is empty, and its Number 0.
+// ReadHead reads the newest head; without one it is empty, and its Number 0. A dataset that has a history has had heads.
 func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 	for missing := 0; ; missing++ {
 		names, err := Heads(ctx, st)
-		if err != nil || len(names) == 0 {
-			return &Head{SchemaVersion: schema.Version, store: st, months: map[string]*month{}}, err
+		if err == nil && len(names) == 0 {
+			if err = headless(ctx, st); err == nil {
+				return &Head{SchemaVersion: schema.Version, store: st, months: map[string]*month{}}, nil
+			}
+		}
+		if err != nil {
+			return nil, Remedied(err, HeadRemedy)
 		}
 		h, err := OpenHead(ctx, st, names[len(names)-1])
 		if err == nil || !errors.Is(err, store.ErrNotExist) || missing == 3 { // else many newer ones have come meanwhile
 			return h, Remedied(err, HeadRemedy)
 		}
 	}
+}
+
+// headless returns an ErrRecord if a dataset without heads has lost them.
+func headless(ctx context.Context, st store.Store) error {
+	object, err := st.Open(ctx, schema.LedgerName)
+	if err == nil {
+		err = fmt.Errorf("cannot read %s: %w: the dataset has a history and no head", schema.HeadFolder, errors.Join(ErrRecord, object.Close()))
+	}
+	if errors.Is(err, store.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // OpenHead reads a head.
@@ -340,9 +356,6 @@ func (m *Manifest) Unlike(commits []Commit) string {
 // name makes the head name a scan as it is.
 func (h *Head) name(ctx context.Context, m *Manifest, to Publication, what, why string) error {
 	s := Named{ScanID: m.ScanID, ScanDate: m.ScanDate, Publication: to, StartedAt: m.StartedAt, FinishedAt: m.finished()}
-	if m.named != nil {
-		s.Pages = m.named.Pages
-	}
 	if m.State == Complete {
 		past, err := ReadHistory(ctx, h.store, m.ScanID)
 		if err != nil {
@@ -359,15 +372,15 @@ func (h *Head) name(ctx context.Context, m *Manifest, to Publication, what, why 
 }
 
 // Adopt makes the head name a complete scan that is to be published, or one that was opened and completed again since the head
-// named it. Other scans stay as they are.
-func (h *Head) Adopt(ctx context.Context, m *Manifest) error {
+// named it, or one that the ledger has merged: a lost head had published it. Other scans stay as they are.
+func (h *Head) Adopt(ctx context.Context, m *Manifest, merged bool) error {
 	if err := h.place(ctx, m); err != nil {
 		return err
 	}
 	if m.named != nil && m.State == Complete && !m.Restarting && m.finished().After(m.named.FinishedAt) {
 		return h.name(ctx, m, m.named.Publication, CauseRepair, "")
 	}
-	if !m.Waits() {
+	if m.named != nil || !m.Waits() && !merged {
 		return nil
 	}
 	pruned, err := h.ReadPruned(ctx)
@@ -379,7 +392,7 @@ func (h *Head) Adopt(ctx context.Context, m *Manifest) error {
 
 // Adopt is the method of this name, of the newest head.
 func Adopt(ctx context.Context, st store.Store, m *Manifest) error {
-	return Change(ctx, st, nil, func(h *Head, _ store.Unlocker) error { return h.Adopt(ctx, m) })
+	return Change(ctx, st, nil, func(h *Head, _ store.Unlocker) error { return h.Adopt(ctx, m, false) })
 }
 
 // Forget makes the head name a scan no more, before it is begun anew.

@@ -283,6 +283,7 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 	if ctx.Err() != nil {
 		return nil, err
 	}
+	lost := false
 	for _, s := range named {
 		if ids[s.ScanID] || v.options.ScanID != "" && v.options.ScanID != s.ScanID {
 			continue
@@ -290,14 +291,14 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 		if now, err := commit.ReadHead(ctx, v.store); err == nil { // it may have been pruned meanwhile
 			if still, err := now.Needs(ctx, s.ScanID); err == nil && still {
 				v.report(damaged(commit.ManifestName(s.ScanID), "it is missing, and "+now.Name()+" names the scan"))
-				ids[s.ScanID] = true
+				lost = true
 			}
 		}
 	}
 	if v.options.ScanID != "" && v.pruned.Has(v.options.ScanID) {
 		return nil, fmt.Errorf("scan %s was pruned: %s", v.options.ScanID, v.pruned.Left(v.options.ScanID))
 	}
-	if v.options.ScanID != "" && !ids[v.options.ScanID] {
+	if v.options.ScanID != "" && !ids[v.options.ScanID] && !lost {
 		return nil, fmt.Errorf("no scan %s: %w", v.options.ScanID, store.ErrNotExist)
 	}
 	return slices.Sorted(maps.Keys(ids)), nil
