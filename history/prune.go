@@ -182,10 +182,9 @@ func KeptBodies(ctx context.Context, st store.Store, most int) (kept map[int64][
 
 // Pruning says what is about to be deleted for its age.
 type Pruning struct {
-	All    []*commit.Manifest // of the dataset
-	Nights []*commit.Manifest // scans that are deleted, with all earlier ones that are published
-	Bodies []*commit.Manifest // scans of which the stored bodies are deleted
-	Tables map[string]string  // by table: date of the last night that is left without it
+	All     []*commit.Manifest            // of the dataset
+	Nights  []*commit.Manifest            // scans that are deleted, with all earlier ones that are published
+	Without map[string][]*commit.Manifest // by table: other scans, which lose it
 
 	Registries map[string][]string // by version: the tokens of registries of which only Nights have statistics
 }
@@ -202,14 +201,14 @@ func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (removing 
 		p.Nights = slices.DeleteFunc(slices.Clone(p.Nights), func(m *commit.Manifest) bool { return before.Has(m.ScanID) })
 		back = slices.DeleteFunc(slices.Clone(back), func(m *commit.Manifest) bool { return has(p.Nights, m.ScanID) || slices.Contains(h.Removing, m.ScanID) })
 		next := before
-		if len(p.Nights)+len(p.Tables) > 0 {
+		if len(p.Nights)+len(p.Without) > 0 {
 			if next, err = before.without(ctx, st, o, h, &p); err != nil {
 				return err
 			}
 			if next.History, err = json.Marshal(next.kept); err != nil {
 				return err
 			}
-			if err := h.Prune(ctx, next.Pruned, p.Nights); err != nil {
+			if err := h.Prune(ctx, next.Pruned, p.Nights, p.Without); err != nil {
 				return err
 			}
 		}
@@ -253,11 +252,13 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit
 	record := *p.Pruned
 	record.Scans = slices.Clone(p.Scans)
 	record.Tables = maps.Clone(p.Tables)
-	for table, date := range going.Tables {
-		if record.Tables == nil {
-			record.Tables = map[string]string{}
+	for table, scans := range going.Without {
+		for _, m := range scans {
+			if record.Tables == nil {
+				record.Tables = map[string]string{}
+			}
+			record.Tables[table] = max(record.Tables[table], m.ScanDate)
 		}
-		record.Tables[table] = max(record.Tables[table], date)
 	}
 	if len(going.Registries) > 0 {
 		record.Registries = maps.Clone(going.Registries)
@@ -357,7 +358,7 @@ func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger
 	without := map[string]bool{} // dates of which a scan has no stored bodies
 	for _, s := range ledger.Scans {
 		i := slices.IndexFunc(going.All, func(m *commit.Manifest) bool { return m.ScanID == s.ScanID })
-		if i < 0 || !slices.Contains(going.All[i].Tables, schema.Bodies) || has(going.Nights, s.ScanID) || has(going.Bodies, s.ScanID) {
+		if i < 0 || !slices.Contains(going.All[i].Tables, schema.Bodies) || has(going.Nights, s.ScanID) || has(going.Without[Bodies], s.ScanID) {
 			without[s.ScanDate] = true
 		}
 	}
@@ -377,7 +378,7 @@ func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger
 		delete(wanted, row.BodyHash)
 	}
 	d := newPrunedDraft(ctx, st, o, p, &Ledger{Files: p.Bodies})
-	err := d.copyBodies(slices.Concat(going.Bodies, going.Nights), wanted)
+	err := d.copyBodies(slices.Concat(going.Without[Bodies], going.Nights), wanted)
 	if err == nil {
 		err = gather[schema.BodyRow](d, Bodies)
 	}

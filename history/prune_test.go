@@ -11,7 +11,6 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -163,12 +162,7 @@ func TestPrunedBodies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Prune(t.Context(), dir, Options{}, Pruning{All: all, Bodies: []*commit.Manifest{m}, Tables: map[string]string{Bodies: m.ScanDate}}); err != nil {
-				t.Fatal(err)
-			}
-			m.Tables = slices.DeleteFunc(m.Tables, func(t string) bool { return t == schema.Bodies })
-			m.Pruned = []string{schema.Bodies}
-			if err := m.Write(t.Context(), dir); err != nil {
+			if _, err := Prune(t.Context(), dir, Options{}, Pruning{All: all, Without: map[string][]*commit.Manifest{Bodies: {m}}}); err != nil {
 				t.Fatal(err)
 			}
 		}

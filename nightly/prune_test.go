@@ -121,7 +121,7 @@ func TestFiguresOfPruned(t *testing.T) {
 		}
 	}
 	if err := commit.Change(t.Context(), o.Store, nil, func(h *commit.Head, _ store.Unlocker) error {
-		return h.Prune(t.Context(), record, nil)
+		return h.Prune(t.Context(), record, nil, nil)
 	}); err != nil {
 		t.Fatal(err)
 	}

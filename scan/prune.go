@@ -106,17 +106,11 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 		return err
 	}
 	removing, err := history.Prune(ctx, p.store, HistoryOptions(o.Registry, o.ToolVersion, o.Log),
-		history.Pruning{All: p.all, Nights: p.nights, Bodies: p.tables[schema.Bodies], Tables: p.lastWithout(), Registries: registries})
+		history.Pruning{All: p.all, Nights: p.nights, Without: p.tables, Registries: registries})
 	if err != nil {
 		return err
 	}
-	for _, table := range []string{schema.Bodies, schema.Evidence} {
-		for _, m := range p.tables[table] {
-			if err := p.without(ctx, m.ScanID, table); err != nil {
-				return err
-			}
-		}
-	}
+	p.done.Bodies, p.done.Evidence = len(p.tables[schema.Bodies]), len(p.tables[schema.Evidence])
 	return p.remove(ctx, removing, o)
 }
 
@@ -188,55 +182,6 @@ func (p *pruning) oldest(what, before string, scans []*commit.Manifest, settled 
 	return slices.DeleteFunc(scans, func(m *commit.Manifest) bool { return m.ScanDate > last }), nil
 }
 
-// lastWithout returns the date of the last night that is left without a table, by table.
-func (p *pruning) lastWithout() map[string]string {
-	last := map[string]string{}
-	for table, scans := range p.tables {
-		for _, m := range scans {
-			last[table] = max(last[table], m.ScanDate)
-		}
-	}
-	return last
-}
-
-// without marks a scan as one without a table: from then on no reader looks for the table's files.
-func (p *pruning) without(ctx context.Context, scanID, table string) (err error) {
-	lock, m, err := commit.LockScan(ctx, p.store, scanID, commit.DoingPrune)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	m.Tables = slices.DeleteFunc(m.Tables, func(t string) bool { return t == table })
-	m.Pruned = append(m.Pruned, table)
-	if table == schema.Bodies {
-		p.done.Bodies++
-	} else {
-		p.done.Evidence++
-	}
-	return m.Write(ctx, p.store)
-}
-
-// settle makes durable that an earlier run has marked these scans as ones without a table, before its files are deleted: that run may
-// have been killed before its own sync.
-func (p *pruning) settle(ctx context.Context, table string, left []store.Entry) error {
-	for _, m := range p.all {
-		if slices.Contains(p.tables[table], m) || !slices.ContainsFunc(left, func(e store.Entry) bool {
-			id, _, _, _ := commit.SplitPart(path.Base(e.Name))
-			return id == m.ScanID
-		}) {
-			continue
-		}
-		lock, _, err := commit.LockScan(ctx, p.store, m.ScanID, commit.DoingPrune)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(commit.SweepFiles(ctx, p.store, commit.ManifestName(m.ScanID)), lock.Unlock()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // remove deletes the files of pruned scans and tables, also what an earlier run has left. Readers of the index are told
 // before.
 func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Publishing) error {
@@ -296,6 +241,15 @@ func (p *pruning) removeTables(ctx context.Context) error {
 			id, _, _, ok := commit.SplitPart(path.Base(name))
 			return ok && pruned[id]
 		}
+		for _, m := range p.tables[table] { // a compaction that knows the table ends before its files go
+			lock, _, err := commit.LockScan(ctx, p.store, m.ScanID, commit.DoingPrune)
+			if err == nil {
+				err = lock.Unlock()
+			}
+			if err != nil {
+				return err
+			}
+		}
 		var left []store.Entry
 		for entry, err := range p.store.List(ctx, table+"/") {
 			if err != nil {
@@ -304,9 +258,6 @@ func (p *pruning) removeTables(ctx context.Context) error {
 			if ours(entry.Name) {
 				left = append(left, entry)
 			}
-		}
-		if err := p.settle(ctx, table, left); err != nil {
-			return err
 		}
 		folders := make([]string, len(left))
 		for i, entry := range left {

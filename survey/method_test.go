@@ -39,7 +39,7 @@ func readmeOf(t *testing.T, source string, text func() string) string {
 		everyText(reflect.ValueOf(m), text)
 		// What follows is checked when a manifest is read, or says which text of ours is shown.
 		m.SchemaVersion, m.ScanID, m.ScanDate, m.StartedAt = schema.Version, fmt.Sprintf("s%d", i), fmt.Sprintf("2026-11-2%d", i), time.Unix(0, 0)
-		m.State, m.Ending, m.Tables, m.Recorded, m.Pruned, m.Observer.Source = state, commit.PublicationDone, nil, nil, nil, source
+		m.State, m.Ending, m.Tables, m.Recorded, m.Observer.Source = state, commit.PublicationDone, nil, nil, source
 		if source == commit.Archive {
 			m.ListID = "" // so that the list is called by its files
 		}

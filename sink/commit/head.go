@@ -65,7 +65,8 @@ type Named struct {
 	Publication Publication `json:"publication"` // published, held or discarded
 	StartedAt   time.Time   `json:"started_at"`
 	FinishedAt  time.Time   `json:"finished_at"`
-	Commits     string      `json:"commits,omitempty"` // see digest; "" of an incomplete scan
+	Commits     string      `json:"commits,omitempty"`       // see digest; "" of an incomplete scan
+	Pruned      []string    `json:"pruned_tables,omitempty"` // which it had, and whose files were deleted for their age
 }
 
 // Merge identifies a version of the ledger's record.
@@ -305,7 +306,8 @@ func (h *Head) place(ctx context.Context, m *Manifest) error {
 	case m.named == nil:
 		return nil
 	}
-	m.Publication = m.named.Publication
+	m.Publication, m.Pruned = m.named.Publication, m.named.Pruned
+	m.Tables = slices.DeleteFunc(slices.Clone(m.Tables), m.pruned)
 	again := m.Repairing || m.ResumedAt != nil && m.ResumedAt.After(m.named.FinishedAt)
 	if !m.Restarting && (!m.StartedAt.Equal(m.named.StartedAt) || m.named.Commits != "" && !again && m.finished().Before(m.named.FinishedAt)) {
 		return fmt.Errorf("%w: it is of another time than the one that %s names; %s", ErrRecord, h.Name(), ManifestRemedy)
@@ -365,6 +367,9 @@ func (h *Head) name(ctx context.Context, m *Manifest, to Publication, what, why 
 			return fmt.Errorf("cannot publish scan %s: %w", m.ScanID, lost)
 		}
 		s.Commits = m.digest(past.Current)
+	}
+	if m.named != nil {
+		s.Pruned = m.named.Pruned
 	}
 	m.Publication, m.named = to, &s
 	h.cause(what, why, m.ScanID)

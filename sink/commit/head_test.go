@@ -120,7 +120,7 @@ func TestHeadDamaged(t *testing.T) {
 	completed(t, st, "one", "2026-09-30")
 	completed(t, st, "two", "2026-10-01")
 	if err := Change(t.Context(), st, nil, func(h *Head, _ store.Unlocker) error {
-		return h.Prune(t.Context(), &Pruned{Through: "2026-09-01"}, nil)
+		return h.Prune(t.Context(), &Pruned{Through: "2026-09-01"}, nil, nil)
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ type Manifest struct {
 	Observer        Observer   `json:"observer"`
 	ListID          string     `json:"list_id,omitempty"` // which published list, in the user's words
 	Tables          []string   `json:"tables"`
-	Pruned          []string   `json:"pruned_tables,omitempty"` // which it had, and whose files were deleted for their age
+	Pruned          []string   `json:"-"` // see Named
 	Config          []Setting  `json:"config"`
 	Inputs          []Input    `json:"inputs"`
 	Shares          int        `json:"shares,omitempty"` // processes write it in so many shares; 0: one process at a time

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -64,8 +65,8 @@ func (h *Head) ReadPruned(ctx context.Context) (*Pruned, error) {
 	return p, err
 }
 
-// Prune makes the head name a record of what is pruned, and no more the scans that are about to be deleted.
-func (h *Head) Prune(ctx context.Context, p *Pruned, going []*Manifest) error {
+// Prune makes the head name a record of what is pruned, no more the scans that are about to be deleted, and others without a table.
+func (h *Head) Prune(ctx context.Context, p *Pruned, going []*Manifest, without map[string][]*Manifest) error {
 	h.pruned = p
 	h.cause(CausePrune, "")
 	for _, m := range going {
@@ -73,6 +74,20 @@ func (h *Head) Prune(ctx context.Context, p *Pruned, going []*Manifest) error {
 		h.Removing = append(h.Removing, m.ScanID)
 		if err := h.set(ctx, Named{ScanID: m.ScanID, ScanDate: m.ScanDate}); err != nil {
 			return err
+		}
+	}
+	for _, table := range slices.Sorted(maps.Keys(without)) {
+		for _, m := range without[table] {
+			named, err := h.find(ctx, m.ScanDate, m.ScanID)
+			if err != nil || named == nil {
+				return err
+			}
+			now := *named
+			now.Pruned = append(slices.Clone(now.Pruned), table)
+			h.cause(CausePrune, table, m.ScanID)
+			if err := h.set(ctx, now); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

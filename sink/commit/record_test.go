@@ -86,7 +86,7 @@ func TestPrunedDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := Change(t.Context(), st, nil, func(h *Head, _ store.Unlocker) error {
-			return h.Prune(t.Context(), &Pruned{Through: through}, nil)
+			return h.Prune(t.Context(), &Pruned{Through: through}, nil, nil)
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 
 func (v *verifier) manifest(ctx context.Context, id string, s *verifiedScan) error {
 	name := commit.ManifestName(id)
-	m, err := commit.ReadAnyManifest(ctx, v.store, id)
+	m, err := v.read(ctx, id)
 	switch {
 	case err == nil:
 		s.manifest = m
@@ -33,13 +33,23 @@ func (v *verifier) manifest(ctx context.Context, id string, s *verifiedScan) err
 	return nil
 }
 
+// read reads a manifest, with what the newest head says, if that can be read and fits.
+func (v *verifier) read(ctx context.Context, id string) (*commit.Manifest, error) {
+	if h, err := commit.ReadHead(ctx, v.store); err == nil {
+		if m, err := h.AnyManifest(ctx, id); err == nil {
+			return m, nil
+		}
+	}
+	return commit.ReadAnyManifest(ctx, v.store, id)
+}
+
 // resumed reads the manifest again and reports whether the scan was continued, completed or restarted since the last
 // reading. If so, the commits read so far may not match its totals, date and tables.
 func (v *verifier) resumed(ctx context.Context, id string, s *verifiedScan) (bool, error) {
 	if s.manifest == nil {
 		return false, nil
 	}
-	now, err := commit.ReadAnyManifest(ctx, v.store, id)
+	now, err := v.read(ctx, id)
 	if err != nil {
 		return false, ctx.Err() // it could be read before; the next run reports the cause
 	}
