@@ -70,8 +70,7 @@ type Night struct {
 	Out        []Check             `json:"out_of_bounds,omitempty"`
 	Changes    *Changes            `json:"changes,omitempty"`
 	Pruned     *scan.Prunings      `json:"pruned,omitempty"`       // what was too old, after this night was published
-	Keep       *Keep               `json:"keep,omitempty"`         // the settings by which it was pruned; nil: it was not
-	PruneError string              `json:"prune_error,omitempty"`  // why that was not deleted: much was due at once
+	PruneError string              `json:"prune_error,omitempty"`  // why that was not deleted: more than half was due
 	Files      []schema.File       `json:"files,omitempty"`        // beside this record
 	Reread     []commit.FileChange `json:"file_changes,omitempty"` // while its scan ran
 

@@ -31,19 +31,13 @@ func (k Keep) first(date string) scan.Retention {
 }
 
 // prune deletes what is too old, once a night is published. What fails it is told with the night, which stays published;
-// the next run prunes again. If much is due at once, nothing is deleted: a person decides by Prune.
+// the next run prunes again. If more than half is due, nothing is deleted: a person decides by Prune.
 func (o *Options) prune(ctx context.Context, n *Night) error {
 	if o.Keep == (Keep{}) || n.State != Published {
 		return nil
 	}
-	n.Error, n.PruneError, n.Keep = "", "", nil
-	keep := o.Keep.first(n.Date)
-	keep.Few = true
-	var err error
-	done := &scan.Prunings{}
-	if keep.Settled, err = o.settled(ctx, n); err == nil {
-		done, err = o.delete(ctx, keep)
-	}
+	n.Error, n.PruneError = "", ""
+	done, err := o.delete(ctx, o.Keep.first(n.Date))
 	if done.Bytes > 0 {
 		n.Pruned = done.And(n.Pruned)
 	}
@@ -57,22 +51,7 @@ func (o *Options) prune(ctx context.Context, n *Night) error {
 		n.Error = bounded(err)
 		return err
 	}
-	n.Keep = &o.Keep
 	return nil
-}
-
-// settled reports whether the last night before this one that was pruned was pruned by the same settings.
-func (o *Options) settled(ctx context.Context, n *Night) (bool, error) {
-	nights, err := Nights(ctx, o.Store, recent)
-	if err != nil {
-		return false, err
-	}
-	for _, before := range slices.Backward(nights) {
-		if before.Keep != nil && before.Date < n.Date {
-			return *before.Keep == o.Keep, nil
-		}
-	}
-	return false, nil
 }
 
 func (o *Options) delete(ctx context.Context, keep scan.Retention) (*scan.Prunings, error) {
@@ -106,9 +85,9 @@ func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*comm
 	return figures, ctx.Err()
 }
 
-// Prune deletes what is too old, however much that is, seen from a date that may not be in the future. A dry run takes no lock, and
-// logs what would be deleted.
-func Prune(ctx context.Context, o Options, dryRun bool) (err error) {
+// Prune deletes what is too old, seen from a date that may not be in the future. If more than half is due, a person has accepted
+// its number of dates (see scan.Retention), or nothing is deleted. A dry run takes no lock, and logs what would be deleted.
+func Prune(ctx context.Context, o Options, accept int, dryRun bool) (err error) {
 	if !dryRun {
 		unlock, err := o.lock(ctx)
 		if err != nil {
@@ -124,8 +103,12 @@ func Prune(ctx context.Context, o Options, dryRun bool) (err error) {
 		return fmt.Errorf("--date %s is in the future, it is %s: nothing is pruned that is not too old today", o.Date, today.Format(time.DateOnly))
 	}
 	keep := o.Keep.first(o.Date)
-	keep.DryRun = dryRun
+	keep.Accept, keep.DryRun = accept, dryRun
 	done, err := o.delete(ctx, keep)
+	if many, ok := errors.AsType[*scan.ManyError](err); ok && dryRun {
+		o.Log.Warn(many.Error())
+		err = nil
+	}
 	switch {
 	case err != nil:
 	case done.Bytes == 0 && len(done.Nights)+done.Bodies+done.Evidence == 0:

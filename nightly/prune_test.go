@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
 // fullStore has no room for the record of what is pruned.
@@ -90,11 +92,11 @@ func TestKeep(t *testing.T) {
 	o.Keep = Keep{Nights: 1}
 	var log strings.Builder
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := Prune(t.Context(), o, true); err != nil || !strings.Contains(log.String(), `nothing was deleted" nights="[2026-11-03 2026-11-04]"`) {
+	if err := Prune(t.Context(), o, 0, true); err != nil || !strings.Contains(log.String(), `nothing was deleted" nights="[2026-11-03 2026-11-04]"`) {
 		t.Errorf("a dry run: %v\n%s", err, &log)
 	}
 	is("03 04b 05b 06b", "01 02 03 04 05")
-	if err := Prune(t.Context(), o, false); err != nil {
+	if err := Prune(t.Context(), o, 2, false); err != nil {
 		t.Error(err)
 	}
 	is("05b 06b", "01 02 03 04 05")
@@ -141,69 +143,138 @@ func TestFiguresOfPruned(t *testing.T) {
 	f("2026-11-04", "1 3 ", &commit.Manifest{ScanID: "night-2026-11-02"})
 }
 
-// TestKeepFew shows that a wrong clock or setting deletes nothing by itself: a person decides.
-func TestKeepFew(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it makes many nights, which -short leaves out")
-	}
-	m := newTeam(t)
-	for range 10 {
-		m.night()
-	}
-	scans := func() int {
-		t.Helper()
-		scans, err := commit.Scans(t.Context(), m.store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(scans)
-	}
-	o := m.options()
-	o.Date, o.Keep = "2027-01-10", Keep{Nights: 60}
-	if err := Prune(t.Context(), o, false); err == nil || !strings.Contains(err.Error(), "is in the future") || scans() != 10 {
-		t.Errorf("--prune of a later date: %v", err)
-	}
-	for _, c := range []struct {
-		keep Keep
-		many string // of the refusal
-		left int
-	}{
-		{Keep{Nights: 400}, "", 11},
-		{Keep{Nights: 4}, "nights of 8 dates", 12}, // 4d for 400d
-		{Keep{Bodies: 4}, "bodies of 9 dates", 13},
-		{Keep{Nights: 7}, "", 7}, // seven dates
-	} {
-		m.keep = c.keep
-		n := m.night()
-		if n.State != Published || n.Error != "" || !strings.Contains(n.PruneError, c.many) || (c.many == "") != (n.PruneError == "") || scans() != c.left {
-			t.Errorf("%+v: %d scans are left, and the night is %+v", c.keep, scans(), n)
-		}
-	}
-	for i, date := range []string{"2036-01-01", "2036-01-02"} { // the clock has jumped
-		o := m.options()
-		o.Date, o.Keep = date, Keep{Nights: 400}
-		n, err := Run(t.Context(), o)
-		if err != nil || !strings.Contains(n.PruneError, "nights of 7 dates are too old at once, the first of them 2026-11-08") || scans() != 8+i {
-			t.Errorf("the night of %s: %+v, %v", date, n, err)
-		}
-	}
+// brokenStore cannot delete files of scans.
+type brokenStore struct {
+	store.Store
+	broken bool
 }
 
-// TestKeepCatchesUp shows that nights which come of age while none is published go afterwards, a few a night.
-func TestKeepCatchesUp(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: it makes many nights, which -short leaves out")
+func (s *brokenStore) Delete(ctx context.Context, name string) error {
+	if s.broken && strings.Contains(name, "scan_date=") {
+		return errors.New("it is broken")
 	}
-	m := newTeam(t)
-	m.keep = Keep{Nights: 12}
+	return s.Store.Delete(ctx, name)
+}
+
+// TestKeepHalf shows that more than half of the nights, or of those with a table, go only if a person says how many.
+func TestKeepHalf(t *testing.T) {
+	made := newTeam(t)
 	for range 10 {
+		made.night()
+	}
+	const all = " 01be 02be 03be 04be 05be 06be 07be 08be 09be 10be"
+	f := func(keep Keep, refusal string, accept int, left string) {
+		t.Helper()
+		m := teamOn(t, storetest.NewDisk())
+		for entry, err := range made.store.List(t.Context(), "") {
+			if err == nil {
+				err = m.store.Put(t.Context(), entry.Name, []byte(made.read(entry.Name)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		broken := &brokenStore{Store: m.store}
+		m.store = broken
+		there := func(want string) {
+			t.Helper()
+			got := ""
+			scans, err := commit.Scans(t.Context(), m.store)
+			for _, s := range scans {
+				got += " " + s.ScanDate[8:]
+				for _, table := range []string{schema.Bodies, schema.Evidence} {
+					if slices.Contains(s.Tables, table) {
+						got += table[:1]
+					}
+				}
+			}
+			if err != nil || got != want {
+				t.Errorf("%+v: there are%s, %v, want%s", keep, got, err, want)
+			}
+		}
+		o := m.options()
+		o.Date, o.Keep = "2026-11-10", keep
+		o.Now = func() time.Time { return time.Date(2026, 11, 10, 7, 0, 0, 0, time.UTC) }
+		if refusal != "" {
+			refusal += fmt.Sprintf("; if the clock and the settings are right, `bulkscan nightly … --prune --accept-pruning %d` deletes them", accept)
+			n, err := Run(t.Context(), o)
+			if err != nil || n.State != Published || n.Error != "" || n.PruneError != "nothing was pruned, since more than half would go: "+refusal {
+				t.Errorf("%+v: the night is %+v, %v, want %s", keep, n, err, refusal)
+			}
+			there(all)
+			var log strings.Builder
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			if err := Prune(t.Context(), o, 0, true); err != nil || !strings.Contains(log.String(), refusal) || !strings.Contains(log.String(), "a dry run: nothing was deleted") {
+				t.Errorf("%+v: a dry run says %s, %v", keep, &log, err)
+			}
+			for _, other := range []int{0, 1, accept - 1, accept + 1, 10} {
+				if err := Prune(t.Context(), o, other, false); err == nil || !strings.Contains(err.Error(), refusal) {
+					t.Errorf("%+v: %d is accepted: %v", keep, other, err)
+				}
+			}
+			there(all)
+			broken.broken = true
+			if err := Prune(t.Context(), o, accept, false); err == nil || !strings.Contains(err.Error(), "it is broken") {
+				t.Errorf("%+v: %v", keep, err)
+			}
+			broken.broken = false
+		}
+		if n, err := Run(t.Context(), o); err != nil || n.State != Published || n.PruneError != "" { // it does the rest
+			t.Errorf("%+v: %+v, %v", keep, n, err)
+		}
+		there(left)
+		if n, err := Run(t.Context(), o); err != nil || n.PruneError != "" {
+			t.Errorf("%+v: again: %+v, %v", keep, n, err)
+		}
+		m.sound(fmt.Sprintf("%+v", keep))
+	}
+	f(Keep{Nights: 5}, "", 0, " 06be 07be 08be 09be 10be")
+	f(Keep{Nights: 4}, "6 of 10 nights, 2026-11-01 to 2026-11-06", 6, " 07be 08be 09be 10be")
+	if testing.Short() {
+		return
+	}
+	f(Keep{Nights: 400}, "", 0, all)
+	f(Keep{Nights: 1}, "9 of 10 nights, 2026-11-01 to 2026-11-09", 9, " 10be")
+	f(Keep{Bodies: 5}, "", 0, " 01e 02e 03e 04e 05e 06be 07be 08be 09be 10be")
+	f(Keep{Bodies: 3}, "bodies of 7 of 10 nights, 2026-11-01 to 2026-11-07", 7, " 01e 02e 03e 04e 05e 06e 07e 08be 09be 10be")
+	f(Keep{Evidence: 4}, "evidence of 6 of 10 nights, 2026-11-01 to 2026-11-06", 6, " 01b 02b 03b 04b 05b 06b 07be 08be 09be 10be")
+	f(Keep{Nights: 8, Bodies: 2, Evidence: 6}, "2 of 10 nights, bodies of 6 of 8 nights, evidence of 2 of 8 nights, 2026-11-01 to 2026-11-08", 8, " 03 04 05e 06e 07e 08e 09be 10be")
+}
+
+// TestKeepAfterAPause shows that of few nights one a night goes, and that those from before a pause go once there are as many new ones.
+func TestKeepAfterAPause(t *testing.T) {
+	m := newTeam(t)
+	m.keep = Keep{Nights: 1, Bodies: 1}
+	for night := range 3 {
+		if n := m.night(); n.State != Published || n.PruneError != "" || (n.Pruned != nil) != (night > 0) {
+			t.Errorf("%+v", n)
+		}
+	}
+	m = newTeam(t)
+	m.keep = Keep{Nights: 3}
+	for range 4 {
 		m.night()
 	}
 	m.now = m.now.AddDate(0, 0, 9)
-	for _, gone := range []int{7, 2, 1, 0} { // of eight, then with those that come of age
-		if n := m.night(); n.State != Published || n.PruneError != "" || n.Pruned == nil && gone > 0 || n.Pruned != nil && len(n.Pruned.Nights) != gone {
-			t.Errorf("the night of %s deletes %+v (%s), want %d", n.Date, n.Pruned, n.PruneError, gone)
+	o := m.options()
+	o.Date = m.now.Format(time.DateOnly)
+	n, err := Run(t.Context(), o)
+	for night := 1; night <= 4; night++ {
+		if m.now = m.now.AddDate(0, 0, 1); err != nil || n.State != Published || (n.PruneError == "") != (night >= 3) || (n.Pruned != nil) != (night >= 3) {
+			t.Errorf("after a pause, night %d: %+v, %v", night, n, err)
 		}
+		n, err = Run(t.Context(), m.options())
 	}
 	m.sound("after a pause")
+}
+
+// TestPruneOfLaterDates shows that no person deletes what is not yet too old.
+func TestPruneOfLaterDates(t *testing.T) {
+	m := newTeam(t)
+	m.night()
+	o := m.options()
+	o.Date, o.Keep = "2027-01-10", Keep{Nights: 60}
+	if err := Prune(t.Context(), o, 1, false); err == nil || !strings.Contains(err.Error(), "is in the future") || m.ledger() != "01" {
+		t.Errorf("--prune of a later date: %v", err)
+	}
 }

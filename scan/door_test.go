@@ -122,7 +122,7 @@ func askers(nights []string) (all []asker) {
 			return toldOf(ctx, st)
 		}},
 		asker{"prune", true, func(ctx context.Context, st store.Store) (any, error) {
-			if _, err := Prune(ctx, st, Retention{Nights: strings.TrimPrefix(last, "night-")}, publishing); err != nil {
+			if _, err := Prune(ctx, st, Retention{Nights: strings.TrimPrefix(last, "night-"), Accept: len(nights) - 1}, publishing); err != nil {
 				return nil, err
 			}
 			if err := history.Rebuild(ctx, st, history.Options{}); err != nil { // the snapshot is all that is left

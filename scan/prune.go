@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bulkscan/bulkscan/history"
@@ -21,28 +23,21 @@ import (
 // with all its tables, the others leave sites and verdicts.
 type Retention struct {
 	Nights, Bodies, Evidence string
-	Few                      bool // delete nothing if much is due: the error is a *ManyError
-	Settled                  bool // with Few: earlier nights were pruned by the same dates. If many are due, the oldest few go
-	DryRun                   bool // log and count what is due, and delete nothing
+	// Accept is the number of dates of which a person lets anything go. If more than half of the published dates would go, or of those left that
+	// have bodies or evidence would lose them, and Accept is another number, Prune deletes nothing: the error is a *ManyError.
+	Accept int
+	DryRun bool // log and count what is due, and delete nothing
 }
 
-// A pruning after a night deletes at most so many dates, none of which is due for longer than so many days. One is due for each
-// night that comes, and many after nights that were held or missed: then the oldest go first. A setting that is new or mistyped makes
-// many due, too, and a clock that is wrong old ones: then nothing goes.
-const (
-	fewDates = 7
-	fewDays  = 31
-)
-
-// ManyError says that more is due than a pruning after a night deletes.
+// ManyError says that more than half would go. The clock or a setting may be wrong, so a person has to accept it.
 type ManyError struct {
-	What  string // nights, or a table
-	Dates int
-	First string
+	What  string   // would go, with its numbers
+	Dates []string // of which anything would go
 }
 
 func (e *ManyError) Error() string {
-	return fmt.Sprintf("nothing was pruned: %s of %d dates are too old at once, the first of them %s; a night deletes at most %d, none of which is due for more than %d days; if the clock and the settings are right, `bulkscan nightly --prune` once by hand deletes them", e.What, e.Dates, e.First, fewDates, fewDays)
+	return fmt.Sprintf("nothing was pruned, since more than half would go: %s, %s to %s; if the clock and the settings are right, `bulkscan nightly … --prune --accept-pruning %d` deletes them",
+		e.What, e.Dates[0], e.Dates[len(e.Dates)-1], len(e.Dates))
 }
 
 // Prunings counts what a pruning deleted.
@@ -86,10 +81,9 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 	if err := p.choose(ctx, keep); err != nil {
 		return err
 	}
-	if keep.Few {
-		if err := p.few(keep); err != nil {
-			return err
-		}
+	many := p.many(keep.Accept)
+	if many != nil && !keep.DryRun {
+		return many
 	}
 	for _, m := range p.nights {
 		o.Log.Info("too old, and going", "scan", m.ScanID, "date", m.ScanDate, "publication", m.Publication)
@@ -99,7 +93,7 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 			p.done.Nights = append(p.done.Nights, m.ScanDate)
 		}
 		p.done.Bodies, p.done.Evidence = len(p.tables[schema.Bodies]), len(p.tables[schema.Evidence])
-		return nil
+		return many
 	}
 	registries, err := survey.RegistriesOnlyOf(ctx, p.store, p.nights)
 	if err != nil {
@@ -145,41 +139,33 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 	return nil
 }
 
-// few leaves of what is due the oldest dates, or returns a *ManyError. What an earlier pruning has begun is not counted.
-func (p *pruning) few(keep Retention) (err error) {
-	if p.nights, err = p.oldest("nights", keep.Nights, p.nights, keep.Settled); err != nil {
-		return err
-	}
-	for table, due := range map[string]string{schema.Bodies: keep.Bodies, schema.Evidence: keep.Evidence} {
-		if p.tables[table], err = p.oldest(table, due, p.tables[table], keep.Settled); err != nil {
-			return err
+// many returns a *ManyError unless what is due may go: half of what there is, or one date, as each night deletes. What an earlier pruning
+// has begun is not counted.
+func (p *pruning) many(accept int) error {
+	dates, few := map[string]bool{}, true // of which anything goes
+	var what []string
+	for table, due := range map[string][]*commit.Manifest{"": p.nights, schema.Bodies: p.tables[schema.Bodies], schema.Evidence: p.tables[schema.Evidence]} {
+		there, going := map[string]bool{}, map[string]bool{}
+		for _, m := range p.all {
+			has := table == "" || slices.Contains(m.Tables, table) && !slices.Contains(p.nights, m)
+			if !has || !m.Published() || m.ScanDate <= max(p.before.Through, p.before.Tables[table]) {
+				continue
+			}
+			there[m.ScanDate] = true
+			if slices.Contains(due, m) {
+				going[m.ScanDate], dates[m.ScanDate] = true, true
+			}
 		}
-	}
-	return nil
-}
-
-// oldest is few for scans of which nights, or a table, are due: those before a date.
-func (p *pruning) oldest(what, before string, scans []*commit.Manifest, settled bool) ([]*commit.Manifest, error) {
-	var dates []string
-	for _, m := range scans {
-		if m.ScanDate > max(p.before.Through, p.before.Tables[what]) {
-			dates = append(dates, m.ScanDate)
+		if len(going) > 0 {
+			what = append(what, strings.TrimPrefix(fmt.Sprintf("%s of %d of %d nights", table, len(going), len(there)), " of "))
 		}
+		few = few && (2*len(going) <= len(there) || len(going) == 1)
 	}
-	if len(dates) == 0 {
-		return scans, nil
+	if few || len(dates) == accept {
+		return nil
 	}
-	slices.Sort(dates)
-	dates = slices.Compact(dates)
-	due, err := time.Parse(time.DateOnly, before)
-	if err != nil {
-		return nil, err
-	}
-	if len(dates) > fewDates && !settled || dates[0] < due.AddDate(0, 0, -fewDays).Format(time.DateOnly) {
-		return nil, &ManyError{What: what, Dates: len(dates), First: dates[0]}
-	}
-	last := dates[min(len(dates), fewDates)-1]
-	return slices.DeleteFunc(scans, func(m *commit.Manifest) bool { return m.ScanDate > last }), nil
+	slices.Sort(what)
+	return &ManyError{What: strings.Join(what, ", "), Dates: slices.Sorted(maps.Keys(dates))}
 }
 
 // remove deletes the files of pruned scans and tables, also what an earlier run has left. Readers of the index are told

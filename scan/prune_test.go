@@ -89,7 +89,7 @@ func rows(t *testing.T, st store.Store) string {
 	return text.String()
 }
 
-var keeps = Retention{Nights: "2026-11-01", Bodies: "2026-11-28", Evidence: "2026-11-29"}
+var keeps = Retention{Nights: "2026-11-01", Bodies: "2026-11-28", Evidence: "2026-11-29", Accept: 4}
 
 // prunable has nights of two months, among them a held and a discarded one.
 func prunable(t *testing.T, dir *store.Dir) store.Store {
@@ -200,7 +200,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("merged statistics of a month of which all nights are pruned: %q", months)
 	}
 	nightOf(t, dir, 8, true)
-	if _, err := Prune(t.Context(), dir, Retention{Nights: "2027-01-01"}, publishing); err != nil {
+	if _, err := Prune(t.Context(), dir, Retention{Nights: "2027-01-01", Accept: 4}, publishing); err != nil {
 		t.Fatal(err)
 	}
 	if got := scansThere(t, dir); len(got) != 2 || !strings.HasPrefix(got[1], "12-27") {
@@ -278,7 +278,7 @@ func TestForeignFilesStay(t *testing.T) {
 	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Prune(t.Context(), dir, Retention{Nights: "2027-01-01"}, publishing); err != nil {
+	if _, err := Prune(t.Context(), dir, Retention{Nights: "2027-01-01", Accept: 4}, publishing); err != nil {
 		t.Fatal(err)
 	}
 	stay("pruning")

@@ -270,8 +270,6 @@ func figures(t *testing.T) (all []figure) {
 		numberWords[c("nightly.spread")], numberWords[c("nightly.sampling")])
 	f(page, "prints the last {} nights as", code("cmd/bulkscan.shownNights"))
 	f(page, "the {} tokens that changed most. It is tried {} times", numberWords[c("nightly.maxTokens")], numberWords[c("nightly.tellRetries")+1])
-	f(page, "A night deletes at most {} dates", numberWords[c("scan.fewDates")])
-	f(page, "for more than {} days, or more than {} are due", code("scan.fewDays"), numberWords[c("scan.fewDates")])
 	f(page, "keeps, at most {} MiB of them", mib("cmd/bulkscan.keptBytes"))
 	f(page, "(`least = {}`), and one", given("nightly", "least"))
 	year, stays := num(in(month, `a million sites of this web \| ([\d.]+)`)), num(in(month, `history \| ([\d.]+)`))

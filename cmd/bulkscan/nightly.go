@@ -38,6 +38,7 @@ type nightlyFlags struct {
 	keepBodies            string
 	keepEvidence          string
 	prune, status, dryRun bool
+	acceptPruning         int
 	release, discard      string
 	withdraw, reason      string
 
@@ -97,6 +98,7 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.withdraw, "withdraw", "", "take the published night of this `DATE` back from readers, also one whose files are lost, and scan nothing")
 	flags.StringVar(&f.reason, "reason", "", "with --withdraw: why, for the dataset's head and the night's record")
 	flags.BoolVar(&f.prune, "prune", false, "delete what is older than the settings keep, and scan nothing")
+	flags.IntVar(&f.acceptPruning, "accept-pruning", 0, "with --prune: delete from exactly `N` nights, also if that is more than half of them")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "with --prune: say what would be deleted, and delete nothing")
 	flags.BoolVar(&f.json, "json", false, "with --status: one JSON object per night")
 	addColor(flags, &f.color)
@@ -159,6 +161,8 @@ func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 		return nil, usagef("--reason goes with --withdraw")
 	case f.dryRun && !f.prune:
 		return nil, usagef("--dry-run goes with --prune; of a list bulkscan scan --dry-run says what would be done")
+	case f.acceptPruning < 0 || f.acceptPruning > 0 && !f.prune:
+		return nil, usagef("--accept-pruning goes with --prune, and is the number of nights that the refusal names")
 	case f.json && !f.status:
 		return nil, usagef("--json goes with --status; each night's record is OUT/_nights/DATE/night.json")
 	case asked == 0 && f.list == "":
@@ -252,7 +256,7 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 		if o.Keep == (nightly.Keep{}) {
 			return usagef("--prune: write keep-nights = \"90d\" below [nightly] in the file of --config, or give --keep-nights")
 		}
-		return a.interruptible(ctx, func(ctx context.Context) error { return busy(nightly.Prune(ctx, o, f.dryRun)) })
+		return a.interruptible(ctx, func(ctx context.Context) error { return busy(nightly.Prune(ctx, o, f.acceptPruning, f.dryRun)) })
 	}
 	if f.release+f.discard+f.withdraw != "" {
 		return a.interruptible(ctx, func(ctx context.Context) error { return f.decide(ctx, o) })

@@ -103,7 +103,7 @@ func TestIrregular(t *testing.T) {
 			{"history", out, host}, {"verify", out}, {"nightly", "-o", out, "--status"},
 			{"stats", out, "--scan-id", night}, {"compact", out, "--scan-id", night}, {"reaudit", out, "-o", out + ".again", "--scan-id", night},
 			w.arguments(t, out, w.web.ConnectTo(), "--scan-id", "shares", "--date", "2026-11-01", "--shard", "1/2"), {"collect", out},
-			{"history", out, "--rebuild"}, w.nightArguments(t, out, "2026-11-02", 0), {"nightly", "-o", out, "--prune", "--keep-nights", "1d"},
+			{"history", out, "--rebuild"}, w.nightArguments(t, out, "2026-11-02", 0), {"nightly", "-o", out, "--prune", "--keep-nights", "3d", "--date", "2026-11-02"},
 		}
 	}
 	calm := filepath.Join(dir, "calm")

@@ -139,7 +139,12 @@ func (h *history) pruning(keep nightly.Keep) *command {
 		return nil // whose repair a pruning would refuse
 	}
 	return &command{name: fmt.Sprintf("prune, keeping %+v", keep), begun: func() { h.prunes(keep) }, done: func() error { return h.wasPruned(keep) }, run: func(ctx context.Context, st store.Store) error {
-		return nightly.Prune(ctx, h.nights(st, keep), false)
+		o := h.nights(st, keep)
+		err := nightly.Prune(ctx, o, 0, false)
+		if many, ok := errors.AsType[*scan.ManyError](err); ok {
+			err = nightly.Prune(ctx, o, len(many.Dates), false)
+		}
+		return err
 	}}
 }
 

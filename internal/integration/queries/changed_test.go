@@ -112,7 +112,7 @@ func TestChangedSites(t *testing.T) {
 	}
 	// The only file that forbade all agents is pruned.
 	publishing := scan.Publishing{Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}
-	if _, err := scan.Prune(t.Context(), st, scan.Retention{Bodies: "2026-01-04"}, publishing); err != nil {
+	if _, err := scan.Prune(t.Context(), st, scan.Retention{Bodies: "2026-01-04", Accept: 3}, publishing); err != nil {
 		t.Fatal(err)
 	}
 	for i := range want {

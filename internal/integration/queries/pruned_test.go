@@ -32,7 +32,7 @@ func TestPrunedDates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := scan.Prune(t.Context(), st, scan.Retention{Nights: "2026-01-03", Bodies: "2026-01-04"}, publishing); err != nil {
+	if _, err := scan.Prune(t.Context(), st, scan.Retention{Nights: "2026-01-03", Bodies: "2026-01-04", Accept: 3}, publishing); err != nil {
 		t.Fatal(err)
 	}
 	const refused, none = "of the nights up to 2026-01-02 this was pruned", "of the nights up to 2026-01-03 this was pruned"
