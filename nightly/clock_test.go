@@ -1,15 +1,18 @@
 package nightly
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // listServer answers with a list and a Date.
@@ -26,61 +29,290 @@ func (s *listServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w, nil
 }
 
-// TestWrongClock runs nights by clocks that are wrong by days: nothing is scanned or pruned, and as soon as the clock is right, nights go
-// on as if there had been none.
-func TestWrongClock(t *testing.T) {
-	m := newTeam(t)
-	server := &listServer{}
-	night := func(wrong time.Duration) (*Night, error) {
-		t.Helper()
-		server.date = m.now.Format(http.TimeFormat)
-		o := m.options()
-		o.Now = func() time.Time { return m.now.Add(wrong) }
-		o.Keep = Keep{Nights: 2}
-		o.List.Source, o.List.Client = "https://lists.example/top.txt", &http.Client{Transport: server}
-		return Run(t.Context(), o)
+// clocks is a team whose clock can be wrong. A night takes an hour.
+type clocks struct {
+	*team
+	wrong  time.Duration
+	given  string // --date
+	missed bool   // a night was, so that more than half of a few may be due
+	server *listServer
+}
+
+func newClocks(t *testing.T, keep int, https bool) *clocks {
+	t.Helper()
+	m := &clocks{team: newTeam(t)}
+	m.calm(2)
+	m.keep = Keep{Nights: keep}
+	if https {
+		m.server = &listServer{}
 	}
-	there := func() (dates []string) {
-		t.Helper()
-		scans, err := commit.Scans(t.Context(), m.store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range scans {
+	return m
+}
+
+func (m *clocks) run() (*Night, error) {
+	m.Helper()
+	o := m.options()
+	o.Date, o.Now = m.given, func() time.Time { return m.now.Add(m.wrong) }
+	o.Scan = func(ctx context.Context, s Scan) error {
+		m.now = m.now.Add(time.Hour)
+		return m.scan(ctx, s)
+	}
+	if m.server != nil {
+		m.server.date = m.now.Format(http.TimeFormat)
+		o.List.Source, o.List.Client = "https://lists.example/top.txt", &http.Client{Transport: m.server}
+	}
+	return Run(m.Context(), o)
+}
+
+// is runs a night, and holds how it ends.
+func (m *clocks) is(want State) *Night {
+	m.Helper()
+	n, err := m.run()
+	if err != nil || n.State != want || n.PruneError != "" && !m.missed {
+		m.Fatalf("%s %+d h: %+v, %v", m.now, int(m.wrong.Hours()), n, err)
+	}
+	return n
+}
+
+// tomorrow is the next night at the same time.
+func (m *clocks) tomorrow() { m.now = m.now.Truncate(24*time.Hour).AddDate(0, 0, 1).Add(2 * time.Hour) }
+
+// published lists the dates that readers have.
+func (m *clocks) published() (dates []string) {
+	m.Helper()
+	scans, err := commit.Scans(m.Context(), m.store)
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, s := range scans {
+		if s.Published() {
 			dates = append(dates, s.ScanDate)
 		}
-		return dates
 	}
-	right := func() {
+	slices.Sort(dates)
+	return dates
+}
+
+// right runs the night of today by a right clock. After it there are the last nights that are kept.
+func (m *clocks) right() {
+	m.Helper()
+	m.wrong = 0
+	today := m.now.Format(time.DateOnly)
+	n := m.is(Published)
+	first := m.now.AddDate(0, 0, 1-m.keep.Nights).Format(time.DateOnly)
+	if got := m.published(); n.Date != today || !slices.Contains(got, today) || m.keep.Nights > 0 && got[0] < first && n.PruneError == "" {
+		m.Errorf("%s: published is %s, and there are %s", today, n.Date, got)
+	}
+	m.missed = n.PruneError != ""
+	m.tomorrow()
+}
+
+// TestWrongClock runs nights by clocks that are wrong by days: nothing is pruned, and as soon as the clock is right, nights go on as if
+// there had been none, also on the dates that the clock had then.
+func TestWrongClock(t *testing.T) {
+	f := func(keep int, https bool, after int, wrong ...int) {
 		t.Helper()
-		if n, err := night(0); err != nil || n.State != Published || n.Date != m.now.Format(time.DateOnly) || n.PruneError != "" {
-			t.Fatalf("%s: %+v, %v", m.now, n, err)
+		m := newClocks(t, keep, https)
+		missed := 0
+		for range 3 {
+			m.right()
 		}
-		yesterday := m.now.AddDate(0, 0, -1).Format(time.DateOnly)
-		if got := there(); len(got) > 1 && (len(got) != 2 || got[0] != yesterday) {
-			t.Errorf("%s: there are the nights %s", m.now, got)
+		for _, days := range wrong {
+			before, asked := fmt.Sprint(m.published()), m.asked
+			for range 2 {
+				m.wrong = time.Duration(days) * 24 * time.Hour
+				n, err := m.run()
+				switch held := err == nil && n.State == Held && n.Out[0].Figure == "date"; {
+				case !https && days > 0 && held && strings.Contains(m.told[len(m.told)-1], fmt.Sprintf("the date is %d days after", days+missed+1)):
+				case !held && err != nil && strings.Contains(err.Error(), "clock"):
+				default:
+					t.Errorf("keep %d, https %v, %d days: %+v, %v", keep, https, days, n, err)
+				}
+			}
+			m.now = m.now.Truncate(24 * time.Hour).Add(2 * time.Hour)
+			if after := fmt.Sprint(m.published()); after != before || (https || days < 0) && m.asked != asked {
+				t.Errorf("keep %d, https %v, %d days: there were the nights %s, and are %s; %d sites were asked", keep, https, days, before, after, m.asked-asked)
+			}
+			if days > 0 && days%2 == 1 { // the wrong night was the only one of its day
+				m.missed = true
+				missed++
+				m.tomorrow()
+			} else {
+				missed = 0
+				m.right()
+			}
 		}
-		m.now = m.now.AddDate(0, 0, 1)
+		for range after { // on the dates of wrong clocks, too
+			m.right()
+		}
+		m.sound("at the end")
 	}
-	right()
-	right()
-	for _, days := range []int{1, 2, 7, 20, 31, 60, 400, -1, -2, -20, -400} {
-		before, asked := fmt.Sprint(there()), m.asked
-		for range 2 {
-			n, err := night(time.Duration(days) * 24 * time.Hour)
-			if err == nil && days == -1 && n.Date < m.now.Format(time.DateOnly) {
-				break // it is the night of yesterday, which is published
-			}
-			if err == nil || !strings.Contains(err.Error(), "clock") {
-				t.Errorf("%d days: %+v, %v", days, n, err)
-			}
+	if testing.Short() {
+		f(2, true, 2, 1, 20, -400)
+		f(2, false, 7, 1, 2, 7, 400, -1, -400)
+		return
+	}
+	f(2, true, 2, 1, 2, 7, 20, 31, 60, 400, -1, -2, -20, -400)
+	f(2, false, 30, 1, 2, 7, 20, 31, 60, 400, -1, -2, -20, -400)
+	for _, keep := range []int{30, 365} {
+		f(keep, true, 1, 20, 400, -20)
+		f(keep, false, 2, 1, 29, 31, 400, -1, -20)
+	}
+}
+
+// leasing locks as an object store does.
+type leasing struct{ store.Store }
+
+func (s leasing) Lock(ctx context.Context, name string, holder []byte) (store.Unlocker, error) {
+	unlock, err := s.Store.Lock(ctx, name, holder)
+	return lease{unlock}, err
+}
+
+type lease struct{ store.Unlocker }
+
+func (lease) Late() bool { return false }
+func (lease) Fenced()    {}
+
+// TestMissedNights shows which nights are held because nights before them are missing, and how a person goes on.
+func TestMissedNights(t *testing.T) {
+	pause := func(m *clocks, days int) { m.now = m.now.AddDate(0, 0, days) }
+
+	m := newClocks(t, 3, false)
+	m.right()
+	m.right()
+	pause(m, 90)
+	held := m.is(Held).Date
+	m.is(Held) // the same night again
+	m.tomorrow()
+	m.is(Held)
+	m.tomorrow()
+	o := m.options()
+	o.Date = held
+	if n, err := Release(t.Context(), o); err != nil || n.State != Published {
+		t.Fatalf("%+v, %v", n, err)
+	}
+	o.Date = m.now.AddDate(0, 0, -1).Format(time.DateOnly)
+	if n, err := Release(t.Context(), o); err != nil || n.State != Published {
+		t.Fatalf("%+v, %v", n, err)
+	}
+	for range 4 {
+		m.is(Published)
+		m.tomorrow()
+	}
+
+	m = newClocks(t, 3, false) // a person gives the date
+	m.right()
+	pause(m, 90)
+	m.given = m.now.Format(time.DateOnly)
+	m.is(Published)
+	m.tomorrow()
+	m.given = ""
+	m.is(Published)
+
+	m = newClocks(t, 3, true) // the server of the list has the same date
+	m.right()
+	pause(m, 90)
+	m.is(Published)
+
+	m = newClocks(t, 3, false) // an object store refuses a wrong clock
+	m.store = leasing{m.store}
+	m.right()
+	pause(m, 90)
+	m.is(Published)
+
+	m = newClocks(t, 0, false) // once a week
+	m.right()
+	for range 3 {
+		pause(m, 6)
+		m.given = m.now.Format(time.DateOnly)
+		m.is(Published)
+		m.tomorrow()
+	}
+	m.given = ""
+	pause(m, 6)
+	m.is(Published)
+	m.tomorrow()
+	pause(m, 7)
+	m.is(Held)
+
+	m = newClocks(t, 0, false) // nights that fail are nights
+	m.right()
+	m.right()
+	for range 5 {
+		list := m.list
+		m.list += ".missing"
+		if n, err := m.run(); err == nil || n.State != Failed {
+			t.Fatalf("%+v, %v", n, err)
 		}
-		if after := fmt.Sprint(there()); after != before || m.asked != asked {
-			t.Errorf("%d days: there were the nights %s, and are %s; %d sites were asked", days, before, after, m.asked-asked)
+		m.list = list
+		m.tomorrow()
+	}
+	m.right()
+
+	m = newClocks(t, 0, false) // the scan of a wrong date stops half-way
+	m.right()
+	m.wrong, m.fails = 20*24*time.Hour, fmt.Errorf("stopped: %w", ErrDeadline)
+	m.is(Incomplete)
+	m.calm(2)
+	m.now = m.now.Truncate(24 * time.Hour).Add(2 * time.Hour)
+	for range 25 {
+		m.right()
+	}
+
+	for _, days := range []int{1, 3, 20} { // the clock stays wrong for some nights
+		m = newClocks(t, 2, false)
+		m.right()
+		m.right()
+		for range 4 {
+			m.wrong = time.Duration(days) * 24 * time.Hour
+			m.is(Held)
+			m.tomorrow()
 		}
-		right()
+		if got := fmt.Sprint(m.published()); got != "[2026-11-01 2026-11-02]" {
+			t.Errorf("%d days: there are %s", days, got)
+		}
+		m.missed = true
+		for range 5 {
+			m.right()
+		}
+		m.sound("after wrong nights")
+	}
+
+	m = newClocks(t, 0, false) // a person discards the night of a wrong date
+	m.right()
+	m.wrong = 24 * time.Hour
+	o = m.options()
+	o.Date = m.is(Held).Date
+	if n, err := Discard(t.Context(), o); err != nil || n.State != Discarded {
+		t.Fatalf("%+v, %v", n, err)
+	}
+	m.tomorrow()
+	m.now = m.now.Add(5 * time.Hour)
+	m.right()
+	list, err := Listing(t.Context(), m.store)
+	var states []string
+	for _, e := range list {
+		states = append(states, e.ScanID+" "+string(e.Publication))
+	}
+	if want := "[night-2026-11-01 published night-2026-11-03 discarded night-2026-11-03-again published]"; err != nil || fmt.Sprint(states) != want {
+		t.Errorf("the listing is %q, %v, want %s", states, err, want)
 	}
 	m.sound("at the end")
+
+	m = newClocks(t, 3, false) // pruning by hand
+	for range 4 {
+		m.right()
+	}
+	pause(m, 1)
+	o = m.options()
+	o.Keep.Nights = 2
+	if err := Prune(t.Context(), o, 0, false); err == nil || !strings.Contains(err.Error(), "the date is 2 days after that of the last night that is in no doubt: the clock may be wrong; if it is right, repeat with --date 2026-11-06") {
+		t.Errorf("pruning by a date in doubt: %v", err)
+	}
+	o.Date = "2026-11-05"
+	if err := Prune(t.Context(), o, 2, false); err != nil || fmt.Sprint(m.published()) != "[2026-11-04]" {
+		t.Errorf("there are %s, %v", m.published(), err)
+	}
 }
 
 // TestClockOf compares clocks with what servers say: what says nothing is no evidence.

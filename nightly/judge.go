@@ -30,7 +30,7 @@ type Bound struct{ Low, High float64 }
 
 // Check is one share of a night that is out of its bound.
 type Check struct {
-	Figure string  `json:"figure"` // see shares
+	Figure string  `json:"figure"` // see shares; or date, whose share are the days since the last night whose date is in no doubt
 	Share  float64 `json:"share"`
 	Of     int64   `json:"of"` // sites
 	Low    float64 `json:"low"`
@@ -39,6 +39,9 @@ type Check struct {
 }
 
 func (c Check) String() string {
+	if c.Figure == dateFigure {
+		return fmt.Sprintf("the date is %v days after that of the last night that is in no doubt: the clock may be wrong", c.Share)
+	}
 	from := "as given"
 	if c.Nights > 0 {
 		from = fmt.Sprintf("by the last %d nights", c.Nights)
@@ -52,6 +55,8 @@ type share struct{ n, of int64 }
 func (s share) value() float64 { return float64(s.n) / float64(max(s.of, 1)) }
 
 const (
+	dateFigure = "date" // no share: a date in doubt
+
 	// NoAnswer is the share of sites of which nothing was learned. Any first night is judged by it.
 	NoAnswer = "no_answer"
 

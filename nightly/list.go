@@ -77,6 +77,9 @@ func (o *Options) takeList(ctx context.Context, n *Night, folder string) (path s
 	if err != nil {
 		return "", err
 	}
+	if o.vouched {
+		n.DoubtedAfter = ""
+	}
 	list := &List{Source: shown(o.List.Source), Name: name, Bytes: info.Size(), SHA256: sum}
 	list.Entries, err = o.List.Count(ctx, path)
 	if doubt, ok := errors.AsType[*ListError](err); ok {
@@ -209,6 +212,7 @@ func (o *Options) checkClock(answer http.Header) error {
 	if now := o.now(); now.Sub(there).Abs() > maxSkew {
 		return &ClockError{Here: now, There: there}
 	}
+	o.vouched = true
 	return nil
 }
 

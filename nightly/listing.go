@@ -113,6 +113,9 @@ func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) erro
 	}
 	for date, r := range commit.Ahead(ctx, all, readOne, func(read) {}) {
 		id := scanOf(date)
+		if r.err == nil {
+			id = r.night.ScanID
+		}
 		e := byID[id]
 		switch {
 		case ctx.Err() != nil:

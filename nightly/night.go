@@ -63,7 +63,8 @@ type Night struct {
 	Runs          int        `json:"runs"`            // more than 1 after a crash, a reboot or an interrupt
 	ToolVersion   string     `json:"tool_version"`
 	List          *List      `json:"list,omitempty"`
-	Error         string     `json:"error,omitempty"` // what ended it, at most 500 bytes
+	Error         string     `json:"error,omitempty"`         // what ended it, at most 500 bytes
+	DoubtedAfter  string     `json:"doubted_after,omitempty"` // its date is in doubt: this was that of the last night that is not
 
 	Figures    *Figures            `json:"figures,omitempty"`
 	Bytes      int64               `json:"bytes,omitempty"` // of the scan's files
@@ -178,6 +179,51 @@ func Nights(ctx context.Context, st store.Store, most int) (list []*Night, err e
 	}
 	slices.Reverse(list)
 	return list, nil
+}
+
+// doubt returns the date of the last sure night if a date comes too many days later, else "". Tonight and each doubted night since may take
+// the median of the days between sure nights, of which a day is the first.
+func doubt(nights []*Night, date string, now time.Time) (after string) {
+	apart, since := []float64{1}, 1.0
+	for _, n := range nights {
+		switch {
+		case n.sure() && n.Date <= date:
+			if after != "" {
+				apart = append(apart, days(after, n.Date))
+			}
+			after, since = n.Date, 1
+		case !n.sure() && n.DoubtedAfter >= after && (n.Date != date || n.refuted(nights, now)):
+			after = n.DoubtedAfter
+			since++
+		}
+	}
+	if after == "" || days(after, date) <= since*median(apart) {
+		return ""
+	}
+	return after
+}
+
+func days(from, to string) float64 {
+	first, _ := time.Parse(time.DateOnly, from) // records have dates
+	last, _ := time.Parse(time.DateOnly, to)
+	return last.Sub(first).Hours() / 24
+}
+
+// late says that a date is in doubt.
+func late(after, date string) Check { return Check{Figure: dateFigure, Share: days(after, date)} }
+
+// sure reports whether the date of a night is in no doubt, or a person has accepted it.
+func (n *Night) sure() bool { return n.DoubtedAfter == "" || n.State == Published }
+
+func (n *Night) endedAfter(now time.Time) bool { return n.EndedAt != nil && n.EndedAt.After(now) }
+
+// refuted reports whether a scan of a date in doubt was made under a wrong clock: a person has discarded it, or it ended later than it is
+// now, or a night was made since then whose date is earlier.
+func (n *Night) refuted(nights []*Night, now time.Time) bool {
+	since := func(other *Night) bool {
+		return other.DoubtedAfter == "" && other.Date > n.DoubtedAfter && other.Date < n.Date
+	}
+	return !n.sure() && n.List != nil && (n.State == Discarded || n.endedAfter(now) || slices.ContainsFunc(nights, since))
 }
 
 // Verify compares the records of all nights, and the files that they name, with their hashes.

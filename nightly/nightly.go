@@ -47,6 +47,8 @@ type Options struct {
 	Show       func(n *Night)                      // is shown each state of a night; may be nil
 	Tell       func(ctx context.Context, n *Night) // is told of a night that has ended; nil tells nobody
 	Log        *slog.Logger
+
+	vouched bool // by a server: the clock is right
 }
 
 // Scan is what a night asks of Options.Scan.
@@ -111,6 +113,7 @@ func (o *Options) lock(ctx context.Context) (store.Unlocker, error) {
 		_ = json.Unmarshal(held.Holder, &e.Holder) // it may not be written yet
 		return nil, e
 	}
+	_, o.vouched = lock.(store.Lease)
 	return lock, err
 }
 
@@ -140,15 +143,27 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 	if err != nil {
 		return nil, err
 	}
+	n := &Night{SchemaVersion: schema.Version, Date: date, ScanID: scanOf(date), ToolVersion: o.Publishing.ToolVersion, StartedAt: now}
+	if o.Date == "" && !o.vouched {
+		n.DoubtedAfter = doubt(nights, date, now)
+	}
 	// A clock that was wrong leaves later nights. One that has no scan, or whose scan does not count, keeps no earlier night from its date.
 	nights = slices.DeleteFunc(nights, func(n *Night) bool {
-		return n.Date > date && (n.State == Held || n.State == Discarded || n.State != Published && n.List == nil)
+		return n.Date > date && (n.State == Held || n.State == Discarded || n.State != Published && (n.List == nil || !n.sure()))
 	})
 	if len(nights) > 0 {
 		last := nights[len(nights)-1]
 		switch {
+		case last.Date == date && last.refuted(nights, now):
+			o.Log.Warn("the scan of this date was made under a wrong clock: it is discarded, and the night begins anew", "date", date, "scan", last.ScanID)
+			if err := commit.SetPublication(ctx, o.Store, last.ScanID, commit.PublicationDiscarded); err != nil && !errors.Is(err, store.ErrNotExist) {
+				return nil, err
+			}
+			n.ScanID = last.ScanID + "-again"
 		case last.Date > date && !(o.Date == "" && !last.State.final() && o.continues(ctx, last, now)):
 			return nil, fmt.Errorf("today is %s, and there is a night of %s: the clock is wrong, or was", date, last.Date)
+		case o.Date == "" && !o.vouched && last.State.final() && last.sure() && last.endedAfter(now):
+			return nil, fmt.Errorf("it is %s, and the night of %s ended at %s: the clock is wrong, or was", now.Format(time.RFC3339), last.Date, last.EndedAt.Format(time.RFC3339))
 		case last.State.final() && last.Date == date:
 			return last, nil
 		case last.Date != date && !last.State.final() && o.continues(ctx, last, now):
@@ -165,10 +180,12 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 				return nil, err
 			}
 		case last.Date == date:
+			if last.List == nil || o.Date != "" {
+				last.DoubtedAfter = n.DoubtedAfter
+			}
 			return last, o.again(ctx, last)
 		}
 	}
-	n := &Night{SchemaVersion: schema.Version, Date: date, ScanID: scanOf(date), ToolVersion: o.Publishing.ToolVersion, StartedAt: now}
 	return n, o.again(ctx, n)
 }
 
@@ -281,6 +298,9 @@ func (o *Options) steps(ctx context.Context, n *Night) error {
 		return err
 	}
 	n.Out = Judge(n.Figures, earlier, o.Bounds)
+	if n.DoubtedAfter != "" {
+		n.Out = slices.Insert(n.Out, 0, late(n.DoubtedAfter, n.Date))
+	}
 	if err := o.verify(ctx, n); err != nil {
 		return err
 	}

@@ -85,8 +85,9 @@ func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*comm
 	return figures, ctx.Err()
 }
 
-// Prune deletes what is too old, seen from a date that may not be in the future. If more than half is due, a person has accepted
-// its number of dates (see scan.Retention), or nothing is deleted. A dry run takes no lock, and logs what would be deleted.
+// Prune deletes what is too old, seen from a date that may not be in the future. The date of a clock must not be in doubt. If more than
+// half is due, a person has accepted its number of dates (see scan.Retention), or nothing is deleted. A dry run takes no lock, and logs
+// what would be deleted.
 func Prune(ctx context.Context, o Options, accept int, dryRun bool) (err error) {
 	if !dryRun {
 		unlock, err := o.lock(ctx)
@@ -98,6 +99,13 @@ func Prune(ctx context.Context, o Options, accept int, dryRun bool) (err error) 
 	today := o.now()
 	if o.Date == "" {
 		o.Date = today.Format(time.DateOnly)
+		nights, err := Nights(ctx, o.Store, recent)
+		if err != nil {
+			return err
+		}
+		if after := doubt(nights, o.Date, today); after != "" && !dryRun && !o.vouched {
+			return fmt.Errorf("nothing was pruned: %s; if it is right, repeat with --date %s", late(after, o.Date), o.Date)
+		}
 	}
 	if o.Date > today.AddDate(0, 0, 1).Format(time.DateOnly) {
 		return fmt.Errorf("--date %s is in the future, it is %s: nothing is pruned that is not too old today", o.Date, today.Format(time.DateOnly))

@@ -260,7 +260,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "The last {} heads stay", code("sink/commit.heads"))
 
 	page = "docs/nightly.md"
-	f(page, "| `held` | its figures are unusual; readers do not find it | {} |", code("cmd/bulkscan.exitThreshold"))
+	f(page, "| `held` | its figures are unusual, or its date is in doubt; readers do not find it | {} |", code("cmd/bulkscan.exitThreshold"))
 	f(page, "outside index and history | {} |", code("cmd/bulkscan.exitThreshold"))
 	f(page, "| {}, {} | the next run continues it, until its deadline or for {} hours", code("cmd/bulkscan.exitInt"), code("cmd/bulkscan.exitTerm"), plain(float64(c("nightly.resumeTime"))/3600e9))
 	f(page, "ends at once with {}.", code("cmd/bulkscan.exitAgain"))

@@ -56,8 +56,8 @@ func (a *app) nightlyCommand() *cobra.Command {
 		Short: "Scan a list every night, unattended",
 		Long: `nightly takes one night from its list to its readers: it takes the list, scans it with the settings of [scan] in --config,
 verifies every byte, and decides whether the night counts. A night that does gets into the history, and readers find it,
-with a report page and a summary. One that is unlike those before (a delivery network that refuses us, dead name servers)
-is held: it stays in the dataset, and readers do not find it until a person has decided by --release or --discard.
+with a report page and a summary. One that is unlike those before (a delivery network that refuses us, dead name servers),
+or whose date is in doubt, is held: readers do not find it until a person has decided by --release or --discard.
 
 A scheduler runs it every day; docs/nightly.md has units for systemd, a line for cron, and a CronJob for Kubernetes. The dataset
 is its only state: after a crash the next run continues the night. A second run at the same time ends at once, with 75.
@@ -98,7 +98,7 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.withdraw, "withdraw", "", "take the published night of this `DATE` back from readers, also one whose files are lost, and scan nothing")
 	flags.StringVar(&f.reason, "reason", "", "with --withdraw: why, for the dataset's head and the night's record")
 	flags.BoolVar(&f.prune, "prune", false, "delete what is older than the settings keep, and scan nothing")
-	flags.IntVar(&f.acceptPruning, "accept-pruning", 0, "with --prune: delete from exactly `N` nights, also if that is more than half of them")
+	flags.IntVar(&f.acceptPruning, "accept-pruning", 0, "with --prune: delete from exactly `N` nights, although that is more than half of them")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "with --prune: say what would be deleted, and delete nothing")
 	flags.BoolVar(&f.json, "json", false, "with --status: one JSON object per night")
 	addColor(flags, &f.color)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -140,6 +142,7 @@ func (h *history) pruning(keep nightly.Keep) *command {
 	}
 	return &command{name: fmt.Sprintf("prune, keeping %+v", keep), begun: func() { h.prunes(keep) }, done: func() error { return h.wasPruned(keep) }, run: func(ctx context.Context, st store.Store) error {
 		o := h.nights(st, keep)
+		o.Date = today()
 		err := nightly.Prune(ctx, o, 0, false)
 		if many, ok := errors.AsType[*scan.ManyError](err); ok {
 			err = nightly.Prune(ctx, o, len(many.Dates), false)
@@ -226,8 +229,9 @@ func (h *history) night(a byte) *command {
 		keep = nightly.Keep{Nights: 1 + int(a/2)%4, Bodies: 1 + int(a/8)%4, Evidence: 1}
 	}
 	var begun *nightly.Night
+	local := a&32 > 0 // no server tells the date, so nights after a pause are held
 	return &command{
-		name: fmt.Sprintf("night, keeping %+v", keep),
+		name: fmt.Sprintf("night, keeping %+v, by a local list %v", keep, local),
 		begun: func() { // it is published before it prunes
 			s := h.known("night-"+today(), today())
 			is := *s
@@ -237,7 +241,11 @@ func (h *history) night(a byte) *command {
 		},
 		refuses: func() bool { return today() <= h.through },
 		run: func(ctx context.Context, st store.Store) (err error) {
-			begun, err = nightly.Run(ctx, h.nights(st, keep))
+			o := h.nights(st, keep)
+			if local {
+				o.List.Source = h.list
+			}
+			begun, err = nightly.Run(ctx, o)
 			return err
 		},
 		done: func() error {
@@ -253,11 +261,19 @@ func (h *history) night(a byte) *command {
 func (h *history) nights(st store.Store, keep nightly.Keep) nightly.Options {
 	return nightly.Options{
 		Store: st, Keep: keep, Log: quiet, Publishing: publishing, Report: survey.Options{Registry: tokens.Default(), Log: quiet},
-		List: nightly.ListOptions{Source: h.list, Count: func(context.Context, string) (int64, error) { return int64(len(hosts)), nil }},
+		List: nightly.ListOptions{Source: "https://lists.test/hosts.txt", Client: &http.Client{Transport: dated{}}, Count: func(context.Context, string) (int64, error) { return int64(len(hosts)), nil }},
 		Scan: func(ctx context.Context, s nightly.Scan) error {
 			return h.scan(ctx, st, scanning{id: s.ScanID, date: s.Date, noPublish: true})
 		},
 	}
+}
+
+// dated is a server that knows the time.
+type dated struct{}
+
+func (dated) RoundTrip(r *http.Request) (*http.Response, error) {
+	header := http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}
+	return &http.Response{StatusCode: http.StatusOK, Request: r, Header: header, Body: io.NopCloser(strings.NewReader("list"))}, nil
 }
 
 // tooOld reports whether what is kept for so many days is too old on a date; 0 is for ever.
