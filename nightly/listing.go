@@ -150,7 +150,7 @@ func addSizes(ctx context.Context, st store.Store, byID map[string]*Entry) error
 			}
 			id, _, _, _ := commit.SplitPart(path.Base(entry.Name)) // "" is no scan's
 			if e := byID[id]; e != nil {
-				e.Bytes += entry.Size
+				e.Bytes += max(entry.Size, 0)
 			}
 		}
 	}

@@ -148,7 +148,7 @@ func dates(ctx context.Context, st store.Store) (list []string, err error) {
 			return nil, fmt.Errorf("cannot find the nights: %w", err)
 		}
 		date, _, ok := strings.Cut(strings.TrimPrefix(entry.Name, Folder), "/")
-		if ok && commit.CheckDate(date) == nil {
+		if (ok || entry.Size == store.Irregular) && commit.CheckDate(date) == nil {
 			list = append(list, date)
 		}
 	}

@@ -64,10 +64,13 @@ func (d *Dir) Writable() error {
 // tempSuffix ends temporary names. No other program's names end so: Sweep deletes by them.
 const tempSuffix = ".bulkscan.tmp"
 
-// path returns where an object lies.
-func (d *Dir) path(name string) (string, error) {
+// path returns where an object lies, unless the context of a call has ended.
+func (d *Dir) path(ctx context.Context, call, name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
+	}
+	if err := ctx.Err(); err != nil {
+		return "", fmt.Errorf("cannot %s %s: %w", call, name, err)
 	}
 	return filepath.Join(d.root, filepath.FromSlash(name)), nil
 }
@@ -134,12 +137,9 @@ func (d *Dir) write(ctx context.Context, name string, data []byte) (*dirDraft, e
 func (d *Dir) Create(ctx context.Context, name string) (Draft, error) { return d.create(ctx, name) }
 
 func (d *Dir) create(ctx context.Context, name string) (*dirDraft, error) {
-	final, err := d.path(name)
+	final, err := d.path(ctx, "create", name)
 	if err != nil {
 		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("cannot create %s: %w", name, err)
 	}
 	folder, base := filepath.Split(final)
 	if err := d.makeFolder(filepath.Clean(folder)); err != nil {
@@ -220,12 +220,9 @@ func (w *dirDraft) Discard() error {
 
 // Open implements Store.
 func (d *Dir) Open(ctx context.Context, name string) (Object, error) {
-	path, err := d.path(name)
+	path, err := d.path(ctx, "open", name)
 	if err != nil {
 		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("cannot open %s: %w", name, err)
 	}
 	file, err := d.disk.Open(path)
 	if err != nil {
@@ -248,7 +245,7 @@ func (o *dirObject) Size() int64 { return o.size }
 // List implements Store. It reads the folder that the prefix names and those below it.
 func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		entries, err := d.walk(ctx, prefix, nil, func(base string) bool { return base[0] != '.' })
+		entries, err := d.walk(ctx, prefix, func(string) {}, func(base string) bool { return base[0] != '.' })
 		if err != nil {
 			yield(Entry{}, fmt.Errorf("cannot list %s: %w", prefix, err))
 			return
@@ -261,8 +258,12 @@ func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Entry, error] {
 	}
 }
 
-// walk collects the files whose names begin with prefix and whose last element passes keep, ordered by name. entered,
-// if not nil, receives the paths of the folders read.
+// maxLinks bounds the links to folders that a walk follows, since there is no end of paths where such links lead into each other.
+const maxLinks = 1 << 14
+
+// walk collects the files whose names begin with prefix and whose last element passes keep, ordered by name. entered
+// receives the paths of the folders read. Links are followed, but for hidden ones, those that lead to nothing, and those that lead to
+// a folder in which they lie.
 func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string), keep func(base string) bool) ([]Entry, error) {
 	folder := ""
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
@@ -271,12 +272,13 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 			return nil, err
 		}
 	}
-	start := filepath.Join(d.root, filepath.FromSlash(folder)) // may be a link to the folder
+	start := filepath.Join(d.root, filepath.FromSlash(folder))
 	var entries []Entry
-	err := d.disk.Walk(start, func(path string, file fs.DirEntry, err error) error {
+	links, visit := 0, fs.WalkDirFunc(nil)
+	visit = func(path string, file fs.DirEntry, err error) error {
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return ctx.Err() // nothing there yet, or deleted during the walk
+			if info, statErr := d.disk.Stat(path); errors.Is(err, fs.ErrNotExist) || statErr == nil && info.Mode().IsRegular() {
+				return ctx.Err() // nothing there yet, a file and no folder, or deleted during the walk
 			}
 			return err
 		}
@@ -284,34 +286,41 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 			return err
 		}
 		if path == start {
-			if entered != nil && file.IsDir() {
+			if file.IsDir() {
 				entered(path)
 			}
 			return nil
 		}
-		relative, err := filepath.Rel(start, path)
+		relative, err := filepath.Rel(d.root, path)
 		if err != nil {
 			return err
 		}
 		name := filepath.ToSlash(relative)
-		if folder != "" {
-			name = folder + "/" + name
-		}
 		if file.IsDir() {
-			if file.Name()[0] == '.' || !(strings.HasPrefix(name+"/", prefix) || strings.HasPrefix(prefix, name+"/")) {
+			if file.Name()[0] == '.' || !strings.HasPrefix(name, prefix) {
 				return filepath.SkipDir
 			}
-			if entered != nil {
-				entered(path)
-			}
+			entered(path)
 			return nil
+		}
+		if file.Type()&fs.ModeSymlink != 0 && file.Name()[0] != '.' && strings.HasPrefix(name, prefix) {
+			if info, err := d.disk.Stat(path); err == nil {
+				file = fs.FileInfoToDirEntry(info)
+			}
+			if file.IsDir() && !Within(filepath.Dir(path), path) { // else it leads to a folder in which it lies
+				if links++; links > maxLinks {
+					return &IrregularError{fmt.Sprintf("%s is one of more than %d links to folders; remove those that lead into each other", path, maxLinks)}
+				}
+				return d.disk.Walk(path, visit)
+			}
 		}
 		entry, ok, err := entryOf(name, file, prefix, keep)
 		if ok {
 			entries = append(entries, entry)
 		}
 		return err
-	})
+	}
+	err := d.disk.Walk(start, visit)
 	// WalkDir orders by elements; names are ordered by bytes, and '-' comes before '/'.
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return entries, err
@@ -324,7 +333,7 @@ func entryOf(name string, file fs.DirEntry, prefix string, keep func(base string
 		// If drafts are wanted, list each by its final name.
 		shown = name[:len(name)-len(file.Name())] + file.Name()[1:]
 	}
-	if file.Type()&fs.ModeSymlink != 0 || IsLock(file.Name()) || !strings.HasPrefix(shown, prefix) || !keep(file.Name()) {
+	if IsLock(file.Name()) || !strings.HasPrefix(shown, prefix) || !keep(file.Name()) {
 		return Entry{}, false, nil
 	}
 	if !file.Type().IsRegular() {
@@ -342,12 +351,9 @@ func entryOf(name string, file fs.DirEntry, prefix string, keep func(base string
 
 // Delete implements Store.
 func (d *Dir) Delete(ctx context.Context, name string) error {
-	path, err := d.path(name)
+	path, err := d.path(ctx, "delete", name)
 	if err != nil {
 		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("cannot delete %s: %w", name, err)
 	}
 	if err := d.disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot delete %s: %w", name, err)
@@ -392,7 +398,7 @@ func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) b
 
 // RemoveEmpty implements Folders.
 func (d *Dir) RemoveEmpty(ctx context.Context, folder string) error {
-	start, err := d.path(folder)
+	start, err := d.path(ctx, "find empty folders of", folder)
 	if err != nil {
 		return err
 	}
@@ -470,7 +476,7 @@ func (d *Dir) makeFolder(path string) error {
 // Lock implements Store by a lock of the operating system on a file of that name. The lock ends with the process: a
 // file that a killed process left locks nothing.
 func (d *Dir) Lock(ctx context.Context, name string, holder []byte) (Unlocker, error) {
-	path, err := d.path(name)
+	path, err := d.path(ctx, "lock", name)
 	if err != nil {
 		return nil, err
 	}
@@ -478,9 +484,6 @@ func (d *Dir) Lock(ctx context.Context, name string, holder []byte) (Unlocker, e
 		return nil, fmt.Errorf("%w: %q as a lock", ErrName, name)
 	}
 	if err := d.makeFolder(filepath.Dir(path)); err != nil {
-		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
-	}
-	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cannot lock %s: %w", name, err)
 	}
 	lock, err := d.disk.Lock(path, holder)
@@ -492,12 +495,9 @@ func (d *Dir) Lock(ctx context.Context, name string, holder []byte) (Unlocker, e
 
 // Held implements Store.
 func (d *Dir) Held(ctx context.Context, name string) error {
-	path, err := d.path(name)
+	path, err := d.path(ctx, "lock", name)
 	if err != nil {
 		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("cannot lock %s: %w", name, err)
 	}
 	return named(d.disk.Held(path), name)
 }

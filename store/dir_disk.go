@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -15,8 +16,9 @@ import (
 type Disk interface {
 	// Create makes a new file for writing; fs.ErrExist where the path has one.
 	Create(path string) (DiskFile, error)
-	// Open opens a regular file for reading. Anything else in its place is an error, other than fs.ErrNotExist, and no wait.
+	// Open opens a regular file, or a link to one, for reading. Anything else in its place is an *IrregularError, and no wait.
 	Open(path string) (DiskFile, error)
+	// Stat follows links.
 	Stat(path string) (fs.FileInfo, error)
 	// Walk is filepath.WalkDir, except that it follows a root that is a link.
 	Walk(root string, visit fs.WalkDirFunc) error
@@ -53,7 +55,8 @@ type DiskFile interface {
 type system struct{}
 
 func (system) Create(path string) (DiskFile, error) {
-	return file(os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666))
+	created, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	return file(created, unlessDangling(path, err))
 }
 
 func (system) Open(path string) (DiskFile, error) { return file(openRegular(path, os.O_RDONLY)) }
@@ -65,7 +68,7 @@ func openRegular(path string, flag int) (*os.File, error) {
 		if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() { // no system opens a socket
 			err = irregular(path, info)
 		}
-		return nil, err
+		return nil, unlessDangling(path, err)
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -89,8 +92,26 @@ func irregular(path string, info fs.FileInfo) error {
 		what = "a socket"
 	case mode&fs.ModeDevice != 0:
 		what = "a device"
+	case mode&fs.ModeSymlink != 0:
+		what = "a link"
 	}
-	return fmt.Errorf("%s is %s in the place of a file; move it away", path, what)
+	return &IrregularError{fmt.Sprintf("%s is %s in the place of a file; move it away", path, what)}
+}
+
+// unlessDangling returns an error about a path. Where a link to nothing in the path causes fs.ErrNotExist, it returns another: what is behind the
+// link may be there again.
+func unlessDangling(path string, err error) error {
+	for at := path; errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at); at = filepath.Dir(at) {
+		to, linkErr := os.Readlink(at)
+		if errors.Is(linkErr, fs.ErrNotExist) {
+			continue
+		}
+		if _, statErr := os.Stat(at); linkErr == nil && errors.Is(statErr, fs.ErrNotExist) {
+			return &IrregularError{fmt.Sprintf("%s is a link to %.100q, which is not there; bring it back (git-annex: `git annex get`; a disk: mount it)", at, to)}
+		}
+		break
+	}
+	return err
 }
 
 // file keeps a nil *os.File from becoming a DiskFile that is not nil.
@@ -104,26 +125,19 @@ func file(f *os.File, err error) (DiskFile, error) {
 func (system) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
 
 func (system) Walk(root string, visit fs.WalkDirFunc) error {
-	start, err := filepath.EvalSymlinks(root)
-	if err != nil {
-		return visit(root, nil, err)
-	}
-	return filepath.WalkDir(start, func(path string, entry fs.DirEntry, err error) error {
-		relative, relErr := filepath.Rel(start, path)
-		if relErr != nil {
-			return relErr
-		}
-		return visit(filepath.Join(root, relative), entry, err)
+	const behind = string(filepath.Separator) // a path that ends so is that of what the link leads to
+	return filepath.WalkDir(root+behind, func(path string, entry fs.DirEntry, err error) error {
+		return visit(strings.TrimSuffix(path, behind), entry, unlessDangling(path, err))
 	})
 }
 
-func (system) Mkdir(path string) error        { return os.Mkdir(path, 0o777) }
+func (system) Mkdir(path string) error        { return unlessDangling(path, os.Mkdir(path, 0o777)) }
 func (system) Link(path, second string) error { return os.Link(path, second) }
 func (system) Rename(path, to string) error   { return os.Rename(path, to) }
 func (system) Remove(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return err
+		return unlessDangling(path, err)
 	}
 	if mode := info.Mode(); !mode.IsRegular() && mode&fs.ModeSymlink == 0 {
 		return irregular(path, info)
@@ -158,6 +172,9 @@ func (d system) Lock(path string, holder []byte) (Unlocker, error) {
 
 func (system) lock(path string, holder []byte) (Unlocker, error) {
 	for {
+		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return nil, irregular(path, info) // a lock is written to, and a link's target is not ours
+		}
 		file, err := openRegular(path, os.O_CREATE|os.O_RDWR)
 		if err != nil {
 			return nil, err
@@ -168,7 +185,7 @@ func (system) lock(path string, holder []byte) (Unlocker, error) {
 		// The previous holder may have removed the file between our opening and our locking. A lock on that file
 		// excludes no other process.
 		ours, err1 := file.Stat()
-		there, err2 := os.Stat(path)
+		there, err2 := os.Lstat(path)
 		if err1 == nil && err2 == nil && os.SameFile(ours, there) {
 			err := file.Truncate(0)
 			if err == nil {

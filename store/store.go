@@ -36,7 +36,8 @@ var (
 //
 // Names. A name is a slash-separated relative path that passes CheckName; every method refuses others with ErrName.
 // Folders are no objects: a folder exists while objects are in it. Where the place is a file system, something else than a
-// regular file may lie under a name, such as a named pipe: opening or deleting it is an error, never a wait.
+// regular file may lie under a name, such as a named pipe: opening or deleting it is an *IrregularError, never a wait. A symbolic link
+// is read as the file or the folder to which it leads. Put replaces the link, Delete deletes it. No Lock and no draft is a link.
 //
 // Atomic. An object that can be opened or listed is complete, even if the process or the machine dies: its bytes are
 // those of one Put, one CreateIfAbsent or one published Draft, never a part or a mixture. An open object keeps its
@@ -146,8 +147,13 @@ type Entry struct {
 }
 
 // Irregular is the Size of what lies in the place of an object and is no file. So a reader finds that the name is taken, and
-// Open says by what.
+// Open says by what. It may be a link to a folder, which is not there, and to which names of objects lead.
 const Irregular = -1
+
+// IrregularError says what it is, where, and what to do.
+type IrregularError struct{ What string }
+
+func (e *IrregularError) Error() string { return e.What }
 
 // Unlocker releases a Lock. Unlock may be called more than once.
 type Unlocker interface{ Unlock() error }

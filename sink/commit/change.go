@@ -135,7 +135,7 @@ func newestHead(ctx context.Context, st store.Store) (*Head, error) {
 			h = newest
 			break
 		}
-		if Remedied(err, "") == err { // it is not damaged
+		if _, irregular := errors.AsType[*store.IrregularError](err); !irregular && Remedied(err, "") == err { // it is not damaged
 			return nil, err
 		}
 		lost = append(lost, path.Base(name))

@@ -219,7 +219,7 @@ func ScanIDs(ctx context.Context, st store.Store) ([]string, error) {
 			return nil, fmt.Errorf("cannot find the scans: %w", err)
 		}
 		id, _, ok := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
-		if ok && CheckScanID(id) == nil {
+		if (ok || entry.Size == store.Irregular) && CheckScanID(id) == nil {
 			ids = append(ids, id)
 		}
 	}

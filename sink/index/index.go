@@ -126,7 +126,7 @@ func recordsOf(ctx context.Context, st store.Store) (*commit.Head, map[string]in
 		id, rest, ok := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
 		if id == monthsID {
 			id = entry.Name
-		} else if !ok || commit.CheckScanID(id) != nil {
+		} else if !ok && entry.Size != store.Irregular || commit.CheckScanID(id) != nil {
 			continue
 		}
 		sum := sums[id]

@@ -178,7 +178,8 @@ func (d damage) Unwrap() error { return d.error }
 func IsDamage(err error) bool {
 	_, read := errors.AsType[damage](err)
 	_, differs := errors.AsType[*schema.DamagedError](err)
-	return read || differs
+	_, irregular := errors.AsType[*store.IrregularError](err)
+	return read || differs || irregular
 }
 
 func (c *Cursor) failed(err error) error {

@@ -53,7 +53,7 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 		case err != nil:
 			return err
 		case !commit.IsHead(entry.Name):
-			v.report(foreign(entry.Name))
+			v.report(foreign(entry))
 		case !named[entry.Name] && !slices.Contains(names, entry.Name):
 			v.report(Finding{Kind: Leftover, File: entry.Name, What: "no head names it: its writer was killed before it wrote the head, or is about to"})
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -215,6 +216,9 @@ func (v *verifier) index(ctx context.Context) error {
 	} else if undamaged && state == index.Undescribed {
 		v.report(Finding{Kind: Leftover, File: schema.PackageName, What: "it does not describe what is there: it was changed or deleted, or a scan or compaction was killed before writing it, or is about to" + again})
 	}
+	if _, err := store.ReadAll(ctx, v.store, schema.PackageName, 0); table.IsDamage(err) { // it may be long, and of another program, but no pipe
+		v.report(damaged(schema.PackageName, cause(err)))
+	}
 	return v.derived(ctx, index.Name, err, state != index.Damaged)
 }
 
@@ -225,7 +229,7 @@ func (v *verifier) months(ctx context.Context) error {
 			return err
 		}
 		if !index.IsMonth(entry.Name) {
-			v.report(foreign(entry.Name))
+			v.report(foreign(entry))
 			continue
 		}
 		record, err := index.MonthRecord(ctx, v.store, entry.Name)

@@ -222,8 +222,11 @@ func sound(findings []Finding) bool {
 }
 
 // foreign returns a finding for a file in the folder of records that bulkscan did not write. No command deletes it.
-func foreign(file string) Finding {
-	return Finding{Kind: Leftover, File: file, What: "it is not a record of bulkscan"}
+func foreign(entry store.Entry) Finding {
+	if entry.Size == store.Irregular {
+		return damaged(entry.Name, "it is no file, or a link that leads nowhere; bring back what it led to (a disk: mount it), or move it away")
+	}
+	return Finding{Kind: Leftover, File: entry.Name, What: "it is not a record of bulkscan"}
 }
 
 func damaged(file, what string) Finding { return Finding{Kind: Damaged, File: file, What: what} }
@@ -267,7 +270,7 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 			continue
 		}
 		if commit.CheckScanID(id) != nil || !commit.IsRecord(id, entry.Name) {
-			v.report(foreign(entry.Name))
+			v.report(foreign(entry))
 			continue
 		}
 		if v.pruned.Has(id) {
