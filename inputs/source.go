@@ -66,7 +66,7 @@ func (s *source) init(ctx context.Context, paths []string, opt Options) {
 func ReadText(ctx context.Context, path string, packed bool, limit int) (text []byte, err error) {
 	s := &source{ctx: ctx}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	file, err := os.Open(path) // #nosec G304 -- the user names its folder
+	file, err := OpenFile(ctx, path)
 	if err != nil {
 		return nil, plainPathError(err)
 	}
@@ -111,7 +111,7 @@ func (s *source) next() (stream, error) {
 		s.closers = append(s.closers, func() error { cancel(); return nil })
 		return s.decode(stream{Reader: s.watch(abandonable(ctx, s.stdin)), name: "standard input"})
 	}
-	file, err := os.Open(name)
+	file, err := OpenFile(s.ctx, name)
 	if err != nil {
 		return stream{}, &Error{File: name, Err: plainPathError(err)}
 	}
@@ -159,11 +159,11 @@ type watched struct {
 }
 
 func (w *watched) Read(p []byte) (int, error) {
-	if err := w.ctx.Err(); err != nil {
-		return 0, err
-	}
 	n, err := w.r.Read(p)
 	w.n.Add(int64(n))
+	if w.ctx.Err() != nil {
+		err = w.ctx.Err()
+	}
 	return n, err
 }
 

@@ -1,6 +1,7 @@
 package nightly
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -71,7 +73,7 @@ func (o *Options) takeList(ctx context.Context, n *Night, folder string) (path s
 	path = filepath.Join(folder, name)
 	sum, err := o.fetchList(ctx, path)
 	if err != nil {
-		return "", fmt.Errorf("cannot take the list %s: %w", shown(o.List.Source), err)
+		return "", fmt.Errorf("cannot take the list %s: %w", shown(o.List.Source), cmp.Or(ctx.Err(), err))
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -126,7 +128,7 @@ func (o *Options) fetchList(ctx context.Context, to string) (sum string, err err
 	source := o.List.Source
 	switch scheme, _, ok := strings.Cut(source, "://"); {
 	case !ok:
-		file, err := os.Open(source)
+		file, err := inputs.OpenFile(ctx, source)
 		if err != nil {
 			return "", err
 		}

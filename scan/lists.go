@@ -142,7 +142,7 @@ func (j *Job) removeSpooled() {
 func (j *Job) spool(ctx context.Context, path string) (string, error) {
 	name, stream := "standard input", j.Inputs.Stdin
 	if path != "-" {
-		file, err := os.Open(path) // #nosec G304 -- the user names it
+		file, err := inputs.OpenFile(ctx, path)
 		if err != nil {
 			return "", err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/fetcher"
+	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
@@ -255,26 +256,21 @@ func (a *app) fileSite(arg string, limit int) (*audit.Site, error) {
 
 // readFile reads an argument that is a file: at most one byte more than the limit, so that it shows when there is more.
 func (a *app) readFile(arg string, limit int) (body []byte, isFile bool, err error) {
-	in := a.stdin
-	if arg != "-" {
-		info, err := os.Stat(arg)
+	if arg == "-" {
+		body, err = io.ReadAll(io.LimitReader(a.stdin, int64(limit)+1))
+	} else {
+		info, statErr := os.Stat(arg)
 		switch {
-		case strings.Contains(arg, "://"), err != nil && !errors.Is(err, fs.ErrPermission):
+		case strings.Contains(arg, "://"), statErr != nil && !errors.Is(statErr, fs.ErrPermission):
 			return nil, false, nil // no file: a site, or a mistake
-		case err != nil:
-			return nil, true, fmt.Errorf("cannot read %s: %w", clipped(arg), why(err))
+		case statErr != nil:
+			return nil, true, fmt.Errorf("cannot read %s: %w", clipped(arg), why(statErr))
 		}
 		if info.IsDir() {
 			return nil, true, fmt.Errorf("cannot read %s: it is a folder; a site of that name is https://%s", clipped(arg), clipped(arg))
 		}
-		file, err := os.Open(arg)
-		if err != nil {
-			return nil, true, fmt.Errorf("cannot read %s: %w", clipped(arg), why(err))
-		}
-		defer file.Close()
-		in = file
+		body, err = inputs.ReadText(context.Background(), arg, false, limit+1)
 	}
-	body, err = io.ReadAll(io.LimitReader(in, int64(limit)+1))
 	if err != nil {
 		return nil, true, fmt.Errorf("cannot read %s: %w", clipped(arg), why(err))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/terminal"
 )
@@ -68,12 +69,8 @@ func fromFile(c *cobra.Command) error {
 
 // readConfig reads a configuration file. Whether its keys are flags is not known before set.
 func readConfig(name string) (*configFile, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, usagef("--config: cannot read %s: %w", clipped(name), why(err))
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxConfig+1))
-	switch err = errors.Join(err, file.Close()); {
+	text, err := inputs.ReadText(context.Background(), name, false, maxConfig+1)
+	switch {
 	case err != nil:
 		return nil, usagef("--config: cannot read %s: %w", clipped(name), why(err))
 	case len(text) > maxConfig:

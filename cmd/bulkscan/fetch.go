@@ -1,7 +1,8 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
@@ -98,12 +98,11 @@ func (f *fetchFlags) registry() (*tokens.Registry, error) {
 	if f.tokens == "" {
 		return tokens.Default(), nil
 	}
-	file, err := os.Open(f.tokens)
+	text, err := inputs.ReadText(context.Background(), f.tokens, false, maxConfig+1)
 	if err != nil {
 		return nil, usagef("--tokens: cannot read %s: %w", clipped(f.tokens), why(err))
 	}
-	defer file.Close()
-	registry, err := tokens.Load(bufio.NewReader(file))
+	registry, err := tokens.Load(bytes.NewReader(text))
 	if err != nil {
 		return nil, usagef("--tokens %s: %w", f.tokens, err)
 	}
@@ -155,9 +154,9 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 		}
 	}
 	if f.caFile != "" {
-		pem, err := os.ReadFile(f.caFile)
+		pem, err := inputs.ReadText(context.Background(), f.caFile, false, 16*maxConfig)
 		if err != nil {
-			return nil, nil, usagef("--ca-file: %w", err)
+			return nil, nil, usagef("--ca-file: cannot read %s: %w", clipped(f.caFile), err)
 		}
 		cfg.Roots = x509.NewCertPool()
 		if !cfg.Roots.AppendCertsFromPEM(pem) {

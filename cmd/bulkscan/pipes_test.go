@@ -69,9 +69,9 @@ var unverified = regexp.MustCompile(`^README\.md$|^report\.html$|^summary\.json$
 // byList are files that readers find by a list only: a folder in the place of one counts as a missing file.
 var byList = regexp.MustCompile(`/commits/|/shares/|/_months/`)
 
-// TestIrregular puts a named pipe in the place of each file of a dataset, one at a time, and calls the commands that read or continue
-// it. None waits for the pipe; each that fails because of it names it; and verify finds it. So do the commands that only read with a
-// folder.
+// TestIrregular puts a named pipe, or a link to nothing, in the place of each file of a dataset, one at a time, and calls the commands
+// that read or continue it. None waits for it; each that fails because of it names it, those that only read with the exit code of damage;
+// and verify finds it. So do the commands that only read with a folder.
 func TestIrregular(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t, 60, simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}), t.TempDir()
@@ -121,7 +121,11 @@ func TestIrregular(t *testing.T) {
 		}
 		recorded += name + string(text)
 	}
-	irregular := map[fs.FileMode]func(path string, mode uint32) error{fs.ModeNamedPipe: syscall.Mkfifo, fs.ModeDir: syscall.Mkdir}
+	irregulars := map[string]func(path string) error{
+		"pipe":    func(path string) error { return syscall.Mkfifo(path, 0o777) },
+		"folder":  func(path string) error { return os.Mkdir(path, 0o777) },
+		"nowhere": func(path string) error { return os.Symlink(".git/annex/objects/gone", path) },
+	}
 	const reading = 7 // the commands that only read come first
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -137,23 +141,23 @@ func TestIrregular(t *testing.T) {
 		if seen[kind] = true; len(seen)%stride != 0 {
 			continue
 		}
-		for mode, put := range irregular {
-			if mode == fs.ModeDir && byList.MatchString(name) {
+		for what, put := range irregulars {
+			if what == "folder" && byList.MatchString(name) {
 				continue
 			}
-			t.Run(mode.String()+strings.ReplaceAll(name, "/", "|"), func(t *testing.T) {
+			t.Run(what+" "+strings.ReplaceAll(name, "/", "|"), func(t *testing.T) {
 				t.Parallel()
 				out := filepath.Join(t.TempDir(), "out")
 				linked(t, made, out)
 				path := filepath.Join(out, filepath.FromSlash(name))
 				called := commands(out)
-				if mode == fs.ModeDir {
+				if what == "folder" {
 					called = called[:reading]
 				}
-				for _, args := range called {
-					if info, err := os.Lstat(path); err != nil || info.Mode().Type() != mode { // the command before has replaced it
+				for i, args := range called {
+					if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() { // the command before has replaced it, or it leads nowhere
 						_ = os.Remove(path)
-						if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), put(path, 0o777)); err != nil {
+						if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), put(path)); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -162,6 +166,8 @@ func TestIrregular(t *testing.T) {
 					case args[0] == "collect" && strings.Contains(text, "share 1 is not done"): // since the pipe was in its way
 					case code != 0 && !strings.Contains(text, name):
 						t.Errorf("%q: code %d, and it does not name the file:\n%s", args, code, text)
+					case i < reading && code != 0 && code != exitDamaged:
+						t.Errorf("%q: code %d\n%s", args, code, text)
 					case args[0] == "verify" && code != exitDamaged && verified:
 						t.Errorf("verify: code %d\n%s", code, text)
 					}
@@ -207,4 +213,35 @@ func TestPipesAsInput(t *testing.T) {
 	feed(w.list, list)
 	w.nightOf(t, filepath.Join(dir, "night"), "2026-11-01", 0).exits(t, 0)
 	has("night", "night-2026-11-01", 60)
+}
+
+// TestSilentPipes shows that a signal ends a command that reads a list from a pipe whose writer is silent.
+func TestSilentPipes(t *testing.T) {
+	t.Parallel()
+	w, dir := newWorld(t, 1, simweb.Config{Seed: 3}), t.TempDir()
+	for what, args := range map[string][]string{
+		"scan": {"scan", "pipe", "-o", "out"}, "lines": {"scan", "pipe", "-o", "-"}, "dry": {"scan", "pipe", "-o", "out", "--dry-run"},
+		"plan": {"plan", "pipe"}, "import": {"import", "pipe", "-o", "out", "--date", "2026-11-01"}, "nightly": {"nightly", "--list", "pipe", "-o", "out"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			pipe, out := filepath.Join(dir, what), filepath.Join(dir, what+".out")
+			if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			for i, arg := range args {
+				args[i] = strings.NewReplacer("pipe", pipe, "out", out).Replace(arg)
+			}
+			p := w.start(t, args...)
+			var writer *os.File
+			p.await(t, "reader of the pipe", func() bool {
+				var err error
+				writer, err = os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+				return err == nil
+			})
+			defer writer.Close()
+			p.signal(t, syscall.SIGTERM)
+			p.exits(t, exitTerm)
+		})
+	}
 }

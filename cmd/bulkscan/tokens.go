@@ -1,8 +1,7 @@
 package main
 
 import (
-	"errors"
-	"io"
+	"context"
 	"os"
 	"regexp"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
 )
@@ -158,12 +158,8 @@ func countedTokens(value string) (*tokens.Registry, []string, error) {
 	}
 	from, names := "--tokens", strings.Split(value, ",")
 	if info, err := os.Stat(value); err == nil && !info.IsDir() {
-		file, err := os.Open(value)
-		if err != nil {
-			return nil, nil, usagef("--tokens: cannot read %s: %w", clipped(value), why(err))
-		}
-		text, err := io.ReadAll(io.LimitReader(file, maxNames+1))
-		switch err = errors.Join(err, file.Close()); {
+		text, err := inputs.ReadText(context.Background(), value, false, maxNames+1)
+		switch {
 		case err != nil:
 			return nil, nil, usagef("--tokens: cannot read %s: %w", clipped(value), why(err))
 		case len(text) > maxNames:

@@ -158,11 +158,10 @@ func (a *ahead) readFile(path string) (err error) {
 
 // readArchive reads an archive until the context ends.
 func (a *ahead) readArchive(path string, size int64) (err error) {
-	file, err := os.Open(path) // #nosec G304 -- the user names it
+	file, err := inputs.OpenFile(a.ctx, path)
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(a.ctx, func() { _ = file.Close() })()
 	defer file.Close()
 	return a.readRecords(path, file, size)
 }
