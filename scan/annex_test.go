@@ -89,7 +89,7 @@ func contents(t *testing.T, folder string) map[string]string {
 // TestAnnexed shows that every reader, and what destroys or seals, answers of a dataset under git-annex as of the same dataset in plain
 // files; that verify finds the same; and that the objects stay as they were.
 func TestAnnexed(t *testing.T) {
-	files, nights := newDoor(t)
+	files, nights := newDoor(t, -1)
 	plain, st := newDisk(t), store.Store(nil)
 	for name, data := range files {
 		if err := plain.Put(t.Context(), name, data); err != nil {
@@ -124,7 +124,7 @@ func TestAnnexed(t *testing.T) {
 // TestAnnexedWithout takes the content of each file of a dataset under git-annex away, as of one that was cloned and not fetched. Every
 // reader gives the same answer, or an error that names the file, and says how to get it or to ask verify, which says it.
 func TestAnnexedWithout(t *testing.T) {
-	files, nights := newDoor(t)
+	files, nights := newDoor(t, -1)
 	all, want := askers(nights), map[string]string{}
 	for _, a := range all {
 		var err error

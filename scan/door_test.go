@@ -145,8 +145,9 @@ func askers(nights []string) (all []asker) {
 		}})
 }
 
-// newDoor writes a dataset of three nights with statistics and history, of which the first is compacted.
-func newDoor(t *testing.T) (files map[string][]byte, nights []string) {
+// newDoor writes a dataset of three nights with statistics and history, of which the first is compacted. The second lacks a part's sites,
+// unless that is -1.
+func newDoor(t *testing.T, lacks int) (files map[string][]byte, nights []string) {
 	t.Helper()
 	st, err := store.NewDirOn(storetest.NewDisk(), "/data/out")
 	if err != nil {
@@ -155,7 +156,11 @@ func newDoor(t *testing.T) (files map[string][]byte, nights []string) {
 	for night := 1; night <= 3; night++ {
 		o := publishing
 		o.Compact = night == 1
-		nights = append(nights, "night-"+nightBy(t, st, night, true, o))
+		sites := []int{0, 1, 2, 3}
+		if night == 2 && lacks >= 0 {
+			sites = slices.Delete(sites, 2*lacks, 2*lacks+2)
+		}
+		nights = append(nights, "night-"+nightWith(t, st, night, true, o, sites))
 	}
 	files = map[string][]byte{}
 	for entry, err := range st.List(t.Context(), "") {
@@ -240,7 +245,7 @@ func (bytesObject) Close() error { return nil }
 // TestDamagedAnswers shows that a reader of a damaged file of a table gives an error or the answer that the undamaged one gives, and
 // that nothing is written or deleted that hides the damage.
 func TestDamagedAnswers(t *testing.T) {
-	files, nights := newDoor(t)
+	files, nights := newDoor(t, -1)
 	answer := func(a asker, st store.Store) (text string, err error) {
 		got, err := a.ask(t.Context(), st)
 		if err != nil {
@@ -310,7 +315,7 @@ func TestDamagedAnswers(t *testing.T) {
 
 // TestDamagedFooters shows that no byte of a footer can be another: each file of each record is refused with any of them flipped.
 func TestDamagedFooters(t *testing.T) {
-	files, nights := newDoor(t)
+	files, nights := newDoor(t, -1)
 	scan, err := commit.ReadScan(t.Context(), placed(t, files), nights[1])
 	if err != nil {
 		t.Fatal(err)
@@ -348,7 +353,7 @@ func TestDamagedFooters(t *testing.T) {
 // TestSealersCompareAll shows that what seals or destroys refuses a file of which a byte differs that no reader looks at, and leaves
 // the file alone: the last byte before the footer is of the index of pages.
 func TestSealersCompareAll(t *testing.T) {
-	files, nights := newDoor(t)
+	files, nights := newDoor(t, -1)
 	name := commit.PartName(schema.Sites, strings.TrimPrefix(nights[1], "night-"), nights[1], "0", 0)
 	data := files[name]
 	d := flipped(name, data, len(data)-9-int(binary.LittleEndian.Uint32(data[len(data)-8:])))

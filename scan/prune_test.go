@@ -40,6 +40,12 @@ func nightOf(t *testing.T, st store.Store, night int, publish bool) string {
 // nightBy is nightOf with other options.
 func nightBy(t *testing.T, st store.Store, night int, publish bool, publishing Publishing) string {
 	t.Helper()
+	return nightWith(t, st, night, publish, publishing, []int{0, 1, 2, 3})
+}
+
+// nightWith is nightBy with these of the sites.
+func nightWith(t *testing.T, st store.Store, night int, publish bool, publishing Publishing, sites []int) string {
+	t.Helper()
 	date := fmt.Sprintf("2026-%02d-%02d", 10+night/4, 27+night%4)
 	id := "night-" + date
 	w, err := sink.Open(t.Context(), st, sink.Options{ScanID: id, Date: date, PartRows: 2, NoPublish: !publish})
@@ -47,6 +53,9 @@ func nightBy(t *testing.T, st store.Store, night int, publish bool, publishing P
 		t.Fatal(err)
 	}
 	for i, body := range []string{"User-agent: *\nDisallow: /\n", fmt.Sprintf("User-agent: *\nDisallow: /%d\nSitemap: https://h1.test/s\n", night), "User-agent: GPTBot\nDisallow: /\n", ""} {
+		if !slices.Contains(sites, i) {
+			continue
+		}
 		host, err := origin.Parse(fmt.Sprintf("h%d.test", i))
 		if err != nil {
 			t.Fatal(err)

@@ -145,7 +145,7 @@ func BenchmarkOverTime(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s := &Survey{Tables: map[string]*Table{}}
-		if err := s.overTime(b.Context(), st, nights, true); err != nil {
+		if err := s.overTime(b.Context(), st, nights, &TakeOptions{AllTokens: true}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -49,7 +49,7 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
-	sections, err := Method(ctx, st, "", false)
+	sections, err := Method(ctx, st, "", Options{})
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
@@ -67,9 +67,9 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// Method describes a dataset. Its figures are of one scan with its unit, or alone; "" is the default one, and the error store.ErrNotExist if
+// Method describes a dataset. Its figures are of one scan, as the options say; "" is the default one, and the error store.ErrNotExist if
 // there is none.
-func Method(ctx context.Context, st store.Store, scanID string, alone bool) ([]Section, error) {
+func Method(ctx context.Context, st store.Store, scanID string, o Options) ([]Section, error) {
 	all, err := commit.Scans(ctx, st)
 	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
 		return nil, err
@@ -87,7 +87,7 @@ func Method(ctx context.Context, st store.Store, scanID string, alone bool) ([]S
 	}
 	sections := []Section{aboutDataset(of), listOf(of), askedHow(of)}
 	if slices.Contains(of.Tables, schema.Sites) {
-		seen, err := coverage(ctx, st, of.ScanID, Options{Alone: alone})
+		seen, err := coverage(ctx, st, of.ScanID, o)
 		if err != nil {
 			return nil, err
 		}

@@ -32,7 +32,7 @@ func readPolicies(ctx context.Context, scan *commit.Scan, registry *tokens.Regis
 	s := &policySet{registry: registry, policies: map[int64]audit.Policy{}}
 	for row, err := range sink.Rows[schema.PolicyRow](ctx, scan, schema.Policies) {
 		if err != nil {
-			return nil, commit.Remedied(err, commit.DamageRemedy)
+			return nil, err
 		}
 		if _, known := s.policies[row.PolicyID]; !known {
 			s.policies[row.PolicyID] = sink.PolicyOf(row, registry)

@@ -31,7 +31,8 @@ type Sensitivity struct {
 	Token           string   `json:"token"`
 	Definition      string   `json:"definition"`
 
-	Rows []Choice `json:"rows"` // in the order of Choices
+	LeftOut Omissions `json:"left_out"` // by Options.Skip
+	Rows    []Choice  `json:"rows"`     // in the order of Choices
 }
 
 // Choice is a share under one choice.
@@ -122,7 +123,7 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	}
 	return &Sensitivity{
 		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: idsOf(scan.Read()), Observer: m.Observer.String(), ListID: m.ListID, RegistryVersion: m.RegistryVersion,
-		Token: o.Registry.Tokens[id].Name, Definition: definition.Name, Rows: s.finish(),
+		Token: o.Registry.Tokens[id].Name, Definition: definition.Name, LeftOut: o.Skip.Omissions(), Rows: s.finish(),
 	}, nil
 }
 

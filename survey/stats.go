@@ -31,6 +31,9 @@ type Options struct {
 	Unlisted    bool // as in sink.Options
 	Alone       bool // read the scan by itself, and not the scans of its date, observer and list
 
+	// Skip lets Summarize, SensitivityOf and Take leave out what is damaged, and has it afterwards.
+	Skip *Skip
+
 	Uncertainty // no LeastGroup is the constant, and no SampleOf what the scan's --sample says
 
 	// Log receives warnings that a reader of the result needs: the registry is not the scan's, or segments are
@@ -61,7 +64,13 @@ func (o *Options) open(ctx context.Context, st store.Store, scanID string) (*com
 	if err != nil {
 		return nil, err
 	}
-	return index.ReadUnit(ctx, st, scanID, o.Alone || !m.Published())
+	return index.ReadUnit(ctx, st, scanID, o.Alone || !m.Published(), func(ctx context.Context, st store.Store, id string) (*commit.Scan, error) {
+		s, err := o.Skip.ReadScan(ctx, st, id)
+		if id != scanID && IsDamage(err) && o.Skip.Without("scan "+id, id, err) {
+			err = store.ErrNotExist
+		}
+		return s, err
+	})
 }
 
 // foreign reports whether the registry differs from that of the scan, or of a part of a scan that was judged again. It
@@ -106,9 +115,9 @@ const maxTLDs = 2000
 // sink.LockStats.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
 	o = o.withDefaults()
-	scan, err := index.ReadUnit(ctx, st, scanID, o.Alone)
+	scan, err := index.ReadUnit(ctx, st, scanID, o.Alone, commit.ReadScan)
 	if err == nil && scan.Manifest.ScanID != scanID {
-		scan, err = index.ReadUnit(ctx, st, scanID, true)
+		scan, err = index.ReadUnit(ctx, st, scanID, true, commit.ReadScan)
 	}
 	if err != nil {
 		return err
@@ -121,7 +130,7 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 		err := table(ctx, st, scan, &o)
 		if errors.Is(err, commit.ErrNoTable) && scan.Unit.Sum != "" { // another scan of the unit may lack what it needs
 			var own *commit.Scan
-			if own, err = index.ReadUnit(ctx, st, scanID, true); err == nil {
+			if own, err = index.ReadUnit(ctx, st, scanID, true, commit.ReadScan); err == nil {
 				own.Sealing = true
 				err = table(ctx, st, own, &o)
 			}

@@ -42,7 +42,8 @@ type Summary struct {
 	Alone    bool     `json:"alone"`    // the figures are of ScanID alone
 	Replaced int64    `json:"replaced"` // rows that are not counted, since another one counts for their site
 
-	Lost []commit.Total `json:"lost"` // totals of a complete scan that its commits do not reach
+	Lost    []commit.Total `json:"lost"`     // totals of a complete scan that its commits do not reach
+	LeftOut Omissions      `json:"left_out"` // by Options.Skip
 
 	Rows       int64 `json:"rows"`
 	Asked      int64 `json:"asked"`       // not opted out, not refused by address, not missing in an archive
@@ -188,6 +189,7 @@ func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, polici
 		return nil, nil, err
 	}
 	g.finish()
+	s.LeftOut = o.Skip.Omissions()
 	uncertainty, err := o.uncertaintyOf(scan.Read(), s.Rows)
 	if err != nil {
 		return nil, nil, err

@@ -39,6 +39,7 @@ type Survey struct {
 	Judged      []Judged          // between the nights of blocked-over-time
 	Pruned      string            // date of the last pruned night, which blocked-over-time lacks with all before it, or ""
 	Method      []Section
+	LeftOut     Omissions // by Options.Skip
 }
 
 // Judged is a night from which on another version of the token registry judged.
@@ -62,12 +63,16 @@ const (
 const surveyCategory = "ai"
 
 // Take gathers the survey of a complete scan. The statistics of the scan must be there: the error is commit.ErrNoTable
-// without them, or without the tables sites, verdicts and policies. Its memory depends on the number of policies, not on that of sites.
+// without them, or without the tables sites, verdicts and policies. It is a *commit.LostError if the scan has lost commits. Its memory
+// depends on the number of policies, not on that of sites.
 func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*Survey, error) {
 	o.Options = o.withDefaults()
 	scan, err := o.open(ctx, st, scanID)
 	if err != nil {
 		return nil, err
+	}
+	if lost := scan.Lost(); lost != nil {
+		return nil, fmt.Errorf("cannot make a report of scan %s: %w", scanID, lost)
 	}
 	s := &Survey{Manifest: scan.Manifest, List: scan.Manifest.ListName(), Tables: map[string]*Table{}, Unobserved: map[string]int64{}}
 	if o.Counted == nil {
@@ -84,6 +89,7 @@ func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*S
 			return nil, fmt.Errorf("cannot make a report of scan %s: %w", scanID, err)
 		}
 	}
+	s.LeftOut = o.Skip.Omissions()
 	return s, nil
 }
 
@@ -103,7 +109,7 @@ func (s *Survey) sensitivity(ctx context.Context, st store.Store, scan *commit.S
 }
 
 func (s *Survey) method(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) (err error) {
-	s.Method, err = Method(ctx, st, scan.Manifest.ScanID, o.Alone)
+	s.Method, err = Method(ctx, st, scan.Manifest.ScanID, o.Options)
 	return err
 }
 

@@ -23,7 +23,12 @@ import (
 
 // fromHistory adds the tables over dates, where there are several up to the scan's by its observer. Those of the ledger, which also has
 // nights that were pruned, are left out unless it has the scan, and a night before.
-func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) error {
+func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) (err error) {
+	defer func() {
+		if o.Skip.Without("figures over dates", scan.Manifest.ScanID, err) {
+			err = nil
+		}
+	}()
 	pruned, err := commit.ReadPruned(ctx, st)
 	if err != nil {
 		return err
@@ -35,7 +40,7 @@ func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.S
 	case err != nil || len(nights) == 0 || !several && s.Pruned == "":
 		return err
 	case several:
-		if err := s.overTime(ctx, st, nights, o.AllTokens); err != nil {
+		if err := s.overTime(ctx, st, nights, o); err != nil {
 			return err
 		}
 	}
@@ -44,7 +49,7 @@ func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.S
 			s.Judged = append(s.Judged, Judged{night.ScanDate, night.RegistryVersion})
 		}
 	}
-	lacks, err := lackedTokens(ctx, st, judged, pruned.Registries)
+	lacks, err := lackedTokens(ctx, st, &o.Options, judged, pruned.Registries)
 	if err != nil {
 		return err
 	}
@@ -138,8 +143,24 @@ func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []sc
 	return rows, errors.Join(all.Err(), counts.Err(), all.Close(), counts.Close())
 }
 
+// countedTokens are the rows of knownTokens, counted again from a scan's parts.
+func countedTokens(ctx context.Context, st store.Store, o Options, scanID string) (rows []schema.TokenStatsRow, err error) {
+	o.Alone = false
+	scan, err := o.open(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	err = tokenStats(ctx, scan, &o, func(row schema.TokenStatsRow) error {
+		if row.Known && row.SegmentKind == "all" {
+			rows = append(rows, row)
+		}
+		return nil
+	})
+	return rows, err
+}
+
 // eachNight calls do for the rows of knownTokens of each file, in order.
-func eachNight(ctx context.Context, st store.Store, files []index.Row, do func(index.Row, []schema.TokenStatsRow)) error {
+func eachNight(ctx context.Context, st store.Store, o *Options, files []index.Row, do func(index.Row, []schema.TokenStatsRow)) error {
 	type read struct {
 		rows []schema.TokenStatsRow
 		err  error
@@ -149,6 +170,9 @@ func eachNight(ctx context.Context, st store.Store, files []index.Row, do func(i
 		return read{rows, err}
 	}
 	for file, r := range commit.Ahead(ctx, files, readFile, func(read) {}) {
+		if o.Skip.Without("nothing, since scan "+file.ScanID+" is counted again", file.ScanID, r.err) || o.Skip.lacks(file.ScanID) {
+			r.rows, r.err = countedTokens(ctx, st, *o, file.ScanID)
+		}
 		if r.err != nil {
 			return fmt.Errorf("table %s of %s: %w; bulkscan stats --scan-id %s computes it again", schema.TokenStats, file.ScanDate, r.err, file.ScanID)
 		}
@@ -158,17 +182,17 @@ func eachNight(ctx context.Context, st store.Store, files []index.Row, do func(i
 }
 
 // overTime adds the series of the tokens of the category: of those that the page shows, or of all. Files of one date are added up.
-func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Row, allTokens bool) error {
+func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Row, o *TakeOptions) error {
 	type night struct {
 		date   any // a string, once for all rows
 		counts []measure
 	}
 	definitions, series := sortedDefinitions(), map[string][]night{}
-	err := eachNight(ctx, st, nights, func(file index.Row, rows []schema.TokenStatsRow) {
+	err := eachNight(ctx, st, &o.Options, nights, func(file index.Row, rows []schema.TokenStatsRow) {
 		date := any(file.ScanDate)
 		for i := range rows {
 			r := &rows[i]
-			if r.Category != surveyCategory || !allTokens && !slices.Contains(s.Lines, r.Token) {
+			if r.Category != surveyCategory || !o.AllTokens && !slices.Contains(s.Lines, r.Token) {
 				continue
 			}
 			of := series[r.Token]
@@ -185,7 +209,7 @@ func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Ro
 		return err
 	}
 	t := s.add("blocked-over-time", []string{"token", "definition", "scan_date", "blocking", "of", "share", "change"}, nil)
-	if !allTokens {
+	if !o.AllTokens {
 		t.Note = "the tokens of the plot"
 	}
 	for _, name := range slices.Sorted(maps.Keys(series)) {
@@ -208,8 +232,8 @@ func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Ro
 
 // lackedTokens returns a function that says whether a version of the registry lacks a token, by its statistics, or by what is
 // kept of those of pruned nights. A version without either lacks none.
-func lackedTokens(ctx context.Context, st store.Store, judged map[string]index.Row, pruned map[string][]string) (func(version, token string) bool, error) {
-	known, err := tokensBy(ctx, st, judged)
+func lackedTokens(ctx context.Context, st store.Store, o *Options, judged map[string]index.Row, pruned map[string][]string) (func(version, token string) bool, error) {
+	known, err := tokensBy(ctx, st, o, judged)
 	if err != nil {
 		return nil, err
 	}
@@ -226,9 +250,9 @@ func lackedTokens(ctx context.Context, st store.Store, judged map[string]index.R
 }
 
 // tokensBy returns the tokens of each version of the registry, by its file of token_stats.
-func tokensBy(ctx context.Context, st store.Store, judged map[string]index.Row) (map[string][]string, error) {
+func tokensBy(ctx context.Context, st store.Store, o *Options, judged map[string]index.Row) (map[string][]string, error) {
 	tokens := map[string][]string{}
-	err := eachNight(ctx, st, slices.Collect(maps.Values(judged)), func(file index.Row, rows []schema.TokenStatsRow) {
+	err := eachNight(ctx, st, o, slices.Collect(maps.Values(judged)), func(file index.Row, rows []schema.TokenStatsRow) {
 		for i := range rows {
 			tokens[file.RegistryVersion] = append(tokens[file.RegistryVersion], rows[i].Token)
 		}
@@ -252,7 +276,7 @@ func RegistriesOnlyOf(ctx context.Context, st store.Store, scans []*commit.Manif
 	maps.DeleteFunc(judged, func(_ string, newest index.Row) bool {
 		return !slices.ContainsFunc(scans, func(m *commit.Manifest) bool { return m.ScanID == newest.ScanID })
 	})
-	return tokensBy(ctx, st, judged)
+	return tokensBy(ctx, st, &Options{}, judged)
 }
 
 // fromLedger adds the tables of the ledger.

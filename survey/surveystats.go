@@ -55,7 +55,7 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 // eachStat calls do for each row of one of the scan's statistics: of its file, if that is of the rows that are read, else of what
 // compute counts. The row is valid until do returns.
 func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, tableName string, compute func(context.Context, *commit.Scan, *Options, func(T) error) error, do func(*T)) error {
-	if record, err := commit.ReadFileRecord(ctx, st, scan.Manifest.ScanID, tableName); err == nil && record.Unit != scan.Unit.Sum {
+	if record, err := commit.ReadFileRecord(ctx, st, scan.Manifest.ScanID, tableName); err == nil && record.Unit != scan.Unit.Sum || o.Skip.lacks(idsOf(scan.Read())...) {
 		return compute(ctx, scan, o, func(row T) error {
 			do(&row)
 			return nil
@@ -69,7 +69,7 @@ func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *
 	case err == nil:
 		err = eachOf(rows, func() { do(row) })
 	}
-	if table.IsDamage(err) {
+	if IsDamage(err) {
 		err = fmt.Errorf("%w; bulkscan stats --scan-id %s computes it again", err, scan.Manifest.ScanID)
 	}
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"github.com/bulkscan/bulkscan/internal/printable"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // Is reports whether a reader or writer is a terminal (or another character device).
@@ -172,6 +173,17 @@ func (p *page) line(pieces ...piece) {
 		}
 	}
 	_ = p.out.WriteByte('\n')
+}
+
+// LeftOut says in one line what is left out of an answer.
+func LeftOut(list survey.Omissions) string { return Line(list.Line(number)) }
+
+// leftOut writes that line whole, so that whatever reads the first line has it.
+func (p *page) leftOut(list survey.Omissions) {
+	if len(list) > 0 {
+		p.write(styled(red, "%s", LeftOut(list)), unclipped)
+		p.line()
+	}
 }
 
 // table is rows in columns that are as wide as the widest of their cells, if the page has room for them and the last one.

@@ -13,6 +13,7 @@ func Sensitivity(w io.Writer, s *survey.Sensitivity, when Color) error {
 	if n := len(s.Scans); n > 1 {
 		scans = fmt.Sprintf("%d scans together, the last one %s,", n, s.ScanID)
 	}
+	p.leftOut(s.LeftOut)
 	p.flow(0, words(styled(bold, "%s", s.Token), textf("blocked by the definition %s, %s of %s, registry %s,", s.Definition, scans, s.ScanDate, s.RegistryVersion), textf("observer %s.", s.Observer)))
 	p.line()
 	t := &table{wrap: true}

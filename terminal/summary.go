@@ -74,6 +74,7 @@ const shownValues = 12
 // head is what there is to know of the scan itself.
 func (x *summaryPage) head() {
 	s := x.s
+	x.page.leftOut(s.LeftOut)
 	x.lost()
 	state := styled(green, "complete")
 	switch {

@@ -85,7 +85,7 @@ func (a *app) sharedScan(ctx context.Context, dir, scanID string) (store.Store, 
 	if err != nil {
 		return nil, nil, err
 	}
-	scans, err := a.readableScans(ctx, st, scanID)
+	scans, err := a.readableScans(ctx, st, scanChoice{id: scanID})
 	if err != nil {
 		return nil, nil, err
 	}

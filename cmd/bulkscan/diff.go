@@ -175,7 +175,7 @@ func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.Scan
 	if err != nil {
 		return from, to, err
 	}
-	scans, err := a.readableScans(ctx, st, "")
+	scans, err := a.readableScans(ctx, st, scanChoice{})
 	if err != nil {
 		return from, to, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/s3"
+	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
@@ -75,9 +76,14 @@ func openDataset(place string) (store.Store, error) {
 
 // scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is commit.Default's. Where that
 // has none, any other is meant but an empty one, which has to be named.
-type scanChoice struct{ id, date string }
+type scanChoice struct {
+	id, date string
+	skip     *survey.Skip // nil if the command has no --skip-damaged
+}
 
 func (c *scanChoice) add(flags *pflag.FlagSet) {
+	c.skip = &survey.Skip{}
+	flags.BoolVar(&c.skip.On, "skip-damaged", false, "leave out the parts and scans that are damaged, and say in the first line which; all files of the scan are read first")
 	flags.StringVar(&c.id, "scan-id", "", "the scan (default: of the published ones that of the newest date; of several the one that started last)")
 	flags.StringVar(&c.date, "date", "", "the scan of this date, YYYY-MM-DD; of several the one that started last")
 }
@@ -102,7 +108,7 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 	if err != nil {
 		return nil, nil, err
 	}
-	scans, err := a.readableScans(ctx, st, choice.id)
+	scans, err := a.readableScans(ctx, st, choice)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -139,6 +145,20 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, lastOf(known))
 	}
 	return st, &found{chosen: chosen, others: slices.DeleteFunc(scans, func(m *commit.Manifest) bool { return m == chosen })}, nil
+}
+
+// skipped gives an error of damage its exit code, and names --skip-damaged. Without an error it says on standard error what was left out.
+func (a *app) skipped(k *survey.Skip, err error) error {
+	line := terminal.LeftOut(k.Omissions())
+	switch {
+	case err == nil && line != "":
+		fmt.Fprintf(a.stderr, "bulkscan: %s\n", line)
+	case survey.IsDamage(err) && k.On:
+		return &exitError{exitDamaged, err}
+	case survey.IsDamage(err):
+		return &exitError{exitDamaged, fmt.Errorf("%w; or leave it out by --skip-damaged", err)}
+	}
+	return err
 }
 
 // about names a scan, with its date, and says what keeps it from readers.
@@ -213,7 +233,7 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []s
 	if err != nil {
 		return nil, nil, err
 	}
-	scans, err := a.readableScans(ctx, st, scanID)
+	scans, err := a.readableScans(ctx, st, scanChoice{id: scanID})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -234,8 +254,9 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []s
 
 // readableScans reads the manifests of a dataset. One that is damaged is an error where it is the one that is asked for,
 // or where no other can be read; else it is named on standard error, and the others are returned. One of a later version is left
-// out only where another is asked for by its name: else it may be the one that is meant.
-func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) ([]*commit.Manifest, error) {
+// out only where another is asked for by its name: else it may be the one that is meant. So it is with a damaged one, where there is
+// --skip-damaged.
+func (a *app) readableScans(ctx context.Context, st store.Store, choice scanChoice) ([]*commit.Manifest, error) {
 	scans, err := commit.Scans(ctx, st)
 	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
 	if !ok {
@@ -244,10 +265,14 @@ func (a *app) readableScans(ctx context.Context, st store.Store, scanID string) 
 	for _, s := range damaged.Scans {
 		_, newer := errors.AsType[*schema.NewerError](s.Err)
 		switch {
-		case s.ScanID == scanID:
+		case s.ScanID == choice.id && choice.skip != nil && !newer:
+			return nil, &exitError{exitDamaged, commit.Remedied(s.Err, commit.ManifestRemedy)}
+		case s.ScanID == choice.id:
 			return nil, s.Err
-		case newer && scanID == "":
+		case newer && choice.id == "":
 			return nil, fmt.Errorf("%w; --scan-id names another scan", s.Err)
+		case choice.skip != nil && choice.id == "" && !choice.skip.Without("scan "+s.ScanID, s.ScanID, s.Err):
+			return nil, a.skipped(choice.skip, commit.Remedied(s.Err, commit.ManifestRemedy))
 		}
 	}
 	if len(scans) == 0 {

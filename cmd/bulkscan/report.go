@@ -91,7 +91,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if err != nil {
 		return err
 	}
-	o.Alone, o.Uncertainty = f.choice.id != "", f.sure
+	o.Alone, o.Skip, o.Uncertainty = f.choice.id != "", f.choice.skip, f.sure
 	st, scans, err := a.openScan(ctx, dir, f.choice)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	if errors.Is(err, commit.ErrNoTable) {
 		return fmt.Errorf("%w; a report needs the tables sites, verdicts and policies, and statistics, which bulkscan stats computes again", err)
 	}
-	if err != nil {
+	if err := a.skipped(f.choice.skip, err); err != nil {
 		return err
 	}
 	var written bytes.Buffer

@@ -29,6 +29,7 @@ var shown = map[string]func(t *testing.T, block string) string{
 	"docs/dataset.md: damaged: ":          printDamage,
 	"docs/history.md: news.example":       printHistory,
 	"docs/resuming.md: cannot resume sca": printLoss,
+	"docs/summary.md: left out: ":         printOmission,
 	"docs/cookbook.md: GPTBot      ":      nil, // TestFigures
 	"ARCHITECTURE.md:  list ─► feed ─► r": nil, // a drawing
 }
@@ -248,6 +249,15 @@ func printLoss(t *testing.T, block string) string {
 	_, stderr := said(t, exitFailed, scan...)
 	_, message, _ := strings.Cut(stderr, "bulkscan: ") // behind what was read
 	return regexp.MustCompile(`(; rows: \d+ of \d+; )[^)]*\)`).ReplaceAllString(message, "$1…)")
+}
+
+func printOmission(t *testing.T, _ string) string {
+	captured(t, "kept.warc", "2026-11-21", manyBodies(9)...)
+	said(t, 0, "scan", "--format", "warc", "kept.warc", "-o", "OUT", "--scan-id", "night", "--part-rows", "3", "--no-compact")
+	write(t, "OUT/sites/scan_date=2026-11-21/part-night-0-1.parquet", "")
+	stdout, _ := said(t, 0, "summary", "OUT", "--skip-damaged")
+	line, _, _ := strings.Cut(stdout, "\n")
+	return regexp.MustCompile(`expected \d+`).ReplaceAllString(line, "expected …")
 }
 
 // captured writes an archive of captures: of news.example and of other sites. An empty body is an answer that did not come in time.

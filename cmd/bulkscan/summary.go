@@ -133,14 +133,14 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 			return err
 		}
 	}
-	of.Alone = f.choice.id != ""
+	of.Alone, of.Skip = f.choice.id != "", f.choice.skip
 	st, scans, err := a.openScan(ctx, dir, f.choice)
 	if err != nil {
 		return err
 	}
 	if f.sensitive != "" {
 		s, err := survey.SensitivityOf(ctx, st, scans.chosen.ScanID, f.sensitive, of)
-		if err != nil {
+		if err := a.skipped(f.choice.skip, err); err != nil {
 			return err
 		}
 		if f.json {
@@ -149,7 +149,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		return terminal.Sensitivity(a.stdout, s, f.color)
 	}
 	s, err := survey.Summarize(ctx, st, scans.chosen.ScanID, of)
-	if err != nil {
+	if err := a.skipped(f.choice.skip, err); err != nil {
 		return err
 	}
 	for _, m := range scans.others {

@@ -66,7 +66,7 @@ var arrows = map[string][]string{
 	"internal/limits":      {},
 	"scan":                 {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "history", "warc/archive", "warc/replay", "survey", "scan/shares", "store", "origin", "origin/exchange"},
 	"nightly":              {"audit", "inputs", "sink", "sink/schema", "sink/table", "sink/commit", "sink/verify", "scan", "survey", "survey/page", "internal/printable", "store"},
-	"survey":               {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "audit", "audit/tokens", "parser", "origin/exchange", "internal/printable", "store"},
+	"survey":               {"history", "sink", "sink/schema", "sink/table", "sink/commit", "sink/index", "sink/verify", "audit", "audit/tokens", "parser", "origin/exchange", "internal/printable", "store"},
 	"survey/page":          {"survey", "sink/schema", "internal/printable", "docs/queries"},
 	"docs/queries":         {},
 	"terminal":             {"nightly", "history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "origin/exchange", "internal/printable", "survey", "scan/shares", "sink/commit"},

@@ -313,8 +313,9 @@ func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error)
 			if fresh && !ok && past.Stale()[c.Key()] {
 				return Place{}, fmt.Errorf("%w: the scan has been restarted or repaired", err)
 			}
-			if fresh {
-				return Place{}, err // nothing replaced it, the record is inconsistent, or the compacted file is missing, too
+			if fresh { // nothing replaced it, the record is inconsistent, or the compacted file is missing, too
+				missing := &schema.DamagedError{What: "bytes", Expected: fmt.Sprint(file.Bytes), Found: "no file"}
+				return Place{}, s.place(c, nil, file, 0, rows).Damaged(fmt.Errorf("%w: %w", err, missing))
 			}
 			continue
 		}

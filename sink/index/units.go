@@ -3,6 +3,7 @@ package index
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -207,9 +208,9 @@ func others(ctx context.Context, st store.Store, of *commit.Manifest) (ids []str
 }
 
 // ReadUnit opens the rows that count of a scan and of the published scans of its date, observer and list; or, alone, of the scan
-// by itself.
-func ReadUnit(ctx context.Context, st store.Store, scanID string, alone bool) (*commit.Scan, error) {
-	scan, err := commit.ReadScan(ctx, st, scanID)
+// by itself. read is commit.ReadScan, or opens a scan in another way.
+func ReadUnit(ctx context.Context, st store.Store, scanID string, alone bool, read func(context.Context, store.Store, string) (*commit.Scan, error)) (*commit.Scan, error) {
+	scan, err := read(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
@@ -220,12 +221,15 @@ func ReadUnit(ctx context.Context, st store.Store, scanID string, alone bool) (*
 		}
 	}
 	scans, unit := []*commit.Scan{scan}, []*commit.Manifest{scan.Manifest}
+	if alone {
+		read = commit.ReadScan // of the others only the names count
+	}
 	for _, id := range ids {
-		other, err := commit.ReadScan(ctx, st, id)
+		other, err := read(ctx, st, id)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if id == scanID || isDamage(err) || err == nil && !(other.Manifest.InUnit(scan.Manifest) && other.Has(schema.Sites)) {
+		if id == scanID || errors.Is(err, store.ErrNotExist) || alone && isDamage(err) || err == nil && !(other.Manifest.InUnit(scan.Manifest) && other.Has(schema.Sites)) {
 			continue // the index is older
 		}
 		if err != nil {

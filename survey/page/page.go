@@ -73,6 +73,7 @@ type view struct {
 	Method                 []survey.Section
 	Citation               survey.Section
 	Tool, Registry, ScanID string
+	LeftOut                string // see survey.Omissions.Line
 	Counted                string // see survey.Summary.Counted
 	Description            string // of the page, for what shows a link to it
 	Source                 string // of each figure
@@ -145,7 +146,7 @@ func Write(w io.Writer, s *survey.Survey, o Options) error {
 		Title: o.Title, List: plain(s.List), Date: m.ScanDate,
 		Policy: template.HTMLAttr(`content="` + policy + `"`), Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // these texts are ours
 		Tool: m.ToolVersion, Registry: m.RegistryVersion, ScanID: m.ScanID,
-		Counted: s.Summaries[0].Counted(grouped), Numbers: b.numbers(), Explain: b.full().Explain(0, b.full().Blocking.Unobserved), Groups: groups, Missing: missing, Source: b.source(),
+		LeftOut: s.LeftOut.Line(grouped), Counted: s.Summaries[0].Counted(grouped), Numbers: b.numbers(), Explain: b.full().Explain(0, b.full().Blocking.Unobserved), Groups: groups, Missing: missing, Source: b.source(),
 	}
 	if v.Title == "" {
 		v.Title = "Which sites block AI crawlers?"

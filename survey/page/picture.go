@@ -140,6 +140,9 @@ func (b *builder) picture(v *variant) *sketch {
 		s.y += 16
 	}
 	s.text(edge, "small", v.Caveat, 12)
+	if leftOut := b.survey.LeftOut.Line(grouped); leftOut != "" {
+		s.text(edge, "small", capital(leftOut), 12)
+	}
 	s.text(edge, "small", "Source: "+b.source(), 12)
 	s.y += 16
 	return s

@@ -15,6 +15,7 @@ import (
 // WriteTables writes the tables of a survey as CSV, each by one call of write, then datapackage.json, which describes them.
 func WriteTables(s *survey.Survey, write func(name string, content []byte) error) error {
 	about := s.Manifest.Package("bulkscan-" + strings.ToLower(s.Manifest.ScanID))
+	about.Description = s.LeftOut.Line(grouped)
 	tables := maps.Clone(s.Tables)
 	tables["headlines"] = headlines(s)
 	for _, name := range slices.Sorted(maps.Keys(tables)) {

@@ -1,0 +1,153 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// Omission is what an answer lacks because a file is damaged or missing. Programs rely on its JSON.
+type Omission struct {
+	ScanID  string `json:"scan_id"`
+	File    string `json:"file"` // of several the first; "" if the reason names it
+	Reason  string `json:"reason"`
+	What    string `json:"what"`     // is left out; "" for parts of the scan
+	Parts   int    `json:"parts"`    // of the scan, that are left out
+	OfParts int    `json:"of_parts"` // which it had
+	Sites   int64  `json:"sites"`    // likewise, as far as the records say
+	OfSites int64  `json:"of_sites"`
+}
+
+// Omissions are in the order in which they were found.
+type Omissions []Omission
+
+// Line says in one line what is left out; it is "" if nothing is. number writes a number.
+func (list Omissions) Line(number func(int64) string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	text := "left out: "
+	for _, o := range list {
+		if o.What != "" {
+			text += fmt.Sprintf("%s: %s; ", o.What, o.Reason)
+			continue
+		}
+		text += fmt.Sprintf("%s of %s parts (%s of %s sites) of scan %s: %s is damaged (%s); ",
+			number(int64(o.Parts)), number(int64(o.OfParts)), number(o.Sites), number(o.OfSites), o.ScanID, o.File, o.Reason)
+	}
+	return text + "see bulkscan verify"
+}
+
+// Skip leaves out what is damaged, if it is On, and collects what that is. Otherwise damage is an error. It is not for several goroutines
+// at once.
+type Skip struct {
+	On   bool
+	list Omissions
+	read map[string]*commit.Scan
+}
+
+// Omissions returns what was left out so far; it is never nil.
+func (k *Skip) Omissions() Omissions {
+	if k == nil {
+		return Omissions{}
+	}
+	return append(Omissions{}, k.list...)
+}
+
+// IsDamage reports whether an error says that a file or a record of a dataset is not as it was written.
+func IsDamage(err error) bool {
+	_, lost := errors.AsType[*commit.LostError](err)
+	return lost || table.IsDamage(err) || errors.Is(err, commit.ErrRecord)
+}
+
+// Without leaves something out if an error says that it is damaged or missing, and reports whether it does.
+func (k *Skip) Without(what, scanID string, err error) bool {
+	if k == nil || !k.On || !IsDamage(err) && !errors.Is(err, store.ErrNotExist) {
+		return false
+	}
+	if o := (Omission{ScanID: scanID, Reason: err.Error(), What: what}); !slices.Contains(k.list, o) {
+		k.list = append(k.list, o)
+	}
+	return true
+}
+
+// lacks reports whether something of scans was left out.
+func (k *Skip) lacks(scanIDs ...string) bool {
+	return slices.ContainsFunc(k.Omissions(), func(o Omission) bool { return slices.Contains(scanIDs, o.ScanID) })
+}
+
+// ReadScan opens a scan for reading, without the commits that are damaged or of which a file of any table is: so all its tables have the
+// same sites. It verifies the scan the first time, which reads all its files.
+func (k *Skip) ReadScan(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
+	if k == nil || !k.On {
+		return commit.ReadScan(ctx, st, scanID)
+	}
+	if k.read[scanID] == nil {
+		s, err := k.verified(ctx, st, scanID)
+		if err != nil {
+			return nil, err
+		}
+		if k.read == nil {
+			k.read = map[string]*commit.Scan{}
+		}
+		k.read[scanID] = s
+	}
+	s := k.read[scanID]
+	return &commit.Scan{Manifest: s.Manifest, Commits: s.Commits, Store: st}, nil // which readers change
+}
+
+func (k *Skip) verified(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
+	m, err := commit.ReadManifest(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	o, damaged := Omission{ScanID: scanID}, map[string]bool{}
+	_, err = verify.Dataset(ctx, st, verify.Options{ScanID: scanID, Report: func(f verify.Finding) {
+		if f.Kind != verify.Damaged {
+			return
+		}
+		ofScan := strings.HasPrefix(f.File, commit.ScanFolder(scanID)) || strings.Contains(f.File, "/part-"+scanID)
+		if damaged[f.File] = true; o.File == "" && ofScan { // commits come before statistics
+			o.File = f.File
+			_, o.Reason, _ = strings.Cut(f.String(), f.File+": ")
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	past, err := commit.GatherHistory(ctx, st, scanID, func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
+		bad, sites := damaged[name], int64(0)
+		if c != nil {
+			sites = c.Rows
+			for _, f := range c.Files {
+				bad = bad || damaged[f.Name]
+			}
+		}
+		if !bad {
+			return c, err
+		}
+		o.Parts, o.Sites = o.Parts+1, o.Sites+sites
+		return nil, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.Without(past.Current)
+	kept := commit.CountCommits(past.Current)
+	o.OfParts, o.OfSites = kept.Parts+o.Parts, kept.Rows+o.Sites
+	if m.State == commit.Complete && m.Counts != nil { // it also counts what records are missing of
+		o.OfParts, o.OfSites = max(kept.Parts, m.Counts.Parts), m.Counts.Rows
+		o.Parts, o.Sites = o.OfParts-kept.Parts, o.OfSites-kept.Rows
+	}
+	if o.File != "" {
+		k.list = append(k.list, o)
+	}
+	return &commit.Scan{Manifest: m, Commits: past.Current}, nil
+}
