@@ -75,7 +75,7 @@ func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (
 		return nil, err
 	}
 	if m.Uncollected() {
-		records, err := commit.Shares(ctx, st, scanID)
+		records, err := commit.Shares(ctx, st, m)
 		if err != nil {
 			return nil, err
 		}

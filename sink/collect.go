@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -39,7 +40,7 @@ func OpenCollection(ctx context.Context, st store.Store, scanID string) (*Collec
 		if lease, ok := lock.(store.Lease); ok {
 			lease.Fenced() // earlier holders of this lock have committed nothing: shares have locks of their own
 		}
-		c.Shares, err = commit.Shares(ctx, st, scanID)
+		c.Shares, err = commit.Shares(ctx, st, m)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -59,21 +60,40 @@ func (c *Collection) Gather(ctx context.Context) error {
 	}
 	past, err := commit.ReadHistory(ctx, c.store, m.ScanID)
 	if err != nil {
-		return fail(err)
+		return fail(m.Remedied(err))
 	}
 	if lost := past.Lost(m); lost != nil {
 		return fail(lost)
 	}
-	var sites int64
-	for _, s := range c.Shares {
-		sites += s.Result.Sites
-	}
-	found, err := commit.SitesOf(past.Current)
+	broken, err := commit.DamagedFiles(ctx, c.store, m.ScanID, m.ScanDate, past)
 	if err != nil {
 		return fail(err)
 	}
-	if rows := commit.CountCommits(past.Current).Rows; rows != sites || found.GetCardinality() != uint64(sites) {
-		return fail(fmt.Errorf("its commits have %d rows of %d sites, and its shares had %d; restore the missing files, or scan anew with another --scan-id", rows, found.GetCardinality(), sites))
+	for i, name := range broken {
+		_, broken[i] = commit.WrittenBy(name)
+	}
+	of := map[string][]commit.Commit{}
+	for _, c := range past.Current {
+		of[c.Shard] = append(of[c.Shard], c)
+	}
+	for i, s := range c.Shares {
+		sound, err := isSound(ctx, c.store, s.Result.Rejects)
+		if err != nil {
+			return fail(err)
+		}
+		if shard := strconv.Itoa(i); !sound || !s.Result.HasSites(of[shard]) {
+			broken = append(broken, shard)
+		}
+	}
+	if len(broken) > 0 {
+		return fail(fmt.Errorf("what a share that is done has committed, or its rejects, are missing or damaged; %s", m.Remedy(broken...)))
+	}
+	found, err := commit.SitesOf(past.Current)
+	if rows := commit.CountCommits(past.Current).Rows; err == nil && found.GetCardinality() != uint64(rows) {
+		err = fmt.Errorf("its shares have %d rows of %d sites; scan anew with another --scan-id", rows, found.GetCardinality())
+	}
+	if err != nil {
+		return fail(err)
 	}
 	return c.rejects(ctx)
 }
@@ -86,11 +106,7 @@ func (c *Collection) rejects(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, all.Discard()) }()
 	for _, i := range slices.Sorted(maps.Keys(c.Shares)) {
-		file := c.Shares[i].Result.Rejects
-		if err := commit.HoldAgainst(ctx, c.store, file); err != nil {
-			return err
-		}
-		if err := all.Copy(ctx, c.store, file.Name); err != nil {
+		if err := all.Copy(ctx, c.store, c.Shares[i].Result.Rejects.Name); err != nil {
 			return err
 		}
 	}

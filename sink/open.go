@@ -52,7 +52,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	}
 	o.Date = manifest.ScanDate
 	if o.Repair {
-		if err := repair(ctx, st, lock, &o, manifest); err != nil {
+		if err := repair(ctx, st, lock, &o, manifest, (*repairing).intact); err != nil {
 			if _, intact := errors.AsType[*IntactError](err); intact { // the repair may have been killed before the index was written
 				err = errors.Join(err, index.Update(ctx, st))
 			}
@@ -106,7 +106,7 @@ func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Optio
 			return nil, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, lost)
 		}
 		// Lost parts that were made from stored sites are made from these again.
-		if err := repair(ctx, st, lock, o, manifest); err != nil {
+		if err := repair(ctx, st, lock, o, manifest, (*repairing).intact); err != nil {
 			return nil, err
 		}
 		if past, err = commit.ReadHistory(ctx, st, o.ScanID); err != nil {

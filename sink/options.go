@@ -118,5 +118,8 @@ func (o *Options) remedy() string {
 	if o.Source != nil {
 		return commit.ManifestRemedy // --repair fetches sites, which does not apply here
 	}
+	if o.Shares > 0 {
+		return commit.ShareRemedy(o.ScanID, o.Shares, o.Shard)
+	}
 	return commit.DamageRemedy
 }

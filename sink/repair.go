@@ -1,12 +1,14 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -38,37 +40,43 @@ func (e *IntactError) Error() string {
 	return fmt.Sprintf("nothing to repair: scan %s is not complete and has lost nothing; the same command without --repair continues it", e.ScanID)
 }
 
+func (o *Options) nothingToRepair() error {
+	return fmt.Errorf("nothing to repair: there is no scan %s; name the scan with --scan-id", o.ScanID)
+}
+
 // maxLost bounds the numbers that one tombstone takes out. A stray record with a far number would otherwise imply any
 // number of missing parts.
 const maxLost = 100_000
 
-// repair takes distrusted commits out of the scan. The scan's lock is held. The error is an *IntactError if there is
-// nothing to repair.
-func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest) error {
+// repair takes distrusted commits out of the scan, or of the share. Its lock is held. due returns the error with which what is found is not
+// taken out.
+func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest, due func(*repairing) error) error {
 	fail := func(err error) error { return fmt.Errorf("cannot repair scan %s: %w", o.ScanID, err) }
-	used, err := commit.UsedNumbers(ctx, st, o.ScanID)
+	only, fenced := "", []string{o.Shard, commit.CompactedShard}
+	if o.Shares > 0 {
+		only, fenced = o.Shard, fenced[:1]
+	}
+	used, err := commit.UsedNumbers(ctx, st, o.ScanID, only)
 	if err == nil {
-		_, err = commit.Fence(ctx, st, lock, m, commit.TakenOver, used, o.Shard, commit.CompactedShard)
+		_, err = commit.Fence(ctx, st, lock, m, commit.TakenOver, used, fenced...)
 	}
 	if err != nil {
 		return fail(err)
 	}
-	r := &repairing{store: st, options: o, manifest: m, lost: map[commit.Key]bool{}}
+	r := &repairing{store: st, options: o, manifest: m, shard: only, lost: map[commit.Key]bool{}}
 	if err := r.find(ctx); err != nil {
 		return fail(err)
 	}
-	switch {
-	case len(r.lost) > maxLost:
+	if len(r.lost) > maxLost {
 		return fail(fmt.Errorf("more than %d part numbers are missing, up to %s; move stray records and files away", maxLost, r.last()))
-	case len(r.lost) > 0:
-	case m.Repairing || r.stale:
-		return nil
-	default:
-		sites, _ := commit.SitesOf(r.past.Current)
-		return &IntactError{ScanID: o.ScanID, State: m.State, Sites: sites.GetCardinality()}
 	}
-	if _, err := commit.TakeOut(ctx, st, m, commit.Repaired, r.past, r.lost); err != nil {
-		return fail(err)
+	if err := due(r); err != nil {
+		return err
+	}
+	if len(r.lost) > 0 {
+		if _, err := commit.TakeOut(ctx, st, m, commit.Repaired, cmp.Or(only, commit.CompactedShard), r.past, r.lost); err != nil {
+			return fail(err)
+		}
 	}
 	for _, name := range r.unreadable {
 		if err := st.Delete(ctx, name); err != nil {
@@ -78,21 +86,32 @@ func repair(ctx context.Context, st store.Store, lock store.Unlocker, o *Options
 	return nil
 }
 
-// repairing is one run of repair.
+// intact returns an *IntactError if nothing of the scan is to be repaired.
+func (r *repairing) intact() error {
+	m := r.manifest
+	if len(r.lost) > 0 || m.Repairing || r.stale {
+		return nil
+	}
+	sites, _ := commit.SitesOf(r.past.Current)
+	return &IntactError{ScanID: m.ScanID, State: m.State, Sites: sites.GetCardinality()}
+}
+
+// repairing is one run of repair, of a scan or of a share of one.
 type repairing struct {
 	store    store.Store
 	options  *Options
 	manifest *commit.Manifest
+	shard    string // of the share; "" is all shards
 
 	past       *commit.History     // the readable records
 	unreadable []string            // names of unreadable records
 	lost       map[commit.Key]bool // distrusted commits and missing numbers
-	stale      bool                // totals, statistics or rejects do not match the commits
+	stale      bool                // totals, statistics, rejects or records of shares do not match the commits
 }
 
 // find sets past, unreadable, lost and stale.
 func (r *repairing) find(ctx context.Context) (err error) {
-	r.past, err = commit.GatherHistory(ctx, r.store, r.options.ScanID, func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
+	r.past, err = commit.GatherHistory(ctx, r.store, r.options.ScanID, r.shard, func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
 		key, ok := commit.KeyOf(name)
 		if !errors.Is(err, commit.ErrRecord) || !ok {
 			return c, err
@@ -127,10 +146,8 @@ func (r *repairing) distrust(ctx context.Context) error {
 		seqs, err := c.Bitmap()
 		sound := err == nil && !seqs.Intersects(all) && len(verify.Misnamed(c, r.manifest)) == 0
 		for k := 0; sound && k < len(c.Files); k++ {
-			err := commit.HoldAgainst(ctx, r.store, c.Files[k])
-			_, damaged := errors.AsType[*schema.DamagedError](err)
-			if sound = err == nil; err != nil && !damaged && !errors.Is(err, store.ErrNotExist) {
-				return err // perhaps temporary, so not damage
+			if sound, err = isSound(ctx, r.store, c.Files[k]); err != nil {
+				return err
 			}
 		}
 		if sound {
@@ -143,6 +160,15 @@ func (r *repairing) distrust(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// isSound reports whether a file is as its record says. An error may be temporary.
+func isSound(ctx context.Context, st store.Store, file schema.File) (bool, error) {
+	err := commit.HoldAgainst(ctx, st, file)
+	if _, damaged := errors.AsType[*schema.DamagedError](err); damaged || errors.Is(err, store.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // unseen adds the numbers of a complete scan's last commits if only their files or the totals show them, so that these
@@ -177,7 +203,7 @@ func (r *repairing) unseen(ctx context.Context) error {
 	return nil
 }
 
-// check sets stale if totals, statistics or rejects do not match the commits.
+// check sets stale if totals, statistics or rejects do not match the commits, or if the record of a share cannot be read.
 func (r *repairing) check(ctx context.Context) error {
 	r.stale = len(r.manifest.Unaccounted(r.past.Current)) > 0
 	for _, table := range commit.RecordedFiles {
@@ -186,6 +212,12 @@ func (r *repairing) check(ctx context.Context) error {
 			return err
 		}
 		r.stale = r.stale || !sound
+	}
+	for i := range r.manifest.Shares {
+		shard := strconv.Itoa(i)
+		if _, err := commit.ReadShareRecord(ctx, r.store, r.options.ScanID, shard); errors.Is(err, commit.ErrRecord) {
+			r.unreadable, r.stale = append(r.unreadable, commit.ShareName(r.options.ScanID, shard)), true
+		}
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func deleteScan(ctx context.Context, st store.Store, lock store.Unlocker, o *Opt
 	if err := index.Update(ctx, st); err != nil { // before files that it names are deleted
 		return fail(err)
 	}
-	past, err := commit.UsedNumbers(ctx, st, o.ScanID)
+	past, err := commit.UsedNumbers(ctx, st, o.ScanID, "")
 	if err == nil {
 		past, err = commit.Fence(ctx, st, lock, m, commit.Restarted, past, o.Shard, commit.CompactedShard)
 	}
@@ -118,7 +118,7 @@ func takeOutAll(ctx context.Context, st store.Store, o *Options, m *commit.Manif
 	if len(counts) == 0 {
 		return records, nil
 	}
-	record, err := commit.TakeOut(ctx, st, m, commit.Restarted, past, counts)
+	record, err := commit.TakeOut(ctx, st, m, commit.Restarted, commit.CompactedShard, past, counts)
 	if err != nil {
 		return nil, err
 	}

@@ -207,7 +207,7 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 	}
 	switch {
 	case o.Repair && errors.Is(err, store.ErrNotExist):
-		return nil, fmt.Errorf("nothing to repair: there is no scan %s; name the scan with --scan-id", o.ScanID)
+		return nil, o.nothingToRepair()
 	case o.Repair && err == nil && m.Restarting:
 		return nil, fmt.Errorf("nothing to repair: scan %s is being restarted, and the restart was interrupted; the same command without --repair continues it", o.ScanID)
 	case err == nil && len(m.Pruned) > 0:

@@ -32,17 +32,23 @@ func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 		return nil, err
 	}
 	o.Date = manifest.ScanDate
-	share, first, err := beginShare(ctx, st, o, manifest, now)
+	share, before, err := beginShare(ctx, st, o, manifest, now)
+	if err == nil && o.Repair {
+		err = repair(ctx, st, lock, o, manifest, o.mayReopen(ctx, st, share, before))
+	}
 	if err != nil {
 		return nil, err
 	}
-	past, err := takeOverShare(ctx, st, lock, o, manifest, first)
+	past, err := takeOverShare(ctx, st, lock, o, manifest, before == nil)
 	if err != nil {
 		return nil, err
 	}
 	w := &Writer{store: st, options: *o, manifest: manifest, lock: lock, next: past.Next(o.Shard), share: share, spare: make(chan *part, 1)}
 	if w.done, err = commit.SitesOf(past.Current); err != nil {
 		return nil, err
+	}
+	if before != nil && before.Result != nil {
+		w.lost = max(0, before.Result.Sites-int64(w.done.GetCardinality()))
 	}
 	share.Earlier = int64(w.done.GetCardinality())
 	if err := share.Write(ctx, st); err != nil {
@@ -65,7 +71,7 @@ func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 // date of the first. It writes nothing if the share is done: then the shares may be being collected.
 func joinScan(ctx context.Context, st store.Store, o *Options, now time.Time) (*commit.Manifest, error) {
 	m, err := commit.ReadManifest(ctx, st, o.ScanID)
-	if errors.Is(err, store.ErrNotExist) {
+	if errors.Is(err, store.ErrNotExist) && !o.Repair {
 		if err := notPruned(ctx, st, o.ScanID, o.Date); err != nil {
 			return nil, err
 		}
@@ -83,6 +89,9 @@ func joinScan(ctx context.Context, st store.Store, o *Options, now time.Time) (*
 
 // mayJoin returns the error with which a share of these options cannot be written to the scan whose manifest was read.
 func mayJoin(m *commit.Manifest, err error, o *Options, now time.Time) error {
+	if errors.Is(err, store.ErrNotExist) {
+		return o.nothingToRepair()
+	}
 	if err != nil {
 		return commit.Remedied(err, "restore it, or scan anew with another --scan-id")
 	}
@@ -90,9 +99,17 @@ func mayJoin(m *commit.Manifest, err error, o *Options, now time.Time) error {
 		return err
 	}
 	if !m.Uncollected() {
-		return o.shareDone()
+		return o.collected()
 	}
 	return nil
+}
+
+// collected is the error of a share whose scan is collected.
+func (o *Options) collected() error {
+	if o.Repair {
+		return fmt.Errorf("scan %s is collected, and repaired as a whole: give --repair without --shard", o.ScanID)
+	}
+	return o.shareDone()
 }
 
 // lookShare is Look for a share. As openShare does, it leaves the records and files of other shares unread.
@@ -101,7 +118,7 @@ func lookShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 		return p, err
 	}
 	m, err := commit.ReadManifest(ctx, st, o.ScanID)
-	if errors.Is(err, store.ErrNotExist) {
+	if errors.Is(err, store.ErrNotExist) && !o.Repair {
 		return p, notPruned(ctx, st, o.ScanID, o.Date)
 	}
 	if err := mayJoin(m, err, o, now); err != nil {
@@ -110,26 +127,24 @@ func lookShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 	if err := notPruned(ctx, st, o.ScanID, m.ScanDate); err != nil {
 		return p, err
 	}
-	before, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
-	if err == nil {
+	before, err := o.readShare(ctx, st)
+	if before != nil {
 		err = o.mayGoOn(before, m)
-	} else if errors.Is(err, store.ErrNotExist) {
-		err = nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return p, err
 	}
 	past, err := commit.ReadShard(ctx, st, o.ScanID, o.Shard)
 	if err != nil {
-		return p, err
+		return p, m.Remedied(err)
 	}
 	var damaged []string
 	if lost := past.Lost(m); lost != nil {
 		err = lost
 	} else if damaged, err = commit.DamagedFiles(ctx, st, o.ScanID, m.ScanDate, past); err == nil {
-		err = shareDamage(damaged)
+		err = o.damage(damaged)
 	}
-	if err != nil {
+	if err != nil && !o.Repair {
 		return p, o.cannotGoOn(err)
 	}
 	sites, err := commit.SitesOf(past.Current)
@@ -145,33 +160,67 @@ func (o *Options) shareDone() error {
 	return &commit.ShareDoneError{ScanID: o.ScanID, I: i, N: o.Shares}
 }
 
-// beginShare returns the share's record for this process. It is first if no process had begun the share: then there can
+// readShare reads the record of the share. One that is damaged is as good as none for a repair, which writes it anew.
+func (o *Options) readShare(ctx context.Context, st store.Store) (*commit.Share, error) {
+	s, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
+	if o.Repair && errors.Is(err, commit.ErrRecord) {
+		return &commit.Share{N: o.Shares, State: commit.ShareFailed}, nil
+	}
+	return s, commit.Remedied(err, o.remedy())
+}
+
+// beginShare returns the share's record for this process, and the one before. That is nil if no process had begun the share: then there can
 // be no commit of an earlier one, not even a late one, since a process commits only after it has created the record.
-func beginShare(ctx context.Context, st store.Store, o *Options, m *commit.Manifest, now time.Time) (s *commit.Share, first bool, err error) {
+func beginShare(ctx context.Context, st store.Store, o *Options, m *commit.Manifest, now time.Time) (s, before *commit.Share, err error) {
 	i, err := strconv.Atoi(o.Shard)
 	if err != nil {
-		return nil, false, fmt.Errorf("cannot open share %q of scan %s: it is not a number", o.Shard, o.ScanID)
+		return nil, nil, fmt.Errorf("cannot open share %q of scan %s: it is not a number", o.Shard, o.ScanID)
 	}
 	s = &commit.Share{
 		SchemaVersion: schema.Version, ScanID: o.ScanID, I: i, N: o.Shares, State: commit.ShareRunning,
 		Holder: commit.ThisProcess(now, ""), Attempt: 1, UpdatedAt: now,
 		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version, Inputs: o.Inputs,
 	}
-	before, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
+	before, err = o.readShare(ctx, st)
 	if errors.Is(err, store.ErrNotExist) {
 		if err := s.Create(ctx, st); !errors.Is(err, store.ErrExist) {
-			return s, true, err
+			return s, nil, err
 		}
-		before, err = commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
+		before, err = o.readShare(ctx, st)
 	}
 	if err == nil {
 		err = o.mayGoOn(before, m)
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	s.Attempt, s.Changes = before.Attempt+1, before.Changes
-	return s, false, nil
+	return s, before, nil
+}
+
+// mayReopen returns a function for repair of a share. A share that was done is done no more before any commit is taken out. That is
+// written under the scan's lock, so that no process is collecting the shares meanwhile.
+func (o *Options) mayReopen(ctx context.Context, st store.Store, share, before *commit.Share) func(*repairing) error {
+	return func(r *repairing) error {
+		if before == nil || before.State != commit.ShareDone {
+			return nil
+		}
+		sound, err := isSound(ctx, st, before.Result.Rejects)
+		if err != nil {
+			return err
+		}
+		if sound && len(r.lost) == 0 && before.Result.HasSites(r.past.Current) {
+			return o.shareDone()
+		}
+		collecting, m, err := commit.LockScan(ctx, st, o.ScanID, commit.DoingCollect)
+		if err != nil {
+			return err
+		}
+		if err = o.collected(); m.Uncollected() {
+			err = share.Write(ctx, st)
+		}
+		return errors.Join(err, collecting.Unlock())
+	}
 }
 
 // mayGoOn returns the error with which the share of this record cannot be continued.
@@ -179,7 +228,7 @@ func (o *Options) mayGoOn(s *commit.Share, m *commit.Manifest) error {
 	switch {
 	case s.N != m.Shares:
 		return o.cannotGoOn(fmt.Errorf("its record is of %d shares, and the manifest of %d", s.N, m.Shares))
-	case s.State == commit.ShareDone:
+	case s.State == commit.ShareDone && !o.Repair:
 		return o.shareDone()
 	}
 	return nil
@@ -190,22 +239,14 @@ func (o *Options) cannotGoOn(err error) error {
 	return fmt.Errorf("cannot resume share %s of scan %s: %w", o.Shard, o.ScanID, err)
 }
 
-// shareDamage is the error of committed files of a share that are damaged; nil if there are none.
-func shareDamage(files []string) error {
-	if len(files) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d committed files are missing or have another size, the first is %s; restore them, or scan anew with another --scan-id", len(files), files[0])
-}
-
 // takeOverShare is takeOver and cleanShard for a share: it reads the history of the shard, prevents late commits, and
 // deletes what a killed process left of this shard.
 func takeOverShare(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest, first bool) (*commit.History, error) {
 	past, err := commit.ReadShard(ctx, st, o.ScanID, o.Shard)
 	if err != nil {
-		return nil, err
+		return nil, m.Remedied(err)
 	}
-	if lease, ok := lock.(store.Lease); ok && first {
+	if lease, ok := lock.(store.Lease); ok && first && past.Next(o.Shard) == 0 {
 		lease.Fenced()
 	}
 	if past, err = commit.Fence(ctx, st, lock, m, commit.TakenOver, past, o.Shard); err != nil {
@@ -222,7 +263,7 @@ func takeOverShare(ctx context.Context, st store.Store, lock store.Unlocker, o *
 	}
 	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard})
 	if err == nil {
-		err = shareDamage(damaged)
+		err = o.damage(damaged)
 	}
 	if err != nil {
 		return nil, o.cannotGoOn(err)
@@ -273,15 +314,10 @@ func (w *Writer) FinishShare(ctx context.Context, entries uint64, result commit.
 	}
 	past, err := commit.ReadShard(ctx, w.store, o.ScanID, o.Shard)
 	if err != nil {
-		return err
+		return w.manifest.Remedied(err)
 	}
-	sites, err := commit.SitesOf(past.Current)
-	if err != nil {
-		return err
-	}
-	rows := commit.CountCommits(past.Current).Rows
-	if result.Sites = int64(sites.GetCardinality()); result.Sites != rows || uint64(rows) != entries {
-		return fmt.Errorf("share %d/%d of scan %s has %d rows of %d sites, and the list %d; its data is damaged: scan anew with another --scan-id", s.I, s.N, o.ScanID, rows, result.Sites, entries)
+	if result.Sites = int64(entries); !result.HasSites(past.Current) {
+		return fmt.Errorf("share %d/%d of scan %s has %d rows, and the list %d sites; %s", s.I, s.N, o.ScanID, commit.CountCommits(past.Current).Rows, entries, o.remedy())
 	}
 	s.Result, s.State, s.Reason, s.UpdatedAt = &result, commit.ShareDone, "", time.Now().UTC().Truncate(time.Millisecond)
 	s.Kept = result.Sites - s.Earlier

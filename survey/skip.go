@@ -122,7 +122,7 @@ func (k *Skip) verified(ctx context.Context, st store.Store, scanID string) (*co
 	if err != nil {
 		return nil, err
 	}
-	past, err := commit.GatherHistory(ctx, st, scanID, func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
+	past, err := commit.GatherHistory(ctx, st, scanID, "", func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
 		bad, sites := damaged[name], int64(0)
 		if c != nil {
 			sites = c.Rows

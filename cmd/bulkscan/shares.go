@@ -46,8 +46,8 @@ func (f *scanFlags) checkShare() (err error) {
 		return usagef("--shard: shares are collected from a dataset, and -o - writes none")
 	case f.limit > 0:
 		return usagef("--shard, --limit: which entries are the first is known only after reading all shares; use --sample")
-	case f.restart || f.repair:
-		return usagef("--shard: other shares may be being written; give another --scan-id rather than --restart, and use --repair without --shard once the scan is collected")
+	case f.restart:
+		return usagef("--shard: other shares may be being written; give another --scan-id rather than --restart")
 	case f.format == inputs.WARC.String():
 		return usagef("--shard: with --format warc, give each task some of the archives and a --scan-id of its own")
 	case f.maxErrorRate > 0:

@@ -259,7 +259,7 @@ func TestSlurm(t *testing.T) {
 // sharePIDs are the processes that write shares now, by their records.
 func sharePIDs(t *testing.T, out string) (pids []int) {
 	t.Helper()
-	records, err := commit.Shares(t.Context(), mustPlace(t, out), "s")
+	records, err := commit.Shares(t.Context(), mustPlace(t, out), &commit.Manifest{ScanID: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -104,12 +105,15 @@ func (a *app) status(ctx context.Context, dir string, f *statusFlags) error {
 // showStatus prints scans, and says whether some wait for shares.
 func (a *app) showStatus(ctx context.Context, st store.Store, list []*nightly.Entry, f *statusFlags, live bool) (waits bool, err error) {
 	var below strings.Builder
+	var damaged error
 	now := time.Now()
 	for _, e := range list {
 		of := scanStatus{Entry: e}
 		if m := e.Manifest; m != nil && m.Shares > 0 && (f.scanID != "" || m.Uncollected()) {
-			records, err := commit.Shares(ctx, st, e.ScanID)
-			if err != nil {
+			records, err := commit.Shares(ctx, st, m)
+			if errors.Is(err, commit.ErrRecord) {
+				damaged = errors.Join(damaged, &exitError{exitDamaged, err})
+			} else if err != nil {
 				return false, err
 			}
 			of.Status = shares.StatusOf(m, records, now)
@@ -127,7 +131,7 @@ func (a *app) showStatus(ctx context.Context, st store.Store, list []*nightly.En
 		}
 	}
 	if f.json {
-		return false, nil
+		return false, damaged
 	}
 	if live && waits {
 		fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // from the top of an empty screen
@@ -136,5 +140,5 @@ func (a *app) showStatus(ctx context.Context, st store.Store, list []*nightly.En
 		return false, err
 	}
 	_, err = io.WriteString(a.stdout, below.String())
-	return waits, err
+	return waits, errors.Join(err, damaged)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -95,7 +96,8 @@ func (a *app) verify(ctx context.Context, st store.Store, dir, scanID string, as
 		return err
 	}
 	if found.Damaged > 0 {
-		return &exitError{exitDamaged, fmt.Errorf("%s is damaged: %d findings", clipped(dir), found.Damaged)}
+		damage := fmt.Sprintf("%s is damaged: %d findings", clipped(dir), found.Damaged)
+		return &exitError{exitDamaged, errors.New(strings.Join(append([]string{damage}, found.Remedies...), "; "))}
 	}
 	return nil
 }

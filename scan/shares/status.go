@@ -52,6 +52,9 @@ func StatusOf(m *commit.Manifest, records map[int]*commit.Share, now time.Time) 
 	st := &Status{ScanID: m.ScanID, ScanDate: m.ScanDate, State: m.State, StartedAt: m.StartedAt, Count: map[string]int{}}
 	for i := range m.Shares {
 		s := shareStatus(i, records[i], now)
+		if records[i] == nil && !m.Uncollected() { // a repair has deleted it
+			s.State = string(commit.ShareDone)
+		}
 		st.Count[s.State]++
 		st.Sites += s.Sites
 		if s.State == string(commit.ShareRunning) {

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -24,7 +25,7 @@ type LostError struct {
 	Records []string // names of missing commit records that other records imply, each with a reason
 	Totals  []Total
 
-	rejudged bool // the scan came from re-evaluating stored sites
+	remedy string
 }
 
 func (e *LostError) Error() string {
@@ -32,22 +33,23 @@ func (e *LostError) Error() string {
 	for _, t := range e.Totals {
 		what = append(what[:len(what):len(what)], fmt.Sprintf("%s: %d of %d", t.What, t.Found, t.Expected))
 	}
-	remedy := DamageRemedy
-	if e.rejudged {
-		remedy = "restore the files that bulkscan verify names; or make what is lost again by the same bulkscan reaudit"
-	}
-	return fmt.Sprintf("some of its committed data is lost (%s); %s", strings.Join(what, "; "), remedy)
+	return fmt.Sprintf("some of its committed data is lost (%s); %s", strings.Join(what, "; "), cmp.Or(e.remedy, DamageRemedy))
 }
 
 // Lost returns what is missing of a scan, or nil if its records show no loss. For a scan that is being written, only
 // the holder of the lock can tell: a listing may contain a record and lack the one before it.
 func (h *History) Lost(m *Manifest) *LostError {
-	e := &LostError{Totals: m.Unaccounted(h.Current), rejudged: m.Rejudged != nil}
+	e := &LostError{Totals: m.Unaccounted(h.Current)}
+	var shards []string
 	for _, g := range h.Gaps() {
+		shards = append(shards, g.Shard)
 		e.Records = append(e.Records, RecordName(m.ScanID, g.Shard, g.From)+": "+g.Missing())
 	}
 	if len(e.Records)+len(e.Totals) == 0 {
 		return nil
+	}
+	if e.remedy = m.Remedy(shards...); m.Rejudged != nil {
+		e.remedy = "restore the files that bulkscan verify names; or make what is lost again by the same bulkscan reaudit"
 	}
 	return e
 }

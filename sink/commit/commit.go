@@ -143,7 +143,8 @@ func ReadCommit(ctx context.Context, st store.Store, scanID, name string) (*Comm
 			return nil, fmt.Errorf("cannot read %s: %w", name, err)
 		}
 	}
-	takesOut := (c.Tombstone == Restarted || c.Tombstone == Repaired) && c.Shard == CompactedShard
+	takesOut := (c.Tombstone == Restarted || c.Tombstone == Repaired) && c.Shard == CompactedShard ||
+		c.Tombstone == Repaired && !slices.ContainsFunc(c.Replaces, func(r Replaced) bool { return r.Shard != c.Shard })
 	if c.Tombstone != "" && (c.Rows != 0 || len(c.Files) > 0 || len(c.Replaces) > 0 && !takesOut) {
 		return nil, fmt.Errorf("cannot read %s: it is of no part, and has one", name)
 	}

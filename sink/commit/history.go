@@ -93,25 +93,33 @@ func ReadShard(ctx context.Context, st store.Store, scanID, shard string) (*Hist
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
 	}
-	h, err := gather(ctx, st, scanID, shard, func(_ string, c *Commit, err error) (*Commit, error) { return c, err })
+	h, err := GatherHistory(ctx, st, scanID, shard, func(name string, c *Commit, err error) (*Commit, error) {
+		if err != nil {
+			err = &recordError{name, err}
+		}
+		return c, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the commits of scan %s: %w", scanID, err)
 	}
 	return h, nil
 }
 
-// GatherHistory lists the records and reads each once. A compaction, restart or repair publishes its record before it
-// deletes those that it replaces. A listing that overlaps it may show neither, so the records of the shard "compacted" are
+// recordError is an error of reading the record of that name.
+type recordError struct {
+	name string
+	error
+}
+
+func (e *recordError) Unwrap() error { return e.error }
+
+// GatherHistory lists the records of one shard, or of all (""), and reads each once. A compaction, restart or repair publishes its record
+// before it deletes those that it replaces. A listing that overlaps it may show neither, so the records of the shard "compacted" are
 // listed again afterwards, until two listings in a row are equal. New records of a running scan cause no other listing,
 // which would otherwise go on until the scan ends. If a record is gone when it is read, all records are listed again. If
 // that happens a second time to the same record, its error is returned. Each result of reading goes through judge, in the
 // order of the names of one listing; a record for which judge returns nil is left out.
-func GatherHistory(ctx context.Context, st store.Store, scanID string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
-	return gather(ctx, st, scanID, "", judge)
-}
-
-// gather is GatherHistory for one shard; "" is all.
-func gather(ctx context.Context, st store.Store, scanID, shard string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
+func GatherHistory(ctx context.Context, st store.Store, scanID, shard string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
 	type result struct {
 		commit *Commit
 		err    error

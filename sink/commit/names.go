@@ -127,6 +127,22 @@ func SplitPart(base string) (scanID, shard string, n int, ok bool) {
 	return rest[:i], rest[i+1:], n, true
 }
 
+// WrittenBy returns the scan and the shard of a commit's record, of a part's file, or of the record or rejects of a share; "" for others.
+func WrittenBy(name string) (scanID, shard string) {
+	folder, base := path.Split(name)
+	if scanID, shard, _, ok := SplitPart(base); ok {
+		return scanID, shard
+	}
+	scanID, _, _ = strings.Cut(strings.TrimPrefix(folder, schema.ScansFolder), "/")
+	if key, ok := KeyOf(base); ok && folder == CommitsFolder(scanID) {
+		return scanID, key.Shard
+	}
+	if stem, _, _ := strings.Cut(base, "."); folder == SharesFolder(scanID) {
+		return scanID, stem
+	}
+	return "", ""
+}
+
 // errScanID says that a scan id or shard cannot be part of a file name.
 var errScanID = errors.New("not a valid scan id")
 

@@ -28,9 +28,9 @@ func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(
 	return names, nil
 }
 
-// UsedNumbers returns a scan's history, in which unreadable records have only their numbers.
-func UsedNumbers(ctx context.Context, st store.Store, scanID string) (*History, error) {
-	return GatherHistory(ctx, st, scanID, func(name string, c *Commit, err error) (*Commit, error) {
+// UsedNumbers returns the history of one shard of a scan, or of all (""), in which unreadable records have only their numbers.
+func UsedNumbers(ctx context.Context, st store.Store, scanID, shard string) (*History, error) {
+	return GatherHistory(ctx, st, scanID, shard, func(name string, c *Commit, err error) (*Commit, error) {
 		if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) || ctx.Err() != nil {
 			return nil, err
 		}

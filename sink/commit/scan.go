@@ -63,12 +63,12 @@ func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error)
 	for err == nil {
 		past, err := ReadHistory(ctx, st, scanID)
 		if err != nil {
-			return nil, Remedied(err, DamageRemedy)
+			return nil, manifest.Remedied(err)
 		}
 		s := &Scan{Manifest: manifest, Commits: past.Current, Store: st, lost: past.Lost(manifest)}
 		manifest.Without(s.Commits)
 		if unlike := manifest.Unlike(past.Current); s.lost == nil && unlike != "" {
-			s.lost = &LostError{Records: []string{unlike}, rejudged: manifest.Rejudged != nil}
+			s.lost = &LostError{Records: []string{unlike}, remedy: manifest.Remedy()}
 		}
 		if s.lost == nil {
 			return s, nil
@@ -330,6 +330,6 @@ func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error)
 
 func (s *Scan) place(c *Commit, object store.Object, file schema.File, first, rows int64) Place {
 	return Place{Object: object, File: file, First: first, Rows: rows, Whole: s.Sealing, Damaged: func(err error) error {
-		return fmt.Errorf("scan %s is damaged: %w; %s", c.ScanID, err, DamageRemedy)
+		return fmt.Errorf("scan %s is damaged: %w; %s", c.ScanID, err, s.Manifest.Remedy(c.Shard))
 	}}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,6 +92,37 @@ func (e *UncollectedError) Error() string {
 // Uncollected reports whether the scan is in shares that may still be written, each under its own lock.
 func (m *Manifest) Uncollected() bool { return m.Shares > 0 && m.State != Complete && !m.Repairing }
 
+// Remedy says what to do about damaged records and files of these shards of the scan. Each share of a scan that is not collected is
+// repaired by itself, under its lock: others may be being written.
+func (m *Manifest) Remedy(shards ...string) string {
+	if !m.Uncollected() {
+		return DamageRemedy
+	}
+	return ShareRemedy(m.ScanID, m.Shares, shards...)
+}
+
+// ShareRemedy is Remedy for shares of a scan of n that are not collected.
+func ShareRemedy(scanID string, n int, shards ...string) string {
+	slices.Sort(shards)
+	list := strings.Join(slices.Compact(shards), fmt.Sprintf("/%d --repair, and with --shard ", n))
+	return fmt.Sprintf("restore the files that bulkscan verify names; or fetch the lost sites again, with the lists and flags of the other shares: bulkscan scan LIST -o OUT --scan-id %s --shard %s/%d --repair", scanID, list, n)
+}
+
+// Remedied adds the remedy to an error about a damaged record of a commit.
+func (m *Manifest) Remedied(err error) error {
+	shard := ""
+	if record, ok := errors.AsType[*recordError](err); ok {
+		_, shard = WrittenBy(record.name)
+	}
+	return Remedied(err, m.Remedy(shard))
+}
+
+// HasSites reports whether commits have the sites of the share, each once.
+func (r *ShareResult) HasSites(commits []Commit) bool {
+	sites, err := SitesOf(commits)
+	return err == nil && CountCommits(commits).Rows == r.Sites && sites.GetCardinality() == uint64(r.Sites)
+}
+
 // LockShare locks a share of a scan for this process. A *HeldError describes the process that holds it.
 func LockShare(ctx context.Context, st store.Store, scanID, shard string, now time.Time) (store.Unlocker, error) {
 	lock, err := takeLock(ctx, st, shareLockName(scanID, shard), scanID, ThisProcess(now, ""))
@@ -129,8 +161,9 @@ func ReadShareRecord(ctx context.Context, st store.Store, scanID, shard string) 
 	return s, nil
 }
 
-// Shares reads the records of the shares that have begun, by their numbers.
-func Shares(ctx context.Context, st store.Store, scanID string) (map[int]*Share, error) {
+// Shares reads the records of the shares that have begun, by their numbers. If some are damaged, it returns the others with an ErrRecord.
+func Shares(ctx context.Context, st store.Store, m *Manifest) (map[int]*Share, error) {
+	scanID := m.ScanID
 	var shards []string
 	for entry, err := range st.List(ctx, SharesFolder(scanID)) {
 		if err != nil {
@@ -148,15 +181,17 @@ func Shares(ctx context.Context, st store.Store, scanID string) (map[int]*Share,
 		r.share, r.err = ReadShareRecord(ctx, st, scanID, shard)
 		return r
 	}
-	all := map[int]*Share{}
-	for _, r := range Ahead(ctx, shards, read, func(result) {}) {
+	all, damaged := map[int]*Share{}, error(nil)
+	for shard, r := range Ahead(ctx, shards, read, func(result) {}) {
 		switch {
 		case errors.Is(r.err, store.ErrNotExist): // a restart deleted it
+		case errors.Is(r.err, ErrRecord):
+			damaged = errors.Join(damaged, Remedied(r.err, m.Remedy(shard)))
 		case r.err != nil:
 			return nil, r.err
 		default:
 			all[r.share.I] = r.share
 		}
 	}
-	return all, nil
+	return all, damaged
 }

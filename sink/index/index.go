@@ -239,7 +239,7 @@ func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, r
 		row.Table, row.Name, row.Rows, row.Bytes, row.Sum, row.SchemaVersion = f.Table, f.Name, f.Rows, f.Bytes, sumOf(f.SHA256), int32(version)
 		rows = append(rows, row)
 	}
-	past, err := commit.GatherHistory(ctx, st, id, func(_ string, c *commit.Commit, err error) (*commit.Commit, error) {
+	past, err := commit.GatherHistory(ctx, st, id, "", func(_ string, c *commit.Commit, err error) (*commit.Commit, error) {
 		if _, newer := errors.AsType[*schema.NewerError](err); newer {
 			err = nil
 		}

@@ -88,7 +88,7 @@ func (v *verifier) again(ctx context.Context, id string) error {
 		s.manifest = manifest
 	}
 	s.unreadable = map[string]bool{}
-	if s.past, err = commit.GatherHistory(ctx, v.store, id, v.commitReader(ctx, s.unreadable, false)); err != nil {
+	if s.past, err = commit.GatherHistory(ctx, v.store, id, "", v.commitReader(ctx, s.unreadable, false)); err != nil {
 		return err
 	}
 	s.without()

@@ -62,6 +62,8 @@ type Totals struct {
 	Damaged   int   `json:"damaged"`
 	Leftovers int   `json:"leftovers"`
 	Newer     int   `json:"newer"`
+	// Remedies say how the damaged shares of scans are repaired that are not collected.
+	Remedies []string `json:"remedies,omitempty"`
 }
 
 // Options say what to verify.
@@ -74,7 +76,7 @@ type Options struct {
 // read, or that the context has ended. A dataset may be verified while it is written, since committed files do not
 // change.
 func Dataset(ctx context.Context, st store.Store, o Options) (*Totals, error) {
-	v := &verifier{store: st, options: o, committed: map[string]bool{}, scans: map[string]*verifiedScan{}}
+	v := &verifier{store: st, options: o, committed: map[string]bool{}, broken: map[string][]string{}, scans: map[string]*verifiedScan{}}
 	if err := v.run(ctx); err != nil {
 		return nil, fmt.Errorf("cannot verify the dataset: %w", err)
 	}
@@ -91,6 +93,7 @@ type verifier struct {
 	pruned    *commit.Pruned           // scans that were deleted for their age
 	gone      func() bool              // reports whether the scan that is verified is among them by now; nil between scans
 	committed map[string]bool          // files that a commit or a record names
+	broken    map[string][]string      // by scan: the shards of damaged files
 	scans     map[string]*verifiedScan // by id
 }
 
@@ -161,6 +164,11 @@ func (v *verifier) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	for _, id := range ids {
+		if s := v.scans[id]; s != nil && s.manifest != nil && s.manifest.Uncollected() && len(v.broken[id]) > 0 {
+			v.done.Remedies = append(v.done.Remedies, s.manifest.Remedy(v.broken[id]...))
+		}
+	}
 	if err := v.unnamed(ctx); err != nil {
 		return err
 	}
@@ -206,6 +214,9 @@ func (v *verifier) report(f Finding) {
 		return
 	}
 	v.done.Count(f)
+	if id, shard := commit.WrittenBy(f.File); f.Kind == Damaged && shard != "" {
+		v.broken[id] = append(v.broken[id], shard)
+	}
 	if v.options.Report != nil {
 		v.options.Report(f)
 	}
@@ -231,15 +242,30 @@ func foreign(entry store.Entry) Finding {
 
 func damaged(file, what string) Finding { return Finding{Kind: Damaged, File: file, What: what} }
 
-// share verifies the record of a share, and its rejects until the shares are collected.
+// share verifies the record of a share, and until the shares are collected its rejects, and that it has all its commits.
 func (v *verifier) share(ctx context.Context, id, shard string) {
 	name := commit.ShareName(id, shard)
 	s, err := commit.ReadShareRecord(ctx, v.store, id, shard)
-	if err == nil && s.Result != nil {
-		name = s.Result.Rejects.Name
-		err = commit.HoldAgainst(ctx, v.store, s.Result.Rejects)
+	later, isLater := errors.AsType[*schema.NewerError](err)
+	switch {
+	case isLater:
+		v.report(newer(name, later.Version))
+		return
+	case errors.Is(err, store.ErrNotExist):
+		return
+	case err == nil && s.Result != nil:
+		held := commit.HoldAgainst(ctx, v.store, s.Result.Rejects)
+		past, errPast := commit.ReadShard(ctx, v.store, id, shard)
+		m, errManifest := commit.ReadAnyManifest(ctx, v.store, id) // after the commits: collected shares are merged
+		switch {
+		case errManifest != nil || !m.Uncollected():
+		case errPast == nil && !s.Result.HasSites(past.Current):
+			err = errors.New("of some of its sites there is no commit")
+		case held != nil:
+			name, err = s.Result.Rejects.Name, held
+		}
 	}
-	if err != nil && !errors.Is(err, store.ErrNotExist) && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		v.report(damaged(name, cause(err)))
 	}
 }
@@ -350,7 +376,7 @@ func (v *verifier) commits(ctx context.Context, id string, s *verifiedScan) (map
 	checked, suspects := map[commit.Key]bool{}, map[commit.Key][]Finding{}
 	for rounds := 0; ; rounds++ {
 		s.unreadable = map[string]bool{}
-		past, err := commit.GatherHistory(ctx, v.store, id, v.commitReader(ctx, s.unreadable, rounds == 0))
+		past, err := commit.GatherHistory(ctx, v.store, id, "", v.commitReader(ctx, s.unreadable, rounds == 0))
 		if err != nil {
 			return nil, err
 		}

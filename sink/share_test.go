@@ -1,0 +1,332 @@
+package sink
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+const (
+	sharedSites = 24 // of the whole scan, in parts of two
+	shareSites  = 6  // of each of four shares, and of one of one
+)
+
+func shareOptions(i, n int) Options {
+	o := crashOptions
+	o.Shard, o.Shares, o.PartRows = fmt.Sprint(i), n, 2
+	return o
+}
+
+// sitesOfShare are the lines of share i of n.
+func sitesOfShare(i, n int) (seqs []uint64) {
+	for seq := range uint64(n * shareSites) {
+		if int(seq)%n == i {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs
+}
+
+// writeShare writes the sites of a share that it does not have, at most so many, and leaves it in a state. It returns which were written.
+func writeShare(t *testing.T, dir *store.Dir, o Options, most int, state commit.ShareState) (written []uint64) {
+	t.Helper()
+	w := mustOpen(t, dir, o)
+	rejects, err := commit.OpenShareRejects(t.Context(), dir, o.ScanID, o.Shard)
+	if err == nil {
+		err = rejects.Add(commit.Reject{Input: "list.txt", Line: 1, Text: "no host", Reason: "a test"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, n := w.Share()
+	for _, seq := range sitesOfShare(i, n) {
+		if w.Done(seq) || len(written) == most {
+			continue
+		}
+		if err := w.Add(typicalSite(t, seq)); err != nil {
+			t.Fatal(err)
+		}
+		written = append(written, seq)
+	}
+	switch state {
+	case commit.ShareDone:
+		if err := rejects.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err = w.FinishShare(t.Context(), shareSites, commit.ShareResult{Rejects: rejects.File()})
+	case commit.ShareInterrupted:
+		if err = w.Close(t.Context()); err == nil {
+			err = w.LeaveShare(t.Context(), state, "a signal")
+		}
+	default:
+		err = w.Close(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rejects.Discard(); err != nil {
+		t.Fatal(err)
+	}
+	return written
+}
+
+// collectShares makes one scan of the shares.
+func collectShares(t *testing.T, dir *store.Dir) error {
+	t.Helper()
+	c, err := OpenCollection(t.Context(), dir, crashOptions.ScanID)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for i := range c.Manifest.Shares {
+		if s := c.Shares[i]; s == nil || s.State != commit.ShareDone {
+			return fmt.Errorf("share %d is not done: %+v", i, s)
+		}
+	}
+	if err := c.Gather(t.Context()); err != nil {
+		return err
+	}
+	if err := c.Complete(t.Context(), commit.PublicationDone); err != nil {
+		return err
+	}
+	return c.Clean(t.Context())
+}
+
+// shareLoss is a way in which a share of three parts loses data.
+type shareLoss struct {
+	name   string
+	lost   []int // numbers of the parts that are lost
+	silent bool  // a continued share does not see it: it looks at sizes
+	record bool  // the share's record is lost, and nothing else
+	of     func(shard string) string
+	damage func(t *testing.T, path string)
+}
+
+func shareLosses() []shareLoss {
+	removed := func(t *testing.T, path string) {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut := func(t *testing.T, path string) {
+		if err := os.Truncate(path, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flipped := func(t *testing.T, path string) { flip(t, path, 90) }
+	record := func(n int) func(string) string {
+		return func(shard string) string { return commit.RecordName(crashOptions.ScanID, shard, n) }
+	}
+	share := func(shard string) string { return commit.ShareName(crashOptions.ScanID, shard) }
+	all := []shareLoss{
+		{"first record deleted", []int{0}, false, false, record(0), removed},
+		{"first record flipped", []int{0}, false, false, record(0), flipped},
+		{"first record cut", []int{0}, false, false, record(0), cut},
+		{"last record deleted", []int{2}, false, false, record(2), removed},
+		{"last record flipped", []int{2}, false, false, record(2), flipped},
+		{"share deleted", nil, false, true, share, removed},
+		{"share flipped", nil, false, true, share, flipped},
+		{"share cut", nil, false, true, share, cut},
+	}
+	for _, table := range schema.AllTables {
+		part := func(shard string) string {
+			return commit.PartName(table, crashOptions.Date, crashOptions.ScanID, shard, 1)
+		}
+		all = append(all,
+			shareLoss{table + " deleted", []int{1}, false, false, part, removed},
+			shareLoss{table + " cut", []int{1}, false, false, part, cut},
+			shareLoss{table + " flipped", []int{1}, true, false, part, flipped})
+	}
+	return all
+}
+
+// shareRemedy is what every error of a damaged share says, and nothing that destroys.
+func checkShareRemedy(t *testing.T, what string, err error, i, n int) {
+	t.Helper()
+	if err == nil || !strings.HasSuffix(err.Error(), fmt.Sprintf("bulkscan scan LIST -o OUT --scan-id crash-1 --shard %d/%d --repair", i, n)) ||
+		strings.Contains(err.Error(), "restart") || strings.Contains(err.Error(), "scan anew") {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// TestShareRepair loses data of a share in every way and state. A repair fetches the lost sites alone, and no other share changes; then the
+// shares are collected. Until then each error names the repair of that share.
+func TestShareRepair(t *testing.T) {
+	for _, n := range []int{1, 4} {
+		for _, state := range []commit.ShareState{commit.ShareRunning, commit.ShareInterrupted, commit.ShareDone} {
+			losses := shareLosses()
+			if state == commit.ShareDone {
+				rejects := func(shard string) string { return commit.ShareRejectsName(crashOptions.ScanID, shard) }
+				losses = append(losses, shareLoss{"rejects deleted", nil, true, false, rejects, losses[0].damage}, shareLoss{"rejects flipped", nil, true, false, rejects, func(t *testing.T, path string) { flip(t, path, 9) }})
+			}
+			for _, loss := range losses {
+				t.Run(fmt.Sprintf("%d %s %s", n, state, loss.name), func(t *testing.T) {
+					t.Parallel()
+					testShareRepair(t, n, state, loss)
+				})
+			}
+		}
+	}
+}
+
+func testShareRepair(t *testing.T, n int, state commit.ShareState, loss shareLoss) {
+	dir := newDir(t)
+	i := n - 1
+	for k := range n {
+		switch k {
+		case i:
+			most := shareSites
+			if loss.of(fmt.Sprint(i)) != commit.RecordName(crashOptions.ScanID, fmt.Sprint(i), 2) && state != commit.ShareDone {
+				most = shareSites - 1 // one is left to fetch
+			}
+			writeShare(t, dir, shareOptions(k, n), most, state)
+		default:
+			writeShare(t, dir, shareOptions(k, n), shareSites, commit.ShareDone)
+		}
+	}
+	name := loss.of(fmt.Sprint(i))
+	loss.damage(t, filepath.Join(dir.Root(), name))
+	others := func() map[string]string {
+		all := objects(t, dir)
+		for name := range all {
+			if strings.Contains(name, fmt.Sprintf("crash-1-%d-", i)) || strings.Contains(name, fmt.Sprintf("commits/%d-", i)) || strings.Contains(name, fmt.Sprintf("shares/%d.", i)) || name == "views.sql" {
+				delete(all, name)
+			}
+		}
+		return all
+	}
+	before := others()
+
+	// What is not done again is not collected, and a share that is continued does not hide the loss.
+	err := collectShares(t, dir)
+	gone := strings.HasSuffix(loss.name, "deleted") && loss.record
+	if state == commit.ShareDone && !gone && !(loss.silent && loss.name != "rejects deleted" && loss.name != "rejects flipped") && !loss.record {
+		checkShareRemedy(t, "collect", err, i, n)
+	}
+	if loss.record && err == nil {
+		t.Error("it was collected without the record of a share")
+	}
+	absorbed := loss.name == "last record deleted" // no later record shows it: an incomplete scan fetches what has no commit
+	if !gone && !loss.silent && !absorbed && (state != commit.ShareDone || loss.record) {
+		_, err := Look(t.Context(), dir, shareOptions(i, n))
+		checkShareRemedy(t, "look", err, i, n)
+		_, err = Open(t.Context(), dir, shareOptions(i, n))
+		checkShareRemedy(t, "open", err, i, n)
+	}
+	if state == commit.ShareDone && loss.silent && err == nil { // it was collected: damage of bytes is found by who reads them
+		collectedRepair(t, dir, n)
+		return
+	}
+
+	repair := shareOptions(i, n)
+	repair.Repair = true
+	var want []uint64
+	for at, seq := range sitesOfShare(i, n) {
+		if slices.Contains(loss.lost, at/2) || state != commit.ShareDone && at == shareSites-1 {
+			want = append(want, seq)
+		}
+	}
+	if state != commit.ShareDone && slices.Equal(loss.lost, []int{2}) {
+		want = sitesOfShare(i, n)[4:]
+	}
+	w := mustOpen(t, dir, repair) // and is killed
+	if err := w.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if err := collectShares(t, dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("share %d is not done", i)) {
+		t.Errorf("collected during the repair: %v", err)
+	}
+	if got := writeShare(t, dir, repair, sharedSites, commit.ShareDone); !slices.Equal(got, want) {
+		t.Errorf("the repair fetches %v, want %v", got, want)
+	}
+	if after := others(); !reflect.DeepEqual(after, before) {
+		t.Error("another share has changed")
+	}
+	if _, err := Open(t.Context(), dir, repair); err == nil || err.Error() != fmt.Sprintf("share %d/%d of scan crash-1 is done", i, n) {
+		t.Errorf("repaired once more: %v", err)
+	}
+	if err := collectShares(t, dir); err != nil {
+		t.Fatal(err)
+	}
+	checkCollected(t, dir, n)
+	if _, err := Open(t.Context(), dir, repair); err == nil || !strings.HasSuffix(err.Error(), "give --repair without --shard") {
+		t.Errorf("repaired after collecting: %v", err)
+	}
+}
+
+// collectedRepair repairs a collected scan as a whole.
+func collectedRepair(t *testing.T, dir *store.Dir, n int) {
+	t.Helper()
+	o := repairOptions()
+	w := mustOpen(t, dir, o)
+	for seq := range uint64(n * shareSites) {
+		if w.Done(seq) {
+			continue
+		}
+		if err := w.Add(typicalSite(t, seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	checkCollected(t, dir, n)
+}
+
+// checkCollected checks that the scan has each site once, and no damage.
+func checkCollected(t *testing.T, dir *store.Dir, n int) {
+	t.Helper()
+	if lines, v := findings(t, dir); len(lines) > 0 || v.Files == 0 {
+		t.Errorf("%q", lines)
+	}
+	scan := mustReadScan(t, dir, crashOptions.ScanID)
+	var seqs []int64
+	for _, row := range collect[schema.SiteRow](t, scan, schema.Sites) {
+		seqs = append(seqs, row.Seq)
+	}
+	slices.Sort(seqs)
+	if m := scan.Manifest; len(slices.Compact(seqs)) != n*shareSites || m.State != commit.Complete || m.Counts.Rows != int64(len(seqs)) || m.Counts.Files[schema.Sites] != int64(len(seqs)) {
+		t.Errorf("%d sites, %+v", len(seqs), m.Counts)
+	}
+}
+
+// TestCollectedRepair loses data of a collected scan: it is repaired as any other.
+func TestCollectedRepair(t *testing.T) {
+	for _, n := range []int{1, 4} {
+		for _, loss := range shareLosses() {
+			t.Run(fmt.Sprintf("%d %s", n, loss.name), func(t *testing.T) {
+				t.Parallel()
+				dir := newDir(t)
+				for i := range n {
+					writeShare(t, dir, shareOptions(i, n), shareSites, commit.ShareDone)
+				}
+				if err := collectShares(t, dir); err != nil {
+					t.Fatal(err)
+				}
+				loss.damage(t, filepath.Join(dir.Root(), loss.of(fmt.Sprint(n-1))))
+				if loss.name == "share deleted" { // it is not needed any more
+					checkCollected(t, dir, n)
+					return
+				}
+				collectedRepair(t, dir, n)
+				if _, err := Open(t.Context(), dir, repairOptions()); !isIntact(err) {
+					t.Errorf("once more: %v", err)
+				}
+			})
+		}
+	}
+}
