@@ -74,6 +74,7 @@ func (c *Collection) Gather(ctx context.Context) error {
 	}
 	of := map[string][]commit.Commit{}
 	for _, c := range past.Current {
+		m.WrittenToo(c.ToolVersion)
 		of[c.Shard] = append(of[c.Shard], c)
 	}
 	for i, s := range c.Shares {

@@ -51,7 +51,7 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 		changed("what is judged again", m.Rejudged.Identity(), o.Source.Identity()),
 		changed("the schema version", fmt.Sprint(m.SchemaVersion), fmt.Sprint(schema.Version)),
 		changed("the token registry", m.RegistryVersion, o.Registry.Version),
-		changed("the version of bulkscan", judgedBy(m, o), o.ToolVersion),
+		changed("the check", m.Check.String(), Check().String()),
 		changed("--tables", tableSet(m.Tables), tableSet(o.Tables)),
 	}
 	if len(m.Inputs) != len(o.Inputs) {
@@ -63,6 +63,9 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 			errs = append(errs, changed(fmt.Sprintf("the fingerprint of input %.200s", o.Inputs[i].Name), m.Inputs[i].String(), o.Inputs[i].String()))
 		}
 	}
+	if o.Source != nil { // its differences would mix the rules of two versions
+		errs = append(errs, changed("the version of bulkscan", m.ToolVersion, o.ToolVersion))
+	}
 	if o.Shares > 0 {
 		errs = append(errs, changed("the number of shares", fmt.Sprint(m.Shares), fmt.Sprint(o.Shares)))
 	}
@@ -71,7 +74,9 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 	if err := first(errs); err != nil {
 		return err
 	}
+	was := m.ToolVersion
 	m.ToolVersion, m.Config, m.Inputs, m.Rejudged = o.ToolVersion, o.Config, o.Inputs, o.Source
+	m.WrittenToo(was)
 	m.ResumedAt = &now
 	return nil
 }
@@ -133,16 +138,6 @@ func FindUnfinished(ctx context.Context, st store.Store, o Options, is func(scan
 		u.Err = resume(m, &o, now)
 	}
 	return u, nil
-}
-
-// judgedBy returns the version with which the scan may be resumed. A scan that fetches sites may change its version. A
-// scan of stored sites may not: its differences would mix the rules of two versions. Nor may a share: all of a scan have
-// one version.
-func judgedBy(m *commit.Manifest, o *Options) string {
-	if o.Source == nil && o.Shares == 0 {
-		return o.ToolVersion
-	}
-	return m.ToolVersion
 }
 
 // tableSet lists tables in the order of schema.AllTables, since the order in the options does not matter.

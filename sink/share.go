@@ -179,7 +179,7 @@ func beginShare(ctx context.Context, st store.Store, o *Options, m *commit.Manif
 	s = &commit.Share{
 		SchemaVersion: schema.Version, ScanID: o.ScanID, I: i, N: o.Shares, State: commit.ShareRunning,
 		Holder: commit.ThisProcess(now, ""), Attempt: 1, UpdatedAt: now,
-		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version, Inputs: o.Inputs,
+		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version, Check: Check(), Inputs: o.Inputs,
 	}
 	before, err = o.readShare(ctx, st)
 	if errors.Is(err, store.ErrNotExist) {

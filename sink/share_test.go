@@ -330,3 +330,63 @@ func TestCollectedRepair(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherVersions shows which versions may go on with a scan or a share that another one has begun: those that make the same rows.
+func TestOtherVersions(t *testing.T) {
+	for _, o := range []Options{crashOptions, shareOptions(0, 2)} {
+		f := func(want string, change func(m *commit.Manifest)) {
+			t.Helper()
+			dir := newDir(t)
+			o := o
+			o.ToolVersion = "1.2.3"
+			if err := mustOpen(t, dir, o).Abort(); err != nil {
+				t.Fatal(err)
+			}
+			m, err := commit.ReadManifest(t.Context(), dir, o.ScanID)
+			if err == nil {
+				change(m)
+				err = m.Write(t.Context(), dir)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := objects(t, dir)
+			_, err = Look(t.Context(), dir, o)
+			for range 2 {
+				if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+					t.Errorf("shares %d: error %v, want %q", o.Shares, err, want)
+				}
+				var w *Writer
+				if w, err = Open(t.Context(), dir, o); err == nil {
+					if err := w.Abort(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if want != "" && !reflect.DeepEqual(before, objects(t, dir)) {
+				t.Errorf("shares %d: %s: something has changed", o.Shares, want)
+			}
+		}
+		f("", func(*commit.Manifest) {})
+		f("", func(m *commit.Manifest) { m.ToolVersion = "1.2.2" })
+		f(fmt.Sprintf("schema version %d", schema.Version+1), func(m *commit.Manifest) { m.SchemaVersion++ })
+		f(`the token registry was "other"`, func(m *commit.Manifest) { m.RegistryVersion = "other" })
+		f("let the bulkscan that began it finish it", func(m *commit.Manifest) { m.Check.Reading++ })
+		f("the check was", func(m *commit.Manifest) { m.Check.Version = "9" })
+		f("the check was", func(m *commit.Manifest) { m.Check.Suite = "9" })
+		f("the check was", func(m *commit.Manifest) { m.Check.ID = "9" })
+	}
+	// The manifest names every version.
+	dir := newDir(t)
+	for i, version := range []string{"1.2.3", "1.2.4", "1.2.3", "1.2.5"} {
+		o := shareOptions(i, 4)
+		o.ToolVersion = version
+		writeShare(t, dir, o, shareSites, commit.ShareDone)
+	}
+	if err := collectShares(t, dir); err != nil {
+		t.Fatal(err)
+	}
+	if m := mustReadScan(t, dir, crashOptions.ScanID).Manifest; m.ToolVersion != "1.2.3" || !slices.Equal(m.OtherTools, []string{"1.2.4", "1.2.5"}) {
+		t.Errorf("it is by %q and %q", m.ToolVersion, m.OtherTools)
+	}
+}

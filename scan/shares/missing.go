@@ -1,6 +1,7 @@
 package shares
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -56,19 +57,25 @@ func NotDone(m *commit.Manifest, records map[int]*commit.Share) (missing []int) 
 	return missing
 }
 
-// Check returns an error unless the records show that the shares are the scan: all are done, of the same lists and by
-// the same versions, and each line of the lists is in exactly one share.
+// Check returns an error unless the records show that the shares are the scan: all are done, of the same lists, by the same schema, registry
+// and check, and each line of the lists is in exactly one share. The version of bulkscan may differ.
 func Check(m *commit.Manifest, records map[int]*commit.Share) error {
 	if missing := NotDone(m, records); len(missing) > 0 {
 		return &NotDoneError{m.ScanID, m.Shares, missing}
 	}
 	var all, first commit.ShareResult
+	var unlike []int
+	var why error // of the first
 	for _, i := range slices.Sorted(maps.Keys(records)) {
-		s := records[i]
-		if err := alike(m, s); err != nil {
-			return fmt.Errorf("cannot collect scan %s: share %d %w; scan anew with another --scan-id", m.ScanID, i, err)
+		if err := alike(m, records[i]); err != nil {
+			unlike, why = append(unlike, i), cmp.Or(why, err)
 		}
-		r := *s.Result
+	}
+	if why != nil {
+		return fmt.Errorf("cannot collect scan %s: of shares %s, share %d %w; scan anew with another --scan-id", m.ScanID, Ranges(unlike), unlike[0], why)
+	}
+	for _, i := range slices.Sorted(maps.Keys(records)) {
+		r := *records[i].Result
 		if i == 0 {
 			first = r
 		}
@@ -99,10 +106,12 @@ func alike(m *commit.Manifest, s *commit.Share) error {
 		return fmt.Errorf("is of %d shares, and the scan of %d", s.N, m.Shares)
 	case !slices.Equal(fingerprints(s.Inputs), fingerprints(m.Inputs)):
 		return errors.New("has read other lists")
+	case s.SchemaVersion != m.SchemaVersion:
+		return fmt.Errorf("is of schema version %d, and the scan of %d", s.SchemaVersion, m.SchemaVersion)
 	case s.RegistryVersion != m.RegistryVersion:
 		return fmt.Errorf("was judged by token registry %.80q, and the scan by %.80q", s.RegistryVersion, m.RegistryVersion)
-	case s.ToolVersion != m.ToolVersion:
-		return fmt.Errorf("was written by version %.80q, and the scan by %.80q", s.ToolVersion, m.ToolVersion)
+	case s.Check != m.Check:
+		return fmt.Errorf("was judged by check %.80q, and the scan by %.80q", s.Check, m.Check)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ type Manifest struct {
 	ResumedAt       *time.Time `json:"resumed_at,omitempty"` // the last time
 	FinishedAt      *time.Time `json:"finished_at,omitempty"`
 	ToolVersion     string     `json:"tool_version"`
+	OtherTools      []string   `json:"other_tool_versions,omitempty"` // by which some parts are, with the same schema, registry and check
 	RegistryVersion string     `json:"registry_version"`
 	Check           Check      `json:"check"`
 	Observer        Observer   `json:"observer"`
@@ -88,6 +89,15 @@ func (c Check) Rules() string {
 		return c.Version
 	}
 	return fmt.Sprintf("%s+%d", c.Version, c.Reading)
+}
+
+func (c Check) String() string { return fmt.Sprintf("%s %s (%s)", c.ID, c.Rules(), c.Suite) }
+
+// WrittenToo notes that a version of bulkscan has written parts of the scan.
+func (m *Manifest) WrittenToo(toolVersion string) {
+	if toolVersion != m.ToolVersion && !slices.Contains(m.OtherTools, toolVersion) {
+		m.OtherTools = append(m.OtherTools, toolVersion)
+	}
 }
 
 // RejudgedScan describes a scan whose stored bodies are re-evaluated.
@@ -189,13 +199,15 @@ type ChangedError struct {
 }
 
 func (e *ChangedError) Error() string {
-	if e.Share {
-		return fmt.Sprintf("cannot write this share of scan %s: %s was %q for the first share and is now %q; give all shares the same lists and flags, or another --scan-id",
-			e.ScanID, e.What, e.Was, e.Now)
-	}
 	remedy := ChangedRemedy
-	if e.What == "the schema version" {
+	if e.Share {
+		remedy = "give all shares the same lists and flags, or another --scan-id"
+	}
+	if e.What == "the schema version" || e.What == "the check" {
 		remedy = "let the bulkscan that began it finish it; or " + remedy
+	}
+	if e.Share {
+		return fmt.Sprintf("cannot write this share of scan %s: %s was %q for the first share and is now %q; %s", e.ScanID, e.What, e.Was, e.Now, remedy)
 	}
 	return fmt.Sprintf("cannot resume scan %s: %s was %q and is now %q; %s", e.ScanID, e.What, e.Was, e.Now, remedy)
 }

@@ -32,6 +32,7 @@ type Share struct {
 	UpdatedAt       time.Time  `json:"updated_at"`
 	ToolVersion     string     `json:"tool_version"`
 	RegistryVersion string     `json:"registry_version"`
+	Check           Check      `json:"check"`
 	Inputs          []Input    `json:"inputs"`
 
 	// How far it is. The list is read by every share as a whole.
