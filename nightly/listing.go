@@ -49,7 +49,7 @@ func (e *Entry) unreadable(err error) {
 // Listing returns every scan and night of a dataset by date, also those that were pruned. One whose record cannot be read, or is
 // gone though the head names it, is Damaged or Newer. Nothing but the records is read.
 func Listing(ctx context.Context, st store.Store) ([]*Entry, error) {
-	scans, err := commit.Scans(ctx, st)
+	scans, err := commit.StoredScans(ctx, st)
 	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
 	if err != nil && !ok {
 		return nil, err
@@ -69,6 +69,9 @@ func Listing(ctx context.Context, st store.Store) ([]*Entry, error) {
 		e := &Entry{
 			Date: m.ScanDate, ScanID: m.ScanID, State: string(m.State), StartedAt: m.StartedAt, Observer: m.Observer.String(), ListID: m.ListID,
 			Tables: m.Tables, Pruned: m.Pruned, Manifest: m,
+		}
+		if m.SchemaVersion < schema.Version {
+			e.Note = (&schema.OlderError{Version: m.SchemaVersion}).Error()
 		}
 		if m.State == commit.Complete && m.Counts != nil {
 			e.Sites, e.Publication = m.Counts.Rows, cmp.Or(m.Publication, commit.PublicationDone)

@@ -254,7 +254,7 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 			report(verify.Finding{Kind: verify.Damaged, File: name, What: strings.TrimPrefix(err.Error(), "cannot read "+name+": ")})
 			continue
 		}
-		if n.State == Published && errHead == nil && !pruned.Has(n.ScanID) && !slices.ContainsFunc(named, func(s commit.Named) bool { return s.ScanID == n.ScanID }) {
+		if n.State == Published && errHead == nil && head.Number > 0 && !pruned.Has(n.ScanID) && !slices.ContainsFunc(named, func(s commit.Named) bool { return s.ScanID == n.ScanID }) {
 			report(verify.Finding{Kind: verify.Damaged, File: n.name(), What: "it says that the night is published, and no head names its scan; bulkscan nightly --release " + date + " publishes it"})
 		}
 		for _, f := range n.Files {

@@ -102,6 +102,9 @@ func Run(ctx context.Context, o Options) (n *Night, err error) {
 
 // lock excludes other processes that work on nights.
 func (o *Options) lock(ctx context.Context) (store.Unlocker, error) {
+	if err := scan.CheckVersions(ctx, o.Store); err != nil {
+		return nil, err
+	}
 	host, _ := os.Hostname() // a lock without a host still says the process
 	text, err := json.Marshal(commit.Holder{PID: os.Getpid(), Host: host, StartedAt: o.now()})
 	if err != nil {

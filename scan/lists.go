@@ -29,6 +29,11 @@ import (
 // openLists fixes what is read, and the scan's name. Standard input or another pipe is copied to a file first where a dataset is
 // written, so that the scan knows its fingerprint and the same command resumes it.
 func (j *Job) openLists(ctx context.Context) error {
+	if j.Store != nil {
+		if err := CheckVersions(ctx, j.Store); err != nil {
+			return err
+		}
+	}
 	j.paths = slices.Clone(j.Lists)
 	if j.Names != nil {
 		j.Lists = j.Names

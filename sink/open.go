@@ -103,7 +103,7 @@ func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Optio
 	}
 	if lost := past.Lost(manifest); lost != nil && !o.Repair { // checked before files without a commit are deleted
 		if o.Source == nil {
-			return nil, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, lost)
+			return nil, o.cannotGoOn(lost)
 		}
 		// Lost parts that were made from stored sites are made from these again.
 		if err := repair(ctx, st, lock, o, manifest, (*repairing).intact); err != nil {
@@ -143,24 +143,31 @@ func Look(ctx context.Context, st store.Store, o Options) (p Preview, err error)
 	if err := o.complete(now); err != nil {
 		return p, fmt.Errorf("cannot open the dataset: %w", err)
 	}
+	share := ""
 	if o.Shares > 0 {
-		return lookShare(ctx, st, &o, now)
+		share = o.Shard
 	}
-	if err := commit.Held(ctx, st, o.ScanID, ""); err != nil {
+	if err := commit.Held(ctx, st, o.ScanID, share); err != nil {
 		return p, err
 	}
-	manifest, err := loadManifest(ctx, st, &o, now)
-	if err != nil {
-		return p, commit.Remedied(err, commit.ManifestRemedy)
-	}
-	past, err := readPast(ctx, st, &o, manifest)
-	if p.Restarts = manifest.Restarting; p.Restarts && err != nil {
-		return p, nil // damaged records are deleted like the rest
+	var manifest *commit.Manifest
+	var past *commit.History
+	if o.Shares > 0 {
+		manifest, past, err = lookShare(ctx, st, &o, now)
+	} else {
+		manifest, err = loadManifest(ctx, st, &o, now)
+		if err != nil {
+			return p, commit.Remedied(err, commit.ManifestRemedy)
+		}
+		past, err = readPast(ctx, st, &o, manifest)
+		if p.Restarts = manifest.Restarting; p.Restarts && err != nil {
+			return p, nil // damaged records are deleted like the rest
+		}
 	}
 	if err != nil {
 		return p, err
 	}
-	if !o.Repair && !p.Restarts {
+	if !o.Repair && !p.Restarts && manifest != nil {
 		var damaged []string
 		if lost := past.Lost(manifest); lost != nil {
 			err = lost
@@ -168,7 +175,7 @@ func Look(ctx context.Context, st store.Store, o Options) (p Preview, err error)
 			err = o.damage(damaged)
 		}
 		if err != nil {
-			return p, fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
+			return p, o.cannotGoOn(err)
 		}
 	}
 	sites, err := commit.SitesOf(past.Current)
@@ -206,19 +213,18 @@ func (w *Writer) beginSidecar(ctx context.Context, past *commit.History, restart
 // cleanShard deletes files of this shard without a commit, and leftovers of a compaction. It checks that committed
 // files exist: resuming a damaged dataset would hide the damage.
 func cleanShard(ctx context.Context, st store.Store, o *Options, past *commit.History) error {
-	fail := func(err error) error { return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err) }
 	if err := st.Sweep(ctx, commit.ScanFolder(o.ScanID), everything); err != nil {
-		return fail(err)
+		return o.cannotGoOn(err)
 	}
 	if err := commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, o.Date, o.ScanID), commit.StatsName(schema.RecordStats, o.Date, o.ScanID), views.Name, index.Name, schema.PackageName); err != nil {
-		return fail(err)
+		return o.cannotGoOn(err)
 	}
 	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard, commit.CompactedShard})
-	if err != nil {
-		return fail(err)
+	if err == nil {
+		err = o.damage(damaged)
 	}
-	if err := o.damage(damaged); err != nil {
-		return fail(err)
+	if err != nil {
+		return o.cannotGoOn(err)
 	}
 	return nil
 }

@@ -49,7 +49,6 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 	}
 	errs := []error{
 		changed("what is judged again", m.Rejudged.Identity(), o.Source.Identity()),
-		changed("the schema version", fmt.Sprint(m.SchemaVersion), fmt.Sprint(schema.Version)),
 		changed("the token registry", m.RegistryVersion, o.Registry.Version),
 		changed("the check", m.Check.String(), Check().String()),
 		changed("--tables", tableSet(m.Tables), tableSet(o.Tables)),
@@ -197,7 +196,7 @@ func first(errs []error) error {
 // loadManifest reads the manifest of the scan, or returns a new one.
 func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time) (*commit.Manifest, error) {
 	m, err := commit.ReadManifest(ctx, st, o.ScanID)
-	if _, newer := errors.AsType[*schema.NewerError](err); newer {
+	if schema.OfOtherVersion(err) {
 		return nil, err // even for a restart: a later version may have data that this one does not know
 	}
 	switch {

@@ -112,47 +112,28 @@ func (o *Options) collected() error {
 	return o.shareDone()
 }
 
-// lookShare is Look for a share. As openShare does, it leaves the records and files of other shares unread.
-func lookShare(ctx context.Context, st store.Store, o *Options, now time.Time) (p Preview, err error) {
-	if err := commit.Held(ctx, st, o.ScanID, o.Shard); err != nil {
-		return p, err
-	}
-	m, err := commit.ReadManifest(ctx, st, o.ScanID)
+// lookShare returns the manifest and the history that openShare would find. As openShare does, it leaves the records and files of other
+// shares unread. The manifest is nil if there is none.
+func lookShare(ctx context.Context, st store.Store, o *Options, now time.Time) (m *commit.Manifest, past *commit.History, err error) {
+	m, err = commit.ReadManifest(ctx, st, o.ScanID)
 	if errors.Is(err, store.ErrNotExist) && !o.Repair {
-		return p, notPruned(ctx, st, o.ScanID, o.Date)
+		return nil, &commit.History{}, notPruned(ctx, st, o.ScanID, o.Date)
 	}
 	if err := mayJoin(m, err, o, now); err != nil {
-		return p, err
+		return nil, nil, err
 	}
 	if err := notPruned(ctx, st, o.ScanID, m.ScanDate); err != nil {
-		return p, err
+		return nil, nil, err
 	}
 	before, err := o.readShare(ctx, st)
 	if before != nil {
 		err = o.mayGoOn(before, m)
 	}
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
-		return p, err
+		return nil, nil, err
 	}
-	past, err := commit.ReadShard(ctx, st, o.ScanID, o.Shard)
-	if err != nil {
-		return p, m.Remedied(err)
-	}
-	var damaged []string
-	if lost := past.Lost(m); lost != nil {
-		err = lost
-	} else if damaged, err = commit.DamagedFiles(ctx, st, o.ScanID, m.ScanDate, past); err == nil {
-		err = o.damage(damaged)
-	}
-	if err != nil && !o.Repair {
-		return p, o.cannotGoOn(err)
-	}
-	sites, err := commit.SitesOf(past.Current)
-	if err != nil {
-		return p, err
-	}
-	p.Kept = int64(sites.GetCardinality())
-	return p, nil
+	past, err = commit.ReadShard(ctx, st, o.ScanID, o.Shard)
+	return m, past, m.Remedied(err)
 }
 
 func (o *Options) shareDone() error {
@@ -234,8 +215,11 @@ func (o *Options) mayGoOn(s *commit.Share, m *commit.Manifest) error {
 	return nil
 }
 
-// cannotGoOn is the error of a share that cannot be continued.
+// cannotGoOn is the error of a scan or share that cannot be continued.
 func (o *Options) cannotGoOn(err error) error {
+	if o.Shares == 0 {
+		return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)
+	}
 	return fmt.Errorf("cannot resume share %s of scan %s: %w", o.Shard, o.ScanID, err)
 }
 

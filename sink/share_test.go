@@ -370,6 +370,7 @@ func TestOtherVersions(t *testing.T) {
 		f("", func(*commit.Manifest) {})
 		f("", func(m *commit.Manifest) { m.ToolVersion = "1.2.2" })
 		f(fmt.Sprintf("schema version %d", schema.Version+1), func(m *commit.Manifest) { m.SchemaVersion++ })
+		f(fmt.Sprintf("schema version %d", schema.Version-1), func(m *commit.Manifest) { m.SchemaVersion-- })
 		f(`the token registry was "other"`, func(m *commit.Manifest) { m.RegistryVersion = "other" })
 		f("let the bulkscan that began it finish it", func(m *commit.Manifest) { m.Check.Reading++ })
 		f("the check was", func(m *commit.Manifest) { m.Check.Version = "9" })

@@ -23,12 +23,8 @@ type policySet struct {
 	cells    []audit.Cell // scratch, see cellsOf
 }
 
-// readPolicies reads the policies of a scan. Tokens that the registry lacks are left out. Without the table the error is
-// commit.ErrNoTable.
+// readPolicies reads the policies of a scan. Tokens that the registry lacks are left out.
 func readPolicies(ctx context.Context, scan *commit.Scan, registry *tokens.Registry) (*policySet, error) {
-	if !scan.Has(schema.Policies) {
-		return nil, fmt.Errorf("table %s: %w; bulkscan reaudit adds it to scans of an earlier version", schema.Policies, commit.ErrNoTable)
-	}
 	s := &policySet{registry: registry, policies: map[int64]audit.Policy{}}
 	for row, err := range sink.Rows[schema.PolicyRow](ctx, scan, schema.Policies) {
 		if err != nil {

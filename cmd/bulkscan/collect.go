@@ -27,7 +27,7 @@ func (a *app) collectCommand() *cobra.Command {
 		Use:   "collect [OUT]",
 		Short: "Make one scan of its shares",
 		Long: `collect makes one scan of the shares that the tasks of an array job have written (scan --shard): it checks that all are done,
-of the same lists and by the same version, and that each site was kept once; computes the statistics; and publishes the
+of the same lists and by the same rules, and that each site was kept once; computes the statistics; and publishes the
 scan. OUT is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out. If shares are missing it names them, with the
 command that runs just these. A killed collect is repeated; one that is done does nothing. docs/cluster.md`,
 		Example: `  bulkscan collect out
@@ -85,7 +85,7 @@ func (a *app) sharedScan(ctx context.Context, dir, scanID string) (store.Store, 
 	if err != nil {
 		return nil, nil, err
 	}
-	scans, err := a.readableScans(ctx, st, scanChoice{id: scanID})
+	scans, err := a.readableScans(ctx, st, scanChoice{id: scanID}, commit.Scans)
 	if err != nil {
 		return nil, nil, err
 	}

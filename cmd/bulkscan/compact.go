@@ -55,7 +55,7 @@ harms nothing; the next one, or the next scan of that id, cleans up. While a sca
 }
 
 func (a *app) compact(ctx context.Context, dir, scanID string, o compact.Options, asJSON bool) error {
-	st, ids, err := a.scansOf(ctx, dir, scanID)
+	st, ids, err := a.scansOf(ctx, dir, scanID, commit.Scans)
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.Scan
 	if err != nil {
 		return from, to, err
 	}
-	scans, err := a.readableScans(ctx, st, scanChoice{})
+	scans, err := a.readableScans(ctx, st, scanChoice{}, commit.Scans)
 	if err != nil {
 		return from, to, err
 	}

@@ -59,6 +59,9 @@ no more scans; one that scanned beside it, a week later.`,
 			}
 			return a.interruptible(c.Context(), func(ctx context.Context) error {
 				st, err := openDataset(placeOf(args))
+				if err == nil {
+					err = scan.CheckVersions(ctx, st)
+				}
 				if err != nil {
 					return err
 				}

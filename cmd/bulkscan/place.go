@@ -108,7 +108,7 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 	if err != nil {
 		return nil, nil, err
 	}
-	scans, err := a.readableScans(ctx, st, choice)
+	scans, err := a.readableScans(ctx, st, choice, commit.Scans)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -228,12 +228,12 @@ func prunedError(ctx context.Context, st store.Store, dir string, names ...strin
 
 // scansOf opens a dataset and returns which of its scans a command is for: the one named, or all. Those whose manifest
 // is damaged are named on standard error, and left out.
-func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []string, error) {
+func (a *app) scansOf(ctx context.Context, dir, scanID string, read func(context.Context, store.Store) ([]*commit.Manifest, error)) (store.Store, []string, error) {
 	st, err := openDataset(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	scans, err := a.readableScans(ctx, st, scanChoice{id: scanID})
+	scans, err := a.readableScans(ctx, st, scanChoice{id: scanID}, read)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -252,25 +252,22 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string) (store.Store, []s
 	return st, ids, nil
 }
 
-// readableScans reads the manifests of a dataset. One that is damaged is an error where it is the one that is asked for,
-// or where no other can be read; else it is named on standard error, and the others are returned. One of a later version is left
-// out only where another is asked for by its name: else it may be the one that is meant. So it is with a damaged one, where there is
-// --skip-damaged.
-func (a *app) readableScans(ctx context.Context, st store.Store, choice scanChoice) ([]*commit.Manifest, error) {
-	scans, err := commit.Scans(ctx, st)
+// readableScans reads the manifests of a dataset by commit.Scans, or commit.StoredScans. One that is damaged is an error where it is the
+// one that is asked for, or where no other can be read; else it is named on standard error, and the others are returned. Where there is
+// --skip-damaged, it is an error without a name, too: it may be the one that is meant.
+func (a *app) readableScans(ctx context.Context, st store.Store, choice scanChoice, read func(context.Context, store.Store) ([]*commit.Manifest, error)) ([]*commit.Manifest, error) {
+	scans, err := read(ctx, st)
 	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
 	if !ok {
 		return scans, err
 	}
 	for _, s := range damaged.Scans {
-		_, newer := errors.AsType[*schema.NewerError](s.Err)
+		other := schema.OfOtherVersion(s.Err)
 		switch {
-		case s.ScanID == choice.id && choice.skip != nil && !newer:
+		case s.ScanID == choice.id && choice.skip != nil && !other:
 			return nil, &exitError{exitDamaged, commit.Remedied(s.Err, commit.ManifestRemedy)}
-		case s.ScanID == choice.id:
+		case s.ScanID == choice.id, other:
 			return nil, s.Err
-		case newer && choice.id == "":
-			return nil, fmt.Errorf("%w; --scan-id names another scan", s.Err)
 		case choice.skip != nil && choice.id == "" && !choice.skip.Without("scan "+s.ScanID, s.ScanID, s.Err):
 			return nil, a.skipped(choice.skip, commit.Remedied(s.Err, commit.ManifestRemedy))
 		}

@@ -112,11 +112,14 @@ func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) error {
 	if err != nil {
 		return err
 	}
-	from, ids, err := a.scansOf(ctx, dir, f.scanID)
+	from, ids, err := a.scansOf(ctx, dir, f.scanID, commit.StoredScans)
 	if err != nil {
 		return err
 	}
 	to, err := openPlace(f.out)
+	if err == nil {
+		err = scan.CheckVersions(ctx, to)
+	}
 	if err != nil {
 		return err
 	}
@@ -150,7 +153,7 @@ const keptBytes = 256 << 20
 
 // reauditScan judges one scan again, and computes its statistics.
 func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, f *reauditFlags, registry *tokens.Registry, log *slog.Logger) (*reaudited, error) {
-	source, err := commit.ReadScan(ctx, from, id)
+	source, err := commit.ReadStoredScan(ctx, from, id)
 	if err != nil {
 		return nil, err
 	}

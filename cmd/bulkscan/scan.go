@@ -91,7 +91,7 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.vantage, "vantage", "", "where the scan asks from, as in frankfurt-1; scans of two vantages are never added up")
 	flags.StringVar(&f.listID, "list-id", "", "which published list it is, as in tranco-K2XYW; for the record and for citations")
 	flags.BoolVar(&f.restart, "restart", false, "delete what this scan has written, and begin anew")
-	flags.BoolVar(&f.repair, "repair", false, "ask again what a complete scan has lost: sites whose commit records or files are missing or damaged (docs/resuming.md)")
+	flags.BoolVar(&f.repair, "repair", false, "ask again what a complete scan has lost, or with --shard a share: sites whose commit records or files are missing or damaged (docs/resuming.md)")
 	flags.StringVar(&f.date, "date", "", "partition scan_date, YYYY-MM-DD (default: today in UTC)")
 	flags.IntVar(&f.concurrency, "concurrency", 1000, "exchanges in flight; beside them at most four times as many, and 4096, for hosts that are silent for longer than others; fewer where the limit of open files (ulimit -n) has no room for them")
 	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")

@@ -115,7 +115,8 @@ func scripts(folder string, setup func(*testscript.Env) error) testscript.Params
 			"heard":   cmdHeard,
 			"hosts":   cmdHosts,
 			"json":    cmdJSON,
-			"later":   cmdLater,
+			"later":   cmdLater(1),
+			"earlier": cmdLater(-1),
 			"lines":   cmdLines,
 			"pack":    cmdPack,
 			"plain":   cmdPlain,
@@ -200,9 +201,13 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	connect := web.ConnectTo()
+	older, err := filepath.Abs("../../sink/reaudit/testdata/version1")
+	if err != nil {
+		return err
+	}
 	for name, value := range map[string]string{
 		// By name, for scripts that are about these flags.
-		"RESOLVER": web.DNSAddr().String(), "CONNECT_HTTP": connect[0], "CONNECT_TLS": connect[1], "CA": ca, "HEARER": server.URL, "CRLF": "\r\n", "ESC": "\x1b",
+		"RESOLVER": web.DNSAddr().String(), "CONNECT_HTTP": connect[0], "CONNECT_TLS": connect[1], "CA": ca, "HEARER": server.URL, "CRLF": "\r\n", "ESC": "\x1b", "OLDER": older,
 		// For all others.
 		"BULKSCAN_RESOLVER": web.DNSAddr().String(), "BULKSCAN_CONNECT_TO": strings.Join(connect, " "), "BULKSCAN_ALLOW_PRIVATE": "true",
 		"BULKSCAN_HOST_RATE": "0", "BULKSCAN_IP_RATE": "0", "BULKSCAN_RETRY_AFTER": "0s", "BULKSCAN_CONCURRENCY": "20",
@@ -309,19 +314,24 @@ func cmdHosts(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(b.String()), 0o644))
 }
 
-// cmdLater makes a manifest that of a later schema version, with the sum that such a version would give it.
-func cmdLater(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: later MANIFEST")
+// cmdLater makes a record that of a later schema version, or of an earlier one, with the sum that such a version would give it.
+func cmdLater(by int) func(ts *testscript.TestScript, neg bool, args []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) != 1 {
+			ts.Fatalf("usage: later RECORD, earlier RECORD")
+		}
+		text, _, ok := strings.Cut(ts.ReadFile(args[0]), ",\n  \"sum\": ")
+		was := fmt.Sprintf("\"schema_version\": %d,", schema.Version)
+		if !ok || !strings.Contains(text, was) {
+			ts.Fatalf("%s is no record", args[0])
+		}
+		text = strings.Replace(text, was, fmt.Sprintf("\"schema_version\": %d,", schema.Version+by), 1)
+		if by < 0 { // there was no head, and the manifest said that a night is published
+			text = strings.Replace(text, `"publication": "pending"`, `"publication": "published"`, 1)
+		}
+		text = fmt.Sprintf("%s,\n  \"sum\": \"%x\"\n}\n", text, sha256.Sum256([]byte(text+"\n}")))
+		ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 	}
-	text, _, ok := strings.Cut(ts.ReadFile(args[0]), ",\n  \"sum\": ")
-	was := fmt.Sprintf("\"schema_version\": %d,", schema.Version)
-	if !ok || !strings.Contains(text, was) {
-		ts.Fatalf("%s is no manifest", args[0])
-	}
-	text = strings.Replace(text, was, fmt.Sprintf("\"schema_version\": %d,", schema.Version+1), 1)
-	text = fmt.Sprintf("%s,\n  \"sum\": \"%x\"\n}\n", text, sha256.Sum256([]byte(text+"\n}")))
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 }
 
 // cmdLines holds against an expectation how many lines a file has.

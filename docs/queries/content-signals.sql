@@ -1,7 +1,7 @@
 -- Which Content-Signals do sites give to the whole file, `*`, or agents by name?
 -- Definition: none; lines of a group add up, `no` over `yes`, for what they say of `/`. Before any group all lines without a path count.
 -- Over: sites with rules; a site may be in several scopes.
--- Caveat: schema version 1 does not have a line's group; there the scope file includes lines of groups.
+-- Caveat: a signal says what a site wishes, and not what crawlers do.
 SELECT scope, signal, count(DISTINCT (scan_id, seq)) AS sites
 FROM (SELECT scan_id, seq, CASE token WHEN '*' THEN '*' ELSE 'named' END AS scope, unnest(string_split(content_signal, ', ')) AS signal
   FROM verdicts WHERE scan_date = latest() AND via IN ('own', 'star') AND NOT lenient AND content_signal IS NOT NULL

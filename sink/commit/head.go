@@ -132,16 +132,22 @@ func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 	}
 }
 
-// headless returns an ErrRecord if a dataset without heads has lost them.
+// headless returns an ErrRecord if a dataset without heads has lost them: it has a history, and is not of before there were heads.
 func headless(ctx context.Context, st store.Store) error {
-	object, err := st.Open(ctx, schema.LedgerName)
-	if err == nil {
-		err = fmt.Errorf("cannot read %s: %w: the dataset has a history and no head", schema.HeadFolder, errors.Join(ErrRecord, object.Close()))
-	}
+	data, err := store.ReadAll(ctx, st, schema.LedgerName, schema.MaxLedger)
 	if errors.Is(err, store.ErrNotExist) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	ledger := struct {
+		SchemaVersion int `json:"schema_version"`
+	}{schema.Version}
+	if err := json.Unmarshal(data, &ledger); err == nil && ledger.SchemaVersion < schema.Version {
+		return nil
+	}
+	return fmt.Errorf("cannot read %s: %w: the dataset has a history and no head", schema.HeadFolder, ErrRecord)
 }
 
 // OpenHead reads a head.
@@ -302,6 +308,9 @@ func (h *Head) place(ctx context.Context, m *Manifest) error {
 	switch {
 	case m.named == nil && (m.Ending == "" || m.Ending == PublicationDone):
 		m.Publication = PublicationPending // the next scan that is published brings it along
+		if m.SchemaVersion < schema.Version {
+			m.Publication = PublicationDone // of a dataset of before there were heads
+		}
 		return nil
 	case m.named == nil:
 		return nil
@@ -344,7 +353,7 @@ func (m *Manifest) digest(commits []Commit) string {
 
 // Waits reports whether a complete scan is to be published, and no head names it yet.
 func (m *Manifest) Waits() bool {
-	return m.named == nil && m.State == Complete && !m.Restarting && (m.Ending == PublicationDone || m.Ending == "")
+	return m.named == nil && m.SchemaVersion == schema.Version && m.State == Complete && !m.Restarting && (m.Ending == PublicationDone || m.Ending == "")
 }
 
 // Unlike says in words that the commits of a scan are not those that the head names; "" if they are.

@@ -203,7 +203,7 @@ func (e *ChangedError) Error() string {
 	if e.Share {
 		remedy = "give all shares the same lists and flags, or another --scan-id"
 	}
-	if e.What == "the schema version" || e.What == "the check" {
+	if e.What == "the check" {
 		remedy = "let the bulkscan that began it finish it; or " + remedy
 	}
 	if e.Share {
@@ -215,8 +215,28 @@ func (e *ChangedError) Error() string {
 const maxManifest = 64 << 20
 
 // ReadManifest reads a scan's manifest, with the publication that the head says. The error is store.ErrNotExist if there is no such
-// scan, and a *schema.NewerError if a later version wrote it.
-func ReadManifest(ctx context.Context, st store.Store, scanID string) (m *Manifest, err error) {
+// scan, a *schema.NewerError if a later version wrote it, and a *schema.OlderError if an earlier one did.
+func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
+	m, err := ReadStoredManifest(ctx, st, scanID)
+	if err == nil {
+		err = m.current()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// current returns a *schema.OlderError if an earlier version wrote the manifest.
+func (m *Manifest) current() error {
+	if m.SchemaVersion < schema.Version {
+		return fmt.Errorf("cannot read the manifest of scan %s: %w", m.ScanID, &schema.OlderError{Version: m.SchemaVersion})
+	}
+	return nil
+}
+
+// ReadStoredManifest is ReadManifest for manifests of earlier versions, too.
+func ReadStoredManifest(ctx context.Context, st store.Store, scanID string) (m *Manifest, err error) {
 	for range 2 { // a scan may be begun anew between the two readings
 		h, errHead := ReadHead(ctx, st)
 		if errHead != nil {
@@ -229,7 +249,7 @@ func ReadManifest(ctx context.Context, st store.Store, scanID string) (m *Manife
 	return m, err
 }
 
-// Manifest is ReadManifest by this head.
+// Manifest is ReadStoredManifest by this head.
 func (h *Head) Manifest(ctx context.Context, scanID string) (*Manifest, error) {
 	m, err := h.AnyManifest(ctx, scanID)
 	if err != nil {

@@ -138,7 +138,8 @@ func (r *FileRecord) write(ctx context.Context, st store.Store) error {
 	return WriteRecord(ctx, st.Put, FileRecordName(r.ScanID, r.File.Table), r, &r.Sum)
 }
 
-// ReadFileRecord reads the record of a file; the error is store.ErrNotExist if it has none.
+// ReadFileRecord reads the record of a file; the error is store.ErrNotExist if it has none. If a later version wrote it, ReadFileRecord
+// returns it with a *schema.NewerError.
 func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (*FileRecord, error) {
 	name, r := FileRecordName(scanID, table), &FileRecord{}
 	if err := ReadRecord(ctx, st, name, maxFileRecord, r, &r.Sum); err != nil {
@@ -146,6 +147,9 @@ func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (
 	}
 	if r.ScanID != scanID || r.File.Table != table {
 		return nil, fmt.Errorf("cannot read %s: %w: its content is that of %.80q of scan %.80q", name, ErrRecord, r.File.Table, r.ScanID)
+	}
+	if err := schema.CheckVersion(r.SchemaVersion); err != nil {
+		return r, fmt.Errorf("cannot read %s: %w", name, err)
 	}
 	return r, nil
 }

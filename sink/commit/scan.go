@@ -59,7 +59,19 @@ var ErrNoTable = errors.New("the scan has no such table")
 
 // ReadScan opens a complete or incomplete scan for reading.
 func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error) {
-	manifest, err := ReadManifest(ctx, st, scanID)
+	s, err := ReadStoredScan(ctx, st, scanID)
+	if err == nil {
+		err = s.Manifest.current()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// ReadStoredScan is ReadScan for scans of earlier schema versions, too. Columns that they lack are read as null.
+func ReadStoredScan(ctx context.Context, st store.Store, scanID string) (*Scan, error) {
+	manifest, err := ReadStoredManifest(ctx, st, scanID)
 	for err == nil {
 		past, err := ReadHistory(ctx, st, scanID)
 		if err != nil {
@@ -74,7 +86,7 @@ func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error)
 			return s, nil
 		}
 		// The scan may have been restarted or repaired between the two readings.
-		if manifest, err = ReadManifest(ctx, st, scanID); err != nil {
+		if manifest, err = ReadStoredManifest(ctx, st, scanID); err != nil {
 			return nil, err
 		}
 		if reflect.DeepEqual(manifest, s.Manifest) {
@@ -125,8 +137,27 @@ func (e *DamagedScansError) Unwrap() []error {
 }
 
 // Scans reads the manifests of a dataset, ordered by start. If some are damaged, or the head names scans that are not there, it
-// returns the others with a *DamagedScansError, and the caller decides whether they suffice.
+// returns the others with a *DamagedScansError, and the caller decides whether they suffice. If one has another schema version, that is
+// the error.
 func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
+	all, err := StoredScans(ctx, st)
+	if damaged, ok := errors.AsType[*DamagedScansError](err); ok {
+		for _, s := range damaged.Scans {
+			if schema.OfOtherVersion(s.Err) {
+				return nil, s.Err
+			}
+		}
+	}
+	for _, m := range all {
+		if err := m.current(); err != nil {
+			return nil, err
+		}
+	}
+	return all, err
+}
+
+// StoredScans is Scans for scans of all schema versions. Those of later ones are among the damaged.
+func StoredScans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	h, err := ReadHead(ctx, st)
 	if err != nil {
 		return nil, err
@@ -134,7 +165,7 @@ func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	return h.Manifests(ctx)
 }
 
-// Manifests is Scans by this head.
+// Manifests is StoredScans by this head.
 func (h *Head) Manifests(ctx context.Context) ([]*Manifest, error) {
 	st := h.store
 	named, err := h.All(ctx)
@@ -183,7 +214,7 @@ func (h *Head) Manifests(ctx context.Context) ([]*Manifest, error) {
 
 // readNamed is ReadManifest, for which a scan is damaged that the head names and that is not there.
 func readNamed(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
-	m, err := ReadManifest(ctx, st, scanID)
+	m, err := ReadStoredManifest(ctx, st, scanID)
 	if !errors.Is(err, store.ErrNotExist) {
 		return m, err
 	}

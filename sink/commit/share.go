@@ -102,10 +102,11 @@ func (m *Manifest) Remedy(shards ...string) string {
 	return ShareRemedy(m.ScanID, m.Shares, shards...)
 }
 
-// ShareRemedy is Remedy for shares of a scan of n that are not collected.
+// ShareRemedy is Remedy for shares of a scan of n that are not collected. It names the first ten; then the others are due.
 func ShareRemedy(scanID string, n int, shards ...string) string {
 	slices.Sort(shards)
-	list := strings.Join(slices.Compact(shards), fmt.Sprintf("/%d --repair, and with --shard ", n))
+	shards = slices.Compact(shards)
+	list := strings.Join(shards[:min(10, len(shards))], fmt.Sprintf("/%d --repair, and with --shard ", n))
 	return fmt.Sprintf("restore the files that bulkscan verify names; or fetch the lost sites again, with the lists and flags of the other shares: bulkscan scan LIST -o OUT --scan-id %s --shard %s/%d --repair", scanID, list, n)
 }
 

@@ -262,7 +262,7 @@ func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, r
 			continue
 		}
 		switch record, err := commit.ReadFileRecord(ctx, st, id, t.Name); {
-		case err == nil:
+		case record != nil:
 			add(record.File, record.SchemaVersion)
 			rows[len(rows)-1].Unit = record.Unit
 		case !isDamage(err):

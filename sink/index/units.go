@@ -114,7 +114,7 @@ func (u *unit) mark(ctx context.Context, st store.Store, records map[string]int6
 func (u *unit) choose(ctx context.Context, st store.Store, stem string) (*Row, error) {
 	var scans []*commit.Scan
 	for _, id := range u.scans {
-		scan, err := commit.ReadScan(ctx, st, id)
+		scan, err := commit.ReadStoredScan(ctx, st, id)
 		if err != nil {
 			return nil, ctx.Err()
 		}
@@ -192,7 +192,7 @@ func others(ctx context.Context, st store.Store, of *commit.Manifest) (ids []str
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			all, _ := commit.Scans(ctx, st) // the scan itself was read; others may be damaged
+			all, _ := commit.StoredScans(ctx, st) // the scan itself was read; others may be damaged
 			for _, m := range all {
 				if m.InUnit(of) {
 					ids = append(ids, m.ScanID)
@@ -222,7 +222,7 @@ func ReadUnit(ctx context.Context, st store.Store, scanID string, alone bool, re
 	}
 	scans, unit := []*commit.Scan{scan}, []*commit.Manifest{scan.Manifest}
 	if alone {
-		read = commit.ReadScan // of the others only the names count
+		read = commit.ReadStoredScan // of the others only the names count
 	}
 	for _, id := range ids {
 		other, err := read(ctx, st, id)

@@ -48,7 +48,7 @@ func mustOpen(tb testing.TB, st store.Store, o sink.Options) *sink.Writer {
 
 func mustReadScan(tb testing.TB, st store.Store, id string) *commit.Scan {
 	tb.Helper()
-	scan, err := commit.ReadScan(context.Background(), st, id)
+	scan, err := commit.ReadStoredScan(context.Background(), st, id)
 	if err != nil {
 		tb.Fatal(err)
 	}

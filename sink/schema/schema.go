@@ -77,19 +77,6 @@ func Tables() []Table {
 	return all
 }
 
-// Since returns the schema version that added a column to a table; 0 if it is not a column of these tables.
-func Since(table, column string) int {
-	for _, t := range tables {
-		for i := range t.row.NumField() {
-			if field := t.row.Field(i); t.name == table && ColumnName(field) == column {
-				since, _ := strconv.Atoi(field.Tag.Get("since"))
-				return max(1, since)
-			}
-		}
-	}
-	return 0
-}
-
 // ColumnsOf describes the columns of a row's struct, by its tags.
 func ColumnsOf(row reflect.Type) []Column {
 	columns := make([]Column, 0, row.NumField())

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
@@ -216,8 +215,7 @@ func (c *Cursor) openAt(p Place) (err error) {
 		if err != nil {
 			return err
 		}
-		name, _, _ := strings.Cut(f.Name, ".")
-		if reader.leaf == nil && version >= cmp.Or(schema.Since(p.File.Table, name), schema.Version) {
+		if reader.leaf == nil && version >= schema.Version {
 			return fmt.Errorf("%w: it has no column %s, which schema version %d has", ErrPage, f.Name, version)
 		}
 		c.fields = append(c.fields, reader)

@@ -138,6 +138,9 @@ func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *commi
 		return nil, nil, err
 	case err != nil:
 		v.committed[nameOfRecorded(id, table, m)] = true
+		if later, ok := errors.AsType[*schema.NewerError](err); ok {
+			return nil, []Finding{newer(name, later.Version)}, nil
+		}
 		return nil, []Finding{damaged(name, cause(err))}, nil
 	}
 	v.committed[record.File.Name] = true

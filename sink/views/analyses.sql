@@ -1,10 +1,9 @@
 -- needs: sites
 -- The complete scans of the dataset, with their dates, observers (who asked, and how) and numbers of sites. chosen says which
--- of them the other views have: those of one observer. has_policies says that sites has policy_id: scans of schema version 1 lack it.
+-- of them the other views have: those of one observer.
 CREATE OR REPLACE VIEW scans AS
 SELECT scan_id, scan_date, observer, coalesce(observer = getvariable('bulkscan_observer'), true) AS chosen,
-  CAST(sum(rows) AS BIGINT) AS sites, count(*) AS parts, any_value(list_id) AS list_id, any_value(started_at) AS started_at, any_value(registry_version) AS registry_version,
-  min(schema_version) > 1 AS has_policies
+  CAST(sum(rows) AS BIGINT) AS sites, count(*) AS parts, any_value(list_id) AS list_id, any_value(started_at) AS started_at, any_value(registry_version) AS registry_version
 FROM bulkscan_files WHERE "table" = 'sites' GROUP BY scan_id, scan_date, observer;
 
 -- needs: sites

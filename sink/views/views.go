@@ -29,9 +29,8 @@ import (
 //
 // A table's view is bound to one file first, since DuckDB opens a file when a view is made, and expands all paths.
 //
-// Without union_by_name, which opens every file, DuckDB takes the columns of the first file of a list for those of all. So a
-// table whose files have several schema versions has a list for each, and a view that unites them by name. A list's version is
-// its lowest: the last one also has files that are newer than views.sql. Statistics have a list more, of merged months
+// Without union_by_name, which opens every file, DuckDB takes the columns of the first file of a list for those of all: all scans of a
+// dataset have one schema version. Statistics have a list more, of merged months
 // (see package index), and the files that these are of are in no list; nor are statistics that those of another scan of the unit
 // replace. Files of which the table superseded may name rows have lists of their own, whose selects leave these rows out.
 //
@@ -240,15 +239,15 @@ SELECT unnest(coalesce(getvariable('bulkscan_tokens'), [error('views.sql has to 
 // Write writes views.sql for the tables that have committed files, and for the ledger if there is one, unless it is up to date. A nil registry keeps the
 // one in the file.
 func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error {
-	versions, err := versionsOf(ctx, st)
+	listed, err := listedIn(ctx, st)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
-	with, err := tablesWithFiles(ctx, st, versions)
+	with, err := tablesWithFiles(ctx, st, listed)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
 	}
-	lists := listsOf(with, versions)
+	lists := listsOf(with, listed)
 	ledger, err := hasLedger(ctx, st)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", Name, err)
@@ -286,16 +285,16 @@ const putViews = 5
 
 // tablesWithFiles returns the tables for which a view is possible: they have a file, and there are records of such
 // files. Those in the index do. For the others the folders are listed, which takes long where there are many nights.
-func tablesWithFiles(ctx context.Context, st store.Store, versions map[string][]int32) (with []string, err error) {
+func tablesWithFiles(ctx context.Context, st store.Store, listed map[string]bool) (with []string, err error) {
 	var committed, noted bool // records of parts, and of statistics
-	tables := slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool { return t.Name == schema.Superseded && versions[t.Name] == nil })
-	if slices.ContainsFunc(tables, func(t schema.Table) bool { return versions[t.Name] == nil }) {
+	tables := slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool { return t.Name == schema.Superseded && !listed[t.Name] })
+	if slices.ContainsFunc(tables, func(t schema.Table) bool { return !listed[t.Name] }) {
 		if committed, noted, err = recordsIn(ctx, st); err != nil {
 			return nil, err
 		}
 	}
 	for _, table := range tables {
-		if versions[table.Name] != nil {
+		if listed[table.Name] {
 			with = append(with, table.Name)
 			continue
 		}
@@ -354,59 +353,43 @@ type list struct {
 // supersededList ends the name of a list of files of which rows are superseded.
 const supersededList = " superseded"
 
-// versionsOf returns the schema versions of each table, and of its files with superseded rows, in the index, whether or not this program knows them. Without an index, or
+// listedIn returns which tables have files in the index, and which have files with superseded rows there. Without an index, or
 // with one that the next index.Update replaces, there are none.
-func versionsOf(ctx context.Context, st store.Store) (map[string][]int32, error) {
-	versions := map[string][]int32{}
-	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "table", "schema_version", "superseded") {
+func listedIn(ctx context.Context, st store.Store) (map[string]bool, error) {
+	listed := map[string]bool{}
+	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "table", "superseded") {
 		if err != nil {
-			clear(versions)
+			clear(listed)
 			break
 		}
 		of := row.Table
 		if row.Superseded {
 			of += supersededList
 		}
-		if row.Complete && !slices.Contains(versions[of], row.SchemaVersion) {
-			versions[of] = append(versions[of], row.SchemaVersion)
-		}
+		listed[of] = listed[of] || row.Complete
 	}
-	return versions, ctx.Err()
+	return listed, ctx.Err()
 }
 
-// listsOf returns the lists of each of these tables, later schema versions first.
-func listsOf(with []string, versions map[string][]int32) map[string][]list {
+// listsOf returns the lists of each of these tables. A file is in the first whose condition it meets.
+func listsOf(with []string, listed map[string]bool) map[string][]list {
 	lists := map[string][]list{}
 	for _, name := range with {
-		all := byVersion(name, fmt.Sprintf(`"table" = '%s'`, name), versions[name])
-		if name == schema.Superseded { // whose columns stay
-			all = all[len(all)-1:]
-		}
-		if of := versions[name+supersededList]; len(of) > 0 {
-			superseded := []list{{has: fmt.Sprintf(`"table" = '%s' AND superseded`, name)}}
+		all := []list{{name, fmt.Sprintf(`"table" = '%s'`, name)}}
+		if listed[name+supersededList] {
+			superseded := list{has: fmt.Sprintf(`"table" = '%s' AND superseded`, name)}
 			if !schema.IsStatistics(name) {
-				superseded = byVersion(name+supersededList, superseded[0].has, of)
+				superseded.name = name + supersededList
 			}
-			all = slices.Concat(superseded, all)
+			all = slices.Insert(all, 0, superseded)
 		}
-		if months := versions[schema.MonthTable(name)]; len(months) > 0 {
-			merged := list{has: fmt.Sprintf(`"table" = '%s' AND merged`, name)}
-			all = slices.Concat([]list{merged}, all, byVersion(name+" month", fmt.Sprintf(`"table" = '%s'`, schema.MonthTable(name)), months))
+		if month := schema.MonthTable(name); listed[month] {
+			all = slices.Insert(all, 0, list{has: fmt.Sprintf(`"table" = '%s' AND merged`, name)})
+			all = append(all, list{name + " month", fmt.Sprintf(`"table" = '%s'`, month)})
 		}
 		lists[name] = all
 	}
 	return lists
-}
-
-// byVersion returns the lists of the files for which a condition holds.
-func byVersion(name, has string, versions []int32) (lists []list) {
-	slices.Sort(versions)
-	for i, version := range slices.Backward(versions) {
-		if i > 0 {
-			lists = append(lists, list{fmt.Sprintf("%s %d", name, version), fmt.Sprintf(`%s AND schema_version >= %d`, has, version)})
-		}
-	}
-	return append(lists, list{name, has})
 }
 
 // viewsOf returns the text of views.sql for these tables.

@@ -171,5 +171,11 @@ func (f *ledgerFiles) record() error {
 	if err != nil {
 		return err
 	}
-	return f.store.Put(f.ctx, history.LedgerName, data)
+	if err := f.store.Put(f.ctx, history.LedgerName, data); err != nil {
+		return err
+	}
+	return commit.Change(f.ctx, f.store, nil, func(h *commit.Head, _ store.Unlocker) error {
+		h.SetLedger(commit.Merge{SHA256: f.ledger.Sum}, "")
+		return nil
+	})
 }

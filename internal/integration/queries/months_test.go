@@ -100,3 +100,12 @@ func TestMonths(t *testing.T) {
 	put(before)
 	f("as before the months")
 }
+
+func viewsText(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, sinkviews.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,31 @@
+package scan
+
+import (
+	"context"
+
+	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
+)
+
+// CheckVersions returns a *schema.OlderError or *schema.NewerError if a dataset is of another schema version than this program's; the error
+// names the scan or the file. All scans of a dataset have one version. Other errors are left to what reads the records next.
+func CheckVersions(ctx context.Context, st store.Store) error {
+	_, scans := commit.Scans(ctx, st)
+	_, pruned := commit.ReadPruned(ctx, st)
+	_, ledger := history.ReadLedger(ctx, st)
+	errs := []error{scans, pruned, ledger}
+	for _, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete") {
+		errs = append(errs, err)
+		break
+	}
+	for _, err := range errs {
+		if schema.OfOtherVersion(err) {
+			return err
+		}
+	}
+	return nil
+}
