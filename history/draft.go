@@ -44,7 +44,7 @@ func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *p
 	if err != nil {
 		return err
 	}
-	if !p.gone {
+	if !p.gone && !h.Late {
 		if err := sweep(ctx, st, slices.Concat(present.Files, p.files()), ""); err != nil {
 			return err
 		}

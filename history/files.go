@@ -33,7 +33,8 @@ const (
 
 // Ledger is the record of the ledger. Only the files that it names count. A merge publishes its files first and then
 // replaces the record; it never reuses a name. So a killed merge leaves the earlier ledger, and files that the next
-// merge deletes. Files that a merge replaces stay until the next one, for readers of the record before.
+// merge deletes, unless its lock is late (see commit.Head). Files that a merge replaces stay until the next one, for readers
+// of the record before.
 type Ledger struct {
 	SchemaVersion int             `json:"schema_version"`
 	ToolVersion   string          `json:"tool_version"`

@@ -79,7 +79,7 @@ func (u *Updated) Has(scanID string) bool {
 // Rebuild derives the ledger from all published scans that it follows (see follow.go). Scans that wait for the next publishing are
 // published with it.
 func Rebuild(ctx context.Context, st store.Store, o Options) error {
-	return changing(ctx, st, o, func(h *commit.Head) error {
+	return commit.Change(ctx, st, o.Log, func(h *commit.Head) error {
 		scans, err := published(ctx, st, h, true)
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func Rebuild(ctx context.Context, st store.Store, o Options) error {
 // scan was repaired or begun anew since it was merged, all nights are merged again. A scan of the ledger that is not
 // there any more stays in it: then the error is a *GoneError if all nights would have to be merged again.
 func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err error) {
-	err = changing(ctx, st, o, func(h *commit.Head) (err error) {
+	err = commit.Change(ctx, st, o.Log, func(h *commit.Head) (err error) {
 		u, err = catchUp(ctx, st, o, h)
 		return err
 	})
@@ -148,7 +148,7 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*U
 	if len(u.scans) >= len(ledger.Scans) && slices.EqualFunc(ledger.Scans, u.scans[:len(ledger.Scans)], MergedScan.same) {
 		added := u.scans[len(ledger.Scans):]
 		if len(added) == 0 {
-			if h.Ledger != nil && ledger.Number > h.Ledger.Number { // its merge was killed before the head named it
+			if ledger.Sum != "" && (h.Ledger == nil || ledger.Number > h.Ledger.Number) { // its merge was killed before the head named it
 				h.SetLedger(ledger.version(), "")
 			}
 			return u, nil
@@ -200,24 +200,4 @@ func published(ctx context.Context, st store.Store, h *commit.Head, changing boo
 		scans = append(scans, s)
 	}
 	return scans, err
-}
-
-// changing is commit.Change. A late Put of the ledger by an earlier holder of the lock fails once the ledger is replaced with itself;
-// other late requests are of names that are never used again.
-func changing(ctx context.Context, st store.Store, o Options, do func(h *commit.Head) error) error {
-	return commit.Change(ctx, st, o.Log, func(h *commit.Head, lock store.Unlocker) error {
-		if lease, ok := lock.(store.Lease); ok && lease.Late() {
-			data, err := store.ReadAll(ctx, st, LedgerName, schema.MaxLedger)
-			if err == nil {
-				err = st.Put(ctx, LedgerName, data)
-			}
-			if err != nil && !errors.Is(err, store.ErrNotExist) {
-				return err
-			}
-			if err == nil { // without a ledger the lease stays unfenced until the next time
-				lease.Fenced()
-			}
-		}
-		return do(h)
-	})
 }

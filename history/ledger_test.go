@@ -182,9 +182,9 @@ func mustUpdate(t testing.TB, st store.Store) *Updated {
 func publication(t testing.TB, st store.Store, p commit.Publication, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		err := commit.SetPublication(t.Context(), st, id, p)
+		err := commit.SetPublication(t.Context(), st, nil, id, p)
 		if p == commit.PublicationDiscarded {
-			err = commit.Withdraw(t.Context(), st, id, "")
+			err = commit.Withdraw(t.Context(), st, nil, id, "")
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -291,7 +291,7 @@ func TestUpdate(t *testing.T) {
 	if err := Rebuild(t.Context(), dir, Options{}); err == nil {
 		t.Error("the history was derived anew without a night that is lost")
 	}
-	if err := commit.Withdraw(t.Context(), dir, "n2", "its disk is lost"); err != nil {
+	if err := commit.Withdraw(t.Context(), dir, nil, "n2", "its disk is lost"); err != nil {
 		t.Fatal(err)
 	}
 	mustRebuild(t, dir, Options{})
@@ -688,6 +688,13 @@ func (s *lateStore) Lock(ctx context.Context, name string, holder []byte) (store
 	return lateLease{lock, s}, err
 }
 
+func (s *lateStore) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
+	if commit.IsHead(name) {
+		s.steps = append(s.steps, "put head")
+	}
+	return s.Store.CreateIfAbsent(ctx, name, data)
+}
+
 func (s *lateStore) Put(ctx context.Context, name string, data []byte) error {
 	s.steps = append(s.steps, "put "+name)
 	return s.Store.Put(ctx, name, data)
@@ -696,14 +703,33 @@ func (s *lateStore) Put(ctx context.Context, name string, data []byte) error {
 func (l lateLease) Late() bool { return true }
 func (l lateLease) Fenced()    { l.st.steps = append(l.st.steps, "fenced") }
 
-// TestFence shows that a merge first replaces the records, so that a late request of a dead process cannot.
+// TestFence shows that a holder of a late lock deletes no file that a late record of a dead process may name, and that late records do no
+// harm any more once it has written a ledger and a head of its own.
 func TestFence(t *testing.T) {
 	late := &lateStore{Store: newDir(t)}
+	f := func(what string, do func(), want ...string) {
+		t.Helper()
+		late.steps = nil
+		if do(); !slices.Equal(late.steps, want) {
+			t.Errorf("%s: %q, want %q", what, late.steps, want)
+		}
+	}
+	const left = Folder + History + "/closed-0123456789ab-1.parquet"
 	scanned(t, late.Store, "n1", "2026-11-01", nil, "a.example=a")
-	mustUpdate(t, late)
-	mustUpdate(t, late)
-	if want := []string{"put " + LedgerName, "put " + LedgerName, "fenced"}; !slices.Equal(late.steps, want) {
-		t.Errorf("%q, want %q", late.steps, want)
+	if err := late.Store.Put(t.Context(), left, []byte("of a dead process")); err != nil {
+		t.Fatal(err)
+	}
+	f("the first merge", func() { mustUpdate(t, late) }, "put "+LedgerName, "put head", "fenced")
+	f("nothing to merge", func() { mustUpdate(t, late) })
+	scanned(t, late.Store, "n2", "2026-11-02", nil, "a.example=b")
+	f("another merge", func() { mustUpdate(t, late) }, "put "+LedgerName, "put head", "fenced")
+	f("a rebuild", func() { mustRebuild(t, late, Options{}) }, "put "+LedgerName, "put head", "fenced")
+	if _, err := store.ReadAll(t.Context(), late.Store, left, 100); err != nil {
+		t.Errorf("what a late record may name: %v", err)
+	}
+	mustRebuild(t, late.Store, Options{})
+	if _, err := store.ReadAll(t.Context(), late.Store, left, 100); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("what no late record names: %v", err)
 	}
 }
 
@@ -731,4 +757,30 @@ func TestTablesWithoutRows(t *testing.T) {
 	f("gaps 0, history 1, policies 1", "a.example=a")
 	f("gaps 1, history 0, policies 0", "a.example=dead")
 	f("gaps 0, history 0, policies 0")
+}
+
+// TestKilledFirstMerge kills the first merge, and a later one, before a head names its ledger: the next update has it named, and merges nothing.
+func TestKilledFirstMerge(t *testing.T) {
+	dir := newDir(t)
+	for n := range 3 {
+		scanned(t, dir, fmt.Sprint("n", n), fmt.Sprintf("2026-11-0%d", n+1), nil, "a.example=a")
+		dying := &storetest.Faults{Store: dir, Fail: func(s storetest.Step) error {
+			if s.Op == "create-if-absent" && commit.IsHead(s.Name) {
+				return storetest.ErrCrashed
+			}
+			return nil
+		}}
+		if _, err := Update(t.Context(), dying, Options{}); !errors.Is(err, storetest.ErrCrashed) {
+			t.Fatal(err)
+		}
+		mustUpdate(t, dir)
+		h, err := commit.ReadHead(t.Context(), dir)
+		l, errLedger := ReadLedger(t.Context(), dir)
+		if err := errors.Join(err, errLedger); err != nil {
+			t.Fatal(err)
+		}
+		if h.Ledger == nil || *h.Ledger != l.version() || l.Number != n+1 {
+			t.Errorf("after %d merges that were killed the head names %+v, and the ledger is %d", n+1, h.Ledger, l.Number)
+		}
+	}
 }

@@ -192,7 +192,7 @@ type Pruning struct {
 // Prune keeps what is not to be lost with the scans, and has a head name these as pruned. After that they can be deleted: those of
 // which files may be left are in removing. A killed Prune has changed nothing, and leaves files that the next Prune or merge deletes.
 func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (removing []commit.PrunedScan, err error) {
-	err = changing(ctx, st, o, func(h *commit.Head) error {
+	err = commit.Change(ctx, st, o.Log, func(h *commit.Head) error {
 		before, err := readPast(ctx, h)
 		if err != nil {
 			return err
@@ -244,7 +244,7 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit
 		return nil, err
 	}
 	there := func(scanID string) bool { return has(going.All, scanID) }
-	if len(p.missing(ledger, there)) == 0 { // what a pruning has left that was killed, or had no room; readers of the ledger before have the rest
+	if len(p.missing(ledger, there)) == 0 && !h.Late { // what a pruning has left that was killed, or had no room; readers of the ledger before have the rest
 		if err := sweep(ctx, st, slices.Concat(ledger.Files, p.files()), prunedRun); err != nil {
 			return nil, err
 		}

@@ -96,7 +96,7 @@ func copyScan(t testing.TB, from, to store.Store, id string) {
 	}
 	m, err := commit.ReadManifest(t.Context(), to, id)
 	if err == nil {
-		err = commit.Adopt(t.Context(), to, m)
+		err = commit.Adopt(t.Context(), to, nil, m)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func (l *memory) write(t *testing.T, st store.Store, nights []worldNight) {
 	} {
 		ledger.Files = append(ledger.Files, files...)
 	}
-	if err := commit.Change(t.Context(), st, nil, func(h *commit.Head, _ store.Unlocker) error { return ledger.write(t.Context(), st, h, "") }); err != nil {
+	if err := commit.Change(t.Context(), st, nil, func(h *commit.Head) error { return ledger.write(t.Context(), st, h, "") }); err != nil {
 		t.Fatal(err)
 	}
 }

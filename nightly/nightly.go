@@ -159,7 +159,7 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 		switch {
 		case last.Date == date && last.refuted(nights, now):
 			o.Log.Warn("the scan of this date was made under a wrong clock: it is discarded, and the night begins anew", "date", date, "scan", last.ScanID)
-			if err := commit.SetPublication(ctx, o.Store, last.ScanID, commit.PublicationDiscarded); err != nil && !errors.Is(err, store.ErrNotExist) {
+			if err := commit.SetPublication(ctx, o.Store, o.Log, last.ScanID, commit.PublicationDiscarded); err != nil && !errors.Is(err, store.ErrNotExist) {
 				return nil, err
 			}
 			n.ScanID = last.ScanID + "-again"

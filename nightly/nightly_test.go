@@ -653,3 +653,61 @@ func TestListIsRemoved(t *testing.T) {
 	f("failed", func(func()) error { return errors.New("no space left") })
 	f("interrupted", func(cancel func()) error { cancel(); return context.Canceled })
 }
+
+// TestWithdrawKilled kills the withdrawal of a night at each of its steps. Then it succeeds when it is repeated, or the next night does; the night
+// is told as what the head says of its scan once one of them has settled it.
+func TestWithdrawKilled(t *testing.T) {
+	step := 1
+	if testing.Short() {
+		step = 17
+	}
+	synctest.Test(t, func(t *testing.T) {
+		disk := storetest.NewDisk()
+		m := teamOn(t, disk)
+		m.calm(20)
+		for range 3 {
+			m.night()
+		}
+		now := m.now
+		for n, crashed := 1, true; crashed; n += step {
+			for _, again := range []bool{true, false} {
+				m := teamOn(t, disk.Restart(storetest.Nothing))
+				disk = disk.Restart(storetest.Nothing)
+				m.calm(20)
+				m.now = now
+				direct := m.store
+				dying := &storetest.Faults{Store: direct}
+				dying.CrashAt(n, n/step%2 == 0 != again)
+				o := m.options()
+				o.Store, o.Date = dying, "2026-11-03"
+				_, err := Withdraw(t.Context(), o, "a wrong list")
+				if crashed = dying.Crashed(); !crashed && err != nil {
+					t.Fatal(err)
+				}
+				_ = dying.Kill() // which steps after its death fail
+				at := fmt.Sprintf("killed at step %d, %v, repeated %v", n, dying.Steps()[len(dying.Steps())-1], again)
+				o.Store = direct
+				if again {
+					if _, err := Withdraw(t.Context(), o, "a wrong list"); err != nil {
+						t.Errorf("%s: %v", at, err)
+					}
+				}
+				if next := m.night(); next.State != Published {
+					t.Errorf("%s: the next night is %+v", at, next)
+				}
+				scans, err := commit.Scans(t.Context(), direct)
+				if err != nil || len(scans) != 4 {
+					t.Fatalf("%s: %d scans, %v", at, len(scans), err)
+				}
+				left, err := ReadNight(t.Context(), direct, o.Date)
+				if err != nil || again && (left.State != Discarded || left.Error != "withdrawn: a wrong list") || again && scans[2].Published() {
+					t.Errorf("%s: the night is %+v, its scan %s, %v", at, left, scans[2].Publication, err)
+				}
+				if has := strings.Contains(m.ledger(), "03"); has != scans[2].Published() {
+					t.Errorf("%s: the scan is %s, the history has %s", at, scans[2].Publication, m.ledger())
+				}
+				m.sound(at)
+			}
+		}
+	})
+}

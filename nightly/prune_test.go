@@ -122,7 +122,7 @@ func TestFiguresOfPruned(t *testing.T) {
 			record.Scans = append(record.Scans, scan)
 		}
 	}
-	if err := commit.Change(t.Context(), o.Store, nil, func(h *commit.Head, _ store.Unlocker) error {
+	if err := commit.Change(t.Context(), o.Store, nil, func(h *commit.Head) error {
 		return h.Prune(t.Context(), record, nil, nil)
 	}); err != nil {
 		t.Fatal(err)

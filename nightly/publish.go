@@ -26,7 +26,7 @@ func (o *Options) decide(ctx context.Context, n *Night, was commit.Publication) 
 		return nil
 	case was == commit.PublicationHeld, was == commit.PublicationPending && len(n.Out) > 0:
 		n.State = Held
-		return commit.SetPublication(ctx, o.Store, n.ScanID, commit.PublicationHeld)
+		return commit.SetPublication(ctx, o.Store, o.Log, n.ScanID, commit.PublicationHeld)
 	}
 	return o.publish(ctx, n)
 }
@@ -156,7 +156,7 @@ func Release(ctx context.Context, o Options) (*Night, error) {
 // Discard decides that a held or incomplete night does not count. It stays in the dataset.
 func Discard(ctx context.Context, o Options) (*Night, error) {
 	return o.settle(ctx, Discarded, func(ctx context.Context, n *Night) error {
-		return commit.SetPublication(ctx, o.Store, n.ScanID, commit.PublicationDiscarded)
+		return commit.SetPublication(ctx, o.Store, o.Log, n.ScanID, commit.PublicationDiscarded)
 	})
 }
 

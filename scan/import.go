@@ -94,7 +94,7 @@ func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 	for _, scanID := range scans {
 		m, err := commit.ReadManifest(ctx, j.Store, scanID)
 		if err == nil && m.Publication == commit.PublicationPending { // a person may have discarded it
-			err = commit.SetPublication(ctx, j.Store, scanID, commit.PublicationDone)
+			err = commit.SetPublication(ctx, j.Store, j.Log, scanID, commit.PublicationDone)
 		}
 		if err != nil {
 			return nil, unpublished(scanID, err)

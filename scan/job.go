@@ -173,7 +173,7 @@ func (j *Job) date() string {
 // sinkOptions are those of the dataset, once the lists are fixed.
 func (j *Job) sinkOptions() sink.Options {
 	o := j.Sink
-	o.ScanID, o.Date, o.Inputs = j.scanID, j.date(), j.listed()
+	o.ScanID, o.Date, o.Inputs, o.Log = j.scanID, j.date(), j.listed(), j.Log
 	if !j.Share.Whole() {
 		o.Shard, o.Shares = j.Share.Name(), j.Share.N
 	}

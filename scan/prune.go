@@ -199,7 +199,7 @@ func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Pu
 	if err := errors.Join(index.Update(ctx, p.store), index.RollUp(ctx, p.store, o.ToolVersion), survey.WriteReadme(ctx, p.store)); err != nil {
 		return err
 	}
-	return commit.Removed(ctx, p.store)
+	return commit.Removed(ctx, p.store, o.Log)
 }
 
 // withdraw deletes the manifest of a pruned scan, unless another process works on the scan. Then no process begins to.

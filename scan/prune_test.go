@@ -106,7 +106,7 @@ func prunable(t *testing.T, dir *store.Dir) store.Store {
 	for night := range 8 {
 		date := nightOf(t, dir, night, night != 1 && night != 2)
 		if to, ok := map[int]commit.Publication{1: commit.PublicationHeld, 2: commit.PublicationDiscarded}[night]; ok {
-			if err := commit.SetPublication(t.Context(), dir, "night-"+date, to); err != nil {
+			if err := commit.SetPublication(t.Context(), dir, nil, "night-"+date, to); err != nil {
 				t.Fatal(err)
 			}
 		}

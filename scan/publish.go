@@ -101,7 +101,7 @@ func Release(ctx context.Context, st store.Store, scanID string, o Publishing) e
 	if m.ScanDate <= pruned.Through && !m.Published() {
 		return fmt.Errorf("scan %s is not published: the nights up to %s were pruned, and the history cannot take in an earlier one; bulkscan nightly --discard %s lets it go, too", scanID, pruned.Through, m.ScanDate)
 	}
-	if err := commit.SetPublication(ctx, st, scanID, commit.PublicationDone); err != nil {
+	if err := commit.SetPublication(ctx, st, o.Log, scanID, commit.PublicationDone); err != nil {
 		return err
 	}
 	return Publish(ctx, st, scanID, o)
@@ -109,7 +109,7 @@ func Release(ctx context.Context, st store.Store, scanID string, o Publishing) e
 
 // Withdraw takes a published scan back from readers, or lets one go that is lost; the head keeps why. The scan stays, as a discarded one.
 func Withdraw(ctx context.Context, st store.Store, scanID, why string, o Publishing) error {
-	if err := commit.Withdraw(ctx, st, scanID, why); err != nil {
+	if err := commit.Withdraw(ctx, st, o.Log, scanID, why); err != nil {
 		return err
 	}
 	_, err := history.Update(ctx, st, HistoryOptions(o.Registry, o.ToolVersion, o.Log))

@@ -1,16 +1,19 @@
 package scan
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
@@ -32,13 +35,7 @@ func completed(t *testing.T, st store.Store, id, date string, noPublish bool) {
 		if w.Done(uint64(i)) {
 			continue
 		}
-		host, err := origin.Parse(fmt.Sprintf("h%d.test", i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		site := &audit.Site{Seq: uint64(i), Input: host.Host(), Origin: host, Fetch: exchange.Response{Outcome: exchange.Answered, Status: 404}}
-		audit.Judge(site)
-		if err := w.Add(site); err != nil {
+		if err := w.Add(site(t, uint64(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,10 +44,27 @@ func completed(t *testing.T, st store.Store, id, date string, noPublish bool) {
 	}
 }
 
+// site is one that has no robots.txt.
+func site(t *testing.T, seq uint64) *audit.Site {
+	t.Helper()
+	host, err := origin.Parse(fmt.Sprintf("h%d.test", seq))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &audit.Site{Seq: seq, Input: host.Host(), Origin: host, Fetch: exchange.Response{Outcome: exchange.Answered, Status: 404}}
+	audit.Judge(s)
+	return s
+}
+
 // newDisk returns an empty dataset in memory.
 func newDisk(t *testing.T) *store.Dir {
 	t.Helper()
-	dir, err := store.NewDirOn(storetest.NewDisk(), "/data/out")
+	return diskOn(t, storetest.NewDisk())
+}
+
+func diskOn(t *testing.T, disk *storetest.Disk) *store.Dir {
+	t.Helper()
+	dir, err := store.NewDirOn(disk, "/data/out")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,11 +128,11 @@ func TestPublications(t *testing.T) {
 		st := newDisk(t)
 		completed(t, st, "one", "2026-11-01", true)
 		if from != pending {
-			if err := commit.SetPublication(t.Context(), st, "one", from); err != nil {
+			if err := commit.SetPublication(t.Context(), st, nil, "one", from); err != nil {
 				t.Fatal(err)
 			}
 		}
-		err := commit.SetPublication(t.Context(), st, "one", to)
+		err := commit.SetPublication(t.Context(), st, nil, "one", to)
 		if refused := err != nil; refused != (want != to) {
 			t.Errorf("%s to %s: %v", from, to, err)
 		}
@@ -162,10 +176,10 @@ func TestPublications(t *testing.T) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := commit.SetPublication(t.Context(), st, "one", done); err == nil {
+	if err := commit.SetPublication(t.Context(), st, nil, "one", done); err == nil {
 		t.Error("a scan that is not complete is published")
 	}
-	if err := commit.SetPublication(t.Context(), st, "one", discarded); err != nil {
+	if err := commit.SetPublication(t.Context(), st, nil, "one", discarded); err != nil {
 		t.Error(err)
 	}
 	if _, err := sink.Open(t.Context(), st, sink.Options{ScanID: "one"}); err == nil || !strings.Contains(err.Error(), "was discarded") {
@@ -175,4 +189,63 @@ func TestPublications(t *testing.T) {
 	if done, err := Prune(t.Context(), st, Retention{Nights: "2026-11-02"}, publishing); err != nil || !slices.Equal(done.Nights, []string{"2026-11-01"}) {
 		t.Errorf("a discarded scan is too old: %+v, %v", done, err)
 	}
+}
+
+// TestWaitsAreTold has another process hold the dataset's lock for an hour. What changes what counts waits, succeeds, and says for what.
+func TestWaitsAreTold(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		disk := storetest.NewDisk()
+		st := diskOn(t, disk)
+		for n, id := range []string{"one", "two", "three"} {
+			completed(t, st, id, fmt.Sprintf("2026-11-0%d", n+1), id == "three")
+		}
+		f := func(what string, change func(o Publishing) error) {
+			t.Helper()
+			held, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				if err := commit.Change(t.Context(), diskOn(t, disk), nil, func(*commit.Head) error {
+					close(held)
+					time.Sleep(time.Hour)
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}()
+			<-held
+			var log bytes.Buffer
+			o := publishing
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			if err := change(o); err != nil || !strings.Contains(log.String(), "waiting for another process that publishes into this dataset") {
+				t.Errorf("%s: %v, it says %q", what, err, log.String())
+			}
+			<-ended
+		}
+		ctx := t.Context()
+		f("publish", func(o Publishing) error { return Publish(ctx, st, "two", o) })
+		f("release", func(o Publishing) error { return Release(ctx, st, "three", o) })
+		f("withdraw", func(o Publishing) error { return Withdraw(ctx, st, "two", "", o) })
+		f("rebuild", func(o Publishing) error {
+			return history.Rebuild(ctx, st, HistoryOptions(o.Registry, o.ToolVersion, o.Log))
+		})
+		f("prune", func(o Publishing) error {
+			_, err := Prune(ctx, st, Retention{Nights: "2026-11-02"}, o)
+			return err
+		})
+		f("restart", func(o Publishing) error {
+			w, err := sink.Open(ctx, st, sink.Options{ScanID: "three", Date: "2026-11-03", Restart: true, Log: o.Log})
+			return errors.Join(err, w.Abort())
+		})
+		f("complete", func(o Publishing) error {
+			w, err := sink.Open(ctx, st, sink.Options{ScanID: "four", Date: "2026-11-04", Log: o.Log})
+			if err == nil {
+				err = w.Add(site(t, 0))
+			}
+			return errors.Join(err, w.Complete(ctx), w.Close(ctx))
+		})
+		o := (&Job{Options: Options{Log: publishing.Log}}).sinkOptions()
+		if o.Log != publishing.Log {
+			t.Error("a scan does not hand its log to what writes it")
+		}
+	})
 }

@@ -113,7 +113,7 @@ func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (
 		if err != nil {
 			return nil, err
 		}
-		if err := c.Complete(ctx, as); err != nil {
+		if err := c.Complete(ctx, o.Log, as); err != nil {
 			return nil, err
 		}
 	}

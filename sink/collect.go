@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path"
 	"slices"
@@ -114,8 +115,8 @@ func (c *Collection) rejects(ctx context.Context) (err error) {
 	return all.Close(ctx)
 }
 
-// Complete marks the scan as complete, with this publication. Rejects and statistics have been published.
-func (c *Collection) Complete(ctx context.Context, as commit.Publication) error {
+// Complete marks the scan as complete, with this publication. Rejects and statistics have been published. log may be nil.
+func (c *Collection) Complete(ctx context.Context, log *slog.Logger, as commit.Publication) error {
 	if c.Manifest.FinishedAt == nil {
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		c.Manifest.FinishedAt = &now
@@ -123,7 +124,7 @@ func (c *Collection) Complete(ctx context.Context, as commit.Publication) error 
 	for _, i := range slices.Sorted(maps.Keys(c.Shares)) {
 		c.Manifest.Changes = commit.AddChanges(c.Manifest.Changes, c.Shares[i].Changes...)
 	}
-	return complete(ctx, c.store, c.Manifest, as, false)
+	return complete(ctx, c.store, log, c.Manifest, as, false)
 }
 
 // Clean deletes what a collected scan does not need any more.

@@ -43,7 +43,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 		return nil, commit.Remedied(err, commit.ManifestRemedy)
 	}
 	if manifest.Restarting {
-		if err := commit.Forget(ctx, st, o.ScanID); err != nil {
+		if err := commit.Forget(ctx, st, o.Log, o.ScanID); err != nil {
 			return nil, err
 		}
 		if err := deleteScan(ctx, st, lock, &o, manifest); err != nil {

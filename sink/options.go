@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,8 @@ type Options struct {
 	Unlisted bool
 
 	Source *commit.RejudgedScan // the stored scan whose sites are judged again (see Remade); nil if sites are fetched
+
+	Log *slog.Logger // of waiting for other processes; may be nil
 
 	groupBytes int // 0 is the constant; tests set smaller ones
 }

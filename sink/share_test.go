@@ -97,7 +97,7 @@ func collectShares(t *testing.T, dir *store.Dir) error {
 	if err := c.Gather(t.Context()); err != nil {
 		return err
 	}
-	if err := c.Complete(t.Context(), commit.PublicationDone); err != nil {
+	if err := c.Complete(t.Context(), nil, commit.PublicationDone); err != nil {
 		return err
 	}
 	return c.Clean(t.Context())

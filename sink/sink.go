@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -252,12 +253,12 @@ func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 		w.finished = &now
 	}
 	w.manifest.FinishedAt = w.finished
-	return complete(ctx, w.store, w.manifest, as, w.options.Unlisted)
+	return complete(ctx, w.store, w.options.Log, w.manifest, as, w.options.Unlisted)
 }
 
 // complete marks a scan as complete, and has the head name it, if it is to be published. The scan's lock is held. A scan that the head
 // names keeps its publication. A repair changes none: nothing has judged the scan that it repairs.
-func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit.Publication, unlisted bool) error {
+func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.Manifest, as commit.Publication, unlisted bool) error {
 	id, date := m.ScanID, m.ScanDate
 	err := errors.Join(
 		commit.SweepParts(ctx, st, id, date, ""),
@@ -281,7 +282,7 @@ func complete(ctx context.Context, st store.Store, m *commit.Manifest, as commit
 	if err := m.Write(ctx, st); err != nil {
 		return err
 	}
-	if err := commit.Adopt(ctx, st, m); err != nil || unlisted {
+	if err := commit.Adopt(ctx, st, log, m); err != nil || unlisted {
 		return err
 	}
 	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil)) // a first file of superseded rows needs other views

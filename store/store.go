@@ -59,7 +59,7 @@ var (
 // continue. A request already in flight may still take effect later:
 //
 //   - a CreateIfAbsent, if the name has not been created since;
-//   - a Put, if the name has not been put since its holder looked;
+//   - a Put, if no other bytes have been put under the name since its holder looked;
 //   - a Delete, in any case;
 //   - a Publish, unless its draft was swept.
 //

@@ -47,7 +47,7 @@ func readmeOf(t *testing.T, source string, text func() string) string {
 			m.Config[j].Name = []string{"host-rate", "ip-rate", "timeout", "retries", "max-redirects", "max-body"}[j]
 			m.Config[j].Value = setting.Value + "."
 		}
-		if err := errors.Join(m.Create(t.Context(), st), commit.Adopt(t.Context(), st, m)); err != nil {
+		if err := errors.Join(m.Create(t.Context(), st), commit.Adopt(t.Context(), st, nil, m)); err != nil {
 			t.Fatal(err)
 		}
 	}

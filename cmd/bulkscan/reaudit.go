@@ -191,7 +191,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 			total.Store(left)
 			log.Info("judging again", "scan", id, "sites", left, "already_kept", sumRows(source)-left, "out", f.out)
 		},
-		Done: &done, Kept: kept,
+		Done: &done, Kept: kept, Log: log,
 		Finish: func(ctx context.Context) error {
 			err := survey.Stats(ctx, to, id, survey.Options{Registry: registry, ToolVersion: toolVersion(), Log: log})
 			if errors.Is(err, commit.ErrNoTable) {

@@ -132,7 +132,7 @@ func (h *history) releasing(s *scanState, _, _ byte) *command {
 func (h *history) withholding(s *scanState, _, b byte) *command {
 	to := []commit.Publication{commit.PublicationHeld, commit.PublicationDiscarded}[b%2]
 	return &command{name: "make " + string(to), of: s, refuses: func() bool { return true }, run: func(ctx context.Context, st store.Store) error {
-		return commit.SetPublication(ctx, st, s.id, to)
+		return commit.SetPublication(ctx, st, nil, s.id, to)
 	}}
 }
 

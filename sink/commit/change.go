@@ -28,26 +28,31 @@ var before = map[Publication][]Publication{
 
 // SetPublication changes the publication of a complete scan, as one step. An incomplete scan can only be discarded. Where the scan has
 // it already, nothing changes. What readers open is derived from it, and not yet changed.
-func SetPublication(ctx context.Context, st store.Store, scanID string, to Publication) error {
+func SetPublication(ctx context.Context, st store.Store, log *slog.Logger, scanID string, to Publication) error {
 	what := map[Publication]string{PublicationDone: CausePublish, PublicationHeld: CauseHold, PublicationDiscarded: CauseDiscard}[to]
-	return setPublication(ctx, st, scanID, to, before[to], what, "")
+	return setPublication(ctx, st, log, scanID, to, before[to], what, "")
 }
 
 // Withdraw discards a published scan, or lets one go that is lost. The head keeps the reason, which a person gives.
-func Withdraw(ctx context.Context, st store.Store, scanID, why string) error {
-	if _, err := readNamed(ctx, st, scanID); errors.Is(err, ErrRecord) {
-		return rename(ctx, st, scanID, PublicationDiscarded, CauseWithdraw, why)
+func Withdraw(ctx context.Context, st store.Store, log *slog.Logger, scanID, why string) error {
+	if _, err := ReadManifest(ctx, st, scanID); errors.Is(err, ErrRecord) || errors.Is(err, store.ErrNotExist) {
+		return Change(ctx, st, log, func(h *Head) error {
+			if named, errHead := h.rename(ctx, scanID, PublicationDiscarded, CauseWithdraw, why); named || errHead != nil {
+				return errHead
+			}
+			return err
+		})
 	}
-	return setPublication(ctx, st, scanID, PublicationDiscarded, []Publication{PublicationDone}, CauseWithdraw, why)
+	return setPublication(ctx, st, log, scanID, PublicationDiscarded, []Publication{PublicationDone}, CauseWithdraw, why)
 }
 
-func setPublication(ctx context.Context, st store.Store, scanID string, to Publication, from []Publication, what, why string) (err error) {
+func setPublication(ctx context.Context, st store.Store, log *slog.Logger, scanID string, to Publication, from []Publication, what, why string) (err error) {
 	lock, m, err := LockScan(ctx, st, scanID, DoingPublish)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	return Change(ctx, st, nil, func(h *Head, _ store.Unlocker) error {
+	return Change(ctx, st, log, func(h *Head) error {
 		if err := h.place(ctx, m); err != nil {
 			return err
 		}
@@ -72,7 +77,7 @@ const (
 // Change holds the dataset's lock while do changes the newest head and what it names, and writes the next head, if it has a cause. It
 // waits for another holder as long as that lives, and logs so; log may be nil. If the newest head cannot be read, the next one
 // follows the newest that can.
-func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *Head, lock store.Unlocker) error) (err error) {
+func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *Head) error) (err error) {
 	lock, err := lockDataset(ctx, st, log)
 	if err != nil {
 		return err
@@ -81,15 +86,22 @@ func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *He
 	if err := st.Sweep(ctx, schema.HeadFolder, IsHead); err != nil {
 		return err
 	}
+	lease, isLease := lock.(store.Lease)
 	for range headRounds {
 		h, err := newestHead(ctx, st)
-		if err == nil {
-			err = do(h, lock)
-		}
-		if err != nil || len(h.Causes) == 0 {
+		if err != nil {
 			return err
 		}
-		if err = h.write(ctx, st); !errors.Is(err, store.ErrExist) { // else a late head of an earlier holder has come
+		before := h.Ledger
+		h.Late = isLease && lease.Late()
+		if err = do(h); err != nil || len(h.Causes) == 0 {
+			return err
+		}
+		err = h.write(ctx, st)
+		if err == nil && h.Late && h.Ledger != before { // another ledger and another head refuse late ones; other names are used once
+			lease.Fenced()
+		}
+		if !errors.Is(err, store.ErrExist) { // else a late head of an earlier holder has come
 			return err
 		}
 	}
@@ -212,22 +224,25 @@ func (h *Head) writeChunk(ctx context.Context, what string, value any, rows int)
 	return f, nil
 }
 
-// deleteHeads deletes the heads that are too old, each behind the files that its successor does not name: no later one does.
+// deleteHeads deletes the heads that are too old, behind the files up to the oldest one that stays which it does not name: no later one
+// does, and of a writer that was killed before its head none ever did.
 func deleteHeads(ctx context.Context, st store.Store) error {
-	names, err := Heads(ctx, st)
-	for i := 0; err == nil && i < len(names)-heads; i++ {
-		old, errOld := OpenHead(ctx, st, names[i])
-		next, errNext := OpenHead(ctx, st, names[i+1])
-		if errOld == nil && errNext == nil {
-			for _, f := range old.Chunks() {
-				if err == nil && !slices.ContainsFunc(next.Chunks(), func(n schema.File) bool { return n.Name == f.Name }) {
-					err = st.Delete(ctx, f.Name)
-				}
-			}
-		}
-		if err == nil {
-			err = st.Delete(ctx, names[i])
+	names, chunks, err := headsAndChunks(ctx, st)
+	if err != nil || len(names) <= heads {
+		return err
+	}
+	old, oldest := names[:len(names)-heads], names[len(names)-heads]
+	chunks = slices.DeleteFunc(chunks, func(name string) bool { return name > oldest })
+	if first, err := OpenHead(ctx, st, oldest); err == nil { // else a later one says which
+		chunks = slices.DeleteFunc(chunks, func(name string) bool {
+			return slices.ContainsFunc(first.Chunks(), func(f schema.File) bool { return f.Name == name })
+		})
+		old = slices.Concat(chunks, old)
+	}
+	for _, name := range old {
+		if err := st.Delete(ctx, name); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"regexp"
 	"slices"
@@ -31,6 +32,10 @@ type Head struct {
 	Pruned        *schema.File  `json:"pruned,omitempty"`   // see Pruned
 	Removing      []string      `json:"removing,omitempty"` // ids of pruned scans of which files may be left
 	Sum           string        `json:"sum,omitempty"`      // see SealRecord
+
+	// Late says that a head or a ledger of an earlier holder of the dataset's lock may still arrive (see store.Lease). Until this head
+	// is written, no file may be deleted that those may name.
+	Late bool `json:"-"`
 
 	store  store.Store
 	bytes  string // SHA-256 of the record
@@ -65,7 +70,7 @@ type Named struct {
 	Publication Publication `json:"publication"` // published, held or discarded
 	StartedAt   time.Time   `json:"started_at"`
 	FinishedAt  time.Time   `json:"finished_at"`
-	Commits     string      `json:"commits,omitempty"`       // see digest; "" of an incomplete scan
+	Commits     string      `json:"commits,omitempty"`       // see digest; "" of a scan that was discarded before it was complete or published
 	Pruned      []string    `json:"pruned_tables,omitempty"` // which it had, and whose files were deleted for their age
 }
 
@@ -98,16 +103,26 @@ func IsHead(name string) bool { return headName.MatchString(name) }
 func (h *Head) Name() string { return fmt.Sprintf("%s%08d.json", schema.HeadFolder, h.Number) }
 
 // Heads returns the names of the heads, the oldest first.
-func Heads(ctx context.Context, st store.Store) (names []string, err error) {
+func Heads(ctx context.Context, st store.Store) ([]string, error) {
+	names, _, err := headsAndChunks(ctx, st)
+	return names, err
+}
+
+// headsAndChunks returns the names of the heads, and of the files beside them, in the order of their numbers.
+func headsAndChunks(ctx context.Context, st store.Store) (names, chunks []string, err error) {
 	for entry, err := range st.List(ctx, schema.HeadFolder) {
 		if err != nil {
-			return nil, fmt.Errorf("cannot find the heads: %w", err)
+			return nil, nil, fmt.Errorf("cannot find the heads: %w", err)
 		}
-		if match := headName.FindStringSubmatch(entry.Name); match != nil && match[2] == "" {
+		switch match := headName.FindStringSubmatch(entry.Name); {
+		case match == nil:
+		case match[2] == "":
 			names = append(names, entry.Name)
+		default:
+			chunks = append(chunks, entry.Name)
 		}
 	}
-	return names, nil
+	return names, chunks, nil
 }
 
 // HeadRemedy is what to do about a damaged head.
@@ -317,7 +332,7 @@ func (h *Head) place(ctx context.Context, m *Manifest) error {
 	}
 	m.Publication, m.Pruned = m.named.Publication, m.named.Pruned
 	m.Tables = slices.DeleteFunc(slices.Clone(m.Tables), m.pruned)
-	again := m.Repairing || m.ResumedAt != nil && m.ResumedAt.After(m.named.FinishedAt)
+	again := m.Repairing || m.ResumedAt != nil && !m.ResumedAt.Before(m.named.FinishedAt)
 	if !m.Restarting && (!m.StartedAt.Equal(m.named.StartedAt) || m.named.Commits != "" && !again && m.finished().Before(m.named.FinishedAt)) {
 		return fmt.Errorf("%w: it is of another time than the one that %s names; %s", ErrRecord, h.Name(), ManifestRemedy)
 	}
@@ -367,7 +382,10 @@ func (m *Manifest) Unlike(commits []Commit) string {
 // name makes the head name a scan as it is.
 func (h *Head) name(ctx context.Context, m *Manifest, to Publication, what, why string) error {
 	s := Named{ScanID: m.ScanID, ScanDate: m.ScanDate, Publication: to, StartedAt: m.StartedAt, FinishedAt: m.finished()}
-	if m.State == Complete {
+	if m.named != nil {
+		s.Commits, s.Pruned = m.named.Commits, m.named.Pruned
+	}
+	if m.State == Complete && to != PublicationDiscarded { // which needs no row any more
 		past, err := ReadHistory(ctx, h.store, m.ScanID)
 		if err != nil {
 			return err
@@ -376,9 +394,6 @@ func (h *Head) name(ctx context.Context, m *Manifest, to Publication, what, why 
 			return fmt.Errorf("cannot publish scan %s: %w", m.ScanID, lost)
 		}
 		s.Commits = m.digest(past.Current)
-	}
-	if m.named != nil {
-		s.Pruned = m.named.Pruned
 	}
 	m.Publication, m.named = to, &s
 	h.cause(what, why, m.ScanID)
@@ -405,26 +420,30 @@ func (h *Head) Adopt(ctx context.Context, m *Manifest, merged bool) error {
 }
 
 // Adopt is the method of this name, of the newest head.
-func Adopt(ctx context.Context, st store.Store, m *Manifest) error {
-	return Change(ctx, st, nil, func(h *Head, _ store.Unlocker) error { return h.Adopt(ctx, m, false) })
+func Adopt(ctx context.Context, st store.Store, log *slog.Logger, m *Manifest) error {
+	return Change(ctx, st, log, func(h *Head) error { return h.Adopt(ctx, m, false) })
 }
 
-// Forget makes the head name a scan no more, before it is begun anew.
-func Forget(ctx context.Context, st store.Store, scanID string) error {
-	return rename(ctx, st, scanID, "", CauseRestart, "")
-}
-
-// rename makes the head name a scan with another publication, as it is or was.
-func rename(ctx context.Context, st store.Store, scanID string, to Publication, what, why string) error {
-	return Change(ctx, st, nil, func(h *Head, _ store.Unlocker) error {
-		all, err := h.All(ctx)
-		for _, s := range all {
-			if err == nil && s.ScanID == scanID {
-				s.Publication = to
-				h.cause(what, why, scanID)
-				err = h.set(ctx, s)
-			}
+// Forget makes the head name a scan no more, before it is begun anew. A late head of another process must not name it either.
+func Forget(ctx context.Context, st store.Store, log *slog.Logger, scanID string) error {
+	return Change(ctx, st, log, func(h *Head) error {
+		named, err := h.rename(ctx, scanID, "", CauseRestart, "")
+		if !named && h.Late {
+			h.cause(CauseRestart, "", scanID)
 		}
 		return err
 	})
+}
+
+// rename makes the head name a scan with another publication, as it is or was, and reports whether the head named it.
+func (h *Head) rename(ctx context.Context, scanID string, to Publication, what, why string) (named bool, err error) {
+	all, err := h.All(ctx)
+	i := slices.IndexFunc(all, func(s Named) bool { return s.ScanID == scanID })
+	if i < 0 || all[i].Publication == to {
+		return i >= 0, err
+	}
+	s := all[i]
+	s.Publication = to
+	h.cause(what, why, scanID)
+	return true, h.set(ctx, s)
 }

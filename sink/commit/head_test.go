@@ -1,9 +1,11 @@
 package commit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,7 +34,7 @@ func completed(t *testing.T, st store.Store, id, date string) *Manifest {
 	t.Helper()
 	finished := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
 	m := &Manifest{SchemaVersion: schema.Version, ScanID: id, ScanDate: date, State: Complete, StartedAt: finished.Add(-time.Hour), FinishedAt: &finished, Ending: PublicationDone}
-	if err := errors.Join(m.Write(t.Context(), st), Adopt(t.Context(), st, m)); err != nil {
+	if err := errors.Join(m.Write(t.Context(), st), Adopt(t.Context(), st, nil, m)); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -73,7 +75,7 @@ func TestHeadChain(t *testing.T) {
 		t.Errorf("head %d has the months %+v and %d scans", h.Number, h.Months, len(h.Scans))
 	}
 	before := h.Months[1]
-	if err := Withdraw(t.Context(), st, "s02", "a wrong list"); err != nil {
+	if err := Withdraw(t.Context(), st, nil, "s02", "a wrong list"); err != nil {
 		t.Fatal(err)
 	}
 	h = mustHead(t, st)
@@ -119,7 +121,7 @@ func TestHeadDamaged(t *testing.T) {
 	st := newStore(t)
 	completed(t, st, "one", "2026-09-30")
 	completed(t, st, "two", "2026-10-01")
-	if err := Change(t.Context(), st, nil, func(h *Head, _ store.Unlocker) error {
+	if err := Change(t.Context(), st, nil, func(h *Head) error {
 		return h.Prune(t.Context(), &Pruned{Through: "2026-09-01"}, nil, nil)
 	}); err != nil {
 		t.Fatal(err)
@@ -210,7 +212,7 @@ func TestHeadAndManifest(t *testing.T) {
 	if _, err := Scans(t.Context(), st); err == nil || !strings.Contains(err.Error(), "00000002.json names the scan") {
 		t.Errorf("without its manifest: %v", err)
 	}
-	if err := Withdraw(t.Context(), st, "one", "lost"); err != nil {
+	if err := Withdraw(t.Context(), st, nil, "one", "lost"); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := Scans(t.Context(), st); err != nil || len(all) != 1 {
@@ -290,7 +292,7 @@ func TestHeadWaits(t *testing.T) {
 		begun := time.Now()
 		held := make(chan struct{})
 		go func() {
-			err := Change(t.Context(), open(), nil, func(*Head, store.Unlocker) error {
+			err := Change(t.Context(), open(), nil, func(*Head) error {
 				close(held)
 				time.Sleep(time.Hour)
 				return nil
@@ -305,6 +307,160 @@ func TestHeadWaits(t *testing.T) {
 			t.Errorf("waited %v", waited)
 		}
 	})
+}
+
+// TestWaitsSayWhy has each change of what counts wait for another process: it says so, and who that is.
+func TestWaitsSayWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := storetest.NewDisk()
+		open := func() *store.Dir {
+			st, err := store.NewDirOn(disk, "/data/out")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st
+		}
+		m := completed(t, open(), "one", "2026-11-20")
+		f := func(what string, held time.Duration, says int, change func(st store.Store, log *slog.Logger) error) {
+			t.Helper()
+			lock, err := lockDataset(t.Context(), open(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(held, func() { _ = lock.Unlock() })
+			var log bytes.Buffer
+			if err := change(open(), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			if text := log.String(); strings.Count(text, "waiting for another process") != says || strings.Count(text, fmt.Sprintf(`\"pid\":%d`, os.Getpid())) != says {
+				t.Errorf("%s: it says %q", what, text)
+			}
+		}
+		adopt := func(st store.Store, log *slog.Logger) error { return Adopt(t.Context(), st, log, m) }
+		f("adopt", time.Hour, 1, adopt)
+		f("adopt", lockPause, 0, adopt)
+		f("publish", time.Minute, 1, func(st store.Store, log *slog.Logger) error {
+			return SetPublication(t.Context(), st, log, "one", PublicationDone)
+		})
+		f("withdraw", time.Minute, 1, func(st store.Store, log *slog.Logger) error { return Withdraw(t.Context(), st, log, "one", "") })
+		f("restart", time.Minute, 1, func(st store.Store, log *slog.Logger) error { return Forget(t.Context(), st, log, "one") })
+		f("prune", time.Minute, 1, func(st store.Store, log *slog.Logger) error { return Removed(t.Context(), st, log) })
+	})
+}
+
+// TestWithdrawTwice repeats the withdrawal of each kind of scan, as after a kill: it succeeds, and no second head says so. What no head names
+// cannot be withdrawn.
+func TestWithdrawTwice(t *testing.T) {
+	f := func(what string, then func(st *store.Dir) error) {
+		t.Helper()
+		st := newStore(t)
+		completed(t, st, "one", "2026-11-20")
+		if err := then(st); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := Withdraw(t.Context(), st, nil, "one", "a wrong list"); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if h := mustHead(t, st); says(t, h) != "one discarded" || h.Number != 2 || h.Causes[0].Why != "a wrong list" {
+			t.Errorf("%s: head %d says %s, for %+v", what, h.Number, says(t, h), h.Causes)
+		}
+		if err := Withdraw(t.Context(), st, nil, "none", ""); !errors.Is(err, store.ErrNotExist) {
+			t.Errorf("a scan that never was: %v", err)
+		}
+	}
+	f("whole", func(*store.Dir) error { return nil })
+	f("without its manifest", func(st *store.Dir) error { return st.Delete(t.Context(), ManifestName("one")) })
+	f("with a damaged manifest", func(st *store.Dir) error { return st.Put(t.Context(), ManifestName("one"), []byte("{}")) })
+	f("with a damaged commit", func(st *store.Dir) error { return st.Put(t.Context(), CommitsFolder("one")+"0-0.json", []byte("{}")) })
+	f("with lost commits", func(st *store.Dir) error {
+		m, err := ReadManifest(t.Context(), st, "one")
+		if err == nil {
+			m.Counts = &Counts{Parts: 1, Rows: 10}
+			err = m.Write(t.Context(), st)
+		}
+		return err
+	})
+}
+
+// TestHeadsOfTheKilled shows that files of a head whose writer was killed before it wrote the head are deleted, once 16 later heads are there.
+func TestHeadsOfTheKilled(t *testing.T) {
+	st := newStore(t)
+	date := func(n int) string { return time.Date(2026, 9, 1+2*n, 0, 0, 0, 0, time.UTC).Format(time.DateOnly) }
+	for n := range 60 {
+		dying := &storetest.Faults{Store: st, Fail: func(s storetest.Step) error {
+			if s.Op == "create-if-absent" && IsHead(s.Name) && len(s.Name) == len("_head/00000001.json") {
+				return storetest.ErrCrashed
+			}
+			return nil
+		}}
+		err := Change(t.Context(), dying, nil, func(h *Head) error {
+			return h.Prune(t.Context(), &Pruned{Through: fmt.Sprintf("2026-08-%02d", 1+n%28)}, nil, nil)
+		})
+		if !errors.Is(err, storetest.ErrCrashed) {
+			t.Fatal(err)
+		}
+		completed(t, st, fmt.Sprintf("s%02d", n), date(n))
+	}
+	heads, chunks, err := headsAndChunks(t.Context(), st)
+	if err != nil || len(heads) != 16 || len(chunks) > 16+4 {
+		t.Errorf("%d heads, %d files: %q, %v", len(heads), len(chunks), chunks, err)
+	}
+}
+
+// TestHeadLostAnswer has each change create its head, and learn that there is one, as if it were another's: the change that is made again
+// fails at nothing, and nothing is named twice.
+func TestHeadLostAnswer(t *testing.T) {
+	f := func(what, want string, change func(st store.Store) error) {
+		t.Helper()
+		st := newStore(t)
+		completed(t, st, "one", "2026-11-20")
+		m := completed(t, st, "two", "2026-11-21")
+		m.ScanID, m.Ending = "new", PublicationPending
+		if err := m.Write(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+		lost := 0
+		err := change(&storetest.Faults{Store: st, Lose: func(s storetest.Step) error {
+			if lost == 0 && s.Op == "create-if-absent" && IsHead(s.Name) {
+				lost++
+				return store.ErrExist
+			}
+			return nil
+		}})
+		if h := mustHead(t, st); err != nil || lost != 1 || says(t, h) != want || h.Number > 4 {
+			t.Errorf("%s: %v; head %d says %s, want %s", what, err, h.Number, says(t, h), want)
+		}
+	}
+	set := func(to Publication) func(store.Store) error {
+		return func(st store.Store) error { return SetPublication(t.Context(), st, nil, "new", to) }
+	}
+	f("publish", "one published, new published, two published", set(PublicationDone))
+	f("hold", "one published, new held, two published", set(PublicationHeld))
+	f("discard", "one published, new discarded, two published", set(PublicationDiscarded))
+	f("adopt", "one published, new published, two published", func(st store.Store) error {
+		m, err := ReadManifest(t.Context(), st, "new")
+		if err == nil {
+			m.Ending = PublicationDone
+			err = errors.Join(m.Write(t.Context(), st), Adopt(t.Context(), st, nil, m))
+		}
+		return err
+	})
+	f("withdraw", "one published, two discarded", func(st store.Store) error { return Withdraw(t.Context(), st, nil, "two", "") })
+	f("withdraw what is lost", "one published, two discarded", func(st store.Store) error {
+		return errors.Join(st.Delete(t.Context(), ManifestName("two")), Withdraw(t.Context(), st, nil, "two", ""))
+	})
+	f("restart", "one published", func(st store.Store) error { return Forget(t.Context(), st, nil, "two") })
+	f("prune", "two published", func(st store.Store) error {
+		return Change(t.Context(), st, nil, func(h *Head) error {
+			if slices.Contains(h.Removing, "one") {
+				return nil
+			}
+			return h.Prune(t.Context(), &Pruned{Through: "2026-11-20"}, []*Manifest{{ScanID: "one", ScanDate: "2026-11-20"}}, nil)
+		})
+	})
+	f("removed", "one published, two published", func(st store.Store) error { return Removed(t.Context(), st, nil) })
 }
 
 // TestHeadForeign shows that nothing in the folder of heads is deleted that has another name than a head or its files.
@@ -324,4 +480,46 @@ func TestHeadForeign(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, data, err)
 		}
 	}
+}
+
+// lateStore has leases, of which an earlier holder may have a request on its way.
+type lateStore struct {
+	store.Store
+	fenced int
+}
+
+type lateLease struct {
+	store.Unlocker
+	st *lateStore
+}
+
+func (s *lateStore) Lock(ctx context.Context, name string, holder []byte) (store.Unlocker, error) {
+	lock, err := s.Store.Lock(ctx, name, holder)
+	return lateLease{lock, s}, err
+}
+
+func (l lateLease) Late() bool { return l.st.fenced == 0 }
+func (l lateLease) Fenced()    { l.st.fenced++ }
+
+// TestHeadLate shows that with a late lease a restart writes a head although none names the scan, since a late head may. Only a head with another
+// ledger ends the danger.
+func TestHeadLate(t *testing.T) {
+	late := &lateStore{Store: newStore(t)}
+	completed(t, late, "one", "2026-11-20")
+	f := func(what string, err error, number, fenced int) {
+		t.Helper()
+		if h := mustHead(t, late); err != nil || h.Number != number || late.fenced != fenced || says(t, h) != "one published" {
+			t.Errorf("%s: head %d says %s, fenced %d times, %v", what, h.Number, says(t, h), late.fenced, err)
+		}
+	}
+	f("restart", Forget(t.Context(), late, nil, "another"), 2, 0)
+	f("publish", SetPublication(t.Context(), late, nil, "one", PublicationDone), 2, 0)
+	f("merge", Change(t.Context(), late, nil, func(h *Head) error {
+		if !h.Late {
+			t.Error("the head does not say that it is late")
+		}
+		h.SetLedger(Merge{Number: 1}, "")
+		return nil
+	}), 3, 1)
+	f("restart", Forget(t.Context(), late, nil, "another"), 3, 1)
 }

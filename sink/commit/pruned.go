@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -94,8 +95,8 @@ func (h *Head) Prune(ctx context.Context, p *Pruned, going []*Manifest, without 
 }
 
 // Removed makes the head say that nothing of pruned scans is left.
-func Removed(ctx context.Context, st store.Store) error {
-	return Change(ctx, st, nil, func(h *Head, _ store.Unlocker) error {
+func Removed(ctx context.Context, st store.Store, log *slog.Logger) error {
+	return Change(ctx, st, log, func(h *Head) error {
 		h.Removing = nil
 		h.cause(CausePrune, "nothing is left of the pruned scans")
 		return nil

@@ -85,7 +85,7 @@ func TestPrunedDate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Change(t.Context(), st, nil, func(h *Head, _ store.Unlocker) error {
+		if err := Change(t.Context(), st, nil, func(h *Head) error {
 			return h.Prune(t.Context(), &Pruned{Through: through}, nil, nil)
 		}); err != nil {
 			t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -48,6 +49,7 @@ type Options struct {
 	Opened func(sites int64)
 	// Done counts sites as they are made. It may be nil.
 	Done *atomic.Int64
+	Log  *slog.Logger // of waiting for other processes; may be nil
 
 	holdBytes int // tests: of bodies that several sites have, in memory; 0 is holdBodies
 }
@@ -77,7 +79,7 @@ func Scan(ctx context.Context, source *commit.Scan, to store.Store, o Options) (
 	w, err := sink.Open(ctx, to, sink.Options{
 		ScanID: m.ScanID, Date: m.ScanDate, Tables: m.Tables, PartRows: int(largest), ToolVersion: o.ToolVersion, Registry: o.Registry,
 		Observer: m.Observer, ListID: m.ListID, Config: m.Config, Inputs: m.Inputs, Restart: o.Restart, Source: identity,
-		NoPublish: m.Withheld(),
+		NoPublish: m.Withheld(), Log: o.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -88,7 +88,7 @@ func added(t *testing.T, st store.Store, o sink.Options, sites int, as commit.Pu
 		t.Fatal(err)
 	}
 	if as == commit.PublicationHeld || as == commit.PublicationDiscarded {
-		if err := commit.SetPublication(t.Context(), st, o.ScanID, as); err != nil {
+		if err := commit.SetPublication(t.Context(), st, nil, o.ScanID, as); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -174,7 +174,7 @@ func (f *ledgerFiles) record() error {
 	if err := f.store.Put(f.ctx, history.LedgerName, data); err != nil {
 		return err
 	}
-	return commit.Change(f.ctx, f.store, nil, func(h *commit.Head, _ store.Unlocker) error {
+	return commit.Change(f.ctx, f.store, nil, func(h *commit.Head) error {
 		h.SetLedger(commit.Merge{SHA256: f.ledger.Sum}, "")
 		return nil
 	})
