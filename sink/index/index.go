@@ -116,7 +116,7 @@ func recordsOf(ctx context.Context, st store.Store) (*commit.Head, map[string]in
 	sums := map[string]*xxhash.Digest{}
 	for _, s := range named {
 		sums[s.ScanID] = xxhash.New()
-		_, _ = sums[s.ScanID].WriteString(fmt.Sprint(s.Publication, s.Commits, s.Pruned))
+		_, _ = fmt.Fprint(sums[s.ScanID], s.Publication, s.Commits, s.Pruned)
 	}
 	var number [16]byte
 	for entry, err := range st.List(ctx, schema.ScansFolder) {
