@@ -14,12 +14,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/scan"
@@ -558,7 +558,7 @@ func TestFetchedList(t *testing.T) {
 func TestTell(t *testing.T) {
 	f := func(want int, answers ...int) {
 		t.Helper()
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			var log strings.Builder
 			got, texts := 0, []string{}
 			client := &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
@@ -661,7 +661,7 @@ func TestWithdrawKilled(t *testing.T) {
 	if testing.Short() {
 		step = 17
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
 		m := teamOn(t, disk)
 		m.calm(20)

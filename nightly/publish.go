@@ -60,8 +60,20 @@ func (o *Options) before(ctx context.Context, of *commit.Manifest) (list []*comm
 	return slices.CompactFunc(list, func(a, b *commit.Manifest) bool { return a.ScanDate == b.ScanDate }), nil
 }
 
-// pages writes the files of a night: what has changed, the summary and the report.
+// pages writes the files of a night: what has changed, the summary and the report. Tonight's scan was verified; if an earlier one is
+// damaged or lost, the pages leave that out, and say so.
 func (o *Options) pages(ctx context.Context, n *Night) error {
+	err := o.pagesBy(ctx, n, o.Report)
+	if survey.IsDamage(err) || errors.Is(err, store.ErrNotExist) {
+		o.Log.Warn("the pages of the night leave out what is damaged", "error", err)
+		skipping := o.Report
+		skipping.Skip = &survey.Skip{On: true}
+		err = o.pagesBy(ctx, n, skipping)
+	}
+	return err
+}
+
+func (o *Options) pagesBy(ctx context.Context, n *Night, by survey.Options) error {
 	m, err := commit.ReadManifest(ctx, o.Store, n.ScanID)
 	if err != nil {
 		return err
@@ -73,23 +85,26 @@ func (o *Options) pages(ctx context.Context, n *Night) error {
 	}
 	if len(earlier) > 0 {
 		from := survey.ScanAt{Store: o.Store, ScanID: earlier[len(earlier)-1].ScanID}
-		d, err := survey.Compare(ctx, from, survey.ScanAt{Store: o.Store, ScanID: n.ScanID}, survey.DiffOptions{Options: o.Report, Top: 100})
-		if err != nil {
+		d, err := survey.Compare(ctx, from, survey.ScanAt{Store: o.Store, ScanID: n.ScanID}, survey.DiffOptions{Options: by, Top: 100})
+		switch {
+		case by.Skip.Without("the changes since that night", from.ScanID, err):
+		case err != nil:
 			return err
-		}
-		n.Changes = changesOf(d)
-		if err := o.writeJSON(ctx, n, changesName, d); err != nil {
-			return err
+		default:
+			n.Changes = changesOf(d)
+			if err := o.writeJSON(ctx, n, changesName, d); err != nil {
+				return err
+			}
 		}
 	}
-	summary, err := survey.Summarize(ctx, o.Store, n.ScanID, survey.SummaryOptions{Options: o.Report, Definition: survey.Full})
+	summary, err := survey.Summarize(ctx, o.Store, n.ScanID, survey.SummaryOptions{Options: by, Definition: survey.Full})
 	if err != nil {
 		return err
 	}
 	if err := o.writeJSON(ctx, n, summaryName, summary); err != nil {
 		return err
 	}
-	taken, err := survey.Take(ctx, o.Store, n.ScanID, survey.TakeOptions{Options: o.Report})
+	taken, err := survey.Take(ctx, o.Store, n.ScanID, survey.TakeOptions{Options: by})
 	if errors.Is(err, commit.ErrNoTable) {
 		o.Log.Warn("the night has no report page", "error", err)
 		return nil

@@ -68,8 +68,11 @@ func TestWithdraw(t *testing.T) {
 	}}); err != nil || found != 1 {
 		t.Errorf("a lost night: %d findings, %v", found, err)
 	}
+	if n := m.night(); n.State != Published || m.ledger() != "01 02 03 04 05" || !strings.Contains(m.read("report.html"), "left out: ") {
+		t.Errorf("with a lost night: %+v, the history has the nights %s", n, m.ledger())
+	}
 	withdraw("2026-11-02", "its disk is lost")
-	if got := m.ledger(); got != "01 03 04" {
+	if got := m.ledger(); got != "01 03 04 05" {
 		t.Errorf("without the lost night the history has the nights %s", got)
 	}
 	m.sound("a lost night is withdrawn")
