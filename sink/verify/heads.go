@@ -42,8 +42,11 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 			if named[f.Name] {
 				continue
 			}
-			named[f.Name] = true
-			if err := commit.HoldAgainst(ctx, v.store, f); err != nil && (i == len(names)-1 || !errors.Is(err, store.ErrNotExist)) {
+			err := commit.HoldAgainst(ctx, v.store, f)
+			if errors.Is(err, store.ErrNotExist) && i < len(names)-1 { // a newer head may have come, and deleted it; else one that follows names it, too
+				continue
+			}
+			if named[f.Name] = true; err != nil {
 				v.report(damaged(f.Name, cause(err)+"; "+commit.HeadRemedy))
 			}
 		}
