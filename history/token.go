@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -144,11 +145,15 @@ type kindKey struct {
 	judge  string
 }
 
-// CountTokens counts what the ledger has of tokens. It returns nil if the ledger does not have the scan, or if there is
-// none.
+// CountTokens counts what the ledger has of tokens. It returns nil if the ledger does not have the scan, or if the head
+// names none.
 func CountTokens(ctx context.Context, st store.Store, asked TokensAsked) (*TokenCounts, error) {
-	l, err := ReadLedger(ctx, st)
-	if errors.Is(err, store.ErrNotExist) {
+	h, err := commit.ReadHead(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	l, err := readLedger(ctx, st, h)
+	if errors.Is(err, store.ErrNotExist) && h.Ledger == nil {
 		return nil, nil
 	}
 	var nights []Date
