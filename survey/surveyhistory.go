@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.S
 		return err
 	}
 	s.Pruned = lastPruned(pruned, scan.Manifest)
-	nights, judged, err := statsFiles(ctx, st, scan.Manifest)
+	nights, judged, err := statsFiles(ctx, st, scan.Manifest, o.Log)
 	several := err == nil && len(nights) > 0 && nights[0].ScanDate != nights[len(nights)-1].ScanDate
 	switch {
 	case err != nil || len(nights) == 0 || !several && s.Pruned == "":
@@ -82,17 +83,27 @@ func lastPruned(pruned *commit.Pruned, scan *commit.Manifest) (date string) {
 
 // statsFiles returns the files of token_stats that count up to the scan's date by its observer, by date, those of other lists only of
 // dates without the scan's list; and one of each version of the registry: the newest, by any observer. Merged months are left out: the files of their scans are still there, and have
-// the rows that are needed at their beginnings.
-func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nights []index.Row, judged map[string]index.Row, err error) {
+// the rows that are needed at their beginnings. A published scan that the index lacks is logged.
+func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log *slog.Logger) (nights []index.Row, judged map[string]index.Row, err error) {
+	head, err := commit.ReadHead(ctx, st)
+	if err != nil {
+		return nil, nil, err
+	}
+	named, err := head.All(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	judged = map[string]index.Row{}
+	listed := map[string]bool{}
 	own := map[string]bool{} // dates with the scan's list
 	for row, err := range table.FileRows[index.Row](ctx, st, index.Name) {
 		if errors.Is(err, store.ErrNotExist) {
-			return nil, nil, nil // no scan is published
+			break // no scan is published, or all are lacking
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w; any scan, stats or compact writes it anew", err)
 		}
+		listed[row.ScanID] = listed[row.ScanID] || row.Complete
 		if !row.Complete || row.Table != schema.TokenStats {
 			continue
 		}
@@ -102,6 +113,19 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest) (nig
 		if !row.Superseded && row.Observer == scan.Observer.String() && row.ScanDate <= scan.ScanDate {
 			nights = append(nights, *row)
 			own[row.ScanDate] = own[row.ScanDate] || row.ListID == scan.ListID
+		}
+	}
+	if scan.Published() && !listed[scan.ScanID] { // the index comes last, behind the pages of a night
+		now := index.Row{ScanID: scan.ScanID, ScanDate: scan.ScanDate, Table: schema.TokenStats, RegistryVersion: scan.RegistryVersion, ListID: scan.ListID}
+		nights = slices.DeleteFunc(nights, func(row index.Row) bool { return row.ScanDate == now.ScanDate && row.ListID == now.ListID })
+		nights, listed[now.ScanID], own[now.ScanDate] = append(nights, now), true, true
+		if now.ScanDate > judged[now.RegistryVersion].ScanDate {
+			judged[now.RegistryVersion] = now
+		}
+	}
+	for _, s := range named {
+		if s.Publication == commit.PublicationDone && s.ScanDate <= scan.ScanDate && !listed[s.ScanID] {
+			log.Warn("figures over dates lack a scan, because "+index.Name+" does", "scan", s.ScanID, "remedy", "bulkscan stats, compact or the next scan writes it anew")
 		}
 	}
 	nights = slices.DeleteFunc(nights, func(row index.Row) bool { return own[row.ScanDate] && row.ListID != scan.ListID })
@@ -269,7 +293,7 @@ func RegistriesOnlyOf(ctx context.Context, st store.Store, scans []*commit.Manif
 	if err := index.Update(ctx, st); err != nil {
 		return nil, err
 	}
-	_, judged, err := statsFiles(ctx, st, &commit.Manifest{}) // of no nights before it
+	_, judged, err := statsFiles(ctx, st, &commit.Manifest{}, nil) // of no nights before it
 	if err != nil {
 		return nil, err
 	}
