@@ -280,7 +280,6 @@ func (c *compaction) merge(ctx context.Context, run []commit.Commit) (begun bool
 		return true, err
 	}
 	c.next++
-	c.waiting = append(c.waiting, retired{run, time.Now()})
 	c.done.PartsAfter -= len(run) - 1
 	c.done.Bytes += record.Bytes()
 	for _, f := range record.Files {
@@ -289,6 +288,7 @@ func (c *compaction) merge(ctx context.Context, run []commit.Commit) (begun bool
 	if err := index.Update(ctx, c.store); err != nil { // so that readers find the merged part before the others go
 		return true, err
 	}
+	c.waiting = append(c.waiting, retired{run, time.Now()})
 	c.options.Log.Info("merged", "scan", record.ScanID, "parts", len(run), "into", record.Key().String(), "sites", record.Rows, "bytes", record.Bytes())
 	return true, nil
 }
