@@ -26,6 +26,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
@@ -98,6 +99,12 @@ var actions = []action{
 		}}
 	}},
 	{"stats", 1, on(func(s *scanState) bool { return s.there && s.complete }, (*history).counting)},
+	{"another observer", 1, func(h *history, a, b byte) *command { // the history follows the first one
+		if h.files()[schema.LedgerName] == "" {
+			return nil
+		}
+		return h.scanning(h.known("o-"+today(), today()), a, b)
+	}},
 }
 
 // on makes a command for one of these scans.
@@ -373,12 +380,13 @@ const (
 	failing  // a call fails
 	full     // the disk is
 	together // it lives, and at one of its steps another command runs from its beginning to its end, or the same command
+	harmed   // it lives, and a file was damaged before it
 
 	everywhere // killed, and before that, from the same beginning, at moments from the first to the last, each time followed by another command or death, and by the same command
 )
 
 // fates is how often each happens.
-var fates = [...]int{lives, lives, killed, killed, power, power, failing, full, together, together}
+var fates = [...]int{lives, lives, killed, killed, power, power, failing, full, together, together, harmed, harmed}
 
 // fateOf returns the fate of a byte.
 func fateOf(at byte) int {
@@ -395,6 +403,9 @@ const moments = 4
 // says which one its fate hits.
 func (h *history) perform(c *command, fate int, at uint16, beside *command) error {
 	h.plant()
+	if fate == harmed {
+		return h.harm(c, at)
+	}
 	var r rehearsal
 	if fate != lives {
 		r = h.rehearse(c)
@@ -425,6 +436,92 @@ func (h *history) perform(c *command, fate int, at uint16, beside *command) erro
 		fate = killed
 	}
 	return h.attempt(c, fate, at, r, beside)
+}
+
+// harm damages a file, runs a command, and takes the damage back if verify or the command names it; so does a person, who has a copy. A
+// twin of the dataset has no damage: readers say what they say of the twin, or that something is wrong, and so does verify, or the
+// command.
+func (h *history) harm(c *command, at uint16) error {
+	name, as := h.toHarm(at)
+	if name == "" || h.damaged() {
+		return h.attempt(c, lives, 0, rehearsal{}, nil)
+	}
+	ctx, twin, was := context.Background(), h.disk.Restart(storetest.Nothing), h.files()[name]
+	h.disk = h.disk.Restart(storetest.Nothing)
+	put := func(data string) error {
+		if data == "" {
+			return h.store().Delete(ctx, name)
+		}
+		return h.store().Put(ctx, name, []byte(data))
+	}
+	h.asked = map[site]bool{}
+	h.lines = append(h.lines, fmt.Sprintf("%s has %d bytes instead of %d; %s", name, len(as), len(was), c.name))
+	if err := put(as); err != nil {
+		return err
+	}
+	if err := h.like(twin); err != nil {
+		return fmt.Errorf("before the command: %w", err)
+	}
+	if c.begun != nil {
+		c.begun()
+	}
+	run := func(disk *storetest.Disk) error {
+		time.Sleep(time.Minute)
+		return c.run(ctx, dirOn(disk))
+	}
+	twinErr, err := run(twin), run(h.disk)
+	h.lines[len(h.lines)-1] += fmt.Sprintf("  [%.200v; without damage %.100v]", err, twinErr)
+	found := h.verified(verify.Damaged)
+	if err == nil && found == nil {
+		if err := h.like(twin); err != nil {
+			return fmt.Errorf("after the command, and verify finds nothing: %w", err)
+		}
+	} else if h.files()[name] == as && !h.rederives(name, at) {
+		if err := put(was); err != nil {
+			return err
+		}
+		if again := run(h.disk); twinErr == nil && again != nil {
+			return fmt.Errorf("without the damage the command fails still: %w", again)
+		}
+		if err := h.like(twin); twinErr == nil && err != nil {
+			return fmt.Errorf("without the damage: %w", err)
+		}
+	}
+	if found := h.verified(verify.Damaged); found != nil {
+		return fmt.Errorf("the damage was taken back: %w", found)
+	}
+	return h.look(true)
+}
+
+// rederives derives a damaged history anew, which is another way out, and reports whether that has helped.
+func (h *history) rederives(name string, at uint16) bool {
+	return at&1 > 0 && strings.HasPrefix(name, "history/") && led.Rebuild(context.Background(), h.store(), led.Options{}) == nil && h.verified(verify.Damaged) == nil
+}
+
+// toHarm returns a file, and what it becomes; "" is none. What is not complete has files that nothing names yet, and of the newest head
+// and the records of nights only the person knows that they were there.
+func (h *history) toHarm(at uint16) (name, as string) {
+	files := h.files()
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
+		return h.foreign[name] || files[name] == "" || strings.HasPrefix(name, schema.HeadFolder) || strings.HasPrefix(name, "_nights/") || path.Base(name)[0] == '.' || path.Base(name) == "lock" ||
+			h.any(func(s *scanState) bool {
+				return strings.Contains(name, s.id) && (!s.complete || s.open || s.begunAnew || s.publication != "published")
+			})
+	})
+	if len(names) == 0 {
+		return "", ""
+	}
+	name = names[int(at)*len(names)>>16]
+	data := []byte(files[name])
+	switch at % 3 {
+	case 0:
+		data[len(data)*int(at%101)/101] ^= 1
+	case 1:
+		data = data[:len(data)/2]
+	default:
+		data = nil
+	}
+	return name, string(data)
 }
 
 // mark returns a function that makes the history again what it is now.
@@ -670,7 +767,9 @@ func (h *history) end() error {
 		command func(s *scanState, a, b byte) *command
 	}{
 		{func(s *scanState) bool { return s.damaged != "" }, h.repairing},
-		{func(s *scanState) bool { return s.there && s.publication != "discarded" && s.untouched() }, func(s *scanState, _, b byte) *command {
+		{func(s *scanState) bool {
+			return s.there && s.publication != "discarded" && (s.untouched() || !s.complete) // a pruning that was killed may have left its tables
+		}, func(s *scanState, _, b byte) *command {
 			return h.scanning(s, map[byte]byte{'n': unpublished}[s.id[0]], b)
 		}},
 		{func(s *scanState) bool { return s.there && !s.untouched() }, h.compacting}, // which no scan continues

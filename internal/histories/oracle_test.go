@@ -9,14 +9,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	led "github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/nightly"
 	"github.com/bulkscan/bulkscan/sink/index"
@@ -25,6 +28,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library. Of the product
@@ -230,7 +234,10 @@ func (s *scanState) next(files map[string]string, head *headState) (*scanState, 
 	if err := json.Unmarshal([]byte(data), &m); err != nil {
 		return nil, err
 	}
-	s.complete, s.publication, s.tables = m.State == "complete", cmp.Or(head.publication[s.id], "pending"), m.Tables
+	s.complete, s.tables = m.State == "complete", m.Tables
+	if publication := head.publication[s.id]; publication != "" || !s.pruned || s.date > head.through { // else its files are about to go
+		s.publication = cmp.Or(publication, "pending")
+	}
 	for _, table := range schema.AllTables {
 		if !slices.Contains(m.Tables, table) && !s.without[table] {
 			return nil, fmt.Errorf("it has lost the table %s", table)
@@ -515,6 +522,66 @@ func (h *history) verified(kinds ...verify.FindingKind) error {
 	return errors.Join(append(found, err, led.Verify(ctx, st, report), nightly.Verify(ctx, st, report))...)
 }
 
+// incidental is what answers have of moments, and of the sizes of files.
+var incidental = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z| UTC)|"(dataset_)?bytes":[0-9]+|"sum":"[0-9a-f]+"`)
+
+// answers are what readers of a dataset say, by what they are asked. One that says that something is wrong has no answer.
+func (h *history) answers(st store.Store) map[string]string {
+	ctx, all := context.Background(), map[string]string{}
+	var warned strings.Builder
+	o := survey.Options{Registry: tokens.Default(), Log: slog.New(slog.NewTextHandler(&warned, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	ask := func(what string, answer any, err error) {
+		text, _ := json.Marshal(answer)
+		if err == nil && warned.Len() == 0 && !bytes.Contains(text, []byte(`"lost":[{`)) && !bytes.Contains(text, []byte(`"state":"damaged"`)) {
+			all[what] = incidental.ReplaceAllString(string(text), "")
+		}
+		warned.Reset()
+	}
+	var ids []string
+	for id, s := range h.scans {
+		if s.there && s.complete && s.publication == "published" {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return cmp.Or(strings.Compare(h.scans[a].date, h.scans[b].date), strings.Compare(a, b))
+	})
+	for i, id := range ids {
+		summary, err := survey.Summarize(ctx, st, id, survey.SummaryOptions{Options: o})
+		ask("summary of "+id, summary, err)
+		if i > 0 {
+			diff, err := survey.Compare(ctx, survey.ScanAt{Store: st, ScanID: ids[i-1]}, survey.ScanAt{Store: st, ScanID: id}, survey.DiffOptions{Options: o})
+			ask("diff of "+id, diff, err)
+		}
+		if i == len(ids)-1 {
+			taken, err := survey.Take(ctx, st, id, survey.TakeOptions{Options: o, AllTokens: true})
+			ask("report of "+id, taken, err)
+		}
+	}
+	for _, host := range hosts {
+		stories, err := led.Stories(ctx, st, host, led.Asked{})
+		ask("history of "+host, stories, err)
+	}
+	list, err := nightly.Listing(ctx, st)
+	ask("status", list, err)
+	return all
+}
+
+// like compares what readers say with what they say of another dataset.
+func (h *history) like(disk *storetest.Disk) error {
+	got, want := h.answers(h.store()), h.answers(dirOn(disk))
+	for what, answer := range got {
+		if want[what] != "" && answer != want[what] {
+			at := 0
+			for at < min(len(answer), len(want[what])) && answer[at] == want[what][at] {
+				at++
+			}
+			return fmt.Errorf("the %s says …%.200s\nand without damage …%.200s", what, answer[max(0, at-40):], want[what][max(0, at-40):])
+		}
+	}
+	return nil
+}
+
 // handed compares what readers have with what is published, after a command that publishes has succeeded.
 func (h *history) handed() error {
 	st := h.store()
@@ -537,9 +604,9 @@ func (h *history) handed() error {
 	if err != nil {
 		return err
 	}
-	for _, s := range h.scans {
-		published, merged := s.there && s.complete && s.publication == "published", slices.Contains(names, s.id)
-		if published && !merged && s.date > h.through || s.there && !published && merged && !s.remade && !s.open {
+	for id, s := range h.scans {
+		published, merged := s.there && s.complete && s.publication == "published" && !(s.pruned && s.date <= h.through), slices.Contains(names, s.id)
+		if published && !merged && s.date > h.through && id[0] != 'o' || s.there && !published && merged && !s.remade && !s.open && !s.pruned {
 			return fmt.Errorf("scan %s is %s, and the ledger has %v", s.id, s.publication, names)
 		}
 		if !published {

@@ -127,7 +127,7 @@ func (h *history) scan(ctx context.Context, st store.Store, s scanning) error {
 		Lists: []string{h.list}, Fetch: fetch, Store: st, Log: quiet, Begun: time.Now(), Compact: s.merged,
 		Pipeline: pipeline.Config{Concurrency: 1},
 		Sink: sink.Options{
-			ScanID: s.id, Date: s.date, PartRows: 2, Registry: tokens.Default(), Observer: commit.Observer{Source: commit.Live, Product: "test"},
+			ScanID: s.id, Date: s.date, PartRows: 2, Registry: tokens.Default(), Observer: observerOf(s.id),
 			Restart: s.restart, Repair: s.repair, NoPublish: s.noPublish,
 		},
 		Show: func(context.Context, string, *pipeline.Progress, func() (int64, int64), uint64) {}, Interrupted: interrupted.Load,
@@ -138,6 +138,15 @@ func (h *history) scan(ctx context.Context, st store.Store, s scanning) error {
 		err = errors.Join(errInterrupted, err)
 	}
 	return err
+}
+
+// observerOf says whose scan it is, by its id.
+func observerOf(scanID string) commit.Observer {
+	product := "test"
+	if scanID[0] == 'o' {
+		product = "another"
+	}
+	return commit.Observer{Source: commit.Live, Product: product}
 }
 
 var errInterrupted = errors.New("the scan was told to end")
