@@ -93,8 +93,7 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log 
 	if err != nil {
 		return nil, nil, err
 	}
-	judged = map[string]index.Row{}
-	listed := map[string]bool{}
+	judged, listed := map[string]index.Row{}, map[string]bool{}
 	own := map[string]bool{} // dates with the scan's list
 	for row, err := range table.FileRows[index.Row](ctx, st, index.Name) {
 		if errors.Is(err, store.ErrNotExist) {
@@ -115,8 +114,8 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log 
 			own[row.ScanDate] = own[row.ScanDate] || row.ListID == scan.ListID
 		}
 	}
-	if scan.Published() && !listed[scan.ScanID] { // the index comes last, behind the pages of a night
-		now := index.Row{ScanID: scan.ScanID, ScanDate: scan.ScanDate, Table: schema.TokenStats, RegistryVersion: scan.RegistryVersion, ListID: scan.ListID}
+	now := index.Row{ScanID: scan.ScanID, ScanDate: scan.ScanDate, Table: schema.TokenStats, RegistryVersion: scan.RegistryVersion, ListID: scan.ListID}
+	if scan.Published() && !listed[now.ScanID] { // the index comes last, behind the pages of a night
 		nights = slices.DeleteFunc(nights, func(row index.Row) bool { return row.ScanDate == now.ScanDate && row.ListID == now.ListID })
 		nights, listed[now.ScanID], own[now.ScanDate] = append(nights, now), true, true
 		if now.ScanDate > judged[now.RegistryVersion].ScanDate {

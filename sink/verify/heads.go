@@ -43,10 +43,8 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 				continue
 			}
 			err := commit.HoldAgainst(ctx, v.store, f)
-			if errors.Is(err, store.ErrNotExist) && i < len(names)-1 { // a newer head may have come, and deleted it; else one that follows names it, too
-				continue
-			}
-			if named[f.Name] = true; err != nil {
+			named[f.Name] = i == len(names)-1 || !errors.Is(err, store.ErrNotExist) // else a newer head may have replaced it, or names it, too
+			if err != nil && named[f.Name] {
 				v.report(damaged(f.Name, cause(err)+"; "+commit.HeadRemedy))
 			}
 		}
