@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
@@ -39,6 +40,40 @@ func TestOneWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustOpen(t, dir, Options{ScanID: "one"})
+}
+
+// TestClockSetBack completes a scan again by a clock that was set back since its first end: it is no damage, and stays published.
+func TestClockSetBack(t *testing.T) {
+	dir := newDir(t)
+	scan := func(sites uint64) *commit.Manifest {
+		t.Helper()
+		w := mustOpen(t, dir, Options{ScanID: "one"})
+		if m, err := commit.ReadManifest(t.Context(), dir, "one"); err != nil || m.State != commit.Running {
+			t.Errorf("while it runs: %+v, %v", m, err)
+		}
+		for i := range sites {
+			if err := w.Add(typicalSite(t, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		m, err := commit.ReadManifest(t.Context(), dir, "one")
+		if err != nil || !m.Published() {
+			t.Fatalf("it is %+v, %v", m, err)
+		}
+		return m
+	}
+	m := scan(1)
+	later := m.FinishedAt.Add(time.Hour)
+	m.FinishedAt = &later
+	if err := errors.Join(m.Write(t.Context(), dir), commit.Adopt(t.Context(), dir, nil, m)); err != nil {
+		t.Fatal(err)
+	}
+	if m := scan(0); m.FinishedAt.Before(later) {
+		t.Errorf("it ended at %v", m.FinishedAt)
+	}
 }
 
 // TestResume shows which settings may differ when a scan is resumed, and which are refused by name.

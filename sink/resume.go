@@ -76,6 +76,9 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 	was := m.ToolVersion
 	m.ToolVersion, m.Config, m.Inputs, m.Rejudged = o.ToolVersion, o.Config, o.Inputs, o.Source
 	m.WrittenToo(was)
+	if m.FinishedAt != nil && now.Before(*m.FinishedAt) {
+		now = *m.FinishedAt // a clock was set back, and the head knows that time
+	}
 	m.ResumedAt = &now
 	return nil
 }

@@ -250,6 +250,9 @@ func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 	}
 	if w.finished == nil || w.next > w.begun || w.manifest.Repairing { // else its rows are those of before
 		now := time.Now().UTC().Truncate(time.Millisecond)
+		if at := w.manifest.ResumedAt; at != nil && now.Before(*at) {
+			now = *at // as there
+		}
 		w.finished = &now
 	}
 	w.manifest.FinishedAt = w.finished
