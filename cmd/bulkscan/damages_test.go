@@ -196,7 +196,9 @@ func sealers() []command {
 		{"stats", false, func(d *dataset) []string { return []string{"stats", d.place} }},
 		{"compact", false, func(d *dataset) []string { return []string{"compact", d.place} }},
 		{"history --rebuild", false, func(d *dataset) []string { return []string{"history", d.place, "--rebuild"} }},
-		{"prune", false, func(d *dataset) []string { return []string{"nightly", "-o", d.place, "--prune", "--keep-nights", "2d", "--accept-pruning", "3"} }},
+		{"prune", false, func(d *dataset) []string {
+			return []string{"nightly", "-o", d.place, "--prune", "--keep-nights", "2d", "--accept-pruning", "3"}
+		}},
 		{next, false, func(d *dataset) []string { return d.w.nightArguments(d.t, d.place, "", 0) }},
 	}
 }
