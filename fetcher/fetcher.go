@@ -48,6 +48,11 @@ type resolver6 interface {
 	LookupIPv6(ctx context.Context, host string) resolve.Answer
 }
 
+// resolverAll is a Resolver that looks up many names at a time. *resolve.Resolver is one.
+type resolverAll interface {
+	LookupAll(ctx context.Context, queries []*resolve.Query, done func([]*resolve.Query))
+}
+
 // Config configures a Fetcher. The zero value of a field means its default, unless the field's comment says otherwise.
 type Config struct {
 	Timeout        time.Duration // one exchange from dialling to the body's end; 15s
@@ -239,17 +244,82 @@ func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
 // tried all of them, the host's IPv6 addresses are looked up and appended. After the last address comes the first. If
 // no address took the connection, the Lookup's outcome says so.
 func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
-	host := t.Origin.Host()
-	if f.cfg.OptOut != nil && f.cfg.OptOut(host) {
-		return exchange.Lookup{Outcome: exchange.OptedOut, Cause: exchange.CauseOptOut}
+	answer, known := f.known(t)
+	if !known {
+		answer = f.cfg.Resolver.Lookup(ctx, t.Origin.Host())
 	}
-	literal, isLiteral := t.Origin.Addr()
+	return f.settle(ctx, t, answer)
+}
+
+// ResolveAll is Resolve for many targets. It does not wait for name servers. done is called with each query once, with
+// several at a time, by ResolveAll and by other goroutines. It must not block, nor keep the slice.
+func (f *Fetcher) ResolveAll(ctx context.Context, queries []*exchange.Query, done func([]*exchange.Query)) {
+	resolver, ok := f.cfg.Resolver.(resolverAll)
+	var names []*resolve.Query
+	for _, q := range queries {
+		switch answer, known := f.known(q.Target); {
+		case known:
+			q.Lookup = f.settle(ctx, q.Target, answer)
+			done([]*exchange.Query{q})
+		case ok:
+			names = append(names, &resolve.Query{Host: q.Target.Origin.Host(), Of: q})
+		default:
+			go func() {
+				q.Lookup = f.Resolve(ctx, q.Target)
+				done([]*exchange.Query{q})
+			}()
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	resolver.LookupAll(ctx, names, func(answered []*resolve.Query) {
+		settled := make([]*exchange.Query, 0, len(answered))
+		for _, name := range answered {
+			q, further := name.Of, resolver6(nil)
+			if q.Lookup, further = f.choose(q.Target, name.Answer, nil); further == nil {
+				settled = append(settled, q)
+				continue
+			}
+			go func() {
+				q.Lookup = f.settle(ctx, q.Target, name.Answer)
+				done([]*exchange.Query{q})
+			}()
+		}
+		if len(settled) > 0 {
+			done(settled)
+		}
+	})
+}
+
+// known returns the answer about a target that needs no DNS.
+func (f *Fetcher) known(t exchange.Target) (answer resolve.Answer, ok bool) {
+	if f.cfg.OptOut != nil && f.cfg.OptOut(t.Origin.Host()) {
+		return resolve.Answer{Outcome: exchange.OptedOut, Cause: exchange.CauseOptOut}, true
+	}
+	literal, ok := t.Origin.Addr()
 	if to := f.connectTo(t.Origin); to.Addr.IsValid() {
-		literal, isLiteral = to.Addr, true
+		literal, ok = to.Addr, true
 	}
-	answer := resolve.Answer{Addrs: []netip.Addr{literal}}
-	if !isLiteral {
-		answer = f.cfg.Resolver.Lookup(ctx, host)
+	return resolve.Answer{Addrs: []netip.Addr{literal}}, ok
+}
+
+// settle chooses the address to dial for a target, given the answer about its host. It looks up the IPv6 addresses if
+// they are needed.
+func (f *Fetcher) settle(ctx context.Context, t exchange.Target, answer resolve.Answer) exchange.Lookup {
+	lookup, resolver := f.choose(t, answer, nil)
+	if resolver != nil {
+		six := resolver.LookupIPv6(ctx, t.Origin.Host())
+		lookup, _ = f.choose(t, answer, &six)
+	}
+	return lookup
+}
+
+// choose returns the address to dial for a target by what its host's look-ups have found; or the resolver whose further
+// answer, six, it needs before.
+func (f *Fetcher) choose(t exchange.Target, answer resolve.Answer, six *resolve.Answer) (exchange.Lookup, resolver6) {
+	if answer.Outcome == exchange.OptedOut {
+		return exchange.Lookup{Outcome: answer.Outcome, Cause: answer.Cause}, nil
 	}
 	var found [maxAddresses]netip.Addr
 	addrs, lookup := f.allowed(found[:0], answer)
@@ -259,7 +329,10 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Looku
 		resolver = nil
 	}
 	if resolver != nil && begin+tried >= len(addrs) {
-		answer = resolver.LookupIPv6(ctx, host)
+		if six == nil {
+			return lookup, resolver
+		}
+		answer = *six
 		both, further := f.allowed(addrs, answer)
 		lookup.Took += answer.Took
 		switch {
@@ -281,7 +354,7 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Looku
 			lookup.Addr = addrs[(begin+tried-1)%n]
 		}
 	}
-	return lookup
+	return lookup, nil
 }
 
 // ipv6Resolver returns the resolver for the IPv6 addresses of a target's host, which follow its IPv4 addresses; nil

@@ -31,9 +31,12 @@ func (f *flow) First(o origin.Origin, _ exchange.Past) exchange.Target {
 	return exchange.Target{Origin: o.As(origin.HTTPS)}
 }
 
-func (f *flow) Resolve(_ context.Context, t exchange.Target) exchange.Lookup {
-	host := t.Origin.Host()
-	return exchange.Lookup{Addr: netip.AddrFrom4([4]byte{192, 0, host[1], host[2]})}
+func (f *flow) ResolveAll(_ context.Context, queries []*exchange.Query, done func([]*exchange.Query)) {
+	for _, q := range queries {
+		host := q.Target.Origin.Host()
+		q.Lookup = exchange.Lookup{Addr: netip.AddrFrom4([4]byte{192, 0, host[1], host[2]})}
+	}
+	done(queries)
 }
 
 func (f *flow) Do(_ context.Context, x *exchange.Exchange) exchange.Next {

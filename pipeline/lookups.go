@@ -1,7 +1,7 @@
 package pipeline
 
 import (
-	"runtime/pprof"
+	"slices"
 	"time"
 
 	"github.com/bulkscan/bulkscan/origin/exchange"
@@ -10,87 +10,86 @@ import (
 // The schedule starts look-ups against a credit of Config.Resolvers: look-ups under way that are not overdue, and newcomers that have
 // been looked up and wait for a slot.
 
-// request is a look-up for a resolver to make.
-type request struct {
-	rec    record
-	flight *flight
+// maxBatch bounds the look-ups that are started together.
+const maxBatch = 64
+
+// lookup is a look-up under way.
+type lookup struct {
+	flight
+	exchange.Query
+	rec     record
+	stalled time.Duration // how long the process had stalled before
+	tries   uint8         // that a stall has spoilt
 }
 
-// answer is what a look-up has found.
-type answer struct {
-	rec    record
-	flight *flight
-	took   time.Duration // including waits for the rate of questions; 0 where no name server answered
-}
-
-// resolve makes look-ups until the run ends. After Stop it makes no more.
+// resolve passes look-ups to the fetcher until the run ends. After Stop it passes none on.
 func (r *run) resolve() error {
-	for q := range r.requests {
-		select {
-		case <-r.stop:
-			continue
-		default:
-		}
-		began := time.Now()
-		lookup := r.lookUp(q.rec.target())
-		if r.lookups.Err() != nil {
-			continue // cut off: the failure is ours, not the origin's
-		}
-		a := answer{rec: q.rec, flight: q.flight}
-		if lookup.Took > 0 && lookup.Outcome != exchange.DNSTimeout {
-			a.took = time.Since(began)
-		}
-		a.rec.setLookup(lookup, r.begun)
-		select {
-		case r.answers <- a:
-		case <-r.ended:
+	for batch := range r.requests {
+		if r.lookups.Err() == nil {
+			r.fetcher.ResolveAll(r.lookups, batch, r.resolved)
 		}
 	}
 	return nil
 }
 
-// startResolver starts a goroutine that makes look-ups.
-func (r *run) startResolver() {
-	ctx := r.labelled("resolve")
-	r.group.Go(func() error {
-		pprof.SetGoroutineLabels(ctx)
-		return r.resolve()
-	})
+// resolved passes look-ups back, unless they were cut off: then the failure is ours, not the origin's.
+func (r *run) resolved(found []*exchange.Query) {
+	if r.lookups.Err() == nil {
+		r.answers <- slices.Clone(found)
+	}
 }
 
-// lookups is what the schedule knows about look-ups. Nothing in it is shared with the resolvers.
+// lookups is what the schedule knows about look-ups.
 type lookups struct {
 	flights
-	free []*flight
+	all  []*lookup // by Query.ID
+	free []*lookup
 
-	requests  chan<- request // has room for all that may be under way
-	newOne    func()         // starts a resolver
-	resolvers int            // started
+	requests chan<- []*exchange.Query // has room for all that may be under way
+	batch    []*exchange.Query        // to be started together
 
 	newcomers []record // looked up, and waiting for a slot, in their order
 	returning []record // looked up again, and waiting for a slot
 }
 
 func newLookups(r *run) lookups {
-	return lookups{
-		requests: r.requests, newOne: r.startResolver,
-		flights: flights{bound: r.cfg.Resolvers, places: r.cfg.SilentLookups},
-	}
+	return lookups{requests: r.requests, flights: flights{bound: r.cfg.Resolvers, places: r.cfg.SilentLookups}}
 }
 
-// start has a record looked up.
-func (l *lookups) start(rec record, now time.Duration) {
+// start has a record looked up, with the next batch.
+func (l *lookups) start(rec record, now, stalled time.Duration) {
 	if len(l.free) == 0 {
-		l.free = append(l.free, new(flight))
+		x := &lookup{Query: exchange.Query{ID: len(l.all)}}
+		l.all, l.free = append(l.all, x), append(l.free, x)
 	}
 	x := l.free[len(l.free)-1]
 	l.free = l.free[:len(l.free)-1]
-	l.flights.start(x, now)
-	if len(l.running) > l.resolvers {
-		l.resolvers++
-		l.newOne()
+	x.rec, x.Target, x.stalled = rec, rec.target(), stalled
+	l.flights.start(&x.flight, now)
+	l.add(x)
+}
+
+func (l *lookups) add(x *lookup) {
+	l.batch = append(l.batch, &x.Query)
+	if len(l.batch) == maxBatch {
+		l.send()
 	}
-	l.requests <- request{rec, x}
+}
+
+// send starts the batch.
+func (l *lookups) send() {
+	if len(l.batch) > 0 {
+		l.requests <- l.batch
+		l.batch = nil
+	}
+}
+
+// wantsNewcomers reports whether newcomers are to be looked up now. While others wait for a slot, they wait until there is credit for a
+// batch.
+func (s *schedule) wantsNewcomers() bool {
+	l, bound := &s.lookups, s.cfg.Resolvers
+	batch := min(maxBatch, bound/4)
+	return s.creditForNewcomer() && (len(l.batch) > 0 || len(l.newcomers) == 0 || l.counted+len(l.newcomers) <= bound-batch)
 }
 
 // creditForNewcomer and creditForRenewal report whether such a look-up may start. Newcomers that wait for a slot do not hold up
@@ -109,21 +108,34 @@ func (s *schedule) startRenewals() {
 		rec := s.records.take(s.renewals.pop(s.records))
 		rec.set(resolving, true)
 		s.resolving++
-		s.lookups.start(rec, s.now)
+		s.lookups.start(rec, s.now, s.stalled())
 	}
 }
 
-// lookedUp takes an answer.
-func (s *schedule) lookedUp(a answer) {
-	l := &s.lookups
-	l.end(a.flight)
-	l.free = append(l.free, a.flight)
-	l.took(a.took)
-	if a.rec.is(resolving) {
-		l.returning = append(l.returning, a.rec)
+// lookedUp takes an answer. One that is missing because the process stalled meanwhile is looked up again.
+func (s *schedule) lookedUp(x *lookup) {
+	l, found := &s.lookups, x.Lookup
+	if stalled := s.stalled(); stalled != x.stalled {
+		if found.Took = 0; found.Outcome.Transient() && x.tries < maxSpoilt {
+			x.tries, x.stalled = x.tries+1, stalled
+			s.progress.Spoilt.Add(1)
+			l.add(x)
+			return
+		}
+	}
+	if found.Took > 0 && found.Outcome != exchange.DNSTimeout {
+		l.took(s.now - x.began)
+	}
+	rec := x.rec
+	rec.setLookup(found, s.begun)
+	l.end(&x.flight)
+	*x = lookup{Query: exchange.Query{ID: x.ID}}
+	l.free = append(l.free, x)
+	if rec.is(resolving) {
+		l.returning = append(l.returning, rec)
 		return
 	}
-	l.newcomers = append(l.newcomers, a.rec)
+	l.newcomers = append(l.newcomers, rec)
 }
 
 // admit takes one record that has been looked up, if there is a slot for it, and reports whether it did.

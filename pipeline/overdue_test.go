@@ -226,6 +226,11 @@ func TestTheSlowAreNotTheDead(t *testing.T) {
 // twoAddresses is a web whose hosts all have a first address that refuses, the same for all, and a second.
 type twoAddresses struct{ *web }
 
+// ResolveAll implements Fetcher.
+func (w twoAddresses) ResolveAll(ctx context.Context, queries []*exchange.Query, done func([]*exchange.Query)) {
+	resolveEach(ctx, w.Resolve, queries, done)
+}
+
 func (w twoAddresses) Resolve(_ context.Context, t exchange.Target) exchange.Lookup {
 	if t.Skip == 0 {
 		return exchange.Lookup{Addr: netip.MustParseAddr("10.0.0.1"), More: true}

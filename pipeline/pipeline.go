@@ -62,8 +62,9 @@ type Source interface {
 type Fetcher interface {
 	// First is what to ask of an origin that begins an attempt.
 	First(o origin.Origin, past exchange.Past) exchange.Target
-	// Resolve finds the address to dial for a target. A failure is data in the Lookup.
-	Resolve(ctx context.Context, t exchange.Target) exchange.Lookup
+	// ResolveAll finds the addresses to dial for the targets of queries. It waits for no name server. done is called with each
+	// query once, with several at a time, by any goroutine, and must not keep the slice. A failure is data in the Lookup.
+	ResolveAll(ctx context.Context, queries []*exchange.Query, done func([]*exchange.Query))
 	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data.
 	Do(ctx context.Context, x *exchange.Exchange) exchange.Next
 }
@@ -198,7 +199,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // start starts the stages.
 func (r *run) start() {
 	r.stage("feed", 1, r.feed)
-	r.stage("schedule", 1, r.schedule) // which starts the resolvers and the workers
+	r.stage("schedule", 1, r.schedule) // which starts the workers
+	r.stage("resolve", 1, r.resolve)
 	r.stage("judge", judges(), r.judge)
 	r.stage("keep", 1, r.keep)
 	r.stage("watch", 1, r.watchStalls)
@@ -231,10 +233,10 @@ type run struct {
 	lookups    context.Context // of look-ups: ends at Stop too
 	endLookups context.CancelFunc
 
-	fresh    chan record // from the list
-	fed      chan uint64 // the number of records fed, once, at the feed's end
-	requests chan request
-	answers  chan answer
+	fresh    chan record            // from the list
+	fed      chan uint64            // the number of records fed, once, at the feed's end
+	requests chan []*exchange.Query // look-ups to start
+	answers  chan []*exchange.Query // and those that have ended
 
 	stalls stalls
 
@@ -263,8 +265,8 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 		group: new(errgroup.Group), ctx: ctx, cancel: cancel, begun: time.Now(),
 		fresh:    make(chan record, 64),
 		fed:      make(chan uint64, 1),
-		requests: make(chan request, p.cfg.Resolvers+p.cfg.SilentLookups),
-		answers:  make(chan answer, 64),
+		requests: make(chan []*exchange.Query, p.cfg.Resolvers+p.cfg.SilentLookups),
+		answers:  make(chan []*exchange.Query, p.cfg.Resolvers+p.cfg.SilentLookups),
 		limiter:  newLimiter(&p.cfg),
 		asking:   make(chan *slot, n),
 		judging:  make(chan *slot, n),

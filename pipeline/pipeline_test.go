@@ -83,6 +83,21 @@ func (w *web) First(o origin.Origin, _ exchange.Past) exchange.Target {
 	return exchange.Target{Origin: o.As(origin.HTTPS)}
 }
 
+// resolveEach is a ResolveAll that resolves each target in a goroutine of its own.
+func resolveEach(ctx context.Context, resolve func(context.Context, exchange.Target) exchange.Lookup, queries []*exchange.Query, done func([]*exchange.Query)) {
+	for _, q := range queries {
+		go func() {
+			q.Lookup = resolve(ctx, q.Target)
+			done([]*exchange.Query{q})
+		}()
+	}
+}
+
+// ResolveAll implements Fetcher.
+func (w *web) ResolveAll(ctx context.Context, queries []*exchange.Query, done func([]*exchange.Query)) {
+	resolveEach(ctx, w.Resolve, queries, done)
+}
+
 func (w *web) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	host := t.Origin.Host()
 	began := time.Now()
@@ -593,6 +608,11 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 type slowDNS struct {
 	*web
 	begun *atomic.Int32 // look-ups
+}
+
+// ResolveAll implements Fetcher.
+func (s slowDNS) ResolveAll(ctx context.Context, queries []*exchange.Query, done func([]*exchange.Query)) {
+	resolveEach(ctx, s.Resolve, queries, done)
 }
 
 func (s slowDNS) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {

@@ -2,7 +2,10 @@ package pipeline
 
 import (
 	"errors"
+	"runtime"
 	"time"
+
+	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
 // schedule is the stage that says who is asked next. One goroutine owns everything below, so nothing in it is locked.
@@ -19,8 +22,9 @@ type schedule struct {
 
 	slots   slots
 	limiter *limiter
-	levels  [numLevels]*level // nil where there is no limit
-	rates   Rates             // nil: no host or address has its own
+	stalled func() time.Duration // how long the process has stalled so far
+	levels  [numLevels]*level    // nil where there is no limit
+	rates   Rates                // nil: no host or address has its own
 	records *slab
 	events  events
 
@@ -48,9 +52,9 @@ type schedule struct {
 
 // incoming is what the schedule receives. A channel that is not to be received from any more becomes nil.
 type incoming struct {
-	fresh    <-chan record // from the list
-	fed      <-chan uint64 // the number of records fed, once
-	answers  <-chan answer // of look-ups
+	fresh    <-chan record            // from the list
+	fed      <-chan uint64            // the number of records fed, once
+	answers  <-chan []*exchange.Query // look-ups that have ended
 	returned <-chan *slot
 	stop     <-chan struct{} // Stop
 	done     <-chan struct{} // the run's context
@@ -75,7 +79,7 @@ func (r *run) newSchedule() *schedule {
 		out:     outgoing{r.asking},
 		end:     ending{r.endLookups, r.cancel, r.fail},
 		slots:   newSlots(r.cfg, r.startWorker),
-		limiter: r.limiter,
+		limiter: r.limiter, stalled: r.stalled,
 		rates:   r.cfg.Rates,
 		records: newSlab(), turns: make(map[uint64]turn), spill: newSpill(r.cfg.SpillDir),
 		lookups: newLookups(r),
@@ -109,22 +113,30 @@ func (s *schedule) loop() {
 		if s.admit() {
 			continue
 		}
-		timer.Reset(s.untilNext())
 
 		fresh, answers := s.in.fresh, s.in.answers
-		if !s.creditForNewcomer() {
+		if !s.wantsNewcomers() {
 			fresh = nil
 		}
+		if len(fresh) == 0 && len(s.lookups.batch) > 0 {
+			runtime.Gosched() // the feed may have more for the batch
+		}
+		if len(fresh) == 0 {
+			s.lookups.send()
+		}
+		timer.Reset(s.untilNext())
 		if s.stopping {
 			answers = nil
 		}
 		select {
 		case rec := <-fresh:
 			s.look()
-			s.lookups.start(rec, s.now)
-		case a := <-answers:
+			s.lookups.start(rec, s.now, s.stalled())
+		case found := <-answers:
 			s.look()
-			s.lookedUp(a)
+			for _, q := range found {
+				s.lookedUp(s.lookups.all[q.ID])
+			}
 		case t := <-s.in.returned:
 			s.look()
 			s.takeBack(t)

@@ -22,6 +22,11 @@ type watched struct {
 	during        func(context.Context)
 }
 
+// ResolveAll implements Fetcher.
+func (w *watched) ResolveAll(ctx context.Context, queries []*exchange.Query, done func([]*exchange.Query)) {
+	resolveEach(ctx, w.Resolve, queries, done)
+}
+
 func (w *watched) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	w.mu.Lock()
 	w.lookups++

@@ -101,19 +101,3 @@ func forgive(t *exchange.Timing, stalled time.Duration) {
 	}
 	t.Total = max(0, t.Total-stalled)
 }
-
-// lookUp calls Fetcher.Resolve, and again where the process stalled meanwhile and no answer came.
-func (r *run) lookUp(t exchange.Target) exchange.Lookup {
-	for tries := 0; ; tries++ {
-		before := r.stalled()
-		lookup := r.fetcher.Resolve(r.lookups, t)
-		if r.stalled() == before {
-			return lookup
-		}
-		lookup.Took = 0 // unknown
-		if !lookup.Outcome.Transient() || tries == maxSpoilt || r.lookups.Err() != nil {
-			return lookup
-		}
-		r.progress.Spoilt.Add(1)
-	}
-}

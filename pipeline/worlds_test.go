@@ -137,7 +137,11 @@ func (w *world) First(o origin.Origin, _ exchange.Past) exchange.Target {
 	return exchange.Target{Origin: o.As(origin.HTTPS)}
 }
 
-// Resolve implements Fetcher.
+// ResolveAll implements Fetcher.
+func (w *world) ResolveAll(ctx context.Context, queries []*exchange.Query, done func([]*exchange.Query)) {
+	resolveEach(ctx, w.Resolve, queries, done)
+}
+
 func (w *world) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	host := withoutWWW(t)
 	takes, l := spread(host, "name", 5*time.Millisecond, 40*time.Millisecond), exchange.Lookup{Addr: w.address(host), Until: time.Now().Add(5 * time.Minute)}

@@ -20,13 +20,15 @@ type cache struct {
 
 type shard struct {
 	mu      sync.Mutex
-	answers map[string]Answer
-	flights map[string]*flight
+	flights map[string]*flight // by name: in flight, and cached
+	cached  []*flight          // in a ring, those replaced in flights included
+	oldest  int                // in cached, when the ring is full
 }
 
-// flight is one look-up in flight. answer and good may be read once done is closed.
+// flight is one look-up in flight, and then its cached answer. answer and good may be read once done is closed.
 type flight struct {
 	name   string
+	landed bool          // answer is cached; guarded by shard.mu
 	done   chan struct{} // made for the first follower; until then guarded by shard.mu
 	answer Answer
 	good   bool // the answer is valid for followers
@@ -36,7 +38,6 @@ func newCache(size int) *cache {
 	c := &cache{seed: maphash.MakeSeed()}
 	c.bound = (size + len(c.shards) - 1) / len(c.shards)
 	for i := range c.shards {
-		c.shards[i].answers = make(map[string]Answer)
 		c.shards[i].flights = make(map[string]*flight)
 	}
 	return c
@@ -52,21 +53,20 @@ func (c *cache) begin(host string, now time.Time) (Answer, *flight, bool) {
 	s := c.shard(host)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if answer, ok := s.answers[host]; ok {
-		if now.Before(answer.Until) {
-			return answer, nil, false
-		}
-		delete(s.answers, host)
+	f := s.flights[host]
+	switch {
+	case f == nil || f.landed && !now.Before(f.answer.Until):
+		f = &flight{name: strings.Clone(host)}
+		s.flights[f.name] = f
+		return Answer{}, f, true
+	case f.landed:
+		cached := f.answer
+		cached.Took = 0
+		return cached, nil, false
+	case f.done == nil:
+		f.done = make(chan struct{})
 	}
-	if f, ok := s.flights[host]; ok {
-		if f.done == nil {
-			f.done = make(chan struct{})
-		}
-		return Answer{}, f, false
-	}
-	f := &flight{name: strings.Clone(host)}
-	s.flights[f.name] = f
-	return Answer{}, f, true
+	return Answer{}, f, false
 }
 
 // wait waits for the flight's answer. gaveUp reports that ctx ended first.
@@ -85,22 +85,27 @@ func (c *cache) finish(f *flight, answer Answer, good bool) {
 	s := c.shard(f.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.flights, f.name)
-	if good && (answer.Outcome == 0 || answer.Outcome == exchange.DNSNotFound) && !answer.Until.IsZero() {
-		// If the shard is full, any other answer goes. A scan asks about most names once or within seconds, so the
-		// choice hardly matters.
-		for old := range s.answers {
-			if len(s.answers) < c.bound {
-				break
-			}
-			delete(s.answers, old)
-		}
-		cached := answer
-		cached.Took = 0
-		s.answers[f.name] = cached
-	}
 	f.answer, f.good = answer, good
+	if f.landed = good && (answer.Outcome == 0 || answer.Outcome == exchange.DNSNotFound) && !answer.Until.IsZero(); f.landed {
+		s.keep(f, c.bound)
+	} else {
+		delete(s.flights, f.name)
+	}
 	if f.done != nil {
 		close(f.done)
 	}
+}
+
+// keep keeps a cached answer. If the shard is full, the oldest one goes: a scan asks about most names once or within
+// seconds, so the choice hardly matters.
+func (s *shard) keep(f *flight, bound int) {
+	if len(s.cached) < bound {
+		s.cached = append(s.cached, f)
+		return
+	}
+	if old := s.cached[s.oldest]; s.flights[old.name] == old {
+		delete(s.flights, old.name)
+	}
+	s.cached[s.oldest] = f
+	s.oldest = (s.oldest + 1) % bound
 }

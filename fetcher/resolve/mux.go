@@ -22,6 +22,7 @@ const (
 	socketsPerServer   = 8
 	readBuffer         = 1 << 20
 	maxPacket          = 4096 // above ednsSize, for servers that exceed it
+	maxReceived        = 16   // packets that one call of a socket receives
 )
 
 // mux sends the questions of all look-ups to all servers through a few sockets, and delivers each answer to its call.
@@ -74,12 +75,23 @@ type call struct {
 	arrivals chan arrival // has room for one of each sending
 	waits    int          // sendings without an arrival
 	timer    *time.Timer
+	server   *server   // of the first sending, if the call continues a Query
+	sent     time.Time // when that was
 }
 
-// waiter is a call that waits for the answer to a sending.
+// waiter is what waits for the answer to a sending: a call, or a Query of a batch.
 type waiter struct {
-	*call
-	edns bool // the sending had EDNS
+	call  *call
+	query *Query
+	edns  bool // the sending had EDNS
+}
+
+// question returns what the answer must repeat.
+func (w waiter) question() []byte {
+	if w.query != nil {
+		return w.query.question
+	}
+	return w.call.question
 }
 
 type sending struct {
@@ -106,7 +118,7 @@ func (s *server) send(c *call) error {
 		if err != nil {
 			return err
 		}
-		id, err := k.enter(c)
+		id, err := k.enter(waiter{call: c, edns: c.edns})
 		if errors.Is(err, net.ErrClosed) {
 			continue // the socket was closed meanwhile
 		}
@@ -136,7 +148,7 @@ func (s *server) send(c *call) error {
 func (c *call) end() {
 	c.timer.Stop()
 	for _, at := range c.sendings {
-		at.socket.leave(at.id, c)
+		at.socket.leave(at.id, c, nil)
 	}
 	clear(c.sendings)
 	c.sendings, c.waits = c.sendings[:0], 0
@@ -230,8 +242,8 @@ func (k *socket) close() {
 // errFull means that a socket has too few free ids, or that a call has reached maxSendings.
 var errFull = errors.New("too many questions in flight")
 
-// enter puts a call into the table under an unpredictable id.
-func (k *socket) enter(c *call) (id uint16, err error) {
+// enter puts a waiter into the table under an unpredictable id.
+func (k *socket) enter(w waiter) (id uint16, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -247,35 +259,50 @@ func (k *socket) enter(c *call) (id uint16, err error) {
 			break
 		}
 	}
-	k.calls[id] = waiter{c, c.edns}
+	if w.query != nil {
+		w.query.id = id
+	}
+	k.calls[id] = w
 	k.asked++
 	return id, nil
 }
 
-// leave removes a call from the table, unless its answer has done so.
-func (k *socket) leave(id uint16, c *call) {
+// leave removes a waiter from the table, unless its answer has done so, which it reports.
+func (k *socket) leave(id uint16, c *call, q *Query) (left bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.calls[id].call == c {
-		delete(k.calls, id)
-		k.server.unheard.Add(1)
-		k.closeIfIdle()
+	if w := k.calls[id]; w.call != c || w.query != q {
+		return false
 	}
+	delete(k.calls, id)
+	k.server.unheard.Add(1)
+	k.closeIfIdle()
+	return true
 }
 
 // read delivers answers to their calls until the socket is closed.
 func (k *socket) read() {
 	defer close(k.done)
-	buffers, sizes := [][]byte{make([]byte, maxPacket)}, make([]int, 1)
+	buffers, sizes := slices.Collect(slices.Chunk(make([]byte, maxReceived*maxPacket), maxPacket)), make([]int, maxReceived)
+	var answered []*Query
 	for {
 		n, err := k.conn.Receive(buffers, sizes)
 		switch {
 		case err == nil:
+			now := time.Now()
 			for i := range n {
-				if !k.deliver(buffers[i][:sizes[i]]) {
+				packet := buffers[i][:sizes[i]]
+				w, ok := k.deliver(packet)
+				switch {
+				case !ok:
 					k.server.mux.unexpected.Add(1)
+				case w.query != nil && w.query.read(packet, w.edns, now):
+					answered = append(answered, w.query)
 				}
 			}
+			done(answered)
+			clear(answered)
+			answered = answered[:0]
 		case errors.Is(err, net.ErrClosed):
 			return
 		case isTimeout(err):
@@ -290,23 +317,25 @@ func (k *socket) read() {
 	}
 }
 
-// deliver passes a packet to the call that it answers. It returns false for any other packet, which is ignored: a
-// late or forged answer must not end the wait for the right one.
-func (k *socket) deliver(packet []byte) bool {
+// deliver passes a packet to the call that it answers, or returns the Query. It returns false for any other packet, which
+// is ignored: a late or forged answer must not end the wait for the right one.
+func (k *socket) deliver(packet []byte) (w waiter, ok bool) {
 	if len(packet) < headerSize {
-		return false
+		return w, false
 	}
 	id := uint16(packet[0])<<8 | uint16(packet[1])
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c, ok := k.calls[id]
-	if !ok || !answers(packet, c.question) {
-		return false
+	w, ok = k.calls[id]
+	if !ok || !answers(packet, w.question()) {
+		return w, false
 	}
 	delete(k.calls, id)
-	c.arrivals <- arrival{server: k.server, packet: append([]byte(nil), packet...), edns: c.edns} // never blocks, see call
+	if w.call != nil {
+		w.call.arrivals <- arrival{server: k.server, packet: slices.Clone(packet), edns: w.edns} // never blocks, see call
+	}
 	k.closeIfIdle()
-	return true
+	return w, true
 }
 
 // expire retires a socket at the end of its time. It is called again after each further socketLife, and reports
@@ -334,8 +363,13 @@ func (k *socket) expire() bool {
 func (k *socket) fail(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, c := range k.calls {
-		c.arrivals <- arrival{server: k.server, err: err}
+	for _, w := range k.calls {
+		a := arrival{server: k.server, err: err}
+		if w.query != nil {
+			w.query.alone(w.query.continued(w.edns, a))
+		} else {
+			w.call.arrivals <- a
+		}
 	}
 	k.server.unheard.Add(uint64(len(k.calls)))
 	clear(k.calls)

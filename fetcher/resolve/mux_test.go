@@ -48,7 +48,7 @@ func TestSocketsAreBounded(t *testing.T) {
 			all.Go(func() {
 				kind := "uftsuuuu"[i%8 : i%8+1]
 				want := map[string]string{"u": "[" + good + "]", "t": "[" + good + "]", "f": servFail, "s": timedOut}[kind]
-				w.want(tell(r.Lookup(w.Context(), fmt.Sprint(kind, i, ".example"))), want)
+				w.want(tell(w.find(w.Context(), r, fmt.Sprint(kind, i, ".example"))), want)
 			})
 		}
 		all.Wait()
@@ -80,7 +80,7 @@ func TestPortsChange(t *testing.T) {
 		})
 		r.mux.each = 5
 		for i := range 100 {
-			w.want(tell(r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i))), "["+good+"]")
+			w.want(tell(w.find(w.Context(), r, fmt.Sprintf("a%d.example", i))), "["+good+"]")
 		}
 		synctest.Wait()
 		full := 0
@@ -108,7 +108,7 @@ func TestSocketLife(t *testing.T) {
 			for i, start := range starts {
 				all.Go(func() {
 					time.Sleep(start)
-					r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i))
+					w.find(w.Context(), r, fmt.Sprintf("a%d.example", i))
 				})
 			}
 			all.Wait()
@@ -153,7 +153,7 @@ func TestOwnWaitsDoNotCount(t *testing.T) {
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
-				got := r.Lookup(w.Context(), "b.com") // asks after twice its total
+				got := w.find(w.Context(), r, "b.com") // asks after twice its total
 				w.want(fmt.Sprint(w.since(), " ", tell(got), " ", got.Took), "2.01s ["+good+"] 10ms")
 			})
 		}

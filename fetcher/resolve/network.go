@@ -4,7 +4,10 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"runtime"
 	"time"
+
+	"golang.org/x/net/ipv4"
 )
 
 // Network opens the sockets of a Resolver.
@@ -38,28 +41,52 @@ func (*system) Packets(server netip.AddrPort) (Packets, error) {
 	// A thousand answers may come at once. Each takes nearly 800 bytes of the kernel's buffer, whose default size
 	// holds 280. The system may grant less than is asked for.
 	_ = conn.SetReadBuffer(readBuffer)
-	return udp{conn}, nil
+	return &udp{UDPConn: conn, batches: ipv4.NewPacketConn(conn)}, nil
 }
 
-// udp sends and receives with one system call a datagram.
-type udp struct{ *net.UDPConn }
+// udp sends and receives a batch with one system call where the system has one, else with one for each datagram.
+type udp struct {
+	*net.UDPConn
+	batches *ipv4.PacketConn // of IPv6, too
+	in      []ipv4.Message   // of Receive
+}
+
+const hasBatches = runtime.GOOS == "linux"
 
 // Send implements Packets.
-func (u udp) Send(packets [][]byte) (sent int, err error) {
-	for _, packet := range packets {
-		if _, err := u.Write(packet); err != nil {
-			return sent, err
+func (u *udp) Send(packets [][]byte) (sent int, err error) {
+	if !hasBatches || len(packets) == 1 {
+		for ; sent < len(packets); sent++ {
+			if _, err = u.Write(packets[sent]); err != nil {
+				return sent, err
+			}
 		}
-		sent++
+		return sent, nil
 	}
-	return sent, nil
+	out := make([]ipv4.Message, len(packets))
+	for i := range packets {
+		out[i].Buffers = packets[i : i+1]
+	}
+	for sent < len(packets) && err == nil {
+		var n int
+		n, err = u.batches.WriteBatch(out[sent:], 0)
+		sent += max(0, n)
+	}
+	return sent, err
 }
 
 // Receive implements Packets.
-func (u udp) Receive(buffers [][]byte, sizes []int) (n int, err error) {
-	sizes[0], err = u.Read(buffers[0])
-	if err != nil {
-		return 0, err
+func (u *udp) Receive(buffers [][]byte, sizes []int) (n int, err error) {
+	if !hasBatches {
+		sizes[0], err = u.Read(buffers[0])
+		return 1, err
 	}
-	return 1, nil
+	for i := len(u.in); i < len(buffers); i++ {
+		u.in = append(u.in, ipv4.Message{Buffers: buffers[i : i+1]})
+	}
+	n, err = u.batches.ReadBatch(u.in, 0)
+	for i := range max(0, n) {
+		sizes[i] = u.in[i].N
+	}
+	return n, err
 }

@@ -1,10 +1,12 @@
 package resolve
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -46,6 +48,69 @@ func TestSockets(t *testing.T) {
 	if n := r.Stats().Servers[0].TCP; n == 0 {
 		t.Error("no question was asked by TCP")
 	}
+}
+
+// Batches are sent whole and received in order, over IPv4 and IPv6. A datagram that is too long is cut.
+func TestBatchesOfPackets(t *testing.T) {
+	f := func(at string) {
+		t.Helper()
+		server, err := net.ListenPacket("udp", at)
+		if err != nil {
+			t.Logf("SKIPPED: %v", err) // a system may lack IPv6
+			return
+		}
+		defer server.Close()
+		packets, err := new(system).Packets(netip.MustParseAddrPort(server.LocalAddr().String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer packets.Close()
+		var batch [][]byte
+		for i := range maxBatch {
+			batch = append(batch, bytes.Repeat([]byte{byte(i)}, i))
+		}
+		if n, err := packets.Send(batch); n != len(batch) || err != nil {
+			t.Fatalf("%s: %d sent, %v", at, n, err)
+		}
+		const longest = 50
+		buf := make([]byte, 100)
+		for i := range batch {
+			n, from, err := server.ReadFrom(buf)
+			if err != nil || !bytes.Equal(buf[:n], batch[i]) {
+				t.Fatalf("%s: the server got %v, %v", at, buf[:n], err)
+			}
+			if _, err := server.WriteTo(buf[:n], from); err != nil {
+				t.Fatal(err)
+			}
+		}
+		buffers, sizes := slices.Collect(slices.Chunk(make([]byte, maxReceived*longest), longest)), make([]int, maxReceived)
+		_ = packets.SetReadDeadline(time.Now().Add(patient))
+		for got := 0; got < len(batch); {
+			n, err := packets.Receive(buffers, sizes)
+			if n == 0 || err != nil {
+				t.Fatalf("%s: %d received, %v", at, n, err)
+			}
+			for i := range n {
+				if packet := buffers[i][:sizes[i]]; !bytes.Equal(packet, batch[got][:min(got, longest)]) {
+					t.Errorf("%s: %v came back in place of %v", at, packet, batch[got])
+				}
+				got++
+			}
+		}
+		_ = packets.SetReadDeadline(time.Now())
+		if _, err := packets.Receive(buffers, sizes); !isTimeout(err) {
+			t.Errorf("%s: got %v at the deadline", at, err)
+		}
+		_ = packets.Close()
+		if _, err := packets.Receive(buffers, sizes); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: got %v when closed", at, err)
+		}
+		if _, err := packets.Send(batch); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: got %v when closed", at, err)
+		}
+	}
+	f("127.0.0.1:0")
+	f("[::1]:0")
 }
 
 // Right answers from another address or port are ignored.
@@ -122,7 +187,7 @@ func TestPortsAreUnpredictable(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer packets.Close()
-		port := packets.(udp).LocalAddr().(*net.UDPAddr).Port
+		port := packets.(interface{ LocalAddr() net.Addr }).LocalAddr().(*net.UDPAddr).Port
 		steps[port-last] = true
 		last = port
 	}
@@ -138,7 +203,8 @@ func BenchmarkLookup(b *testing.B) {
 	r := newResolver(b, Options{}, onLoopback(b, anything).addr)
 	b.ReportAllocs()
 	for b.Loop() {
-		if a := r.ask(b.Context(), "a.com", r.families); a.Outcome != 0 {
+		l := r.begin(time.Now())
+		if a := r.families(b.Context(), &l, "a.com"); a.Outcome != 0 {
 			b.Fatal(tell(a))
 		}
 	}

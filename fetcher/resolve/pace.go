@@ -209,14 +209,22 @@ func (r *Resolver) crowded() (far servers) {
 	return far
 }
 
-// wait waits for a turn, or for an arrival. came reports an arrival, which stays in arrivals. If arrivals is nil,
-// wait only waits for the turn. The caller owns the timer.
-func (p *pacer) wait(ctx context.Context, timer *time.Timer, arrivals chan arrival) (came bool, err error) {
+// burst is how many questions may be sent together.
+func (p *pacer) burst() int {
+	if p.open.Load() {
+		return maxBatch
+	}
+	return min(p.limiter.Burst(), maxBatch)
+}
+
+// wait waits for a turn for n questions, or for an arrival. came reports an arrival, which stays in arrivals. If arrivals
+// is nil, wait only waits for the turn. The caller owns the timer.
+func (p *pacer) wait(ctx context.Context, timer *time.Timer, arrivals chan arrival, n int) (came bool, err error) {
 	if p.slowed.Load() {
 		p.grow()
 	}
-	p.waiting.Add(1)
-	defer p.waiting.Add(-1)
+	p.waiting.Add(int64(n))
+	defer p.waiting.Add(-int64(n))
 	select {
 	case p.head <- struct{}{}:
 	case a := <-arrivals:
@@ -226,9 +234,9 @@ func (p *pacer) wait(ctx context.Context, timer *time.Timer, arrivals chan arriv
 		return false, ctx.Err()
 	}
 	defer func() { <-p.head }()
-	place := p.limiter.Reserve()
+	place := p.limiter.ReserveN(time.Now(), n)
 	delay := place.Delay()
-	if delay == 0 {
+	if delay == 0 || !place.OK() { // the rate was lowered after the n questions were put together
 		return false, nil
 	}
 	timer.Reset(delay)

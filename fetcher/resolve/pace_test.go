@@ -29,18 +29,34 @@ func throttled(perSecond float64, rcode int, pass script) script {
 }
 
 // lookUpMany looks names up, 256 at a time. It counts the look-ups by their result.
-func lookUpMany(ctx context.Context, r *Resolver, names int) map[string]int {
+func (w *world) lookUpMany(ctx context.Context, r *Resolver, names int) map[string]int {
 	var mu sync.Mutex
 	ends := map[string]int{}
 	var next atomic.Int64
 	var all sync.WaitGroup
-	for range 256 {
+	size := 1
+	if w.batched {
+		size = maxBatch
+	}
+	for range 256 / size {
 		all.Go(func() {
-			for i := int(next.Add(1)); i <= names; i = int(next.Add(1)) {
-				end := tell(r.Lookup(ctx, fmt.Sprintf("a%d.example", i)))
-				mu.Lock()
-				ends[end]++
-				mu.Unlock()
+			for {
+				var hosts []string
+				for last := int(next.Add(int64(size))); len(hosts) < size; {
+					if i := last - size + len(hosts) + 1; i <= names {
+						hosts = append(hosts, fmt.Sprintf("a%d.example", i))
+						continue
+					}
+					break
+				}
+				if len(hosts) == 0 {
+					return
+				}
+				for _, answer := range w.findAll(ctx, r, hosts...) {
+					mu.Lock()
+					ends[tell(answer)]++
+					mu.Unlock()
+				}
 			}
 		})
 	}
@@ -59,7 +75,7 @@ func TestThrottlingServer(t *testing.T) {
 				scripts = append(scripts, each())
 			}
 			r := w.resolver(opts, scripts...)
-			ends := lookUpMany(w.Context(), r, names)
+			ends := w.lookUpMany(w.Context(), r, names)
 			if ends["["+good+"]"] != names {
 				w.Errorf("%v", ends)
 			}
@@ -107,7 +123,7 @@ func TestFailingNames(t *testing.T) {
 			})
 			// The server answers questions with EDNS, which is known after its first answer.
 			r.servers[0].edns.Store(ednsWorks)
-			ends := lookUpMany(w.Context(), r, names)
+			ends := w.lookUpMany(w.Context(), r, names)
 			if ends[servFail] != failing || ends["["+good+"]"] != names-failing {
 				w.Errorf("%v, where %d fail", ends, failing)
 			}
@@ -127,7 +143,7 @@ func TestAllNamesFail(t *testing.T) {
 		const names = 256
 		opts, log := logged(Options{})
 		r := w.resolver(opts, refuses(dns.RcodeRefused))
-		if ends := lookUpMany(w.Context(), r, names); ends[dnsRefused] != names {
+		if ends := w.lookUpMany(w.Context(), r, names); ends[dnsRefused] != names {
 			w.Errorf("%v", ends)
 		}
 		w.want(w.since().String(), "10s")
@@ -145,7 +161,7 @@ func TestCancelAfterRefusal(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		var all sync.WaitGroup
 		for i := range 100 {
-			all.Go(func() { r.Lookup(ctx, fmt.Sprintf("a%d.example", i)) })
+			all.Go(func() { w.find(ctx, r, fmt.Sprintf("a%d.example", i)) })
 		}
 		time.Sleep(time.Second)
 		if n := r.Stats().Servers[0].Failures; n != 100 {
@@ -245,16 +261,18 @@ func TestServerWithoutEDNS(t *testing.T) {
 				withEDNS(q)
 			}, anything)}, others...)
 			r := w.resolver(opts, scripts...)
-			if ends := lookUpMany(w.Context(), r, names); ends["["+good+"]"] != names {
+			if ends := w.lookUpMany(w.Context(), r, names); ends["["+good+"]"] != names {
 				w.Errorf("%v", ends)
 			}
+			most := int64(256 + ednsTries - 1)                       // those in flight, and those of the first answers
 			for i := 0; r.servers[0].edns.Load() != ednsFails; i++ { // with another server, by a probe
-				r.Lookup(w.Context(), fmt.Sprintf("b%d.example", i))
+				w.find(w.Context(), r, fmt.Sprintf("b%d.example", i))
+				most += 2
 			}
 			for i := range names {
-				r.Lookup(w.Context(), fmt.Sprintf("c%d.example", i))
+				w.find(w.Context(), r, fmt.Sprintf("c%d.example", i))
 			}
-			if n := strings.Count(log.String(), "asked without"); n != 1 || later.Load() > 0 || had.Load() > 256+ednsTries-1 { // those in flight, and those of the first answers
+			if n := strings.Count(log.String(), "asked without"); n != 1 || later.Load() > 0 || had.Load() > most {
 				w.Errorf("logged %d times, %d questions had EDNS, of them %d later\n%s", n, had.Load(), later.Load(), log.String())
 			}
 			if s := r.Stats().Servers[0]; s.Down {
@@ -282,8 +300,8 @@ func TestEDNSIsKept(t *testing.T) {
 				anything(q)
 			}
 		})
-		r.Lookup(w.Context(), "b.example")
-		if ends := lookUpMany(w.Context(), r, 300); ends["["+good+"]"] != 300 {
+		w.find(w.Context(), r, "b.example")
+		if ends := w.lookUpMany(w.Context(), r, 300); ends["["+good+"]"] != 300 {
 			w.Errorf("%v", ends)
 		}
 		if got := r.servers[0].edns.Load(); got != ednsWorks || log.String() != "" {

@@ -99,40 +99,39 @@ func lower(b byte) byte {
 // is up. Without a message, the cause is that of the last refusal; or that all servers were
 // unreachable all the time; or else that no answer came in time.
 func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype uint16) (*dns.Msg, exchange.Cause) {
-	c := r.calls.Get().(*call)
+	c := l.first
+	if l.first = nil; c == nil {
+		c = r.calls.Get().(*call)
+	}
 	defer r.calls.Put(c)
 	defer c.end()
-	if c.put(name, qtype) != nil {
+	if c.server == nil && c.put(name, qtype) != nil {
 		return nil, exchange.CauseNoSuchName
 	}
 	var (
 		n              = len(r.servers)
-		at             = r.first()
-		wait           = r.opts.First
 		crowded        = r.crowded() // not asked
-		unable, absent servers       // that refused, and that are unreachable for the moment
-		asked, plain   servers       // that were asked, and that were asked without EDNS
-		silent         bool          // a server was asked and did not answer
-		allRefused     bool          // each server has refused once
-		refused        refusal       // the last
-		final          bool          // the last refusal will be believed
+		at             = r.first(crowded)
+		wait           = r.opts.First
+		unable, absent servers // that refused, and that are unreachable for the moment
+		asked, plain   servers // that were asked, and that were asked without EDNS
+		silent         bool    // a server was asked and did not answer
+		allRefused     bool    // each server has refused once
+		refused        refusal // the last
+		final          bool    // the last refusal will be believed
 	)
-	if crowded.has(at) {
-		at = crowded.next(at, n)
+	if c.server != nil {
+		at = c.server.index
 	}
 	for range maxSendings {
 		s := r.servers[at]
-		came, err := c.turn(ctx, l, s)
-		sent := time.Now()
-		if err == nil && !came {
-			// A repetition goes without EDNS, which may be the reason for the silence.
-			c.withEDNS(!asked.has(at) && s.edns.Load() != ednsFails)
+		// A repetition goes without EDNS, which may be the reason for the silence.
+		sent, came, err := c.ask(ctx, l, s, !asked.has(at) && s.edns.Load() != ednsFails)
+		if !came {
 			asked.add(at)
 			if !c.edns {
 				plain.add(at)
 			}
-			err = s.send(c)
-			l.asked = true
 		}
 		again := sent.Add(wait)
 		for waiting := true; waiting; {
@@ -250,13 +249,29 @@ func causeOf(m *dns.Msg) exchange.Cause {
 	return exchange.CauseServFail
 }
 
+// ask sends the question to a server in its turn, unless a batch has sent it. came reports that something arrived before.
+func (c *call) ask(ctx context.Context, l *lookup, s *server, edns bool) (sent time.Time, came bool, err error) {
+	if c.server != nil {
+		c.server = nil
+		return c.sent, false, nil
+	}
+	came, err = c.turn(ctx, l, s)
+	sent = time.Now()
+	if err == nil && !came {
+		c.withEDNS(edns)
+		err = s.send(c)
+		l.asked = true
+	}
+	return sent, came, err
+}
+
 // turn waits until the server's rate allows another question. came reports that something arrived before.
 func (c *call) turn(ctx context.Context, l *lookup, s *server) (came bool, err error) {
 	if s.pacer.open.Load() {
 		return false, ctx.Err()
 	}
 	began := time.Now()
-	came, err = s.pacer.wait(ctx, c.timer, c.arrivals)
+	came, err = s.pacer.wait(ctx, c.timer, c.arrivals, 1)
 	// Waits for the rate extend the deadline. They count in Took only if a question was in flight meanwhile.
 	l.delay(time.Since(began), c.waits > 0)
 	return came, err
@@ -314,7 +329,7 @@ func (r *Resolver) askTCP(ctx context.Context, l *lookup, c *call, s *server) (*
 		return nil, ctx.Err()
 	}
 	defer func() { <-r.tcp }()
-	if _, err := s.pacer.wait(ctx, c.timer, nil); err != nil {
+	if _, err := s.pacer.wait(ctx, c.timer, nil, 1); err != nil {
 		return nil, err
 	}
 	l.delay(time.Since(began), false)

@@ -7,6 +7,7 @@
 //	resolve.go   one look-up, and the list of servers
 //	hosts.go     local names
 //	cache.go     cached answers and look-ups in flight
+//	batch.go     many look-ups together, until one needs more than its first question
 //	question.go  one question: to which server, how often, by TCP after a truncated answer
 //	server.go    a server: whether it is down, and whether it answers questions with EDNS
 //	pace.go      the rate of questions to a server
@@ -179,13 +180,19 @@ func (r *Resolver) Close() error {
 // flight; concurrent callers share its answer. If no server answers within Options.Total, or if ctx ends
 // first, the outcome is dns_timeout.
 func (r *Resolver) Lookup(ctx context.Context, host string) Answer {
-	if addrs, ok := r.local(host); ok {
-		if len(addrs) == 0 {
-			return failed(exchange.DNSNotFound, exchange.CauseNoAddress)
-		}
-		return Answer{Addrs: addrs}
+	if answer, ok := r.localAnswer(host); ok {
+		return answer
 	}
 	return r.find(ctx, host, host, r.families)
+}
+
+// localAnswer is the answer about a local name.
+func (r *Resolver) localAnswer(host string) (Answer, bool) {
+	addrs, ok := r.local(host)
+	if ok && len(addrs) == 0 {
+		return failed(exchange.DNSNotFound, exchange.CauseNoAddress), true
+	}
+	return Answer{Addrs: addrs}, ok
 }
 
 // LookupIPv6 finds the IPv6 addresses of a host name for which Lookup returned IPv4 addresses.
@@ -220,7 +227,17 @@ func (r *Resolver) find(ctx context.Context, key, host string, questions func(co
 		r.counters.cacheHits.Add(1)
 		return answer
 	}
-	answer = r.ask(ctx, host, questions)
+	l := r.begin(time.Now())
+	return r.lead(ctx, &l, f, host, questions)
+}
+
+// lead asks the questions of one look-up, and ends its flight.
+func (r *Resolver) lead(ctx context.Context, l *lookup, f *flight, host string, questions func(context.Context, *lookup, string) Answer) Answer {
+	answer := questions(ctx, l, host)
+	answer.Took = time.Since(l.began) - l.waited
+	if l.asked {
+		r.counters.count(answer.Took)
+	}
 	// An answer that this caller's ctx cut off is not valid for followers.
 	r.cache.finish(f, answer, ctx.Err() == nil)
 	return answer
@@ -228,17 +245,9 @@ func (r *Resolver) find(ctx context.Context, key, host string, questions func(co
 
 func failed(o exchange.Outcome, c exchange.Cause) Answer { return Answer{Outcome: o, Cause: c} }
 
-// ask asks the questions of one look-up.
-func (r *Resolver) ask(ctx context.Context, host string, questions func(context.Context, *lookup, string) Answer) Answer {
-	now := time.Now()
-	l := lookup{began: now, deadline: now.Add(r.opts.Total)}
-	answer := questions(ctx, &l, host)
-	took := time.Since(l.began) - l.waited
-	if l.asked {
-		r.counters.count(took)
-	}
-	answer.Took = took
-	return answer
+// begin begins a look-up at a time.
+func (r *Resolver) begin(at time.Time) lookup {
+	return lookup{began: at, deadline: at.Add(r.opts.Total)}
 }
 
 // lookup measures the time of one look-up. Waits for our own rate and connections do not count against a server.
@@ -247,6 +256,7 @@ type lookup struct {
 	waited   time.Duration // own waits without a question in flight
 	deadline time.Time     // extended by each own wait
 	asked    bool          // a question has been sent
+	first    *call         // the first question, if it has been sent in a batch; else nil
 }
 
 // delay extends the deadline by an own wait. inFlight says that a question was in flight meanwhile.
@@ -268,13 +278,23 @@ func (l *lookup) until(t time.Time) time.Time {
 	return t
 }
 
+// firstType is the type of a look-up's first question.
+func (r *Resolver) firstType() uint16 {
+	if r.opts.IPv6 {
+		return dns.TypeAAAA
+	}
+	return dns.TypeA
+}
+
+// wantsSix reports whether the answer to the first type makes IPv6 addresses wanted.
+func (r *Resolver) wantsSix(answer Answer) bool {
+	return answer.Cause == exchange.CauseNoAddress && !r.opts.IPv4 && !r.opts.IPv6
+}
+
 // families asks for the addresses of the permitted families.
 func (r *Resolver) families(ctx context.Context, l *lookup, host string) Answer {
-	if r.opts.IPv6 {
-		return r.records(ctx, l, host, dns.TypeAAAA)
-	}
-	answer := r.records(ctx, l, host, dns.TypeA)
-	if r.opts.IPv4 || answer.Cause != exchange.CauseNoAddress {
+	answer := r.records(ctx, l, host, r.firstType())
+	if !r.wantsSix(answer) {
 		return answer
 	}
 	six := r.records(ctx, l, host, dns.TypeAAAA)
@@ -287,10 +307,16 @@ func (r *Resolver) families(ctx context.Context, l *lookup, host string) Answer 
 	return six
 }
 
+// askable reports whether a question can have a name.
+func askable(name string) bool {
+	_, ok := dns.IsDomainName(name)
+	return ok && len(name) <= 254
+}
+
 // records finds the addresses of one family, along the chain of aliases.
 func (r *Resolver) records(ctx context.Context, l *lookup, host string, qtype uint16) Answer {
 	name := dns.Fqdn(host)
-	if _, ok := dns.IsDomainName(name); !ok || len(name) > 254 {
+	if !askable(name) {
 		return failed(exchange.DNSNotFound, exchange.CauseNoSuchName)
 	}
 	chain := newChain(name, qtype)

@@ -55,18 +55,19 @@ const (
 )
 
 // first draws the first server for a question and returns its index: one that is not down, or now and then one that
-// is, to see whether it answers again.
-func (r *Resolver) first() int {
+// is, to see whether it answers again. It avoids crowded ones.
+func (r *Resolver) first(crowded servers) int {
 	n := len(r.servers)
 	drawn := rand.IntN(probeOf * n)
 	first := drawn % n
-	if drawn < n {
-		return first
-	}
-	for i := range n {
-		if at := (first + i) % n; !r.servers[at].isDown.Load() {
-			return at
+	for i := 0; i < n && drawn >= n; i++ {
+		if at := (drawn + i) % n; !r.servers[at].isDown.Load() {
+			first = at
+			break
 		}
+	}
+	if crowded.has(first) {
+		first = crowded.next(first, n)
 	}
 	return first
 }

@@ -52,7 +52,7 @@ func TestDown(t *testing.T) {
 		})
 		f := func(down bool, want string) {
 			w.Helper()
-			w.want(tell(r.Lookup(w.Context(), "a.com")), timedOut)
+			w.want(tell(w.find(w.Context(), r, "a.com")), timedOut)
 			w.want(log.String(), want)
 			if s := r.Stats().Servers[0]; s.Down != down {
 				w.Errorf("%+v", s)
@@ -78,7 +78,7 @@ func TestClosedPortIsDown(t *testing.T) {
 	in(t, func(w *world) {
 		opts, log := logged(Options{})
 		r := w.resolver(opts, nil)
-		w.want(tell(r.Lookup(w.Context(), "a.com")), unreachable)
+		w.want(tell(w.find(w.Context(), r, "a.com")), unreachable)
 		w.want(log.String(), downLine(w.begun.Add(5160*time.Millisecond)))
 		if s := r.Stats().Servers[0]; s.Unheard != 10 || s.Questions != 10 || s.Answers != 0 || !s.Down {
 			w.Errorf("%+v", s)
@@ -101,7 +101,7 @@ func TestRateIsKept(t *testing.T) {
 		r := w.resolver(Options{Rate: 200}, script, script)
 		var all sync.WaitGroup
 		for i := range 120 {
-			all.Go(func() { r.Lookup(w.Context(), fmt.Sprintf("%c%d.example", "uts"[i%3], i)) })
+			all.Go(func() { w.find(w.Context(), r, fmt.Sprintf("%c%d.example", "uts"[i%3], i)) })
 		}
 		all.Wait()
 		for _, nth := range []int{1, 2} {
@@ -129,7 +129,7 @@ func steadily(n int, first, interval time.Duration) (all []time.Duration) {
 func TestRateIsNotWasted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPacer(100)
-		if came, err := p.wait(t.Context(), time.NewTimer(0), nil); came || err != nil {
+		if came, err := p.wait(t.Context(), time.NewTimer(0), nil, 1); came || err != nil {
 			t.Fatal(came, err)
 		}
 		leaving := make([]*call, 50)
@@ -139,7 +139,7 @@ func TestRateIsNotWasted(t *testing.T) {
 			leaving[i].arrivals <- arrival{}
 			left.Go(func() {
 				for range 3 {
-					_, _ = p.wait(t.Context(), leaving[i].timer, leaving[i].arrivals)
+					_, _ = p.wait(t.Context(), leaving[i].timer, leaving[i].arrivals, 1)
 				}
 			})
 		}
@@ -159,7 +159,7 @@ func TestQueueForTCP(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 100 {
 			all.Go(func() {
-				got := r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i))
+				got := w.find(w.Context(), r, fmt.Sprintf("a%d.example", i))
 				w.want(fmt.Sprint(tell(got), " ", got.Took), "["+good+"] 30ms")
 			})
 		}
@@ -186,7 +186,7 @@ func TestTookUnderRate(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				got := r.Lookup(w.Context(), fmt.Sprintf("a%d.example", i))
+				got := w.find(w.Context(), r, fmt.Sprintf("a%d.example", i))
 				w.want(fmt.Sprint(tell(got), " ", got.Took), "["+good+"] 995ms")
 			})
 		}
@@ -206,7 +206,7 @@ func TestCloseUnderLookups(t *testing.T) {
 		for i := range 8 {
 			all.Go(func() {
 				for k := 0; ctx.Err() == nil; k++ {
-					r.Lookup(ctx, fmt.Sprintf("a%d-%d.example", i, k))
+					w.find(ctx, r, fmt.Sprintf("a%d-%d.example", i, k))
 				}
 			})
 		}

@@ -26,7 +26,7 @@ func TestLookupIPv6(t *testing.T) {
 		f("four.com", noAddress, 0)
 		f("none.com", noSuchName, 1)
 		f("localhost", noAddress, 0)
-		w.want(tell(r.Lookup(w.Context(), "a.com")), "[192.0.2.1]")
+		w.want(tell(w.find(w.Context(), r, "a.com")), "[192.0.2.1]")
 		r.hosts = map[string][]netip.Addr{"here.com": {netip.MustParseAddr("192.0.2.9")}}
 		f("here.com", noAddress, 0)
 		r = w.resolver(Options{IPv4: true}, script)

@@ -27,7 +27,8 @@ type world struct {
 	*testing.T
 	host    memnet.Host // the resolvers'
 	begun   time.Time
-	servers int // so far, at addresses in order
+	servers int  // so far, at addresses in order
+	batched bool // names are looked up by LookupAll, else by Lookup: both must do the same
 
 	mu         sync.Mutex
 	sent       []sentQuestion
@@ -44,12 +45,26 @@ type sentQuestion struct {
 // oneWay is how long a datagram, or a SYN, is on its way.
 const oneWay = 5 * time.Millisecond
 
-// in runs a test in a world of its own. No goroutine and no socket may be left at its end.
+// in runs a test in two worlds of its own: names are looked up singly in the first, and in batches in the second. No goroutine and no
+// socket may be left at the end.
 func in(t *testing.T, test func(w *world)) {
+	t.Helper()
+	for _, batched := range []bool{false, true} {
+		if t.Failed() {
+			return
+		}
+		inWorld(t, batched, test)
+		if t.Failed() && batched {
+			t.Log("in batches")
+		}
+	}
+}
+
+func inWorld(t *testing.T, batched bool, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		network := memnet.New(func(_, _ netip.Addr) memnet.Link { return memnet.Link{Latency: oneWay} })
-		w := &world{T: t, host: memnet.Host{Net: network, Addr: netip.MustParseAddr("10.0.0.1")}, begun: time.Now()}
+		w := &world{T: t, host: memnet.Host{Net: network, Addr: netip.MustParseAddr("10.0.0.1")}, begun: time.Now(), batched: batched}
 		t.Cleanup(func() {
 			synctest.Wait()
 			if w.open != 0 {
@@ -210,11 +225,44 @@ func (w *world) times(nth int, what string) (all []time.Duration) {
 	return all
 }
 
+// find looks a name up.
+func (w *world) find(ctx context.Context, r *Resolver, host string) Answer {
+	return w.findAll(ctx, r, host)[0]
+}
+
+// findAll looks names up at the same time.
+func (w *world) findAll(ctx context.Context, r *Resolver, hosts ...string) []Answer {
+	answers := make([]Answer, len(hosts))
+	if !w.batched {
+		var all sync.WaitGroup
+		for i, host := range hosts {
+			all.Go(func() { answers[i] = r.Lookup(ctx, host) })
+		}
+		all.Wait()
+		return answers
+	}
+	queries := make([]*Query, len(hosts))
+	for i, host := range hosts {
+		queries[i] = &Query{Host: host}
+	}
+	all := make(chan *Query, len(hosts))
+	r.LookupAll(ctx, queries, func(some []*Query) {
+		for _, q := range some {
+			all <- q
+		}
+	})
+	for range hosts {
+		q := <-all
+		answers[slices.Index(queries, q)] = q.Answer
+	}
+	return answers
+}
+
 // lookUp looks a.com up, and returns the whole story: "QUESTIONS; when it ended, and how".
 func (w *world) lookUp(r *Resolver) string {
 	w.Helper()
 	begun := w.since()
-	got := r.Lookup(w.Context(), "a.com")
+	got := w.find(w.Context(), r, "a.com")
 	if took := w.since() - begun; got.Took != took {
 		w.Errorf("it says that it took %v of %v", got.Took, took)
 	}

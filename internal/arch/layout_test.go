@@ -105,6 +105,7 @@ var doors = map[string][]string{
 	"golang.org/x/sync/semaphore":   {"fetcher"},
 	"github.com/miekg/dns":          {"fetcher/resolve", "simweb"},
 	"golang.org/x/time/rate":        {"fetcher/resolve"},
+	"golang.org/x/net/ipv4":         {"fetcher/resolve"},
 
 	"golang.org/x/sync/errgroup": {"pipeline"},
 

@@ -107,6 +107,13 @@ type Lookup struct {
 	Until   time.Time     // when the answer expires; zero: never (an address literal)
 }
 
+// Query is one look-up of several that are made together.
+type Query struct {
+	Target Target
+	Lookup Lookup // the result
+	ID     int    // the caller's
+}
+
 // Exchange is one request: what to ask, the origin's state, and where the answer goes.
 type Exchange struct {
 	Origin   origin.Origin // as listed; the scheme may be Auto
