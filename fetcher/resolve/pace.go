@@ -234,21 +234,29 @@ func (p *pacer) wait(ctx context.Context, timer *time.Timer, arrivals chan arriv
 		return false, ctx.Err()
 	}
 	defer func() { <-p.head }()
-	place := p.limiter.ReserveN(time.Now(), n)
-	delay := place.Delay()
-	if delay == 0 || !place.OK() { // the rate was lowered after the n questions were put together
-		return false, nil
+	for n > 0 {
+		some := min(n, p.limiter.Burst()) // the rate may have been lowered since the n questions were put together
+		place := p.limiter.ReserveN(time.Now(), some)
+		if !place.OK() {
+			continue // it is lowered just now
+		}
+		n -= some
+		delay := place.Delay()
+		if delay == 0 {
+			continue
+		}
+		timer.Reset(delay)
+		select {
+		case <-timer.C:
+			continue
+		case a := <-arrivals:
+			arrivals <- a
+			came = true
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		place.Cancel()
+		return came, err
 	}
-	timer.Reset(delay)
-	select {
-	case <-timer.C:
-		return false, nil
-	case a := <-arrivals:
-		arrivals <- a
-		came = true
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	place.Cancel()
-	return came, err
+	return false, nil
 }

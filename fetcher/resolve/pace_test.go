@@ -309,3 +309,22 @@ func TestEDNSIsKept(t *testing.T) {
 		}
 	})
 }
+
+// Questions that were put together before the rate was lowered are sent at the lower rate.
+func TestLoweredRateHoldsForBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, begun := newPacer(100), time.Now()
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				timer := time.NewTimer(time.Hour)
+				defer timer.Stop()
+				_, _ = p.wait(t.Context(), timer, nil, maxBatch)
+			})
+		}
+		all.Wait()
+		if took, want := time.Since(begun), (4*maxBatch-1)*10*time.Millisecond; took.Round(time.Millisecond) != want {
+			t.Errorf("%d questions took %v, want %v", 4*maxBatch, took, want)
+		}
+	})
+}
