@@ -18,7 +18,7 @@ import (
 // maxBatch bounds the questions that are sent together.
 const maxBatch = 64
 
-// Query is one look-up of LookupAll, which owns it until it is done.
+// Query is one look-up of LookupAll. It serves once.
 type Query struct {
 	Host   string          // as for Lookup
 	Of     *exchange.Query // the caller's
@@ -95,12 +95,16 @@ func (b *batch) send(paced bool) {
 	}
 	edns := s.edns.Load() != ednsFails
 	queries, packets, buf := make([]*Query, 0, n), make([][]byte, 0, n), make([]byte, 0, n*64)
-	k, err := s.socket()
+	var k *socket
+	err := b.ctx.Err()
+	if err == nil {
+		k, err = s.socket()
+	}
 	b.socket, b.sent = k, time.Now()
 	for _, q := range b.queries {
 		q.batch = b
 		name := dns.Fqdn(q.Host)
-		if err != nil || b.ctx.Err() != nil || !askable(name) || c.put(name, b.resolver.firstType()) != nil {
+		if err != nil || !askable(name) || c.put(name, b.resolver.firstType()) != nil {
 			q.alone(nil)
 			continue
 		}
@@ -157,6 +161,7 @@ func (q *Query) continued(edns bool, arrivals ...arrival) *call {
 	c := r.calls.Get().(*call)
 	_ = c.put(dns.Fqdn(q.Host), r.firstType()) // it went well before
 	c.withEDNS(edns)
+	c.packet[0], c.packet[1] = byte(q.id>>8), byte(q.id) // for TCP
 	c.sent, c.server, c.waits = q.batch.sent, q.batch.server, 1
 	for _, a := range arrivals {
 		c.arrivals <- a

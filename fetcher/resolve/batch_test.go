@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -137,5 +138,37 @@ func TestBatchesRotate(t *testing.T) {
 		if len(asked) < names/(questionsPerSocket+maxBatch) || len(ids) < names*98/100 {
 			t.Errorf("%d questions from %d ports, with %d ids", names, len(asked), len(ids))
 		}
+	})
+}
+
+// A repetition by TCP has the unpredictable id of its question.
+func TestIDByTCP(t *testing.T) {
+	in(t, func(w *world) {
+		ids := make(chan uint16, 2)
+		noted := func(script script) script {
+			return func(q *query) {
+				ids <- q.Id
+				script(q)
+			}
+		}
+		r := w.asks(over(noted(truncated), noted(says("a.com. 60 A "+good))))
+		w.want(tell(w.find(w.Context(), r, "a.com")), "["+good+"]")
+		if udp, tcp := <-ids, <-ids; udp != tcp {
+			w.Errorf("id %d by UDP, %d by TCP", udp, tcp)
+		}
+	})
+}
+
+// Look-ups that end while they wait for the rate open no sockets.
+func TestCancelUnderRate(t *testing.T) {
+	in(t, func(w *world) {
+		ctx, cancel := context.WithCancel(w.Context())
+		r := w.resolver(Options{Rate: 10}, anything)
+		time.AfterFunc(50*time.Millisecond, cancel)
+		ends := map[string]int{}
+		for _, answer := range w.findAll(ctx, r, "a.com", "b.com", "c.com", "d.com", "e.com") {
+			ends[tell(answer)]++
+		}
+		w.want(fmt.Sprint(ends, w.sockets), fmt.Sprintf("map[[%s]:1 %s:4] [0s opened]", good, timedOut))
 	})
 }

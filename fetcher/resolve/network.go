@@ -81,8 +81,11 @@ func (u *udp) Receive(buffers [][]byte, sizes []int) (n int, err error) {
 		sizes[0], err = u.Read(buffers[0])
 		return 1, err
 	}
-	for i := len(u.in); i < len(buffers); i++ {
-		u.in = append(u.in, ipv4.Message{Buffers: buffers[i : i+1]})
+	if len(u.in) != len(buffers) {
+		u.in = make([]ipv4.Message, len(buffers))
+	}
+	for i := range u.in {
+		u.in[i].Buffers = buffers[i : i+1]
 	}
 	n, err = u.batches.ReadBatch(u.in, 0)
 	for i := range max(0, n) {
