@@ -2,9 +2,11 @@ package resolve
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"runtime"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/ipv4"
@@ -51,7 +53,10 @@ type udp struct {
 	in      []ipv4.Message   // of Receive
 }
 
-const hasBatches = runtime.GOOS == "linux"
+const (
+	hasBatches = runtime.GOOS == "linux"
+	windowsCut = syscall.Errno(10040) // WSAEMSGSIZE: the datagram was longer than the buffer. No other system has this number.
+)
 
 // Send implements Packets.
 func (u *udp) Send(packets [][]byte) (sent int, err error) {
@@ -79,6 +84,9 @@ func (u *udp) Send(packets [][]byte) (sent int, err error) {
 func (u *udp) Receive(buffers [][]byte, sizes []int) (n int, err error) {
 	if !hasBatches {
 		sizes[0], err = u.Read(buffers[0])
+		if errors.Is(err, windowsCut) {
+			err = nil
+		}
 		return 1, err
 	}
 	if len(u.in) != len(buffers) {
