@@ -41,7 +41,11 @@ func benchmarkMerge(b *testing.B, sites int) {
 		writeNight(b, dir, n, sites)
 	}
 	ctx := b.Context()
-	if err := derive(ctx, dir, Options{}, &commit.Head{}, &past{Pruned: &commit.Pruned{}}, &Ledger{Observer: bot}, scansOf(b, dir, "n0"), ""); err != nil {
+	h, err := commit.ReadHead(ctx, dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := derive(ctx, dir, Options{}, h, &past{Pruned: &commit.Pruned{}, head: h}, &Ledger{Observer: bot}, scansOf(b, dir, "n0"), ""); err != nil {
 		b.Fatal(err)
 	}
 	first, err := store.ReadAll(ctx, dir, LedgerName, schema.MaxLedger)

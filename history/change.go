@@ -94,7 +94,7 @@ func (f *storedFiles) scansOf(night Date) (scans []*commit.Scan, err error) {
 		if s.ScanDate != night.String() {
 			continue
 		}
-		scan, err := openStored(f.ctx, f.store, s.ScanID)
+		scan, err := f.past.openStored(f.ctx, s.ScanID)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func (f *storedFiles) find(night Date, wanted map[int64]bool, found func(hash in
 			continue
 		}
 		var scan *commit.Scan
-		if scan, err = openStored(f.ctx, f.store, f.scans[i].ScanID); scan != nil {
+		if scan, err = f.past.openStored(f.ctx, f.scans[i].ScanID); scan != nil {
 			scans, files = scans+1, files+commit.CountCommits(scan.Commits).Files[schema.Bodies]
 			err = findBodies(f.ctx, scan, wanted, found)
 		}

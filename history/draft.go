@@ -95,7 +95,7 @@ func (d *draft) add(scans []MergedScan) error {
 	d.nights++
 	var opened []*commit.Scan
 	for _, s := range scans {
-		scan, err := commit.ReadScan(d.ctx, d.store, s.ScanID)
+		scan, err := d.past.head.Scan(d.ctx, s.ScanID)
 		if err != nil {
 			return err
 		}
@@ -225,8 +225,8 @@ func (d *draft) judgeAgain(tonight *night) (again func(*Episode, *Observation) (
 }
 
 // openStored opens a scan of the ledger; nil if it was pruned.
-func openStored(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
-	scan, err := commit.ReadScan(ctx, st, scanID)
+func (p *past) openStored(ctx context.Context, scanID string) (*commit.Scan, error) {
+	scan, err := p.head.Scan(ctx, scanID)
 	if errors.Is(err, store.ErrNotExist) {
 		return nil, nil
 	}

@@ -29,6 +29,7 @@ const Bodies = schema.Bodies
 type past struct {
 	*commit.Pruned
 	kept
+	head      *commit.Head    // by which it was read
 	withdrawn map[string]bool // scans that the head names, and not as published
 	gone      bool            // scans of the ledger are, and nothing says why: the heads may have been lost, so no file is deleted
 }
@@ -44,7 +45,7 @@ func readPast(ctx context.Context, h *commit.Head) (*past, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &past{Pruned: record, withdrawn: map[string]bool{}}
+	p := &past{Pruned: record, head: h, withdrawn: map[string]bool{}}
 	all, err := h.All(ctx)
 	for _, s := range all {
 		p.withdrawn[s.ScanID] = s.Publication != commit.PublicationDone
@@ -393,7 +394,7 @@ func (d *draft) copyBodies(from []*commit.Manifest, wanted map[int64]bool) error
 		if len(wanted) == 0 {
 			break
 		}
-		scan, err := openStored(d.ctx, d.store, m.ScanID)
+		scan, err := d.past.openStored(d.ctx, m.ScanID)
 		if scan != nil {
 			scan.Sealing = true
 			var failed error

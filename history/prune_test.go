@@ -419,10 +419,11 @@ func TestPrunedForgotten(t *testing.T) {
 	}
 }
 
-// TestHeadsLost loses the newest heads, one after the other, and all: the next merge publishes again what the ledger has merged, and the
-// history is as it was. Without any head no reader answers.
+// TestHeadsLost loses the newest heads, one after the other, and all, or damages them: the next merge or rebuilding publishes again what the
+// ledger has merged, and the history is as it was. Without any head no reader answers.
 func TestHeadsLost(t *testing.T) {
-	for lost := 1; lost <= 3; lost++ {
+	for n := range 9 {
+		lost, damage, rebuild := n%3+1, []string{"deleted", "", "{}"}[n/3], n >= 3
 		dir := newDir(t)
 		for n := range 3 {
 			id := fmt.Sprint("n", n+1)
@@ -436,7 +437,12 @@ func TestHeadsLost(t *testing.T) {
 		}
 		want, newest := contents(t, dir), newestHead(t, dir).Number
 		for i := range map[bool]int{true: newest, false: lost}[lost == 3] {
-			if err := dir.Delete(t.Context(), (&commit.Head{Number: newest - i}).Name()); err != nil {
+			name := (&commit.Head{Number: newest - i}).Name()
+			err := dir.Delete(t.Context(), name)
+			if err == nil && damage != "deleted" {
+				err = dir.Put(t.Context(), name, []byte(damage))
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -447,12 +453,18 @@ func TestHeadsLost(t *testing.T) {
 		if strings.Contains(want, "{n1 ") {
 			t.Errorf("a night that was withdrawn is in the history:\n%s", want)
 		}
-		_, err = Update(t.Context(), dir, Options{})
+		if err = nil; !rebuild {
+			_, err = Update(t.Context(), dir, Options{})
+		}
 		if err == nil {
 			err = Rebuild(t.Context(), dir, Options{})
 		}
-		if got := contents(t, dir); err != nil || got != want {
-			t.Errorf("%d heads are lost: %v\n%s\nwant\n%s", lost, err, got, want)
+		if err != nil {
+			t.Errorf("%d heads are lost, %q: %v", lost, damage, err)
+			continue
+		}
+		if got := contents(t, dir); got != want {
+			t.Errorf("%d heads are lost, %q:\n%s\nwant\n%s", lost, damage, got, want)
 		}
 	}
 }

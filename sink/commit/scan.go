@@ -71,9 +71,31 @@ func ReadScan(ctx context.Context, st store.Store, scanID string) (*Scan, error)
 
 // ReadStoredScan is ReadScan for scans of earlier schema versions, too. Columns that they lack are read as null.
 func ReadStoredScan(ctx context.Context, st store.Store, scanID string) (*Scan, error) {
-	manifest, err := ReadStoredManifest(ctx, st, scanID)
-	for err == nil {
-		past, err := ReadHistory(ctx, st, scanID)
+	m, err := ReadStoredManifest(ctx, st, scanID)
+	if err != nil {
+		return nil, err
+	}
+	return openScan(ctx, st, m)
+}
+
+// Scan is ReadScan by this head; by the newest one if the scan was begun anew since.
+func (h *Head) Scan(ctx context.Context, scanID string) (*Scan, error) {
+	m, err := h.Manifest(ctx, scanID)
+	if errors.Is(err, ErrRecord) {
+		return ReadScan(ctx, h.store, scanID)
+	}
+	if err == nil {
+		err = m.current()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openScan(ctx, h.store, m)
+}
+
+func openScan(ctx context.Context, st store.Store, manifest *Manifest) (*Scan, error) {
+	for {
+		past, err := ReadHistory(ctx, st, manifest.ScanID)
 		if err != nil {
 			return nil, manifest.Remedied(err)
 		}
@@ -86,14 +108,13 @@ func ReadStoredScan(ctx context.Context, st store.Store, scanID string) (*Scan, 
 			return s, nil
 		}
 		// The scan may have been restarted or repaired between the two readings.
-		if manifest, err = ReadStoredManifest(ctx, st, scanID); err != nil {
+		if manifest, err = ReadStoredManifest(ctx, st, manifest.ScanID); err != nil {
 			return nil, err
 		}
 		if reflect.DeepEqual(manifest, s.Manifest) {
 			return s, nil
 		}
 	}
-	return nil, err
 }
 
 // Lost returns what is missing of a complete scan, or nil. Readers may continue with the rest, and should report the
