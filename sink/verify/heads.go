@@ -11,15 +11,19 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// heads verifies the heads and the files that they name, and keeps what the newest says.
+// heads verifies the heads and the files that they name, and keeps what the newest says. Of one scan only that counts.
 func (v *verifier) heads(ctx context.Context) (err error) {
 	v.head, v.pruned = &commit.Head{}, &commit.Pruned{}
 	names, err := commit.Heads(ctx, v.store)
 	if err != nil {
 		return err
 	}
+	if v.options.ScanID != "" {
+		names = names[max(0, len(names)-1):]
+	}
 	named := map[string]bool{}
 	var before *commit.Head
+	var unread []Finding
 	for i, name := range names {
 		h, err := commit.OpenHead(ctx, v.store, name)
 		switch newerErr, isNewer := errors.AsType[*schema.NewerError](err); {
@@ -31,9 +35,14 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 			v.report(newer(name, newerErr.Version))
 			return nil
 		case err != nil:
-			v.report(damaged(name, cause(err)+"; "+commit.HeadRemedy))
+			unread = append(unread, damaged(name, cause(err)+"; "+commit.HeadRemedy))
 			before = nil
 			continue
+		case slices.ContainsFunc(h.Causes, func(c commit.Cause) bool { return c.What == commit.CauseLost }):
+			for _, f := range unread {
+				v.report(Finding{Kind: Leftover, File: f.File, What: "it cannot be read, and " + h.Name() + " continues without it"})
+			}
+			unread = nil
 		case before != nil && (h.Number != before.Number+1 || !h.Follows(before)):
 			v.report(damaged(name, "it does not follow "+before.Name()))
 		}
@@ -49,8 +58,12 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 			}
 		}
 	}
+	for _, f := range unread {
+		v.report(f)
+	}
 	for entry, err := range v.store.List(ctx, schema.HeadFolder) {
 		switch {
+		case v.options.ScanID != "":
 		case err != nil:
 			return err
 		case !commit.IsHead(entry.Name):
