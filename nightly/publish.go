@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -181,9 +182,19 @@ func Withdraw(ctx context.Context, o Options, why string) (*Night, error) {
 		if err := scan.Withdraw(ctx, o.Store, n.ScanID, why, o.Publishing); err != nil {
 			return err
 		}
-		n.Error = bounded(errors.New(cmp.Or("withdrawn: "+why, "withdrawn")))
+		if n.State != Discarded || why != "" { // else it keeps the reason
+			n.Error = bounded(errors.New(strings.TrimSuffix("withdrawn: "+why, ": ")))
+		}
+		for _, f := range n.Files { // the dataset may show them as its newest
+			name := path.Base(f.Name)
+			if data, err := store.ReadAll(ctx, o.Store, name, maxFile); err == nil && schema.SumOf(data) == f.SHA256 {
+				if err := o.Store.Delete(ctx, name); err != nil {
+					return err
+				}
+			}
+		}
 		all, err := Nights(ctx, o.Store, recent)
-		for _, other := range slices.Backward(all) { // its pages may be those that the dataset shows
+		for _, other := range slices.Backward(all) {
 			if other.Date != n.Date && other.State == Published {
 				return errors.Join(err, o.latest(ctx, other, n.Date))
 			}
