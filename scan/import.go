@@ -91,14 +91,8 @@ func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 	if err != nil || !publish {
 		return progress, err
 	}
-	for _, scanID := range scans {
-		m, err := commit.ReadManifest(ctx, j.Store, scanID)
-		if err == nil && m.Publication == commit.PublicationPending { // a person may have discarded it
-			err = commit.SetPublication(ctx, j.Store, j.Log, scanID, commit.PublicationDone)
-		}
-		if err != nil {
-			return nil, unpublished(scanID, err)
-		}
+	if err := commit.PublishPending(ctx, j.Store, j.Log, scans); err != nil {
+		return nil, fmt.Errorf("the scans are complete, but were not published in full (the same command publishes them): %w", err)
 	}
 	return progress, j.publish(ctx)
 }

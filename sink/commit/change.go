@@ -46,25 +46,66 @@ func Withdraw(ctx context.Context, st store.Store, log *slog.Logger, scanID, why
 	return setPublication(ctx, st, log, scanID, PublicationDiscarded, []Publication{PublicationDone}, CauseWithdraw, why)
 }
 
-func setPublication(ctx context.Context, st store.Store, log *slog.Logger, scanID string, to Publication, from []Publication, what, why string) (err error) {
-	lock, m, err := LockScan(ctx, st, scanID, DoingPublish)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	return Change(ctx, st, log, func(h *Head) error {
-		if err := h.place(ctx, m); err != nil {
-			return err
-		}
+func setPublication(ctx context.Context, st store.Store, log *slog.Logger, scanID string, to Publication, from []Publication, what, why string) error {
+	return changeScans(ctx, st, log, []string{scanID}, func(h *Head, m *Manifest) error {
 		switch was := m.Publication; {
 		case m.State != Complete && to != PublicationDiscarded:
 			return fmt.Errorf("scan %s is not complete, and cannot be %s", scanID, to)
 		case was == to:
 			return nil
 		case m.State == Complete && !slices.Contains(from, was):
-			return fmt.Errorf("scan %s is %s, and cannot be %s", scanID, was, to)
+			return fmt.Errorf("scan %s is %s, and cannot be %s%s", scanID, was, to, otherwise[what])
 		}
 		return h.name(ctx, m, to, what, why)
+	})
+}
+
+// otherwise says by the cause what leads to the same from another publication.
+var otherwise = map[string]string{
+	CauseDiscard:  "; bulkscan nightly --withdraw DATE takes a published night back",
+	CauseWithdraw: "; bulkscan nightly --discard DATE lets a night go that is not published",
+}
+
+// lockedAtOnce bounds how many scans a process locks.
+const lockedAtOnce = 64
+
+// PublishPending publishes complete scans, if they are still pending, by few heads.
+func PublishPending(ctx context.Context, st store.Store, log *slog.Logger, scanIDs []string) error {
+	for some := range slices.Chunk(scanIDs, lockedAtOnce) {
+		if err := changeScans(ctx, st, log, some, func(h *Head, m *Manifest) error {
+			if m.State != Complete || m.Publication != PublicationPending {
+				return nil
+			}
+			return h.name(ctx, m, PublicationDone, CausePublish, "")
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changeScans locks scans while do changes, by the next head, each as the newest has it.
+func changeScans(ctx context.Context, st store.Store, log *slog.Logger, scanIDs []string, do func(h *Head, m *Manifest) error) (err error) {
+	var all []*Manifest
+	for _, id := range scanIDs {
+		lock, m, errLock := LockScan(ctx, st, id, DoingPublish)
+		if errLock != nil {
+			return errLock
+		}
+		defer func() { err = errors.Join(err, lock.Unlock()) }()
+		all = append(all, m)
+	}
+	return Change(ctx, st, log, func(h *Head) error {
+		for _, m := range all {
+			err := h.place(ctx, m)
+			if err == nil {
+				err = do(h, m)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -228,6 +228,33 @@ func TestHeadAndManifest(t *testing.T) {
 	}
 }
 
+// TestPublishPending publishes many scans by few heads. What a person has discarded, or is no more pending, stays as it is.
+func TestPublishPending(t *testing.T) {
+	st := newStore(t)
+	good := completed(t, st, "before", "2026-10-01")
+	var ids []string
+	for n := range 2*lockedAtOnce + 2 {
+		m := *good
+		m.ScanID, m.Ending = fmt.Sprintf("s%03d", n), PublicationPending
+		if err := m.Write(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, m.ScanID)
+	}
+	if err := SetPublication(t.Context(), st, nil, "s000", PublicationDiscarded); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := PublishPending(t.Context(), st, nil, ids); err != nil {
+			t.Fatal(err)
+		}
+		h := mustHead(t, st)
+		if h.Number != 5 || strings.Count(says(t, h), "published") != len(ids) || !strings.Contains(says(t, h), "s000 discarded") {
+			t.Errorf("head %d: %s", h.Number, says(t, h))
+		}
+	}
+}
+
 // TestHeadWriters publishes by many processes at once: no change is lost.
 func TestHeadWriters(t *testing.T) {
 	st := newStore(t)
