@@ -469,6 +469,41 @@ func TestHeadsLost(t *testing.T) {
 	}
 }
 
+// TestMonthLost damages or loses the file of a closed month: derived anew the history is as it was, all nights count, and readers answer.
+func TestMonthLost(t *testing.T) {
+	for _, damage := range []string{"deleted", "", "[]", "{}"} {
+		dir := newDir(t)
+		for n, date := range []string{"2026-09-30", "2026-10-01", "2026-10-02", "2026-11-01"} {
+			id := fmt.Sprint("n", n+1)
+			scanned(t, dir, id, date, func(o *sink.Options) { o.NoPublish = true }, "h.example="+[]string{"a", "b"}[n%2])
+			publication(t, dir, commit.PublicationDone, id)
+			mustUpdate(t, dir)
+		}
+		want := contents(t, dir)
+		for _, f := range newestHead(t, dir).Months {
+			err := dir.Delete(t.Context(), f.Name)
+			if err == nil && damage != "deleted" {
+				err = dir.Put(t.Context(), f.Name, []byte(damage))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := commit.Scans(t.Context(), dir); err == nil || !strings.Contains(err.Error(), commit.HeadRemedy) {
+			t.Errorf("%q: %v", damage, err)
+		}
+		if err := Rebuild(t.Context(), dir, Options{}); err != nil {
+			t.Errorf("%q: %v", damage, err)
+			continue
+		}
+		h := newestHead(t, dir)
+		all, err := h.All(t.Context())
+		if got := contents(t, dir); got != want || err != nil || len(all) != 4 || len(h.Months) != 2 || h.Causes[0].What != commit.CauseLost {
+			t.Errorf("%q: %+v, %v\n%s\nwant\n%s", damage, h, err, got, want)
+		}
+	}
+}
+
 // TestPrunedLedger copies back an earlier ledger: no command goes by it, and derived anew it is as it was.
 func TestPrunedLedger(t *testing.T) {
 	dir := newDir(t)

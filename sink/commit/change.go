@@ -117,7 +117,7 @@ const (
 
 // Change holds the dataset's lock while do changes the newest head and what it names, and writes the next head, if it has a cause. It
 // waits for another holder as long as that lives, and logs so; log may be nil. If the newest head cannot be read, the next one
-// follows the newest that can.
+// follows the newest that can, without what cannot be read of earlier months.
 func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *Head) error) (err error) {
 	lock, err := lockDataset(ctx, st, log)
 	if err != nil {
@@ -182,16 +182,28 @@ func newestHead(ctx context.Context, st store.Store) (*Head, error) {
 	}
 	h := &Head{store: st, months: map[string]*month{}}
 	var lost []string
+	damaged := func(err error) bool {
+		_, irregular := errors.AsType[*store.IrregularError](err)
+		return irregular || Remedied(err, "") != err
+	}
 	for _, name := range slices.Backward(names) {
 		newest, err := OpenHead(ctx, st, name)
 		if err == nil {
 			h = newest
 			break
 		}
-		if _, irregular := errors.AsType[*store.IrregularError](err); !irregular && Remedied(err, "") == err { // it is not damaged
+		if !damaged(err) {
 			return nil, err
 		}
 		lost = append(lost, path.Base(name))
+	}
+	for _, f := range h.Months { // without one, its scans count again if they are to be published, or the ledger has them
+		if _, err := h.in(ctx, f.Table); err != nil && !damaged(err) {
+			return nil, err
+		} else if err != nil {
+			lost = append(lost, path.Base(f.Name))
+			h.months[f.Table] = &month{read: true, changed: true}
+		}
 	}
 	h.SchemaVersion, h.Previous, h.Causes, h.Number = schema.Version, h.bytes, nil, 1
 	if len(names) > 0 {

@@ -126,7 +126,7 @@ func headsAndChunks(ctx context.Context, st store.Store) (names, chunks []string
 }
 
 // HeadRemedy is what to do about a damaged head.
-const HeadRemedy = "restore it from a copy of the dataset; or bulkscan history --rebuild continues from the head before, and bulkscan verify says what that lacks"
+const HeadRemedy = "restore it from a copy of the dataset; or bulkscan history --rebuild continues without it, and bulkscan verify says what that lacks"
 
 // ReadHead reads the newest head; without one it is empty, and its Number 0. A dataset that has a history has had heads.
 func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
@@ -227,9 +227,17 @@ func (h *Head) readChunk(ctx context.Context, f *schema.File, value any) error {
 		err = json.Unmarshal(data, value)
 	}
 	if err != nil {
-		return Remedied(fmt.Errorf("cannot read %s: %w", f.Name, err), HeadRemedy)
+		return Remedied(fmt.Errorf("cannot read %s: %w", f.Name, err), h.Remedy(*f))
 	}
 	return nil
+}
+
+// Remedy is what to do about a damaged file of the head.
+func (h *Head) Remedy(f schema.File) string {
+	if h.Pruned != nil && f.Name == h.Pruned.Name {
+		return "restore it from a copy of the dataset"
+	}
+	return HeadRemedy
 }
 
 // in returns the month of a date, read.

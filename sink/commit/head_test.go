@@ -147,7 +147,7 @@ func TestHeadDamaged(t *testing.T) {
 			if err := st.Put(t.Context(), name, bad); err != nil {
 				t.Fatal(err)
 			}
-			if err := read(); err == nil || !strings.Contains(err.Error(), HeadRemedy) {
+			if err := read(); err == nil || !strings.Contains(err.Error(), "; "+h.Remedy(schema.File{Name: name})) {
 				t.Fatalf("%s, byte %d: %v", name, i, err)
 			}
 		}

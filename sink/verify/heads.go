@@ -54,7 +54,7 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 			err := commit.HoldAgainst(ctx, v.store, f)
 			named[f.Name] = i == len(names)-1 || !errors.Is(err, store.ErrNotExist) // else a newer head may have replaced it, or names it, too
 			if err != nil && named[f.Name] {
-				v.report(damaged(f.Name, cause(err)+"; "+commit.HeadRemedy))
+				unread = append(unread, damaged(f.Name, cause(err)+"; "+h.Remedy(f)))
 			}
 		}
 	}
