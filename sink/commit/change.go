@@ -129,9 +129,9 @@ func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *He
 	}
 	lease, isLease := lock.(store.Lease)
 	for range headRounds {
-		h, err := newestHead(ctx, st)
-		if err != nil {
-			return err
+		h, errHead := newestHead(ctx, st)
+		if errHead != nil {
+			return errHead
 		}
 		before := h.Ledger
 		h.Late = isLease && lease.Late()
@@ -146,7 +146,7 @@ func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *He
 			return err
 		}
 	}
-	return errors.New("cannot write a head: other processes write heads without the lock of the dataset")
+	return fmt.Errorf("cannot write a head: %w; if that is no file, move it away, else other processes write heads without the lock of the dataset", err)
 }
 
 func lockDataset(ctx context.Context, st store.Store, log *slog.Logger) (store.Unlocker, error) {
