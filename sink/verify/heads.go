@@ -38,13 +38,14 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 			unread = append(unread, damaged(name, cause(err)+"; "+commit.HeadRemedy))
 			before = nil
 			continue
-		case slices.ContainsFunc(h.Causes, func(c commit.Cause) bool { return c.What == commit.CauseLost }):
+		case before != nil && (h.Number != before.Number+1 || !h.Follows(before)):
+			v.report(damaged(name, "it does not follow "+before.Name()))
+		}
+		if slices.ContainsFunc(h.Causes, func(c commit.Cause) bool { return c.What == commit.CauseLost }) {
 			for _, f := range unread {
 				v.report(Finding{Kind: Leftover, File: f.File, What: "it cannot be read, and " + h.Name() + " continues without it"})
 			}
 			unread = nil
-		case before != nil && (h.Number != before.Number+1 || !h.Follows(before)):
-			v.report(damaged(name, "it does not follow "+before.Name()))
 		}
 		before = h
 		for _, f := range h.Chunks() {
