@@ -183,6 +183,11 @@ func OpenHead(ctx context.Context, st store.Store, name string) (*Head, error) {
 			err = fmt.Errorf("%w: it names %.200q", ErrRecord, f.Name)
 		}
 	}
+	for _, s := range h.Scans {
+		if err == nil {
+			err = errors.Join(CheckScanID(s.ScanID), CheckDate(s.ScanDate))
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
