@@ -93,9 +93,9 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says how the night ended to a node_exporter's textfile collector (docs/METRICS.md)")
 	flags.StringVar(&f.date, "date", "", "date of the night, YYYY-MM-DD (default: today in UTC)")
 	flags.BoolVar(&f.status, "status", false, "print the last 30 nights, and scan nothing")
-	flags.StringVar(&f.release, "release", "", "publish the held night of this `DATE`, and scan nothing")
+	flags.StringVar(&f.release, "release", "", "publish the held night of this `DATE`, or a scan of this name, and scan nothing")
 	flags.StringVar(&f.discard, "discard", "", "decide that the held or incomplete night of this `DATE` does not count, and scan nothing")
-	flags.StringVar(&f.withdraw, "withdraw", "", "take the published night of this `DATE` back from readers, also one whose files are lost, and scan nothing")
+	flags.StringVar(&f.withdraw, "withdraw", "", "take the published night of this `DATE`, or a scan of this name, back from readers, also if its files are lost, and scan nothing")
 	flags.StringVar(&f.reason, "reason", "", "with --withdraw: why, for the dataset's head and the night's record")
 	flags.BoolVar(&f.prune, "prune", false, "delete what is older than the settings keep, and scan nothing")
 	flags.IntVar(&f.acceptPruning, "accept-pruning", 0, "with --prune: delete from exactly `N` nights, although that is more than half of them")
@@ -143,9 +143,14 @@ func (f *nightlyFlags) scanSettings(flags *pflag.FlagSet) (*scanFlags, []commit.
 // check refuses what cannot be meant.
 func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 	asked := 0
-	for _, date := range []string{f.date, f.release, f.discard, f.withdraw} {
+	for _, date := range []string{f.date, f.discard} {
 		if date != "" && commit.CheckDate(date) != nil {
 			return nil, usagef("%q: a date is YYYY-MM-DD", clipped(date))
+		}
+	}
+	for _, id := range []string{f.release, f.withdraw} {
+		if id != "" && commit.CheckScanID(id) != nil {
+			return nil, usagef("%q: neither a date, YYYY-MM-DD, nor a scan", clipped(id))
 		}
 	}
 	for _, other := range []bool{f.status, f.prune, f.release != "", f.discard != "", f.withdraw != ""} {
@@ -289,17 +294,27 @@ func (f *nightlyFlags) writeMetrics(ctx context.Context, st store.Store, n *nigh
 
 // decide releases, discards or withdraws a night.
 func (f *nightlyFlags) decide(ctx context.Context, o nightly.Options) (err error) {
-	var n *nightly.Night
-	switch o.Date = f.release + f.discard + f.withdraw; o.Date { // one is given
-	case f.release:
-		n, err = nightly.Release(ctx, o)
-	case f.discard:
+	id := f.release + f.discard + f.withdraw // one is given
+	n := &nightly.Night{ScanID: id}
+	o.Date = strings.TrimPrefix(id, "night-")
+	switch night := commit.CheckDate(o.Date) == nil; {
+	case f.discard != "":
 		n, err = nightly.Discard(ctx, o)
-	default:
+	case f.release != "" && night:
+		n, err = nightly.Release(ctx, o)
+	case f.release != "":
+		n.State, err = nightly.Published, scan.Release(ctx, o.Store, id, o.Publishing)
+	case night:
 		n, err = nightly.Withdraw(ctx, o, f.reason)
+	default:
+		n.State, err = nightly.Discarded, scan.Withdraw(ctx, o.Store, id, f.reason, o.Publishing)
 	}
 	if err != nil {
 		return busy(err)
+	}
+	if n.Date == "" {
+		o.Log.Info("the scan is "+string(n.State), "scan", id)
+		return nil
 	}
 	o.Log.Info("the night is "+string(n.State), "date", n.Date, "scan", n.ScanID)
 	return nil

@@ -102,7 +102,7 @@ func RemedyFor(err error) (remedy string, certain bool) {
 const (
 	DamageRemedy   = "restore the files that bulkscan verify names; or fetch the lost sites again by scan --repair; or begin the scan anew with --restart"
 	ManifestRemedy = "restore the files that bulkscan verify names, or begin the scan anew with --restart"
-	LostRemedy     = ManifestRemedy + "; bulkscan nightly --withdraw DATE lets a night go"
+	LostRemedy     = ManifestRemedy + "; bulkscan nightly --withdraw lets it go, by its date or name"
 	ChangedRemedy  = "begin it anew with --restart, or give another --scan-id, or for several nights another -o"
 )
 

@@ -106,6 +106,11 @@ func (v *verifier) again(ctx context.Context, id string) error {
 	return ctx.Err()
 }
 
+// ofDiscarded explains a file that a discarded scan has left, of which nothing else is there.
+func ofDiscarded(name string) Finding {
+	return Finding{Kind: Leftover, File: name, What: "its scan was discarded, and its records are gone: no reader finds it, and it can be deleted"}
+}
+
 // whyUnnamed explains a file that no record names; ok is false if it is not to be reported.
 func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	base := path.Base(name)
@@ -114,6 +119,9 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	}
 	if id, ok := strings.CutSuffix(base, ".jsonl"); ok && strings.HasPrefix(name, "_rejects/") {
 		s := v.scans[id]
+		if s == nil && v.withdrawn[id] {
+			return ofDiscarded(name), true
+		}
 		return s.unrecorded(name), s != nil || v.options.ScanID == ""
 	}
 	if !strings.HasSuffix(base, ".parquet") {
@@ -136,6 +144,8 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	switch {
 	case s == nil && v.options.ScanID != "":
 		return Finding{}, false
+	case s == nil && v.withdrawn[scanOf(name)]:
+		return ofDiscarded(name), true
 	case s == nil || s.past == nil:
 		return damaged(name, "no commit names it, and it belongs to no scan"), true
 	case s.unreadable[commit.RecordName(id, shard, n)]:

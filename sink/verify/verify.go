@@ -76,7 +76,7 @@ type Options struct {
 // read, or that the context has ended. A dataset may be verified while it is written, since committed files do not
 // change.
 func Dataset(ctx context.Context, st store.Store, o Options) (*Totals, error) {
-	v := &verifier{store: st, options: o, committed: map[string]bool{}, broken: map[string][]string{}, scans: map[string]*verifiedScan{}}
+	v := &verifier{store: st, options: o, committed: map[string]bool{}, broken: map[string][]string{}, scans: map[string]*verifiedScan{}, withdrawn: map[string]bool{}}
 	if err := v.run(ctx); err != nil {
 		return nil, fmt.Errorf("cannot verify the dataset: %w", err)
 	}
@@ -90,6 +90,7 @@ type verifier struct {
 	done    Totals
 
 	head      *commit.Head             // empty if it cannot be read
+	withdrawn map[string]bool          // scans that it names as discarded
 	pruned    *commit.Pruned           // scans that were deleted for their age
 	gone      func() bool              // reports whether the scan that is verified is among them by now; nil between scans
 	committed map[string]bool          // files that a commit or a record names
@@ -314,7 +315,7 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 	}
 	lost := false
 	for _, s := range named {
-		if ids[s.ScanID] || v.options.ScanID != "" && v.options.ScanID != s.ScanID {
+		if v.withdrawn[s.ScanID] = s.Publication == commit.PublicationDiscarded; ids[s.ScanID] || v.options.ScanID != "" && v.options.ScanID != s.ScanID {
 			continue
 		}
 		if now, err := commit.ReadHead(ctx, v.store); err == nil { // it may have been pruned meanwhile
