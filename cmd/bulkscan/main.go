@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -213,7 +214,8 @@ func (a *app) interrupts(parent context.Context, stop func() bool) (ctx context.
 	forget := a.notify(signals)
 	first := make(chan int, 1)
 	ended := make(chan struct{})
-	go func() {
+	var watching sync.WaitGroup
+	watching.Go(func() {
 		select {
 		case <-ended:
 			return
@@ -230,7 +232,7 @@ func (a *app) interrupts(parent context.Context, stop func() bool) (ctx context.
 			fmt.Fprintln(a.stderr, "\nbulkscan: aborted; what was committed is kept")
 			cancel()
 		}
-	}()
+	})
 	code = func() int {
 		select {
 		case c := <-first:
@@ -243,6 +245,7 @@ func (a *app) interrupts(parent context.Context, stop func() bool) (ctx context.
 	return ctx, code, func() {
 		forget()
 		close(ended)
+		watching.Wait() // it writes to standard error
 		cancel()
 	}
 }
