@@ -30,7 +30,7 @@ STEPS := build:10 lint:75 race:200 histories:40 corpora:40 real:80 generated:10 
 # and processes that do one thing each.
 RACED         := ./pipeline ./fetcher ./fetcher/resolve ./sink ./sink/reaudit ./store ./store/s3 ./scan ./nightly \
 	$(if $(ALL),./fetcher/... ./sink/... ./store/...)
-SWEEPS        := Killed|TestLost$$|DamagedAnswers|LeftNight|TestBombs|MemoryInFlight|Allocat
+SWEEPS        := Killed|TestLost$$|Damaged|LeftNight|TestBombs|MemoryInFlight|Allocat|LateHeads|MissedNights|WrongClock|TestKeep|UnitHowever|UnitAfter|Annexed|ShareRepair
 LONG_LISTS    := StarvesNoAddress|HoldUpTheOthers|DelaysNobodyElse
 RACED_COMMAND := ^Test(Scan|Interrupt|Share|SecondInterrupt|CompactInterrupted|Metrics|Rates|CPUProfile|HostileScan|HostileObjectStore|Throttled)
 

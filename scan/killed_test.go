@@ -38,7 +38,7 @@ func TestKilledAtEachStep(t *testing.T) {
 		t.Helper()
 		step := 1
 		if testing.Short() {
-			step = 23
+			step = 61
 		}
 		for n, crashed := 1, true; crashed; n += step {
 			for _, again := range []bool{true, false} {

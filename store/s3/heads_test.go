@@ -408,7 +408,7 @@ func TestLateHeads(t *testing.T) {
 // testStep is how many moments a test leaves out.
 func testStep() int {
 	if testing.Short() {
-		return 18
+		return 60
 	}
 	return 0
 }
