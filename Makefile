@@ -31,7 +31,7 @@ STEPS := build:10 lint:75 race:200 histories:40 corpora:40 real:80 generated:10 
 RACED         := ./pipeline ./fetcher ./fetcher/resolve ./sink ./sink/reaudit ./store ./store/s3 ./scan ./nightly \
 	$(if $(ALL),./fetcher/... ./sink/... ./store/...)
 SWEEPS        := Killed|TestLost$$|Damaged|LeftNight|TestBombs|MemoryInFlight|Allocat|LateHeads|MissedNights|WrongClock|TestKeep|UnitHowever|UnitAfter|Annexed|ShareRepair
-LONG_LISTS    := StarvesNoAddress|HoldUpTheOthers|DelaysNobodyElse
+LONG_LISTS    := StarvesNoAddress|HoldUpTheOthers|DelaysNobodyElse|SocketsAreBounded|BatchesRotate|ManySilent
 RACED_COMMAND := ^Test(Scan|Interrupt|Share|SecondInterrupt|CompactInterrupted|Metrics|Rates|CPUProfile|HostileScan|HostileObjectStore|Throttled)
 
 # Documents that are written from tables in the code, or have figures that are.

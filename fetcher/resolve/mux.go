@@ -229,6 +229,7 @@ func (k *socket) close() {
 		return
 	}
 	k.closed = true
+	_ = k.conn.Close() // before another one may take its place
 	m := k.server.mux
 	m.mu.Lock()
 	delete(m.open, k)
@@ -236,7 +237,6 @@ func (k *socket) close() {
 		m.retired--
 	}
 	m.mu.Unlock()
-	_ = k.conn.Close()
 }
 
 // errFull means that a socket has too few free ids, or that a call has reached maxSendings.
