@@ -167,12 +167,13 @@ func (h *history) lookAt(files map[string]string) (map[string]*scanState, error)
 
 // headState is what the oracle reads of the newest head.
 type headState struct {
-	publication map[string]string // by scan
+	publication map[string]string   // by scan
+	without     map[string][]string // by scan: tables that a pruning has taken
 	through     string
 }
 
 func headIn(files map[string]string) (*headState, error) {
-	h := &headState{publication: map[string]string{}}
+	h := &headState{publication: map[string]string{}, without: map[string][]string{}}
 	newest := ""
 	for name, data := range files {
 		if path.Dir(name)+"/" == schema.HeadFolder && len(path.Base(name)) == len("00000001.json") && data != "" && data != "mine" {
@@ -183,8 +184,9 @@ func headIn(files map[string]string) (*headState, error) {
 		return h, nil
 	}
 	type named struct {
-		ScanID      string `json:"scan_id"`
-		Publication string `json:"publication"`
+		ScanID      string   `json:"scan_id"`
+		Publication string   `json:"publication"`
+		Pruned      []string `json:"pruned_tables"`
 	}
 	var head struct {
 		Months []schema.File `json:"months"`
@@ -203,7 +205,7 @@ func headIn(files map[string]string) (*headState, error) {
 		all = append(all, month...)
 	}
 	for _, s := range all {
-		h.publication[s.ScanID] = s.Publication
+		h.publication[s.ScanID], h.without[s.ScanID] = s.Publication, s.Pruned
 	}
 	if head.Pruned == nil {
 		return h, nil
@@ -234,6 +236,7 @@ func (s *scanState) next(files map[string]string, head *headState) (*scanState, 
 	if err := json.Unmarshal([]byte(data), &m); err != nil {
 		return nil, err
 	}
+	m.Tables = slices.DeleteFunc(m.Tables, func(table string) bool { return slices.Contains(head.without[s.id], table) })
 	s.complete, s.tables = m.State == "complete", m.Tables
 	if publication := head.publication[s.id]; publication != "" || !s.pruned || s.date > head.through { // else its files are about to go
 		s.publication = cmp.Or(publication, "pending")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -163,7 +162,7 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 		return nil, err
 	}
 	// The sweep also makes listed records durable before anything is deleted because of them.
-	err = c.store.Sweep(ctx, commit.CommitsFolder(id), func(name string) bool { return strings.HasPrefix(path.Base(name), commit.CompactedShard+"-") })
+	err = c.store.Sweep(ctx, commit.CommitsFolder(id), func(name string) bool { return commit.IsRecord(id, name) })
 	if err != nil {
 		return nil, err
 	}
