@@ -86,11 +86,11 @@ func checkLedger(ctx context.Context, st store.Store, h *commit.Head, p *past) (
 	if err != nil {
 		return ledger, nil, err
 	}
-	scans, err := published(ctx, st, h, false)
+	manifests, err := h.Manifests(ctx)
 	if damaged := (*commit.DamagedScansError)(nil); errors.As(err, &damaged) { // which is reported without the history
 		return ledger, findings, nil
 	}
-	followed, _ := p.follow(scans)
+	followed, _ := p.follow(published(manifests))
 	for _, s := range followed {
 		if !slices.ContainsFunc(ledger.Scans, s.same) {
 			findings = append(findings, verify.Finding{Kind: verify.Leftover, File: LedgerName, What: "it does not have scan " + s.ScanID + " as it is now: the scan was killed before merging it, or is about to; the next scan merges it"})

@@ -80,12 +80,13 @@ func (u *Updated) Has(scanID string) bool {
 // published with it.
 func Rebuild(ctx context.Context, st store.Store, o Options) error {
 	return commit.Change(ctx, st, o.Log, func(h *commit.Head) error {
-		scans, err := published(ctx, st, h, true)
+		ledger, ledgerErr := readLedger(ctx, st, h)
+		scans, err := adopted(ctx, h, ledger)
 		if err != nil {
 			return err
 		}
 		p, err := readPast(ctx, h)
-		if ledger, ledgerErr := readLedger(ctx, st, h); err == nil && ledgerErr == nil { // else there is nothing to lose
+		if err == nil && ledgerErr == nil { // else there is nothing to lose
 			p.gone = len(p.missing(ledger, among(scans))) > 0
 		}
 		if err == nil {
@@ -117,7 +118,8 @@ func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err err
 
 // catchUp is Update with the lock held.
 func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*Updated, error) {
-	scans, err := published(ctx, st, h, true)
+	ledger, ledgerErr := readLedger(ctx, st, h)
+	scans, err := adopted(ctx, h, ledger)
 	damaged := (*commit.DamagedScansError)(nil)
 	if err != nil && !errors.As(err, &damaged) {
 		return nil, err
@@ -126,15 +128,14 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*U
 	if err != nil {
 		return nil, err
 	}
-	ledger, err := readLedger(ctx, st, h)
-	if errors.Is(err, store.ErrNotExist) {
+	if errors.Is(ledgerErr, store.ErrNotExist) {
 		if damaged != nil { // nothing has the nights of these scans
 			return nil, damaged
 		}
-		ledger, err = p.base(), nil
+		ledger, ledgerErr = p.base(), nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w; derive the ledger anew by history --rebuild", err)
+	if ledgerErr != nil {
+		return nil, fmt.Errorf("%w; derive the ledger anew by history --rebuild", ledgerErr)
 	}
 	gone := &GoneError{ScanIDs: p.missing(ledger, among(scans))}
 	for _, had := range ledger.Scans {
@@ -176,28 +177,33 @@ func among(scans []MergedScan) func(scanID string) bool {
 	}
 }
 
-// published returns the scans that the head publishes. With a *commit.DamagedScansError, those that can be read. A head that is being
-// changed adopts first what waits for the next publishing.
-func published(ctx context.Context, st store.Store, h *commit.Head, changing bool) (scans []MergedScan, err error) {
+// adopted returns the scans that a head which is being changed publishes, once it has adopted what waits for that, and what the ledger
+// has merged; nil: there is none. With a *commit.DamagedScansError, those that can be read.
+func adopted(ctx context.Context, h *commit.Head, ledger *Ledger) ([]MergedScan, error) {
 	manifests, err := h.Manifests(ctx)
-	merged, errLedger := readLedger(ctx, st, h)
-	if errLedger != nil {
-		merged = &Ledger{}
-	}
 	for _, m := range manifests {
-		s := MergedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer}
-		if m.FinishedAt != nil {
-			s.FinishedAt = *m.FinishedAt
+		merged := ledger != nil && m.State == commit.Complete && slices.ContainsFunc(ledger.Scans, mergedScan(m).same)
+		if err := h.Adopt(ctx, m, merged); err != nil {
+			return nil, err
 		}
-		if changing {
-			if err := h.Adopt(ctx, m, m.State == commit.Complete && slices.ContainsFunc(merged.Scans, s.same)); err != nil {
-				return nil, err
-			}
-		}
-		if !m.Published() || !slices.Contains(m.Tables, schema.Sites) {
-			continue
-		}
-		scans = append(scans, s)
 	}
-	return scans, err
+	return published(manifests), err
+}
+
+// published returns those of some scans that the head publishes.
+func published(manifests []*commit.Manifest) (scans []MergedScan) {
+	for _, m := range manifests {
+		if m.Published() && slices.Contains(m.Tables, schema.Sites) {
+			scans = append(scans, mergedScan(m))
+		}
+	}
+	return scans
+}
+
+func mergedScan(m *commit.Manifest) MergedScan {
+	s := MergedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer}
+	if m.FinishedAt != nil {
+		s.FinishedAt = *m.FinishedAt
+	}
+	return s
 }

@@ -302,11 +302,11 @@ func TestUpdate(t *testing.T) {
 
 func scansOf(t testing.TB, st store.Store, ids ...string) []MergedScan {
 	t.Helper()
-	all, err := published(t.Context(), st, newestHead(t, st), false)
+	all, err := newestHead(t, st).Manifests(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(all, func(s MergedScan) bool { return !slices.Contains(ids, s.ScanID) })
+	return slices.DeleteFunc(published(all), func(s MergedScan) bool { return !slices.Contains(ids, s.ScanID) })
 }
 
 // TestFollow shows whose scans the ledger has. A word is a scan: the observer, and its day. The observer archive is one.
