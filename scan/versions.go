@@ -15,9 +15,8 @@ import (
 // names the scan or the file. All scans of a dataset have one version. Other errors are left to what reads the records next.
 func CheckVersions(ctx context.Context, st store.Store) error {
 	_, scans := commit.Scans(ctx, st)
-	_, pruned := commit.ReadPruned(ctx, st)
 	_, ledger := history.ReadLedger(ctx, st)
-	errs := []error{scans, pruned, ledger}
+	errs := []error{scans, ledger}
 	for _, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete") {
 		errs = append(errs, err)
 		break
