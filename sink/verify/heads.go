@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -85,29 +84,19 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 }
 
 // named compares a scan with what the head says of it. It reports a scan that is to be published, and that no head names yet.
-func (v *verifier) named(ctx context.Context, id string, s *verifiedScan) error {
-	if s.manifest == nil || s.manifest.SchemaVersion > schema.Version {
-		return nil
-	}
-	h, err := commit.ReadHead(ctx, v.store)
-	if err != nil {
-		return ctx.Err() // it was reported
-	}
-	m, err := h.AnyManifest(ctx, id)
-	name := commit.ManifestName(id)
+func (v *verifier) named(id string, s *verifiedScan) {
+	m, name := s.manifest, commit.ManifestName(id)
 	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
-		v.report(damaged(name, cause(err)))
+	case m == nil, m.SchemaVersion > schema.Version, s.head == nil: // which was reported
+	case s.misfit != nil:
+		v.report(damaged(name, cause(s.misfit)))
 	case m.Waits() && m.ScanDate <= v.pruned.Through:
 		v.report(Finding{Kind: Leftover, File: name, What: "it is not published, and cannot be: the nights up to " + v.pruned.Through + " were pruned"})
 	case m.Waits():
 		v.report(Finding{Kind: Leftover, File: name, What: "it is complete, and no head names it: the scan was killed before its publication, or is about to be published; the next scan publishes it, too"})
 	default:
 		if unlike := m.Unlike(s.past.Current); unlike != "" && s.past.Lost(m) == nil {
-			v.report(damaged(name, fmt.Sprintf("%s: see %s", unlike, h.Name())))
+			v.report(damaged(name, unlike+": see "+s.head.Name()))
 		}
 	}
-	return nil
 }

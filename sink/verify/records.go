@@ -16,7 +16,7 @@ import (
 
 func (v *verifier) manifest(ctx context.Context, id string, s *verifiedScan) error {
 	name := commit.ManifestName(id)
-	m, err := v.read(ctx, id)
+	m, err := v.read(ctx, id, s)
 	switch {
 	case err == nil:
 		s.manifest = m
@@ -34,9 +34,11 @@ func (v *verifier) manifest(ctx context.Context, id string, s *verifiedScan) err
 }
 
 // read reads a manifest, with what the newest head says, if that can be read and fits.
-func (v *verifier) read(ctx context.Context, id string) (*commit.Manifest, error) {
+func (v *verifier) read(ctx context.Context, id string, s *verifiedScan) (*commit.Manifest, error) {
+	s.head, s.misfit = nil, nil
 	if h, err := commit.ReadHead(ctx, v.store); err == nil {
-		if m, err := h.AnyManifest(ctx, id); err == nil {
+		m, err := h.AnyManifest(ctx, id)
+		if s.head, s.misfit = h, err; err == nil {
 			return m, nil
 		}
 	}
@@ -49,7 +51,7 @@ func (v *verifier) resumed(ctx context.Context, id string, s *verifiedScan) (boo
 	if s.manifest == nil {
 		return false, nil
 	}
-	now, err := v.read(ctx, id)
+	now, err := v.read(ctx, id, s)
 	if err != nil {
 		return false, ctx.Err() // it could be read before; the next run reports the cause
 	}

@@ -101,6 +101,8 @@ type verifier struct {
 // verifiedScan keeps facts about a scan for later checks.
 type verifiedScan struct {
 	manifest   *commit.Manifest // nil if it cannot be read
+	head       *commit.Head     // by which it was read; nil if that cannot be read
+	misfit     error            // why the manifest is not the one that the head names
 	past       *commit.History
 	stale      map[commit.Key]bool // commits that a compaction or repair replaced
 	next       map[string]int      // cache of past.Next, by shard
@@ -346,9 +348,7 @@ func (v *verifier) scan(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := v.named(ctx, id, s); err != nil {
-		return err
-	}
+	v.named(id, s)
 	for i := range s.past.Current {
 		c := &s.past.Current[i]
 		v.done.Parts++
