@@ -16,7 +16,7 @@ import (
 
 // Entry is a scan or a night in the listing of a dataset. Programs rely on its JSON; docs/dataset.md describes it.
 type Entry struct {
-	Date        string             `json:"scan_date,omitempty"` // "" if no record tells it
+	Date        string             `json:"scan_date,omitempty"` // "" if no record has it
 	ScanID      string             `json:"scan_id"`
 	State       string             `json:"state"` // of a night a State, of another scan a commit.State; or Damaged, or Newer
 	StartedAt   time.Time          `json:"started_at,omitzero"`

@@ -654,8 +654,8 @@ func TestListIsRemoved(t *testing.T) {
 	f("interrupted", func(cancel func()) error { cancel(); return context.Canceled })
 }
 
-// TestWithdrawKilled kills the withdrawal of a night at each of its steps. Then it succeeds when it is repeated, or the next night does; the night
-// is told as what the head says of its scan once one of them has settled it.
+// TestWithdrawKilled kills the withdrawal of a night at each of its steps. Then it succeeds when it is repeated, or the next night does. After
+// that, the night's record says of the scan what the head says.
 func TestWithdrawKilled(t *testing.T) {
 	step := 1
 	if testing.Short() {

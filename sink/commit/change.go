@@ -180,7 +180,7 @@ func newestHead(ctx context.Context, st store.Store) (*Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Head{store: st, months: map[string]*month{}}
+	h := newHead(st)
 	var lost []string
 	damaged := func(err error) bool {
 		_, irregular := errors.AsType[*store.IrregularError](err)

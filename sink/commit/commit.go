@@ -1,7 +1,7 @@
 // Package commit answers one question: what counts? It has the records beside the tables: a scan's manifest, its
-// commits, tombstones and rejects, and its lock. commit.go has the commit record, history.go all commits of a scan,
-// fence.go the takeover of a lease, head.go and change.go what counts in the dataset, account.go what is missing, scan.go the scan opened for reading, names.go the names
-// of files.
+// commits, tombstones and rejects, and its lock; and the heads of a dataset. commit.go has the commit record, history.go
+// all commits of a scan, fence.go the takeover of a lease, head.go and change.go what counts in the dataset, account.go
+// what is missing, scan.go the scan opened for reading, names.go the names of files.
 package commit
 
 import (

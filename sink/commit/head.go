@@ -134,7 +134,7 @@ func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 		names, err := Heads(ctx, st)
 		if err == nil && len(names) == 0 {
 			if err = headless(ctx, st); err == nil {
-				return &Head{SchemaVersion: schema.Version, store: st, months: map[string]*month{}}, nil
+				return newHead(st), nil
 			}
 		}
 		if err != nil {
@@ -146,6 +146,8 @@ func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 		}
 	}
 }
+
+func newHead(st store.Store) *Head { return &Head{store: st, months: map[string]*month{}} }
 
 // headless returns an ErrRecord if a dataset without heads has lost them: it has a history, and is not of before there were heads.
 func headless(ctx context.Context, st store.Store) error {
@@ -167,7 +169,7 @@ func headless(ctx context.Context, st store.Store) error {
 
 // OpenHead reads a head.
 func OpenHead(ctx context.Context, st store.Store, name string) (*Head, error) {
-	h := &Head{store: st, months: map[string]*month{}}
+	h := newHead(st)
 	data, err := store.ReadAll(ctx, st, name, schema.MaxLedger)
 	if err == nil {
 		err = OpenRecord(data, h, &h.Sum)
@@ -334,13 +336,13 @@ func (h *Head) place(ctx context.Context, m *Manifest) error {
 	}
 	m.Publication, m.named = m.Ending, named
 	switch {
-	case m.named == nil && (m.Ending == "" || m.Ending == PublicationDone):
-		m.Publication = PublicationPending // the next scan that is published brings it along
-		if m.SchemaVersion < schema.Version {
-			m.Publication = PublicationDone // of a dataset of before there were heads
-		}
+	case named == nil && !m.wanted():
 		return nil
-	case m.named == nil:
+	case named == nil && m.SchemaVersion < schema.Version:
+		m.Publication = PublicationDone // of a dataset of before there were heads
+		return nil
+	case named == nil:
+		m.Publication = PublicationPending // the next scan that is published brings it along
 		return nil
 	}
 	m.Publication, m.Pruned = m.named.Publication, m.named.Pruned
@@ -371,7 +373,7 @@ func (m *Manifest) digest(commits []Commit) string {
 		}
 		for _, r := range c.Replaces {
 			if r.Shard != CompactedShard {
-				keys = append(keys, Key{r.Shard, r.N}.String())
+				keys = append(keys, r.Key().String())
 			}
 		}
 	}
@@ -379,9 +381,12 @@ func (m *Manifest) digest(commits []Commit) string {
 	return schema.SumOf(fmt.Appendf(nil, "%s %s %d %s", m.ScanID, m.StartedAt.UTC().Format(time.RFC3339Nano), rows, keys))
 }
 
+// wanted reports whether the scan is to be published once it is complete.
+func (m *Manifest) wanted() bool { return m.Ending == PublicationDone || m.Ending == "" }
+
 // Waits reports whether a complete scan is to be published, and no head names it yet.
 func (m *Manifest) Waits() bool {
-	return m.named == nil && m.SchemaVersion == schema.Version && m.State == Complete && !m.Restarting && (m.Ending == PublicationDone || m.Ending == "")
+	return m.named == nil && m.SchemaVersion == schema.Version && m.State == Complete && !m.Restarting && m.wanted()
 }
 
 // Unlike says in words that the commits of a scan are not those that the head names; "" if they are.

@@ -305,17 +305,22 @@ func TestHeadFence(t *testing.T) {
 	}
 }
 
+// processes returns a function that opens one dataset in memory, as another process would.
+func processes(t *testing.T) func() *store.Dir {
+	disk := storetest.NewDisk()
+	return func() *store.Dir {
+		st, err := store.NewDirOn(disk, "/data/out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+}
+
 // TestHeadWaits waits for a holder of the dataset's lock that takes an hour: no process gives up, as long as the holder lives.
 func TestHeadWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		disk := storetest.NewDisk()
-		open := func() *store.Dir {
-			st, err := store.NewDirOn(disk, "/data/out")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return st
-		}
+		open := processes(t)
 		begun := time.Now()
 		held := make(chan struct{})
 		go func() {
@@ -339,14 +344,7 @@ func TestHeadWaits(t *testing.T) {
 // TestWaitsSayWhy has each change of what counts wait for another process: it says so, and who that is.
 func TestWaitsSayWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		disk := storetest.NewDisk()
-		open := func() *store.Dir {
-			st, err := store.NewDirOn(disk, "/data/out")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return st
-		}
+		open := processes(t)
 		m := completed(t, open(), "one", "2026-11-20")
 		f := func(what string, held time.Duration, says int, change func(st store.Store, log *slog.Logger) error) {
 			t.Helper()

@@ -214,18 +214,18 @@ func sortRows(rows []Row) {
 // the scan counts as not complete. Files that a later version of bulkscan wrote are listed, too: readers need not know what is in them.
 func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, records int64, before []Row) ([]Row, error) {
 	incomplete := []Row{{ScanID: id, Records: records}}
-	damaged := incomplete
-	if named, err := head.Needs(ctx, id); err != nil {
-		return nil, err
-	} else if named && len(before) > 0 {
-		damaged = before
+	kept := func() ([]Row, error) {
+		if needed, err := head.Needs(ctx, id); err != nil || !needed || len(before) == 0 {
+			return incomplete, err
+		}
+		return before, nil
 	}
 	m, err := head.AnyManifest(ctx, id)
 	switch {
 	case err != nil && !isDamage(err):
 		return nil, err
 	case err != nil:
-		return damaged, nil
+		return kept()
 	case !m.Published():
 		return incomplete, nil
 	}
@@ -249,7 +249,7 @@ func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, r
 	case err != nil && !isDamage(err):
 		return nil, err
 	case err != nil:
-		return damaged, nil
+		return kept()
 	}
 	m.Without(past.Current)
 	for i := range past.Current {
