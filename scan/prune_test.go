@@ -177,6 +177,24 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	const table = "bodies/scan_date=2026-11-27/"
+	back := 0
+	for entry, err := range earlier.List(t.Context(), table) {
+		var data []byte
+		if err == nil {
+			data, err = store.ReadAll(t.Context(), earlier, entry.Name, 1<<24)
+		}
+		if err == nil {
+			err = dir.Put(t.Context(), entry.Name, data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		back++
+	}
+	if found := findings(t, dir, verify.Leftover); back == 0 || strings.Count(strings.Join(found, "\n"), "leftover: "+table) != back {
+		t.Errorf("%d files of a pruned table are copied back: %q", back, found)
+	}
 	if found := findings(t, dir, verify.Damaged); len(found) > 0 {
 		t.Errorf("a pruned night is copied back: %q", found)
 	}

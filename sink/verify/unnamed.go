@@ -72,21 +72,20 @@ func scanOf(name string) string {
 // again adds the files that a scan's records name by now. Errors in records have been reported, or the next run reports
 // them.
 func (v *verifier) again(ctx context.Context, id string) error {
-	manifest, err := commit.ReadAnyManifest(ctx, v.store, id)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	s := v.scans[id]
 	if s == nil {
-		if err != nil {
-			return nil // no scan of that id has begun
-		}
 		s = &verifiedScan{}
-		v.scans[id] = s
 	}
-	if err == nil {
+	manifest, err := v.read(ctx, id, s)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil:
 		s.manifest = manifest
+	case v.scans[id] == nil:
+		return nil // no scan of that id has begun
 	}
+	v.scans[id] = s
 	s.unreadable = map[string]bool{}
 	if s.past, err = commit.GatherHistory(ctx, v.store, id, "", v.commitReader(ctx, s.unreadable, false)); err != nil {
 		return err
