@@ -84,7 +84,6 @@ func BenchmarkTenMillion(b *testing.B) {
 		i %= n / 2
 		plain(w, i, i/len(hosts), hosts[i%len(hosts)])
 	})
-	run("lines, 64 MiB for duplicates", n, Options{DedupeMemory: 64 << 20}, plain)
 	run("urls", n, Options{}, func(w *bufio.Writer, _, label int, host string) { fmt.Fprintf(w, "https://w%d.%s/a?b\n", label, host) })
 	run("csv", n, Options{}, func(w *bufio.Writer, i, label int, host string) { fmt.Fprintf(w, "%d,w%d.%s\r\n", i+1, label, host) })
 	run("jsonl", n, Options{}, func(w *bufio.Writer, i, label int, host string) {

@@ -3,7 +3,7 @@
 //
 // The files follow the bytes: source.go opens files, archives and compressions; lines.go splits them into bounded
 // lines; detect.go determines their layout; record.go parses a line, json.go one of JSON; table.go reads rows of
-// tables instead; dedupe.go finds duplicates, with spill.go for what exceeds memory. The Reader in this file connects
+// tables instead; dedupe.go finds duplicates. The Reader in this file connects
 // them and counts. doubt.go says which lists may not be what their user means. fingerprint.go identifies a list by its
 // contents, so that a scan can be resumed. rows.go reads files of other columns.
 //
@@ -12,7 +12,6 @@
 package inputs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,9 +82,6 @@ type Options struct {
 	// Parquet opens a Parquet file of the given size, which stays open while the Table is used. If nil, such files are
 	// refused.
 	Parquet func(file io.ReaderAt, size int64) (Table, error)
-	// DedupeMemory bounds the memory for finding duplicates, in bytes. Further origins are kept in a temporary file. 0
-	// is DefaultDedupeMemory. Less than a MiB is exceeded.
-	DedupeMemory int64
 	// TempDir is the folder for temporary files; "" is the system's. The files have no names, so that none is left
 	// over.
 	TempDir string
@@ -173,7 +169,6 @@ func Open(ctx context.Context, paths []string, opt Options) (*Reader, error) {
 		return nil, errors.New("cannot read the list: no input is named")
 	}
 	r := &Reader{opt: opt, labels: make(map[string]string)}
-	r.seen.limit, r.seen.dir = cmp.Or(opt.DedupeMemory, DefaultDedupeMemory), opt.TempDir
 	r.src.init(ctx, paths, opt)
 	if err := r.lookAhead(ctx, paths); err != nil {
 		return nil, err
@@ -276,11 +271,7 @@ func (r *Reader) step() (Entry, bool, error) {
 		r.stats.LeftOut++
 		return Entry{}, false, nil
 	}
-	fresh, err := r.seen.add(entry.Origin)
-	if err != nil {
-		return Entry{}, false, err
-	}
-	if !fresh {
+	if !r.seen.add(entry.Origin) {
 		r.stats.Duplicates++
 		return Entry{}, false, r.reject(line, "duplicate of an earlier entry", true)
 	}

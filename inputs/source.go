@@ -450,3 +450,14 @@ func plainPathError(err error) error {
 	}
 	return err
 }
+
+// Scratch makes a temporary file without a name, so that none is left over if the process dies. Systems that cannot
+// unlink an open file keep it in the temporary folder.
+func Scratch(dir string) (*os.File, error) {
+	file, err := os.CreateTemp(dir, "bulkscan-list-*")
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(file.Name())
+	return file, nil
+}

@@ -72,7 +72,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "simulated web of {} origins", commas(int64(num(given("demo", "origins")))))
 	f(page, "each of {} recorded decisions", in(first, `(?s)how many of\s+([\d,]+) decisions differ`))
 	f(page, "IPv6 per /{}), on", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
-	f(page, "takes at most {} MiB of memory, and then [disk]", mib("inputs.DefaultDedupeMemory"))
+	f(page, "[at most {} bytes](docs/inputs.md#several", in("inputs/dedupe_test.go", `perEntry > (\d+)`))
 	f(page, "its report, peaked at {} MB. To", in(fifth, `second night \| [\d.]+ \| (\d+)`))
 	f(page, "A first survey in ten minutes")
 	f(page, "There are [{} queries]", strconv.Itoa(len(queryNames(t))))
@@ -246,9 +246,8 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "The first {} lines, up to {} KiB, decide", code("inputs.sampleLines"), kib("inputs.headBytes"))
 	f(page, "pages of more than {} MiB, {} million values or a header of {} MiB", mib("sink/table.maxPage"), mib("sink/table.maxPageValues"), mib("sink/table.maxPageHeader"))
 	f(page, "at most {} bytes of text", code("inputs.MaxText"))
-	f(page, "Each origin takes {} to {} bytes of memory, up to {} MiB (some {} million origins), then {} bytes of", in("inputs/dedupe_test.go", `perEntry < (\d+)`), in("inputs/dedupe_test.go", `perEntry > (\d+)`),
-		mib("inputs.DefaultDedupeMemory"), in("inputs/dedupe_test.go", `and (\d+) million are said to fit`), code("inputs.slotBytes"))
-	f(page, "{}-bit hashes", plain(float64(8*c("inputs.slotBytes"))))
+	f(page, "Each origin takes {} to {} bytes of memory. {}-bit hashes", in("inputs/dedupe_test.go", `perEntry < (\d+)`), in("inputs/dedupe_test.go", `perEntry > (\d+)`),
+		in("inputs/dedupe.go", `held as (\d+)-bit hashes`))
 
 	page = "docs/install.md"
 	f(page, "needs Go {} and", goVersion)

@@ -1,0 +1,29 @@
+//go:build linux || darwin || freebsd
+
+package inputs
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// mappedSlots is the length from which tables lie outside the heap. There the garbage collector would let as much garbage arise
+// beside them before it runs.
+const mappedSlots = 8 << 10
+
+// newSlots returns free slots.
+func newSlots(n int) []slot {
+	if n >= mappedSlots {
+		if b, err := syscall.Mmap(-1, 0, n*slotBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE); err == nil {
+			return unsafe.Slice((*slot)(unsafe.Pointer(unsafe.SliceData(b))), n)
+		}
+	}
+	return make([]slot, n)
+}
+
+// releaseSlots ends the use of slots.
+func releaseSlots(s []slot) {
+	if len(s) >= mappedSlots {
+		_ = syscall.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*slotBytes)) // refuses what it has not mapped
+	}
+}
