@@ -1,10 +1,12 @@
 package nightly
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/verify"
 )
@@ -110,4 +112,40 @@ func TestNightWithoutHead(t *testing.T) {
 		t.Errorf("the history has the nights %s", got)
 	}
 	m.sound("the next night has published it again")
+}
+
+// TestNightWithoutRecord deletes the record of a night: that is damage while its scan counts, until the rest of the night's folder is
+// gone or its scan is withdrawn.
+func TestNightWithoutRecord(t *testing.T) {
+	m := newTeam(t)
+	m.night()
+	m.night()
+	all, err := dates(t.Context(), m.store)
+	if err != nil || len(all) != 2 {
+		t.Fatal(all, err)
+	}
+	f := func(when string, want ...string) {
+		t.Helper()
+		var found []string
+		if err := Verify(t.Context(), m.store, func(f verify.Finding) { found = append(found, f.File) }); err != nil || !slices.Equal(found, want) {
+			t.Errorf("%s: %q, %v", when, found, err)
+		}
+	}
+	f("whole")
+	for _, date := range all {
+		if err := m.store.Delete(t.Context(), folderOf(date)+recordName); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f("deleted", folderOf(all[0])+recordName, folderOf(all[1])+recordName)
+	if err := scan.Withdraw(t.Context(), m.store, scanOf(all[1]), "its record is lost", m.options().Publishing); err != nil {
+		t.Fatal(err)
+	}
+	f("withdrawn", folderOf(all[0])+recordName)
+	for entry, err := range m.store.List(t.Context(), folderOf(all[0])) {
+		if err := errors.Join(err, m.store.Delete(t.Context(), entry.Name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f("its folder is deleted")
 }

@@ -130,6 +130,10 @@ func TestMonths(t *testing.T) {
 			t.Errorf("%s is damaged: %q", name, lines)
 		}
 		remove(t, dir, name)
+		missing := "damaged: " + name + ": it is missing; any scan, stats or compact writes it anew"
+		if lines, _ := findings(t, dir); slices.Contains(lines, missing) != strings.HasSuffix(name, ".parquet") {
+			t.Errorf("%s is deleted: %q", name, lines)
+		}
 		if err := index.Update(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -233,6 +234,7 @@ func (v *verifier) index(ctx context.Context) error {
 
 // months verifies the merged statistics of past months, and the files of units. Each file has a record; the index says which of them count.
 func (v *verifier) months(ctx context.Context) error {
+	recorded, met := map[string]bool{}, map[string]bool{} // names of files
 	for entry, err := range v.store.List(ctx, index.MonthsFolder) {
 		if err != nil {
 			return err
@@ -254,8 +256,10 @@ func (v *verifier) months(ctx context.Context) error {
 			}
 			continue
 		case entry.Name != record.File.Name:
+			recorded[record.File.Name] = true
 			continue
 		}
+		met[entry.Name] = true
 		findings, err := v.parquet(ctx, record.File, "")
 		if err != nil {
 			return err
@@ -271,6 +275,11 @@ func (v *verifier) months(ctx context.Context) error {
 		}
 		v.done.Files++
 		v.done.Bytes += record.File.Bytes
+	}
+	for _, name := range slices.Sorted(maps.Keys(recorded)) {
+		if _, err := index.MonthRecord(ctx, v.store, name); !met[name] && err == nil {
+			v.report(damaged(name, "it is missing"+again))
+		}
 	}
 	return nil
 }
