@@ -2,11 +2,14 @@ package scan
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,6 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/views"
@@ -348,6 +352,58 @@ func TestDamagedFooters(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDamagedDerivedFooters flips each byte of the footers of the ledger's files and of the index: readers give an error or the answer of
+// the undamaged file, and the index is not as it was written.
+func TestDamagedDerivedFooters(t *testing.T) {
+	files, _ := newDoor(t, -1)
+	readers := map[string]func(st store.Store) (any, error){
+		history.Folder: func(st store.Store) (any, error) { return toldOf(t.Context(), st) },
+		index.Name: func(st store.Store) (any, error) {
+			if state, err := index.Check(t.Context(), st); err != nil || state == index.Damaged {
+				return nil, cmp.Or(err, errors.New("damaged"))
+			}
+			return nil, nil //nolint:nilnil // an undamaged one
+		},
+	}
+	step := 1
+	if testing.Short() {
+		step = 16
+	}
+	flips, refused := 0, 0
+	for prefix, read := range readers {
+		st := placed(t, files)
+		want, err := read(st)
+		if err != nil {
+			t.Fatal(prefix, err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			data := files[name]
+			if !strings.HasPrefix(name, prefix) || !strings.HasSuffix(name, ".parquet") {
+				continue
+			}
+			for at := len(data) - 8 - int(binary.LittleEndian.Uint32(data[len(data)-8:])); at < len(data); at += step {
+				d := flipped(name, data, at)
+				if err := st.Store.Put(t.Context(), name, d.content); err != nil {
+					t.Fatal(err)
+				}
+				got, err := read(st)
+				if flips++; err != nil {
+					refused++
+				} else if prefix == index.Name || !reflect.DeepEqual(got, want) {
+					t.Errorf("%s: %s: another answer", name, d.what)
+				}
+			}
+			if err := st.Store.Put(t.Context(), name, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("none was refused")
+	}
+	t.Logf("%d flips, of which %d were refused", flips, refused)
 }
 
 // TestSealersCompareAll shows that what seals or destroys refuses a file of which a byte differs that no reader looks at, and leaves
