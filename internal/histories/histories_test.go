@@ -42,6 +42,7 @@ type history struct {
 	scans   map[string]*scanState
 	through string          // the date up to which nights were pruned
 	foreign map[string]bool // names of files of others, which say mine
+	left    string          // a damaged head, without which a later one continues
 	asked   map[site]bool   // by the last command
 }
 
@@ -286,7 +287,8 @@ func (dated) RoundTrip(r *http.Request) (*http.Response, error) {
 // tooOld reports whether what is kept for so many days is too old on a date; 0 is for ever.
 func tooOld(date string, days int) bool { return days > 0 && date <= ago(byte(days)) }
 
-// prunes tells the oracle what a pruning may delete: what is too old of published and discarded scans, but not of the newest date.
+// prunes tells the oracle what a pruning may delete: what is too old of published and discarded scans, but not of the newest date. A night
+// that was killed before its publication is published first.
 func (h *history) prunes(keep nightly.Keep) {
 	newest := ""
 	for _, s := range h.scans {
@@ -295,7 +297,8 @@ func (h *history) prunes(keep nightly.Keep) {
 		}
 	}
 	for _, s := range h.scans {
-		if s.there && s.date < newest && (s.publication == "discarded" || s.publication == "published") {
+		waits := s.publication == "pending" && s.complete && strings.HasPrefix(s.id, "night-")
+		if s.there && s.date < newest && (s.publication == "discarded" || s.publication == "published" || waits) {
 			s.pruned = s.pruned || tooOld(s.date, keep.Nights)
 			s.without["bodies"] = s.without["bodies"] || tooOld(s.date, keep.Bodies)
 			s.without["evidence"] = s.without["evidence"] || tooOld(s.date, keep.Evidence)
@@ -476,6 +479,9 @@ func (h *history) harm(c *command, at uint16) error {
 		if err := h.like(twin); err != nil {
 			return fmt.Errorf("after the command, and verify finds nothing: %w", err)
 		}
+		if strings.HasPrefix(name, schema.HeadFolder) {
+			h.left = name
+		}
 	} else if h.files()[name] == as && !h.rederives(name, at) {
 		if err := put(was); err != nil {
 			return err
@@ -499,21 +505,25 @@ func (h *history) rederives(name string, at uint16) bool {
 }
 
 // toHarm returns a file, and what it becomes; "" is none. What is not complete has files that nothing names yet, and of the newest head
-// and the records of nights only the person knows that they were there.
+// that is deleted only the records of nights know. The record of a night that does not count may be deleted.
 func (h *history) toHarm(at uint16) (name, as string) {
 	files := h.files()
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
-		return h.foreign[name] || files[name] == "" || strings.HasPrefix(name, schema.HeadFolder) || strings.HasPrefix(name, "_nights/") || path.Base(name)[0] == '.' || path.Base(name) == "lock" ||
+		return h.foreign[name] || files[name] == "" || path.Base(name)[0] == '.' || path.Base(name) == "lock" ||
 			h.any(func(s *scanState) bool {
-				return strings.Contains(name, s.id) && (!s.complete || s.open || s.begunAnew || s.publication != "published")
+				ofNight := nightly.Folder + strings.TrimPrefix(s.id, "night-") + "/"
+				return (strings.Contains(name, s.id) || strings.HasPrefix(name, ofNight)) && (!s.complete || s.open || s.begunAnew || s.publication != "published")
 			})
 	})
 	if len(names) == 0 {
 		return "", ""
 	}
 	name = names[int(at)*len(names)>>16]
-	data := []byte(files[name])
-	switch at % 3 {
+	data, way := []byte(files[name]), at%3
+	if heads, _ := commit.Heads(context.Background(), h.store()); way == 2 && len(heads) > 0 && name == heads[len(heads)-1] {
+		way = 1
+	}
+	switch way {
 	case 0:
 		data[len(data)*int(at%101)/101] ^= 1
 	case 1:

@@ -516,7 +516,7 @@ func (h *history) verified(kinds ...verify.FindingKind) error {
 	st := h.store()
 	var found []error
 	report := func(f verify.Finding) {
-		if slices.Contains(kinds, f.Kind) && !h.foreign[f.File] {
+		if slices.Contains(kinds, f.Kind) && !h.foreign[f.File] && (f.Kind != verify.Leftover || f.File != h.left) {
 			found = append(found, errors.New("verify: "+f.String()))
 		}
 	}
