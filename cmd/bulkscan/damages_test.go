@@ -186,6 +186,13 @@ func readers() []command {
 		{"history of a token", false, history(2, "--token", "GPTBot")},
 		{"status", false, func(d *dataset) []string { return []string{"status", d.place, "--json"} }},
 		{"report", true, func(d *dataset) []string { return []string{"report", d.place, "-o", "-", "--progress", "none"} }},
+		{"reaudit", true, func(d *dataset) []string { // it writes a dataset, and says of how many sites it judged which columns otherwise
+			again := d.place + "-again"
+			if err := os.RemoveAll(again); err != nil {
+				d.t.Fatal(err)
+			}
+			return []string{"reaudit", d.place, "-o", again, "--scan-id", "night-2000-02-01", "--json", "--log-level", "warn", "--progress", "none"}
+		}},
 	}
 }
 
@@ -673,7 +680,7 @@ func (m *matrix) results() {
 const damagesHead = `# Damaged files, 27 November 2026
 
 TestDamages of cmd/bulkscan damages the files of a dataset: nights of two months, of which some were pruned, of several observers, in
-shares, and two scans of one date. Then it asks commands: summary, diff, history, status, report and verify; and on a copy stats, compact,
+shares, and two scans of one date. Then it asks commands: summary, diff, history, status, report, reaudit and verify; and on a copy stats, compact,
 history --rebuild, pruning and the next night, with verify and the readers after each. ` + "`-update`" + ` writes this page.
 
 Commands were asked %d times, and they said so %d times: by an error, by a warning, or in the answer. Answers that were other ones without a word:
