@@ -13,10 +13,11 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file compares two scans. It reads the earlier one once into a table in memory, of less than 100 bytes a site: what was
-// seen, and the number of the site's policy. A policy is what the file makes of the selected tokens; many sites have the
-// same, and each distinct one is kept once. Then it compares the rows of the later scan with the table. Where sites are listed, it
-// reads the names of the earlier scan again, for those that vanished.
+// This file compares two scans. It reads both at the same time, each in a goroutine of its own. A site is kept in memory until the
+// other scan has it too, which is soon if both have about the same order, as scans of one list do. Kept are what was seen, and the
+// number of the site's policy. A policy is what the file makes of the selected tokens; many sites have the same, and each distinct
+// one is kept once. If the orders differ, and for the Parquet files, which have the order of the later scan, the earlier scan is
+// kept, in less than 150 bytes a site. The names of the earlier scan are read again if Parquet files list sites that vanished.
 //
 // diffside.go reads a scan, diffcount.go counts changes, diffpaired.go counts for --paired, and difffile.go writes Parquet.
 
@@ -190,8 +191,10 @@ type comparison struct {
 	cdns       interned
 	before     side
 	after      side
-	states     []siteState
-	index      map[int64]int32 // of states, by the site's key
+	earlier    map[int64]siteState // by key: sites that the later scan has not shown so far
+	later      map[int64]siteRow   // the reverse
+	mostLater  int                 // from so many of later on only before is read, of which sites take less memory
+	site       siteName            // of the later scan: the one that is counted
 	findings   [audit.NumFindings][audit.NumFindings]int64
 	both       int64
 	rulesBoth  int64
@@ -217,11 +220,8 @@ func Compare(ctx context.Context, from, to ScanAt, o DiffOptions) (d *Diff, err 
 		}
 		defer func() { err = errors.Join(err, out.discard()) }()
 	}
-	if err := c.load(ctx); err != nil {
-		return nil, err
-	}
 	count := newDiffCounter(c, out)
-	if err := c.join(ctx, count.site); err != nil {
+	if err := c.join(ctx, out != nil, count.site); err != nil {
 		return nil, err
 	}
 	d = count.finish()
@@ -243,7 +243,7 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 	if !ok || definition.Over != overRules {
 		return nil, fmt.Errorf("cannot compare by %.40q: the definitions are %s", o.Definition, strings.Join(SensitivityDefinitions(), ", "))
 	}
-	c := &comparison{o: o, by: &definition, places: make([]int32, len(o.Registry.Tokens)), index: map[int64]int32{}}
+	c := &comparison{o: o, by: &definition, places: make([]int32, len(o.Registry.Tokens)), earlier: map[int64]siteState{}, later: map[int64]siteRow{}, mostLater: 1 << 16}
 	for id := range o.Registry.Tokens {
 		c.places[id] = noToken
 		if o.Selection.Takes(&o.Registry.Tokens[id]) {
@@ -260,52 +260,70 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 			return nil, err
 		}
 	}
-	return c, nil
-}
-
-// load reads the earlier scan, and of the later one what it says of tokens.
-func (c *comparison) load(ctx context.Context) error {
-	b := &c.before
-	err := b.read(ctx, func() {
-		now := b.state()
-		c.index[b.key()] = int32(len(c.states))
-		c.states = append(c.states, now)
-		b.count(now.finding)
-	})
-	if a := &c.after; err == nil && a.traces != nil {
-		err = a.readSites(ctx, append(a.keyFields(), a.traces.fields(newTokenIndex(c.o.Registry))...), a.traces.site)
-	}
-	if err != nil {
-		return err
-	}
-	for place := range c.chosen {
-		if id := int(c.chosen[place]); !b.traces.lack(id) && !c.after.traces.lack(id) {
+	for place, id := range c.chosen {
+		if !c.before.traces.lack(int(id)) && !c.after.traces.lack(int(id)) {
 			c.compared = append(c.compared, place)
 		}
 	}
-	return nil
+	return c, nil
 }
 
-// join reads the later scan, and calls do for each of its sites with the state before, which is nil for a site that
-// appeared, and the state after.
-func (c *comparison) join(ctx context.Context, do func(before, after *siteState) error) error {
-	a := &c.after
+// join reads both scans, and calls do for each site of the later one with the state before, which is nil for a site that appeared,
+// and the state after. inOrder keeps the order of the later scan, and leaves in c.earlier the sites that vanished.
+func (c *comparison) join(ctx context.Context, inOrder bool, do func(before, after *siteState) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b, a := &c.before, &c.after
+	if inOrder {
+		c.earlier = make(map[int64]siteState, min(commit.CountCommits(b.scan.Commits).Rows, 1<<20)) // records may say any number
+	}
+	b.start(ctx)
+	a.start(ctx)
 	var failed error
-	err := a.read(ctx, func() {
+	pair := func(before *siteState, after *siteRow) {
 		if failed != nil {
 			return
 		}
-		now := a.state()
-		a.count(now.finding)
-		var before *siteState
-		if at, ok := c.index[a.key()]; ok {
-			before = &c.states[at]
-			before.seen = true
-			c.observe(before, &now)
+		if before != nil {
+			c.observe(before, &after.siteState)
 		}
-		failed = do(before, &now)
-	})
-	return errors.Join(failed, err)
+		c.site = after.siteName
+		if failed = do(before, &after.siteState); failed != nil {
+			cancel()
+		}
+	}
+	var was siteState
+	var is siteRow
+	for found := false; !b.ended || !a.ended; {
+		for _, row := range b.next() {
+			if is, found = c.later[row.key]; found {
+				delete(c.later, row.key)
+				was = row.siteState
+				pair(&was, &is)
+			} else if !a.ended {
+				c.earlier[row.key] = row.siteState
+			}
+		}
+		if !b.ended && (inOrder || len(c.later) >= c.mostLater) {
+			continue
+		}
+		for _, row := range a.next() {
+			is = row
+			if was, found = c.earlier[row.key]; found {
+				delete(c.earlier, row.key)
+				pair(&was, &is)
+			} else if b.ended {
+				pair(nil, &is)
+			} else {
+				is.Host, is.Requested, is.CDN, is.Registry = strings.Clone(is.Host), strings.Clone(is.Requested), "", "" // of pages that would stay in memory
+				c.later[row.key] = is
+			}
+		}
+	}
+	for _, is = range c.later { // in any order; with inOrder there are none
+		pair(nil, &is)
+	}
+	return cmp.Or(failed, b.err, a.err)
 }
 
 // observe counts a site of both scans.
@@ -335,12 +353,8 @@ func (c *comparison) vanished(ctx context.Context, out *diffFiles) error {
 	b := &c.before
 	var failed error
 	err := b.readNames(ctx, func() {
-		at, ok := c.index[b.key()]
-		if !ok || failed != nil {
-			return
-		}
-		if state := &c.states[at]; !state.seen {
-			failed = out.site(b, siteVanished, state, nil)
+		if state, ok := c.earlier[b.key()]; ok && failed == nil {
+			failed = out.site(&b.row.siteName, siteVanished, &state, nil)
 		}
 	})
 	return errors.Join(failed, err)

@@ -112,7 +112,7 @@ func (d *diffCounter) list(change string, before, after *siteState) error {
 	if d.out == nil {
 		return nil
 	}
-	return d.out.site(&d.c.after, change, before, after)
+	return d.out.site(&d.c.site, change, before, after)
 }
 
 // policies compares the policies of a site with rules in both scans.
@@ -157,7 +157,7 @@ func (d *diffCounter) policies(before, after *siteState) error {
 			d.causes[cause].Sites++
 		}
 		if d.out != nil {
-			if err := d.out.change(&d.c.after, t, a.Decision().String(), b.Decision().String(), change, causes[cause], before, after); err != nil {
+			if err := d.out.change(&d.c.site, t, a.Decision().String(), b.Decision().String(), change, causes[cause], before, after); err != nil {
 				return err
 			}
 		}
@@ -235,7 +235,7 @@ func (d *diffCounter) operatorsOfSite() {
 
 // keep lists the current site, if it is among the best ranked ones.
 func (d *diffCounter) keep(s SiteDiff) {
-	r := &d.c.after.row
+	r := &d.c.site
 	s.Host, s.Port, s.Requested, s.Rank = r.Host, r.Port, r.Requested, r.Rank
 	top := d.c.o.Top
 	if d.full && compareSites(&s, &d.sites[top-1]) > 0 {
@@ -275,7 +275,7 @@ func (d *diffCounter) finish() *Diff {
 	c := d.c
 	all := &Diff{
 		Compared: c.compareds(), SameObserver: d.sameObserver, Definition: c.by.Name, Question: c.by.Question,
-		Appeared: d.appeared, Vanished: int64(len(c.states)) - c.both, Unobserved: d.unobserved, Presence: d.presence, Refusal: d.refusal,
+		Appeared: d.appeared, Vanished: c.before.sites - c.both, Unobserved: d.unobserved, Presence: d.presence, Refusal: d.refusal,
 		Failed: []FailedCount{}, Tokens: []TokenDiff{}, Operators: []SumDiff{}, Causes: []CauseCount{}, Changed: d.changed,
 	}
 	d.shares()

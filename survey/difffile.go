@@ -53,9 +53,6 @@ type diffFiles struct {
 	sites   *table.Writer[ChangedSiteRow]
 }
 
-// diffBatch is how many rows a writer buffers.
-const diffBatch = 512
-
 func createDiffFiles(ctx context.Context, c *comparison) (*diffFiles, error) {
 	from, to := c.before.scan.Manifest, c.after.scan.Manifest
 	metadata := map[string]string{
@@ -76,26 +73,26 @@ func createDiffFiles(ctx context.Context, c *comparison) (*diffFiles, error) {
 	return f, nil
 }
 
-// change adds a token of a site whose row s is at.
-func (f *diffFiles) change(s *side, t *TokenDiff, was, is, change, cause string, before, after *siteState) error {
+// change adds a token of a site.
+func (f *diffFiles) change(s *siteName, t *TokenDiff, was, is, change, cause string, before, after *siteState) error {
 	row, err := f.changes.Next()
 	if err != nil {
 		return err
 	}
 	*row = ChangeRow{
-		Host: s.row.Host, Port: s.row.Port, Requested: s.row.Requested, Token: t.Token, Operator: t.Operator, Before: was, After: is, Change: change, Cause: cause,
+		Host: s.Host, Port: s.Port, Requested: s.Requested, Token: t.Token, Operator: t.Operator, Before: was, After: is, Change: change, Cause: cause,
 		BodyBefore: before.body, BodyAfter: after.body, FetchedBefore: before.fetched, FetchedAfter: after.fetched,
 	}
 	return nil
 }
 
-// site adds a site whose row s is at. A state is nil where the scan does not have the site.
-func (f *diffFiles) site(s *side, change string, before, after *siteState) error {
+// site adds a site. A state is nil where the scan does not have the site.
+func (f *diffFiles) site(s *siteName, change string, before, after *siteState) error {
 	row, err := f.sites.Next()
 	if err != nil {
 		return err
 	}
-	*row = ChangedSiteRow{Host: s.row.Host, Port: s.row.Port, Requested: s.row.Requested, Change: change}
+	*row = ChangedSiteRow{Host: s.Host, Port: s.Port, Requested: s.Requested, Change: change}
 	if before != nil {
 		row.Before, row.BodyBefore, row.FetchedBefore = before.finding.String(), before.body, before.fetched
 	}

@@ -41,31 +41,28 @@ func ComparePaired(ctx context.Context, from, to ScanAt, o DiffOptions) (*Paired
 	}
 	d := &Paired{SameObserver: c.sameObserver()}
 	byCDN := map[uint32]*PairedSum{}
-	err = c.load(ctx)
-	if err == nil {
-		err = c.join(ctx, func(before, after *siteState) error {
-			if before == nil {
-				d.OnlyTo++
-				return nil
-			}
-			id := after.cdn
-			if c.cdns.values[id] == "" {
-				id = before.cdn
-			}
-			if byCDN[id] == nil {
-				byCDN[id] = &PairedSum{CDN: c.cdns.values[id]}
-			}
-			for _, sum := range []*PairedSum{&d.All, byCDN[id]} {
-				sum.add(c, before, after)
-			}
+	err = c.join(ctx, false, func(before, after *siteState) error {
+		if before == nil {
+			d.OnlyTo++
 			return nil
-		})
-	}
+		}
+		id := after.cdn
+		if c.cdns.values[id] == "" {
+			id = before.cdn
+		}
+		if byCDN[id] == nil {
+			byCDN[id] = &PairedSum{CDN: c.cdns.values[id]}
+		}
+		for _, sum := range []*PairedSum{&d.All, byCDN[id]} {
+			sum.add(c, before, after)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot compare scan %s with scan %s: %w", from.ScanID, to.ScanID, err)
 	}
 	d.Compared = c.compareds()
-	d.OnlyFrom = int64(len(c.states)) - c.both
+	d.OnlyFrom = c.before.sites - c.both
 	d.All.finish()
 	d.CDNs = []PairedSum{}
 	for _, sum := range byCDN {

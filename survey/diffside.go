@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
@@ -19,15 +18,29 @@ import (
 // siteState is what is kept of a site.
 type siteState struct {
 	fetched, body int64
-	finding       audit.Finding
 
 	rest    uint64 // hash of the columns that no managed block changes
 	lines   int32
 	policy  uint32 // of comparison.policies
 	judge   uint32 // of comparison.judges
 	cdn     uint32 // of comparison.cdns
+	finding audit.Finding
 	managed bool
-	seen    bool // the later scan has the site
+}
+
+// siteName is how a scan calls a site.
+type siteName struct {
+	Host, Requested string
+	Port            int32
+	Rank            int64
+}
+
+// siteRow is a row of one of the scans, on the way from its reader to join, which numbers the texts.
+type siteRow struct {
+	siteState
+	siteName
+	key           int64
+	CDN, Registry string
 }
 
 func (s *siteState) ruled() bool { return s.finding == audit.FindingRules }
@@ -65,14 +78,17 @@ type side struct {
 	unknown *string // a finding that this version does not have
 	unnamed error   // of a site with rules and without a policy
 
+	rows  chan []siteRow // from the reader to join
+	err   error          // of the reader, once rows is closed
+	ended bool           // join has all rows
+
 	sites, rules int64
 }
 
 // diffColumns are the columns of sites that a comparison needs.
 type diffColumns struct {
-	Rank, Fetched, BodyHash        int64
-	Host, Requested                string
-	Port                           int32
+	siteName
+	Fetched, BodyHash              int64
 	Finding, Registry, CDN         string
 	Managed, BOM                   bool
 	Star, License, Usage           string
@@ -83,7 +99,7 @@ type diffColumns struct {
 	PolicyID                       int64
 }
 
-// open opens a scan and reads its policies.
+// open opens a scan, and reads its policies, and of which tokens it says something if another registry has judged it.
 func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
 	c.o.Alone = at.Alone
 	scan, err := c.o.open(ctx, at.Store, at.ScanID)
@@ -107,6 +123,16 @@ func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
 		}
 		s.policies[id] = c.policies.id(of)
 	}
+	if !foreign {
+		return nil
+	}
+	fields := s.traces.fields(newTokenIndex(c.o.Registry))
+	if c.o.Panel != nil {
+		fields = append(fields, table.Field{Name: "host", Into: &s.row.Host})
+	}
+	if err := s.readSites(ctx, fields, s.traces.site); err != nil {
+		return fmt.Errorf("cannot compare scan %s: %w", at.ScanID, err)
+	}
 	return nil
 }
 
@@ -119,21 +145,52 @@ func (s *side) keyFields() []table.Field {
 	}
 }
 
+// diffBatch is how many rows go between a reader and join, or a writer and its file, at once.
+const diffBatch = 512
+
+// start begins to read the scan's sites in a goroutine, batch after batch.
+func (s *side) start(ctx context.Context) {
+	s.rows = make(chan []siteRow) // without a buffer: who receives a batch is done with the one before, which is filled next
+	go func() {
+		defer close(s.rows)
+		var batch, other []siteRow
+		s.err = s.read(ctx, func() {
+			if batch = append(batch, s.current()); len(batch) == diffBatch {
+				s.rows <- batch
+				batch, other = other[:0], batch
+			}
+		})
+		s.rows <- batch
+	}()
+}
+
+// next counts the rows of the next batch, and returns them. They are valid until the call after.
+func (s *side) next() []siteRow {
+	batch, more := <-s.rows
+	s.ended = !more
+	for i := range batch {
+		row := &batch[i]
+		row.cdn = s.c.cdns.id([]byte(row.CDN))
+		if row.ruled() {
+			row.judge = s.c.judges.id([]byte(row.Registry))
+		}
+		s.sites++
+		s.rules += one(row.ruled())
+	}
+	return batch
+}
+
 // read calls do for each row, with all columns set.
 func (s *side) read(ctx context.Context, do func()) error {
 	r := &s.row
-	fields := append(slices.Concat(s.keyFields(), s.traces.fields(newTokenIndex(s.c.o.Registry))),
+	return s.readSites(ctx, append(s.keyFields(),
 		table.Field{Name: "policy_id", Into: &r.PolicyID}, table.Field{Name: "rank", Into: &r.Rank}, table.Field{Name: "registry_version", Into: &r.Registry}, table.Field{Name: "cdn", Into: &r.CDN},
 		table.Field{Name: "managed_block", Into: &r.Managed}, table.Field{Name: "has_bom", Into: &r.BOM}, table.Field{Name: "star_verdict", Into: &r.Star},
 		table.Field{Name: "license", Into: &r.License}, table.Field{Name: "content_usage", Into: &r.Usage}, table.Field{Name: "crawl_delay", Into: &r.Delay},
 		table.Field{Name: "n_lines", Into: &r.Lines}, table.Field{Name: "n_legacy", Into: &r.Legacy}, table.Field{Name: "n_unknown", Into: &r.Unknown},
 		table.Field{Name: "n_orphan", Into: &r.Orphan}, table.Field{Name: "n_invalid", Into: &r.Invalid}, table.Field{Name: "n_typo", Into: &r.Typo},
 		table.Field{Name: "sitemaps", Into: &r.Sitemaps},
-	)
-	return s.readSites(ctx, fields, func() {
-		s.traces.site()
-		do()
-	})
+	), do)
 }
 
 // readNames calls do for each row, with the columns of keyFields set.
@@ -172,26 +229,18 @@ func (s *side) key() int64 {
 	return id
 }
 
-// count counts a site of this scan.
-func (s *side) count(f audit.Finding) {
-	s.sites++
-	s.rules += one(f == audit.FindingRules)
-}
-
-// state is that of the current row.
-func (s *side) state() siteState {
+// current is the current row.
+func (s *side) current() siteRow {
 	r := &s.row
 	finding, ok := audit.FindingNamed(r.Finding)
 	if !ok && s.unknown == nil {
 		s.unknown = new(strings.Clone(r.Finding))
 	}
 	now := siteState{fetched: r.Fetched, body: r.BodyHash, finding: finding, lines: r.Lines, managed: r.Managed}
-	now.cdn = s.c.cdns.id([]byte(r.CDN))
 	if now.ruled() {
 		now.policy, now.rest = s.policy(), s.rest()
-		now.judge = s.c.judges.id([]byte(r.Registry))
 	}
-	return now
+	return siteRow{siteState: now, siteName: r.siteName, key: s.key(), CDN: r.CDN, Registry: r.Registry}
 }
 
 // policy returns the number of the current site's policy.
