@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -350,10 +351,10 @@ func (c *comparison) otherPolicy(before, after *siteState) bool {
 
 // vanished writes the sites that only the earlier scan has.
 func (c *comparison) vanished(ctx context.Context, out *diffFiles) error {
-	b := &c.before
+	b, left := &c.before, maps.Collect(maps.All(c.earlier)) // small, where deleted entries make look-ups slow
 	var failed error
 	err := b.readNames(ctx, func() {
-		if state, ok := c.earlier[b.key()]; ok && failed == nil {
+		if state, ok := left[b.key()]; ok && failed == nil {
 			failed = out.site(&b.row.siteName, siteVanished, &state, nil)
 		}
 	})
