@@ -3,9 +3,9 @@
 //
 // The files follow the bytes: source.go opens files, archives and compressions; lines.go splits them into bounded
 // lines; detect.go determines their layout; record.go parses a line, json.go one of JSON; table.go reads rows of
-// tables instead; dedupe.go finds duplicates. The Reader in this file connects
-// them and counts. doubt.go says which lists may not be what their user means. fingerprint.go identifies a list by its
-// contents, so that a scan can be resumed. rows.go reads files of other columns.
+// tables instead; dedupe.go finds duplicates. The Reader in this file connects them and counts. doubt.go says which
+// lists may not be what their user means. fingerprint.go identifies a list by its contents, so that a scan can be
+// resumed. rows.go reads files of other columns.
 //
 // Every physical line advances Entry.Seq by one, be it blank, a comment, a header or broken. A line is an entry, a
 // reject, skipped (blank, comment, header), left out by sampling or of another share. Stats counts each.

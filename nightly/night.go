@@ -232,18 +232,15 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 	if err != nil {
 		return err
 	}
-	head, errHead := commit.ReadHead(ctx, st) // damage is reported with the heads
-	var named []commit.Named
+	head, errHead := commit.ReadHead(ctx, st)       // damage is reported with the heads
+	publications := map[string]commit.Publication{} // by scan
 	pruned := &commit.Pruned{}
 	if errHead == nil {
-		named, _ = head.All(ctx)
-		pruned, errHead = head.ReadPruned(ctx)
-	}
-	publication := func(id string) commit.Publication {
-		if i := slices.IndexFunc(named, func(s commit.Named) bool { return s.ScanID == id }); i >= 0 {
-			return named[i].Publication
+		named, _ := head.All(ctx)
+		for _, s := range named {
+			publications[s.ScanID] = s.Publication
 		}
-		return ""
+		pruned, errHead = head.ReadPruned(ctx)
 	}
 	for _, date := range all {
 		n, err := ReadNight(ctx, st, date)
@@ -252,7 +249,7 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, store.ErrNotExist):
-			if publication(scanOf(date)) == commit.PublicationDone { // else the night begins, or was pruned or withdrawn
+			if publications[scanOf(date)] == commit.PublicationDone { // else the night begins, or was pruned or withdrawn
 				report(verify.Finding{Kind: verify.Damaged, File: name, What: "it is missing, and the night's scan counts; restore it, or delete what is left in " + folderOf(date)})
 			}
 			continue
@@ -263,7 +260,7 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 			report(verify.Finding{Kind: verify.Damaged, File: name, What: strings.TrimPrefix(err.Error(), "cannot read "+name+": ")})
 			continue
 		}
-		if n.State == Published && errHead == nil && head.Number > 0 && !pruned.Has(n.ScanID) && publication(n.ScanID) == "" {
+		if n.State == Published && errHead == nil && head.Number > 0 && !pruned.Has(n.ScanID) && publications[n.ScanID] == "" {
 			report(verify.Finding{Kind: verify.Damaged, File: n.name(), What: "it says that the night is published, and no head names its scan; bulkscan nightly --release " + date + " publishes it"})
 		}
 		for _, f := range n.Files {
