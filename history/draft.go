@@ -8,7 +8,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -249,7 +250,7 @@ func findBodies(ctx context.Context, scan *commit.Scan, wanted map[int64]bool, f
 		if from == to {
 			continue
 		}
-		if err := takeBodies(sink.CommitRows[schema.BodyRow](ctx, scan, &scan.Commits[i], schema.Bodies, from, to), wanted, found); err != nil {
+		if err := takeBodies(read.CommitRows[schema.BodyRow](ctx, scan, &scan.Commits[i], schema.Bodies, from, to), wanted, found); err != nil {
 			return err
 		}
 	}
@@ -276,7 +277,7 @@ func wantedRows(ctx context.Context, scan *commit.Scan, c *commit.Commit, wanted
 		return 0, 0, nil
 	}
 	var hash int64
-	cursor, err := sink.OpenCursor(ctx, scan, c, schema.Bodies, table.Field{Name: "body_hash", Into: &hash})
+	cursor, err := read.OpenCursor(ctx, scan, c, schema.Bodies, table.Field{Name: "body_hash", Into: &hash})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -142,7 +142,7 @@ func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName 
 				continue
 			}
 			// An episode that is changed on disk would be merged night after night.
-			if err := commit.HoldAgainst(ctx, st, f.File); err != nil {
+			if err := table.CompareHash(ctx, st, f.File); err != nil {
 				fail(err)
 				return
 			}

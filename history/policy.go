@@ -4,11 +4,12 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
@@ -85,7 +86,7 @@ func (p *Policy) content(b []byte) []byte {
 // cells returns what a policy with rules makes of each token of a registry, but for what the ledger does not keep: CellRoot and CellDPIAll, and
 // whether there is a group of `*` that denies nothing.
 func (p *Policy) cells(registry *tokens.Registry) []audit.Cell {
-	kept := sink.PolicyOf(&schema.PolicyRow{
+	kept := read.PolicyOf(&schema.PolicyRow{
 		Star: p.StarVerdict != audit.Allowed.String(), StarVerdict: p.StarVerdict,
 		Own: slices.Concat(p.OwnBlocked, p.OwnPartial, p.OwnAllowed), OwnBlocked: p.OwnBlocked, OwnPartial: p.OwnPartial,
 	}, registry)

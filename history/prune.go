@@ -98,7 +98,7 @@ func (p *past) base() *Ledger {
 // sound returns an error if the snapshot cannot be read.
 func (p *past) sound(ctx context.Context, st store.Store) error {
 	for _, f := range p.base().Files {
-		if err := commit.HoldAgainst(ctx, st, f.File); err != nil {
+		if err := table.CompareHash(ctx, st, f.File); err != nil {
 			return fmt.Errorf("%w%s", err, p.remedy())
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -101,7 +102,7 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 	if n.host == "" {
 		wanted = slices.Concat(columns, policyColumns)
 	}
-	for cursor, err := range sink.Cursors(ctx, s, schema.Sites, table.FieldsOf(&row, false, table.Some(wanted...))...) {
+	for cursor, err := range read.Cursors(ctx, s, schema.Sites, table.FieldsOf(&row, false, table.Some(wanted...))...) {
 		if err != nil {
 			return err
 		}

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -35,7 +36,7 @@ func Count(ctx context.Context, scan *commit.Scan, o survey.Options) (*Figures, 
 	fields := []table.Field{
 		{Name: "finding", Into: &row.Finding}, {Name: "outcome", Into: &row.Outcome}, {Name: "cdn", Into: &row.CDN}, {Name: "policy_id", Into: &row.PolicyID},
 	}
-	for cursor, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
+	for cursor, err := range read.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err != nil {
 			return nil, err
 		}

@@ -114,7 +114,7 @@ func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) erro
 		n, err := ReadNight(ctx, st, date)
 		return read{n, err}
 	}
-	for date, r := range commit.Ahead(ctx, all, readOne, func(read) {}) {
+	for date, r := range store.Ahead(ctx, all, readOne, func(read) {}) {
 		id := scanOf(date)
 		if r.err == nil {
 			id = r.night.ScanID

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/warc/replay"
 )
@@ -110,7 +111,7 @@ func (j *Job) judgeNight(ctx context.Context, night *replay.Night) error {
 		}
 	}
 	err := j.openSink(ctx)
-	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
+	if intact, ok := errors.AsType[*repair.IntactError](err); ok && intact.State == commit.Complete {
 		j.Log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
 		return j.passOver(ctx, night, intact.Sites)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/scan/shares"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/warc/archive"
@@ -142,7 +143,7 @@ func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
 		return nil, err
 	}
 	if err := j.openSink(ctx); err != nil {
-		if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
+		if intact, ok := errors.AsType[*repair.IntactError](err); ok && intact.State == commit.Complete {
 			err = cmp.Or(j.publish(ctx), err) // the repair may have been killed before readers had it
 		}
 		return nil, err

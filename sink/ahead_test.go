@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -27,7 +29,7 @@ type far struct {
 }
 
 func (f *far) Open(ctx context.Context, name string) (store.Object, error) {
-	if f.add(1, 0) <= commit.ReadAtOnce && f.first != nil {
+	if f.add(1, 0) <= store.ReadAtOnce && f.first != nil {
 		f.first.Done()
 		f.first.Wait()
 	}
@@ -95,7 +97,7 @@ func TestAhead(t *testing.T) {
 	const parts = 40
 	dir := partsOf(t, parts)
 	rows := func(s *commit.Scan, each func(seq int64) bool) error {
-		for row, err := range Rows[schema.SiteRow](t.Context(), s, schema.Sites) {
+		for row, err := range read.Rows[schema.SiteRow](t.Context(), s, schema.Sites) {
 			if err != nil {
 				return err
 			}
@@ -107,7 +109,7 @@ func TestAhead(t *testing.T) {
 	}
 	cursors := func(s *commit.Scan, each func(seq int64) bool) error {
 		var seq int64
-		for cursor, err := range Cursors(t.Context(), s, schema.Sites, table.Field{Name: "seq", Into: &seq}) {
+		for cursor, err := range read.Cursors(t.Context(), s, schema.Sites, table.Field{Name: "seq", Into: &seq}) {
 			if err != nil {
 				return err
 			}
@@ -127,12 +129,12 @@ func TestAhead(t *testing.T) {
 		// together returns a store whose first Opens wait for each other. It hangs if they are sequential.
 		together := func() *far {
 			st := &far{Store: dir, fails: fails, first: &sync.WaitGroup{}}
-			st.first.Add(commit.ReadAtOnce)
+			st.first.Add(store.ReadAtOnce)
 			return st
 		}
 		tidy := func(st *far, of string) {
 			t.Helper()
-			if st.open != 0 || st.opening != 0 || st.most < commit.ReadAtOnce || st.most > commit.ReadAtOnce+1 { // plus the one being read
+			if st.open != 0 || st.opening != 0 || st.most < store.ReadAtOnce || st.most > store.ReadAtOnce+1 { // plus the one being read
 				t.Errorf("%s, %s: %d are open, %d being opened; %d were at once", what, of, st.open, st.opening, st.most)
 			}
 		}
@@ -160,7 +162,7 @@ func TestAhead(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		tidy(st, "files")
-		if most := min(parts, stop+commit.ReadAtOnce); st.asked > most {
+		if most := min(parts, stop+store.ReadAtOnce); st.asked > most {
 			t.Errorf("%s: %d files were opened, of which at most %d may have been of use", what, st.asked, most)
 		}
 	}
@@ -180,7 +182,7 @@ func BenchmarkFar(b *testing.B) {
 	scan.Store = &far{Store: scan.Store, takes: 20 * time.Millisecond}
 	for b.Loop() {
 		var seq, n int64
-		for cursor, err := range Cursors(b.Context(), scan, schema.Sites, table.Field{Name: "seq", Into: &seq}) {
+		for cursor, err := range read.Cursors(b.Context(), scan, schema.Sites, table.Field{Name: "seq", Into: &seq}) {
 			if err != nil {
 				b.Fatal(err)
 			}

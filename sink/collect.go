@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -79,7 +80,7 @@ func (c *Collection) Gather(ctx context.Context) error {
 		of[c.Shard] = append(of[c.Shard], c)
 	}
 	for i, s := range c.Shares {
-		sound, err := isSound(ctx, c.store, s.Result.Rejects)
+		sound, err := table.IsSound(ctx, c.store, s.Result.Rejects)
 		if err != nil {
 			return fail(err)
 		}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
@@ -42,7 +44,7 @@ func readScan(t testing.TB, scan *commit.Scan) rowsOf {
 func collect[T any](t testing.TB, scan *commit.Scan, table string) []T {
 	t.Helper()
 	var rows []T
-	for row, err := range Rows[T](context.Background(), scan, table) {
+	for row, err := range read.Rows[T](context.Background(), scan, table) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +85,7 @@ func cursorSeqs(t testing.TB, scan *commit.Scan, tableName string) []int64 {
 	var all []int64
 	for i := range scan.Commits {
 		var seq int64
-		c, err := OpenCursor(context.Background(), scan, &scan.Commits[i], tableName, table.Field{Name: "seq", Into: &seq})
+		c, err := read.OpenCursor(context.Background(), scan, &scan.Commits[i], tableName, table.Field{Name: "seq", Into: &seq})
 		if err != nil {
 			t.Fatal(err)
 		}

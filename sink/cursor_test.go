@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
@@ -45,7 +47,7 @@ func pick(ctx context.Context, scan *commit.Scan, c *commit.Commit) (rows []pick
 		texts = append(texts, text)
 		return int32(len(texts) - 1)
 	}
-	cursor, err := OpenCursor(ctx, scan, c, schema.Sites,
+	cursor, err := read.OpenCursor(ctx, scan, c, schema.Sites,
 		table.Field{Name: "seq", Into: &row.Seq}, table.Field{Name: "rank", Into: &row.Rank}, table.Field{Name: "label", Into: &row.Label},
 		table.Field{Name: "host", Into: &row.Host}, table.Field{Name: "status", Into: &row.Status}, table.Field{Name: "total_ms", Into: &row.Total},
 		table.Field{Name: "score", Into: &row.Score}, table.Field{Name: "truncated", Into: &row.Truncated}, table.Field{Name: "has_bom", Into: &row.HasBOM},
@@ -101,7 +103,7 @@ func TestCursor(t *testing.T) {
 	}
 	for i := range scan.Commits {
 		var want []picked
-		for row, err := range CommitRows[picked](t.Context(), scan, &scan.Commits[i], schema.Sites, 0, math.MaxInt64) {
+		for row, err := range read.CommitRows[picked](t.Context(), scan, &scan.Commits[i], schema.Sites, 0, math.MaxInt64) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +154,7 @@ func TestCursorManyAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	var token string
-	cursor, err := OpenCursor(t.Context(), scan, &scan.Commits[0], schema.Verdicts, table.Field{Name: "token", Into: &token})
+	cursor, err := read.OpenCursor(t.Context(), scan, &scan.Commits[0], schema.Verdicts, table.Field{Name: "token", Into: &token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +179,7 @@ func TestCursorErrors(t *testing.T) {
 	}
 	f := func(want string, fields ...table.Field) {
 		t.Helper()
-		_, err := OpenCursor(t.Context(), scan, &scan.Commits[0], schema.Sites, fields...)
+		_, err := read.OpenCursor(t.Context(), scan, &scan.Commits[0], schema.Sites, fields...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -195,12 +197,12 @@ func TestCursorErrors(t *testing.T) {
 	f("Index is for lists", table.Field{Name: "host", Into: new(string), Index: index})
 	f("columns of its own", table.Field{Name: "redirects", Into: &list, Index: index})
 	f("cannot be read into a uint8", table.Field{Name: "seq", Into: uint8(0)})
-	_, err = OpenCursor(t.Context(), scan, &commit.Commit{}, schema.Sites)
+	_, err = read.OpenCursor(t.Context(), scan, &commit.Commit{}, schema.Sites)
 	if !errors.Is(err, commit.ErrNoTable) {
 		t.Errorf("error %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
-	cursor, err := OpenCursor(ended, scan, &scan.Commits[0], schema.Sites, table.Field{Name: "host", Into: new(string)})
+	cursor, err := read.OpenCursor(ended, scan, &scan.Commits[0], schema.Sites, table.Field{Name: "host", Into: new(string)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +251,7 @@ func TestDamagedFiles(t *testing.T) {
 			return
 		}
 		n := 0
-		for _, err := range CommitRows[schema.SiteRow](t.Context(), scan, &scan.Commits[0], schema.Sites, 0, math.MaxInt64) {
+		for _, err := range read.CommitRows[schema.SiteRow](t.Context(), scan, &scan.Commits[0], schema.Sites, 0, math.MaxInt64) {
 			if n++; err != nil {
 				failed++
 			}
@@ -294,7 +296,7 @@ func BenchmarkRows(b *testing.B) {
 	}
 	for b.Loop() {
 		rows := 0
-		for _, err := range Rows[row](b.Context(), scan, schema.Sites) {
+		for _, err := range read.Rows[row](b.Context(), scan, schema.Sites) {
 			if rows++; err != nil {
 				b.Fatal(err)
 			}
@@ -334,7 +336,7 @@ func sumCursor(ctx context.Context, scan *commit.Scan) (rows int, err error) {
 	var access string
 	var named, blocked []int32
 	index := func(string) int32 { return 1 }
-	cursor, err := OpenCursor(ctx, scan, &scan.Commits[0], schema.Sites,
+	cursor, err := read.OpenCursor(ctx, scan, &scan.Commits[0], schema.Sites,
 		table.Field{Name: "seq", Into: &seq}, table.Field{Name: "access", Into: &access},
 		table.Field{Name: "named", Into: &named, Index: index}, table.Field{Name: "blocked", Into: &blocked, Index: index})
 	if err != nil {
@@ -381,7 +383,7 @@ func TestCommitRowsFrom(t *testing.T) {
 	}
 	read := func(c *commit.Commit, from, to int64) (seqs []int64) {
 		t.Helper()
-		for row, err := range CommitRows[schema.SiteRow](t.Context(), before, c, schema.Sites, from, to) {
+		for row, err := range read.CommitRows[schema.SiteRow](t.Context(), before, c, schema.Sites, from, to) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,13 +9,16 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/schema"
-	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 )
 
 // replacePages replaces the pages of a file's column by one page at the end of the file, with the given header and
@@ -78,7 +81,7 @@ func readHostile(t *testing.T, what, tableName, column string, codec format.Comp
 	if column == "label" || column == "origin" || column == "token" {
 		field.Into = &text
 	}
-	cursor, err := OpenCursor(t.Context(), scan, &scan.Commits[0], tableName, field)
+	cursor, err := read.OpenCursor(t.Context(), scan, &scan.Commits[0], tableName, field)
 	if err == nil {
 		for cursor.Next() {
 		}
@@ -88,10 +91,10 @@ func readHostile(t *testing.T, what, tableName, column string, codec format.Comp
 		t.Errorf("%s: a cursor says %v", what, err)
 	}
 	if tableName == schema.Sites {
-		for _, err = range Rows[schema.SiteRow](t.Context(), scan, tableName) {
+		for _, err = range read.Rows[schema.SiteRow](t.Context(), scan, tableName) {
 		}
 	} else {
-		for _, err = range Rows[schema.VerdictRow](t.Context(), scan, tableName) {
+		for _, err = range read.Rows[schema.VerdictRow](t.Context(), scan, tableName) {
 		}
 	}
 	if !errors.Is(err, table.ErrPage) {

@@ -6,11 +6,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink/schema"
-	"github.com/cespare/xxhash/v2"
 )
 
 // onlyFacts is a row without what is judged; onlyJudged has nothing else.
@@ -85,7 +88,7 @@ func TestBodiesOfParts(t *testing.T) {
 		}
 		next += int(c.Rows)
 		var got []schema.BodyRow
-		for row, err := range CommitRows[schema.BodyRow](t.Context(), source, c, schema.Bodies, 0, math.MaxInt64) {
+		for row, err := range read.CommitRows[schema.BodyRow](t.Context(), source, c, schema.Bodies, 0, math.MaxInt64) {
 			if err != nil {
 				t.Fatal(err)
 			}

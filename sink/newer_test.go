@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/index"
@@ -98,7 +100,7 @@ func TestNewer(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				for _, err = range Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
+				for _, err = range read.Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
 					if err != nil {
 						return err
 					}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
@@ -19,7 +20,7 @@ import (
 // With Options.Shares it is the share's lock, and the files of other shares are left alone (see share.go).
 //
 // Errors to distinguish: *commit.HeldError if another process writes the scan, *commit.ChangedError if it cannot be
-// resumed, *commit.LostError if data is missing, *IntactError if there is nothing to repair, *commit.StoreError if the
+// resumed, *commit.LostError if data is missing, *repair.IntactError if there is nothing to repair, *commit.StoreError if the
 // store is full or not writable.
 func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
@@ -52,8 +53,8 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	}
 	o.Date = manifest.ScanDate
 	if o.Repair {
-		if err := repair(ctx, st, lock, &o, manifest, (*repairing).intact); err != nil {
-			if _, intact := errors.AsType[*IntactError](err); intact { // the repair may have been killed before the index was written
+		if err := repair.Run(ctx, st, lock, manifest, o.Shard, false, (*repair.Found).Intact); err != nil {
+			if _, intact := errors.AsType[*repair.IntactError](err); intact { // the repair may have been killed before the index was written
 				err = errors.Join(err, index.Update(ctx, st))
 			}
 			return nil, err
@@ -106,7 +107,7 @@ func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Optio
 			return nil, o.cannotGoOn(lost)
 		}
 		// Lost parts that were made from stored sites are made from these again.
-		if err := repair(ctx, st, lock, o, manifest, (*repairing).intact); err != nil {
+		if err := repair.Run(ctx, st, lock, manifest, o.Shard, false, (*repair.Found).Intact); err != nil {
 			return nil, err
 		}
 		if past, err = commit.ReadHistory(ctx, st, o.ScanID); err != nil {

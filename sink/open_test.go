@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/index"
@@ -253,7 +255,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err = range Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
+	for _, err = range read.Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
 	}
 	if err == nil {
 		t.Error("a cut file was read")
@@ -390,7 +392,7 @@ func TestReaderAcrossRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	for row, wrong := range Rows[schema.SiteRow](t.Context(), old, schema.Sites) {
+	for row, wrong := range read.Rows[schema.SiteRow](t.Context(), old, schema.Sites) {
 		if err = wrong; err == nil {
 			t.Errorf("seq %d", row.Seq)
 		}

@@ -33,7 +33,7 @@ type Options struct {
 	Config   []commit.Setting // as given, for the manifest
 	Inputs   []commit.Input   // for the manifest
 	Restart  bool             // delete the scan's earlier data and begin again
-	Repair   bool             // take out damaged and lost parts, so that their sites are fetched again (see repair.go)
+	Repair   bool             // take out damaged and lost parts, so that their sites are fetched again (see package repair)
 	Sidecar  Sidecar          // may be nil
 
 	// NoPublish keeps the complete scan out of the index, the views and the history, until it is completed without. A scan

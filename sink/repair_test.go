@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -218,7 +219,7 @@ func TestLost(t *testing.T) {
 }
 
 func isIntact(err error) bool {
-	_, ok := errors.AsType[*IntactError](err)
+	_, ok := errors.AsType[*repair.IntactError](err)
 	return ok
 }
 

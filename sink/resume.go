@@ -258,3 +258,7 @@ func notPruned(ctx context.Context, st store.Store, scanID, date string) error {
 	}
 	return pruned.Refuses(scanID, date)
 }
+
+func (o *Options) nothingToRepair() error {
+	return fmt.Errorf("nothing to repair: there is no scan %s; name the scan with --scan-id", o.ScanID)
+}

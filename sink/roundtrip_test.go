@@ -12,6 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
+	"github.com/parquet-go/parquet-go"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/origin"
@@ -20,7 +24,6 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
-	"github.com/parquet-go/parquet-go"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -75,7 +78,7 @@ func readAll[T any](t *testing.T, st store.Store, scanID, table string) []T {
 		t.Fatal(err)
 	}
 	var rows []T
-	for row, err := range Rows[T](context.Background(), scan, table) {
+	for row, err := range read.Rows[T](context.Background(), scan, table) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +217,7 @@ func TestRoundTrip(t *testing.T) {
 
 	for i, judged := range []audit.Policy{typical.Report.Policy, typical.Report.RFCPolicy} {
 		judged.Lenient = nil // the table does not have it
-		p := PolicyOf(&policies[i], tokens.Default())
+		p := read.PolicyOf(&policies[i], tokens.Default())
 		if got, want := p.Cells(nil, tokens.Default()), judged.Cells(nil, tokens.Default()); !slices.Equal(got, want) {
 			t.Errorf("policy %d means %v, and meant %v", p.ID, got, want)
 		}

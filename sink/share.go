@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -34,7 +36,7 @@ func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 	o.Date = manifest.ScanDate
 	share, before, err := beginShare(ctx, st, o, manifest, now)
 	if err == nil && o.Repair {
-		err = repair(ctx, st, lock, o, manifest, o.mayReopen(ctx, st, share, before))
+		err = repair.Run(ctx, st, lock, manifest, o.Shard, true, o.mayReopen(ctx, st, share, before))
 	}
 	if err != nil {
 		return nil, err
@@ -179,18 +181,18 @@ func beginShare(ctx context.Context, st store.Store, o *Options, m *commit.Manif
 	return s, before, nil
 }
 
-// mayReopen returns a function for repair of a share. A share that was done is done no more before any commit is taken out. That is
+// mayReopen returns a function for repair.Run. A share that was done is done no more before any commit is taken out. That is
 // written under the scan's lock, so that no process is collecting the shares meanwhile.
-func (o *Options) mayReopen(ctx context.Context, st store.Store, share, before *commit.Share) func(*repairing) error {
-	return func(r *repairing) error {
+func (o *Options) mayReopen(ctx context.Context, st store.Store, share, before *commit.Share) func(*repair.Found) error {
+	return func(found *repair.Found) error {
 		if before == nil || before.State != commit.ShareDone {
 			return nil
 		}
-		sound, err := isSound(ctx, st, before.Result.Rejects)
+		sound, err := table.IsSound(ctx, st, before.Result.Rejects)
 		if err != nil {
 			return err
 		}
-		if sound && len(r.lost) == 0 && before.Result.HasSites(r.past.Current) {
+		if sound && found.NoPart() && before.Result.HasSites(found.Past.Current) {
 			return o.shareDone()
 		}
 		collecting, m, err := commit.LockScan(ctx, st, o.ScanID, commit.DoingCollect)

@@ -2,8 +2,8 @@
 // parts, each committed as a whole.
 //
 // copy.go turns a site into rows, part.go has the open files of a part, and this file decides when a part is full,
-// seals and commits it. options.go, open.go, resume.go, restart.go and repair.go prepare a scan for writing. read.go
-// reads it. remade.go is how package reaudit writes. table.go writes statistics.
+// seals and commits it. options.go, open.go, resume.go and restart.go prepare a scan for writing.
+// remade.go is how package reaudit writes. table.go writes statistics.
 // jsonl.go is the other sink: one JSON line for each site.
 //
 // Guarantees. A file that a commit names is complete and never changes. A scan that is killed loses at most one part,

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/parser"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -26,12 +27,12 @@ type policySet struct {
 // readPolicies reads the policies of a scan. Tokens that the registry lacks are left out.
 func readPolicies(ctx context.Context, scan *commit.Scan, registry *tokens.Registry) (*policySet, error) {
 	s := &policySet{registry: registry, policies: map[int64]audit.Policy{}}
-	for row, err := range sink.Rows[schema.PolicyRow](ctx, scan, schema.Policies) {
+	for row, err := range read.Rows[schema.PolicyRow](ctx, scan, schema.Policies) {
 		if err != nil {
 			return nil, err
 		}
 		if _, known := s.policies[row.PolicyID]; !known {
-			s.policies[row.PolicyID] = sink.PolicyOf(row, registry)
+			s.policies[row.PolicyID] = read.PolicyOf(row, registry)
 		}
 	}
 	return s, nil

@@ -10,17 +10,19 @@ import (
 	"math"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
-	"github.com/cespare/xxhash/v2"
 )
 
 // eachRow calls do for each row of a table's file in a commit, when the fields are set to it.
 func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, table string, fields []table.Field, do func()) error {
-	rows, err := sink.OpenCursor(ctx, scan, commit, table, fields...)
+	rows, err := read.OpenCursor(ctx, scan, commit, table, fields...)
 	if err != nil {
 		return err
 	}
@@ -29,7 +31,7 @@ func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, tabl
 
 // eachSite calls do for each row of the table sites, when the fields are set to it.
 func eachSite(ctx context.Context, scan *commit.Scan, fields []table.Field, do func()) error {
-	for rows, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
+	for rows, err := range read.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err == nil {
 			err = eachOf(rows, do)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
@@ -355,12 +356,12 @@ func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *tabl
 	return errors.Join(err, others.Close())
 }
 
-// together calls read for each commit, with the open files of sites and of another table.
-func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tableName string, columns []table.Field, read func(c *commit.Commit, sites, others *table.Cursor) error) error {
-	others, stop := iter.Pull2(sink.Cursors(ctx, scan, tableName, columns...))
+// together calls each for each commit, with the open files of sites and of another table.
+func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tableName string, columns []table.Field, each func(c *commit.Commit, sites, others *table.Cursor) error) error {
+	others, stop := iter.Pull2(read.Cursors(ctx, scan, tableName, columns...))
 	defer stop()
 	part := 0
-	for sites, err := range sink.Cursors(ctx, scan, schema.Sites, fields...) {
+	for sites, err := range read.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err != nil {
 			return err
 		}
@@ -368,7 +369,7 @@ func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tabl
 		if err != nil {
 			return errors.Join(err, sites.Close())
 		}
-		if err := read(&scan.Commits[part], sites, rows); err != nil {
+		if err := each(&scan.Commits[part], sites, rows); err != nil {
 			return err
 		}
 		part++

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/origin"
@@ -71,7 +73,7 @@ func lenient(token string, id int) audit.Verdict {
 func policyOf(r *audit.Report) (p audit.Policy) {
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
-		cell := sink.CellOf(v.Decision.String(), v.Via.String(), !v.RootAllowed, v.DPI == audit.DPIAll)
+		cell := read.CellOf(v.Decision.String(), v.Via.String(), !v.RootAllowed, v.DPI == audit.DPIAll)
 		switch {
 		case string(v.Token) == "*":
 			p.Star = cell

@@ -10,8 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/history"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -137,7 +138,7 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log 
 func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []schema.TokenStatsRow, err error) {
 	var row schema.TokenStatsRow
 	open := func(fields ...table.Field) (*table.Cursor, error) {
-		return sink.OpenStatistics(ctx, st, file.ScanID, file.Table, fields...)
+		return read.Statistics(ctx, st, file.ScanID, file.Table, fields...)
 	}
 	all, err := open(table.Field{Name: "known", Into: &row.Known}, table.Field{Name: "segment_kind", Into: &row.SegmentKind})
 	if err != nil {
@@ -192,7 +193,7 @@ func eachNight(ctx context.Context, st store.Store, o *Options, files []index.Ro
 		rows, err := knownTokens(ctx, st, file)
 		return read{rows, err}
 	}
-	for file, r := range commit.Ahead(ctx, files, readFile, func(read) {}) {
+	for file, r := range store.Ahead(ctx, files, readFile, func(read) {}) {
 		if o.Skip.Without("nothing, since scan "+file.ScanID+" is counted again", file.ScanID, r.err) || o.Skip.lacks(file.ScanID) {
 			r.rows, r.err = countedTokens(ctx, st, *o, file.ScanID)
 		}

@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -62,7 +63,7 @@ func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *
 		})
 	}
 	row := new(T)
-	rows, err := sink.OpenStatistics(ctx, st, scan.Manifest.ScanID, tableName, table.FieldsOf(row, true, nil)...)
+	rows, err := read.Statistics(ctx, st, scan.Manifest.ScanID, tableName, table.FieldsOf(row, true, nil)...)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
 		return fmt.Errorf("table %s: %w", tableName, commit.ErrNoTable)

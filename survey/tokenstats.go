@@ -11,8 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -98,11 +99,11 @@ func newSegment(kind, value string) *segment {
 // commit reads the sites of one part with their verdicts.
 func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.Commit) error {
 	site := siteColumns{}
-	sites, err := sink.OpenCursor(ctx, scan, commit, schema.Sites, append(table.FieldsOf(&site, false, nil), c.traces.fields(c.tokens)...)...)
+	sites, err := read.OpenCursor(ctx, scan, commit, schema.Sites, append(table.FieldsOf(&site, false, nil), c.traces.fields(c.tokens)...)...)
 	if err != nil {
 		return err
 	}
-	verdicts, err := sink.OpenCursor(ctx, scan, commit, schema.Verdicts, table.FieldsOf(&c.row, false, nil)...)
+	verdicts, err := read.OpenCursor(ctx, scan, commit, schema.Verdicts, table.FieldsOf(&c.row, false, nil)...)
 	if err != nil {
 		return errors.Join(err, sites.Close())
 	}
@@ -169,7 +170,7 @@ func (c *counter) agent(v *verdictColumns, policy int64, n sitesOf) {
 	if v.Lenient {
 		t.lenient += one(!c.namesStrictly(v.Token)) * n.rules
 	} else {
-		t.add(sink.CellOf(v.Verdict, v.Via, !v.RootAllowed, v.DPI == "all"), n)
+		t.add(read.CellOf(v.Verdict, v.Via, !v.RootAllowed, v.DPI == "all"), n)
 		t.star.add(c.policies.policies[policy].Star, n)
 	}
 	if v.Known && !t.known {

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/simweb"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
@@ -36,7 +37,7 @@ func TestOptOutWhileScanning(t *testing.T) {
 			t.Errorf("the manifest has %+v", changes)
 		}
 		outcomes := map[string]int{}
-		for row, err := range sink.Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
+		for row, err := range read.Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
 			if err != nil {
 				t.Fatal(err)
 			}

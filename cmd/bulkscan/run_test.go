@@ -20,13 +20,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/internal/memnet"
 	"github.com/bulkscan/bulkscan/internal/waittest"
 	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/simweb/compare"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -458,7 +459,7 @@ func statistics(t *testing.T, out string, scan *commit.Scan, all, answered, cond
 func each[T any](t *testing.T, scan *commit.Scan, table string, f func(*T)) {
 	t.Helper()
 	n := 0
-	for row, err := range sink.Rows[T](context.Background(), scan, table) {
+	for row, err := range read.Rows[T](context.Background(), scan, table) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
@@ -291,7 +292,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	if f.dryRun {
 		return err
 	}
-	if intact, ok := errors.AsType[*sink.IntactError](err); ok && intact.State == commit.Complete {
+	if intact, ok := errors.AsType[*repair.IntactError](err); ok && intact.State == commit.Complete {
 		log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
 		return nil
 	}

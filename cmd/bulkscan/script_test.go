@@ -31,13 +31,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/klauspost/compress/zstd"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/internal/waittest"
 	"github.com/bulkscan/bulkscan/simweb"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
@@ -455,7 +456,7 @@ func tableLines[T any](scan *commit.Scan, table string, columns []string) ([]str
 		text string
 	}
 	var lines []line
-	for row, err := range sink.Rows[T](context.Background(), scan, table) {
+	for row, err := range read.Rows[T](context.Background(), scan, table) {
 		if err != nil {
 			return nil, err
 		}

@@ -210,11 +210,11 @@ func printDamage(t *testing.T, _ string) string {
 		t.Fatal(err)
 	}
 	const parts = "OUT/sites/scan_date=2026-11-21/"
-	write(t, parts+"part-s-0-9.parquet", read(t, parts+"part-s-0-2.parquet"))
+	write(t, parts+"part-s-0-9.parquet", readFile(t, parts+"part-s-0-2.parquet"))
 	if err := os.Remove("OUT/_scans/s/commits/0-4.json"); err != nil {
 		t.Fatal(err)
 	}
-	damaged := []byte(read(t, parts+"part-s-0-1.parquet"))
+	damaged := []byte(readFile(t, parts+"part-s-0-1.parquet"))
 	damaged[len(damaged)/2]++
 	write(t, parts+"part-s-0-1.parquet", string(damaged))
 	stdout, _ := said(t, exitDamaged, "verify", "OUT")
@@ -292,7 +292,7 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-func read(t *testing.T, name string) string {
+func readFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -303,7 +303,7 @@ func read(t *testing.T, name string) string {
 
 // TestCheckPicture compares the picture of a check with what is printed. `make generate` draws it anew.
 func TestCheckPicture(t *testing.T) {
-	picture := read(t, "../../docs/gallery/check.svg")
+	picture := readFile(t, "../../docs/gallery/check.svg")
 	t.Chdir("../../docs/gallery")
 	printed, _ := said(t, 0, "check", "robots.txt")
 	words := strings.Fields("$ bulkscan check robots.txt " + printed)

@@ -26,6 +26,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/bulkscan/bulkscan/store"
@@ -163,7 +164,7 @@ func (h *history) pruning(keep nightly.Keep) *command {
 func (h *history) repairing(s *scanState, _, _ byte) *command {
 	return &command{name: "repair", of: s, publishes: true, begun: func() { s.open = true }, run: func(ctx context.Context, st store.Store) error {
 		err := h.scan(ctx, st, scanning{id: s.id, date: s.date, repair: true})
-		if _, intact := errors.AsType[*sink.IntactError](err); intact {
+		if _, intact := errors.AsType[*repair.IntactError](err); intact {
 			return nil
 		}
 		return err

@@ -11,9 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/simweb"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
@@ -99,7 +100,7 @@ func Compare(ctx context.Context, scan *commit.Scan, truth io.Reader) (*Result, 
 	}
 	r := &Result{Expected: len(expected), Columns: map[string]int{}}
 	seen := make(map[key]bool, len(expected))
-	for row, err := range sink.Rows[site](ctx, scan, schema.Sites) {
+	for row, err := range read.Rows[site](ctx, scan, schema.Sites) {
 		if err != nil {
 			return nil, err
 		}

@@ -9,10 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/simweb"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
@@ -70,7 +71,7 @@ func Disturbed(ctx context.Context, scan *commit.Scan, d Disturbance) (*Disturbe
 	r := &DisturbedResult{Expected: len(expected), Explained: map[simweb.FaultKind]int{}, Outcomes: map[string]int{}}
 	example := func(format string, args ...any) { addExample(&r.Examples, format, args...) }
 	seen := make(map[key]bool, len(expected))
-	for row, err := range sink.Rows[schema.SiteRow](ctx, scan, schema.Sites) {
+	for row, err := range read.Rows[schema.SiteRow](ctx, scan, schema.Sites) {
 		if err != nil {
 			return nil, err
 		}

@@ -160,7 +160,7 @@ func GatherHistory(ctx context.Context, st store.Store, scanID, shard string, ju
 			break
 		}
 		prefix, before = compactions, listed
-		for name, r := range Ahead(ctx, unread, read, func(result) {}) {
+		for name, r := range store.Ahead(ctx, unread, read, func(result) {}) {
 			c, err := judge(name, r.commit, r.err)
 			if vanished := errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged); vanished && !gone[name] {
 				gone[name], prefix = true, all

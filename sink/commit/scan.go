@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -215,7 +214,7 @@ func (h *Head) Manifests(ctx context.Context) ([]*Manifest, error) {
 		}
 		return read{m, err}
 	}
-	for id, r := range Ahead(ctx, ids, readOne, func(read) {}) {
+	for id, r := range store.Ahead(ctx, ids, readOne, func(read) {}) {
 		switch {
 		case errors.Is(r.err, store.ErrNotExist): // a restart or pruning deleted it after it was listed
 		case r.err != nil && ctx.Err() != nil:
@@ -299,38 +298,6 @@ type Place struct {
 	First, Rows int64
 	Whole       bool
 	Damaged     func(err error) error
-}
-
-// ReadAtOnce bounds how many records or files are read at a time, since each read may wait for a server. It also bounds
-// how many opened files wait to be read.
-const ReadAtOnce = 8
-
-// Ahead calls read for each item, up to ReadAtOnce at a time, and yields the results in the order of the items. Results
-// that the caller does not take go to drop. The context of every read is cancelled at the end.
-func Ahead[T, R any](ctx context.Context, items []T, read func(context.Context, T) R, drop func(R)) iter.Seq2[T, R] {
-	return func(yield func(T, R) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		var results [ReadAtOnce]chan R // ring: one for each read that has begun
-		begun, taken := 0, 0
-		defer func() {
-			cancel() // ends the reads whose results are not wanted
-			for ; taken < begun; taken++ {
-				drop(<-results[taken%ReadAtOnce])
-			}
-		}()
-		for taken < len(items) {
-			for ; begun < min(len(items), taken+ReadAtOnce); begun++ {
-				result, item := make(chan R, 1), items[begun]
-				results[begun%ReadAtOnce] = result
-				go func() { result <- read(ctx, item) }()
-			}
-			item, result := items[taken], <-results[taken%ReadAtOnce]
-			if taken++; !yield(item, result) {
-				return
-			}
-		}
-	}
 }
 
 // Open opens a commit's file of a table. If a compaction has deleted the file since the commits were read, its rows are

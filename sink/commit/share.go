@@ -184,7 +184,7 @@ func Shares(ctx context.Context, st store.Store, m *Manifest) (map[int]*Share, e
 		return r
 	}
 	all, damaged := map[int]*Share{}, error(nil)
-	for shard, r := range Ahead(ctx, shards, read, func(result) {}) {
+	for shard, r := range store.Ahead(ctx, shards, read, func(result) {}) {
 		switch {
 		case errors.Is(r.err, store.ErrNotExist): // a restart deleted it
 		case errors.Is(r.err, ErrRecord):

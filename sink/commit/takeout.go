@@ -2,11 +2,9 @@ package commit
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -34,25 +32,4 @@ func TakeOut(ctx context.Context, st store.Store, m *Manifest, why Tombstone, sh
 		}
 	}
 	return record, record.Write(ctx, st)
-}
-
-// HoldAgainst compares a file's bytes with its record. The error names the file; it is a *schema.DamagedError if they differ.
-func HoldAgainst(ctx context.Context, st store.Store, file schema.File) error {
-	fail := func(err error) error { return fmt.Errorf("cannot read %s: %w", file.Name, err) }
-	object, err := st.Open(ctx, file.Name)
-	if err != nil {
-		return err
-	}
-	defer object.Close()
-	if object.Size() != file.Bytes {
-		return fail(&schema.DamagedError{What: "bytes", Expected: fmt.Sprint(file.Bytes), Found: fmt.Sprint(object.Size())})
-	}
-	found, err := store.SumOf(object)
-	if err == nil && found != file.SHA256 {
-		err = &schema.DamagedError{What: "sha256", Expected: file.SHA256, Found: found}
-	}
-	if err != nil {
-		return fail(err)
-	}
-	return nil
 }

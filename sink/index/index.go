@@ -168,7 +168,7 @@ func next(ctx context.Context, st store.Store, head *commit.Head, records map[st
 		rows, err := rowsOf(ctx, st, head, id, records[id], before[id])
 		return read{rows, err}
 	}
-	for _, r := range commit.Ahead(ctx, others, readScan, func(read) {}) {
+	for _, r := range store.Ahead(ctx, others, readScan, func(read) {}) {
 		if r.err != nil {
 			return nil, false, r.err
 		}

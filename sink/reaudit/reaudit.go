@@ -297,7 +297,7 @@ func (m *making) unharmed(ctx context.Context, tableName string) error {
 	if !ok {
 		return nil // opening it says so
 	}
-	err := commit.HoldAgainst(ctx, m.source.Store, file)
+	err := table.CompareHash(ctx, m.source.Store, file)
 	// Opening it says that it is missing. A compaction that has replaced it has checked it.
 	if err != nil && !errors.Is(err, store.ErrNotExist) && !errors.Is(err, store.ErrChanged) {
 		return err

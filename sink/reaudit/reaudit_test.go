@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/sitetest"
@@ -74,7 +76,7 @@ func readScan(tb testing.TB, scan *commit.Scan) rowsOf {
 func collect[T any](tb testing.TB, scan *commit.Scan, table string) []T {
 	tb.Helper()
 	var rows []T
-	for row, err := range sink.Rows[T](context.Background(), scan, table) {
+	for row, err := range read.Rows[T](context.Background(), scan, table) {
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -879,7 +881,7 @@ func TestRowsDiffer(t *testing.T) {
 	}
 }
 
-// TestRowsAreWhole shows that each column of each table is read as sink.Rows reads it: lists, lists of structs and pointers too.
+// TestRowsAreWhole shows that each column of each table is read as read.Rows reads it: lists, lists of structs and pointers too.
 func TestRowsAreWhole(t *testing.T) {
 	scan := storedScan(t, newDir(t), sink.Options{ScanID: "whole"}, append(sitetest.Judged(t, 200), sitetest.Typical(t, 200), sitetest.Dead(t, 201)))
 	want := readScan(t, scan)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
@@ -50,7 +52,7 @@ func (e *DamagedPartError) Unwrap() error { return e.Err }
 // readPolicies reads the policies of a commit.
 func readPolicies(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[int64]*schema.PolicyRow, error) {
 	policies := map[int64]*schema.PolicyRow{}
-	for row, err := range sink.CommitRows[schema.PolicyRow](ctx, s, c, schema.Policies, 0, math.MaxInt64) {
+	for row, err := range read.CommitRows[schema.PolicyRow](ctx, s, c, schema.Policies, 0, math.MaxInt64) {
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +204,7 @@ type aheadRows[T any] struct {
 // openAhead opens a file and, except for sites, reads its first row into row. Only wanted columns are read; nil is all.
 func openAhead[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, row *T, wanted func(f reflect.StructField, column string) bool) (_ *aheadRows[T], err error) {
 	a := &aheadRows[T]{row: row}
-	if a.cursor, err = sink.OpenCursor(ctx, s, c, tableName, table.FieldsOf(row, false, wanted)...); err != nil {
+	if a.cursor, err = read.OpenCursor(ctx, s, c, tableName, table.FieldsOf(row, false, wanted)...); err != nil {
 		return nil, err
 	}
 	if tableName == schema.Sites {
@@ -263,7 +265,7 @@ func openBodies(ctx context.Context, s *commit.Scan, c *commit.Commit) (_ *store
 // repeatedHashes returns the hashes that several sites of a part have, with the number of these sites.
 func repeatedHashes(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[int64]int, error) {
 	var hash int64
-	rows, err := sink.OpenCursor(ctx, s, c, schema.Sites, table.Field{Name: "body_hash", Into: &hash})
+	rows, err := read.OpenCursor(ctx, s, c, schema.Sites, table.Field{Name: "body_hash", Into: &hash})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -51,7 +52,7 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 			if named[f.Name] {
 				continue
 			}
-			err := commit.HoldAgainst(ctx, v.store, f)
+			err := table.CompareHash(ctx, v.store, f)
 			named[f.Name] = i == len(names)-1 || !errors.Is(err, store.ErrNotExist) // else a newer head may have replaced it, or names it, too
 			if err != nil && named[f.Name] {
 				unread = append(unread, damaged(f.Name, cause(err)+"; "+h.Remedy(f)))

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -257,7 +258,7 @@ func (v *verifier) share(ctx context.Context, id, shard string) {
 	case errors.Is(err, store.ErrNotExist):
 		return
 	case err == nil && s.Result != nil:
-		held := commit.HoldAgainst(ctx, v.store, s.Result.Rejects)
+		held := table.CompareHash(ctx, v.store, s.Result.Rejects)
 		past, errPast := commit.ReadShard(ctx, v.store, id, shard)
 		m, errManifest := commit.ReadAnyManifest(ctx, v.store, id) // after the commits: collected shares are merged
 		switch {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
@@ -123,8 +125,8 @@ func found(s *Store) (map[string][]string, error) {
 	}
 	all := map[string][]string{}
 	err = errors.Join(
-		gather(all, schema.Sites, sink.Rows[schema.SiteRow](context.Background(), scan, schema.Sites)),
-		gather(all, schema.Verdicts, sink.Rows[schema.VerdictRow](context.Background(), scan, schema.Verdicts)),
+		gather(all, schema.Sites, read.Rows[schema.SiteRow](context.Background(), scan, schema.Sites)),
+		gather(all, schema.Verdicts, read.Rows[schema.VerdictRow](context.Background(), scan, schema.Verdicts)),
 		gather(all, schema.TokenStats, table.FileRows[schema.TokenStatsRow](context.Background(), s, commit.StatsName(schema.TokenStats, scan.Manifest.ScanDate, "s"))))
 	return all, err
 }
@@ -288,7 +290,7 @@ func complete(s *Store) error {
 		return err
 	}
 	var hosts []string
-	for row, err := range sink.Rows[schema.SiteRow](ctx, scan, schema.Sites) {
+	for row, err := range read.Rows[schema.SiteRow](ctx, scan, schema.Sites) {
 		if err != nil {
 			return err
 		}

@@ -407,8 +407,8 @@ func TestRecordsAtOnce(t *testing.T) {
 		if commits, err := commit.Commits(t.Context(), s, "s"); err != nil || len(commits) != 10 || commits[9].N != 9 {
 			t.Errorf("%d commits, %v", len(commits), err)
 		}
-		if took := time.Since(begun); took != (10+commit.ReadAtOnce-1)/commit.ReadAtOnce*time.Second {
-			t.Errorf("ten records of which each takes a second take %v: want %d at once", took, commit.ReadAtOnce)
+		if took := time.Since(begun); took != (10+store.ReadAtOnce-1)/store.ReadAtOnce*time.Second {
+			t.Errorf("ten records of which each takes a second take %v: want %d at once", took, store.ReadAtOnce)
 		}
 	})
 }

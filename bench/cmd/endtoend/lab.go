@@ -19,11 +19,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/bench/built"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/simweb/compare"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
@@ -297,7 +298,7 @@ func spanOf(ctx context.Context, scan *commit.Scan, suffix string) (time.Duratio
 		FetchedAt *int64 `parquet:"fetched_at,optional"` // milliseconds
 	}
 	first, last := int64(math.MaxInt64), int64(0)
-	for r, err := range sink.Rows[row](ctx, scan, schema.Sites) {
+	for r, err := range read.Rows[row](ctx, scan, schema.Sites) {
 		if err != nil {
 			return 0, err
 		}

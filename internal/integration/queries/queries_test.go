@@ -18,8 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/sink/read"
+
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
@@ -170,7 +171,7 @@ func plainDomains(t *testing.T, st store.Store) [][]any {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for row, err := range sink.Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
+		for row, err := range read.Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,6 @@
-package sink
+// Package read answers one question: which rows has a scan? It opens the files that its commits name, and passes over rows that do not
+// count in its unit. policy.go says what a stored row of a policy means, and statistics.go opens what was computed from a whole scan.
+package read
 
 import (
 	"context"
@@ -9,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/store"
 )
 
 // Rows yields the rows of a committed table, part after part, in the order of writing. T is the table's row type, or a
@@ -118,7 +121,7 @@ func opened(ctx context.Context, s *commit.Scan, tableName string) iter.Seq2[*co
 		commits = append(commits, &s.Commits[i])
 	}
 	open := func(ctx context.Context, c *commit.Commit) table.Opened { return openNow(ctx, s, c, tableName) }
-	return commit.Ahead(ctx, commits, open, func(o table.Opened) {
+	return store.Ahead(ctx, commits, open, func(o table.Opened) {
 		if o.Err == nil {
 			_ = o.Object.Close() // not read
 		}
