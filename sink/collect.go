@@ -67,12 +67,13 @@ func (c *Collection) Gather(ctx context.Context) error {
 	if lost := past.Lost(m); lost != nil {
 		return fail(lost)
 	}
-	broken, err := commit.DamagedFiles(ctx, c.store, m.ScanID, m.ScanDate, past)
-	if err != nil {
+	lost, broken := &commit.LostError{}, []string(nil)
+	if lost.Files, err = commit.DamagedFiles(ctx, c.store, m.ScanID, m.ScanDate, past); err != nil {
 		return fail(err)
 	}
-	for i, name := range broken {
-		_, broken[i] = commit.WrittenBy(name)
+	for _, name := range lost.Files {
+		_, shard := commit.WrittenBy(name)
+		broken = append(broken, shard)
 	}
 	of := map[string][]commit.Commit{}
 	for _, c := range past.Current {
@@ -84,12 +85,20 @@ func (c *Collection) Gather(ctx context.Context) error {
 		if err != nil {
 			return fail(err)
 		}
-		if shard := strconv.Itoa(i); !sound || !s.Result.HasSites(of[shard]) {
-			broken = append(broken, shard)
+		shard := strconv.Itoa(i)
+		switch {
+		case !sound:
+			lost.Files = append(lost.Files, s.Result.Rejects.Name)
+		case !s.Result.HasSites(of[shard]):
+			lost.Records = append(lost.Records, commit.ShareName(m.ScanID, shard)+": of some of its sites there is no commit")
+		default:
+			continue
 		}
+		broken = append(broken, shard)
 	}
 	if len(broken) > 0 {
-		return fail(fmt.Errorf("what a share that is done has committed, or its rejects, are missing or damaged; %s", m.Remedy(broken...)))
+		lost.Remedy = m.Remedy(broken...)
+		return fail(lost)
 	}
 	found, err := commit.SitesOf(past.Current)
 	if rows := commit.CountCommits(past.Current).Rows; err == nil && found.GetCardinality() != uint64(rows) {

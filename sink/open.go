@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func readPast(ctx context.Context, st store.Store, o *Options, manifest *commit.
 		return nil, commit.Remedied(err, o.remedy())
 	}
 	if n := len(past.Current) + len(past.Replaced); isNew(manifest) && n > 0 {
-		return nil, fmt.Errorf("cannot resume scan %s: %s is missing, and there are %d commits; %s", o.ScanID, commit.ManifestName(o.ScanID), n, commit.ManifestRemedy)
+		return nil, o.cannotGoOn(fmt.Errorf("%s: %w: it is missing, and there are %d commits; %s", commit.ManifestName(o.ScanID), commit.ErrRecord, n, commit.ManifestRemedy))
 	}
 	return past, nil
 }
@@ -173,7 +174,7 @@ func Look(ctx context.Context, st store.Store, o Options) (p Preview, err error)
 		if lost := past.Lost(manifest); lost != nil {
 			err = lost
 		} else if damaged, err = commit.DamagedFiles(ctx, st, o.ScanID, manifest.ScanDate, past); err == nil {
-			err = o.damage(damaged)
+			err = commit.LostFiles(damaged, o.remedy())
 		}
 		if err != nil {
 			return p, o.cannotGoOn(err)
@@ -221,19 +222,8 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 		return o.cannotGoOn(err)
 	}
 	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard, commit.CompactedShard})
-	if err == nil {
-		err = o.damage(damaged)
-	}
-	if err != nil {
+	if err = cmp.Or(err, commit.LostFiles(damaged, o.remedy())); err != nil {
 		return o.cannotGoOn(err)
 	}
 	return nil
-}
-
-// damage is the error of committed files that are damaged; nil if there are none.
-func (o *Options) damage(files []string) error {
-	if len(files) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(files), files[0], o.remedy())
 }

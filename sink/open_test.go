@@ -416,10 +416,11 @@ func TestOpenWithoutManifest(t *testing.T) {
 		remove(t, dir, commit.ManifestName(crashOptions.ScanID))
 		watched := &storetest.Faults{Store: dir}
 		_, err := Open(t.Context(), watched, crashOptions)
-		const says = "cannot resume scan crash-1: _scans/crash-1/manifest.json is missing, and there are "
+		const says = "cannot resume scan crash-1: _scans/crash-1/manifest.json: it is damaged: it is missing, and there are "
 		if err == nil || !strings.HasPrefix(err.Error(), says) || !strings.HasSuffix(err.Error(), commit.ManifestRemedy) {
 			t.Fatalf("%v", err)
 		}
+		checkLoss(t, "open", err)
 		if slices.ContainsFunc(watched.Steps(), func(s storetest.Step) bool { return s.Op != "lock" && s.Op != "unlock" }) {
 			t.Errorf("a scan that was refused has done %v", watched.Steps())
 		}

@@ -151,6 +151,8 @@ func TestLost(t *testing.T) {
 			errOpen := errors.New("--repair")
 			if !loss.silent {
 				_, errOpen = Open(t.Context(), dir, crashOptions)
+				checkLoss(t, "compact", errCompact)
+				checkLoss(t, "scan", errOpen)
 			}
 			for what, err := range map[string]error{"compact": errCompact, "scan": errOpen} {
 				if err == nil || !strings.Contains(err.Error(), "--repair") {

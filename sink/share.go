@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 		return nil, err
 	}
 	o.Date = manifest.ScanDate
-	share, before, err := beginShare(ctx, st, o, manifest, now)
+	share, before, err := beginShare(ctx, st, o, now)
 	if err == nil && o.Repair {
 		err = repair.Run(ctx, st, lock, manifest, o.Shard, true, o.mayReopen(ctx, st, share, before))
 	}
@@ -127,11 +128,7 @@ func lookShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 	if err := notPruned(ctx, st, o.ScanID, m.ScanDate); err != nil {
 		return nil, nil, err
 	}
-	before, err := o.readShare(ctx, st)
-	if before != nil {
-		err = o.mayGoOn(before, m)
-	}
-	if err != nil && !errors.Is(err, store.ErrNotExist) {
+	if _, err = o.readShare(ctx, st); err != nil && !errors.Is(err, store.ErrNotExist) {
 		return nil, nil, err
 	}
 	past, err = commit.ReadShard(ctx, st, o.ScanID, o.Shard)
@@ -143,18 +140,24 @@ func (o *Options) shareDone() error {
 	return &commit.ShareDoneError{ScanID: o.ScanID, I: i, N: o.Shares}
 }
 
-// readShare reads the record of the share. One that is damaged is as good as none for a repair, which writes it anew.
+// readShare reads the record of the share, which must not be done. A repair goes on with one that is done, or damaged, and writes it anew.
 func (o *Options) readShare(ctx context.Context, st store.Store) (*commit.Share, error) {
 	s, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
-	if o.Repair && errors.Is(err, commit.ErrRecord) {
+	if err == nil && s.N != o.Shares {
+		err = fmt.Errorf("cannot read %s: %w: it is of %d shares, and the manifest of %d", commit.ShareName(o.ScanID, o.Shard), commit.ErrRecord, s.N, o.Shares)
+	}
+	switch {
+	case o.Repair && errors.Is(err, commit.ErrRecord):
 		return &commit.Share{N: o.Shares, State: commit.ShareFailed}, nil
+	case err == nil && s.State == commit.ShareDone && !o.Repair:
+		err = o.shareDone()
 	}
 	return s, commit.Remedied(err, o.remedy())
 }
 
 // beginShare returns the share's record for this process, and the one before. That is nil if no process had begun the share: then there can
 // be no commit of an earlier one, not even a late one, since a process commits only after it has created the record.
-func beginShare(ctx context.Context, st store.Store, o *Options, m *commit.Manifest, now time.Time) (s, before *commit.Share, err error) {
+func beginShare(ctx context.Context, st store.Store, o *Options, now time.Time) (s, before *commit.Share, err error) {
 	i, err := strconv.Atoi(o.Shard)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot open share %q of scan %s: it is not a number", o.Shard, o.ScanID)
@@ -170,9 +173,6 @@ func beginShare(ctx context.Context, st store.Store, o *Options, m *commit.Manif
 			return s, nil, err
 		}
 		before, err = o.readShare(ctx, st)
-	}
-	if err == nil {
-		err = o.mayGoOn(before, m)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -206,17 +206,6 @@ func (o *Options) mayReopen(ctx context.Context, st store.Store, share, before *
 	}
 }
 
-// mayGoOn returns the error with which the share of this record cannot be continued.
-func (o *Options) mayGoOn(s *commit.Share, m *commit.Manifest) error {
-	switch {
-	case s.N != m.Shares:
-		return o.cannotGoOn(fmt.Errorf("its record is of %d shares, and the manifest of %d", s.N, m.Shares))
-	case s.State == commit.ShareDone && !o.Repair:
-		return o.shareDone()
-	}
-	return nil
-}
-
 // cannotGoOn is the error of a scan or share that cannot be continued.
 func (o *Options) cannotGoOn(err error) error {
 	if o.Shares == 0 {
@@ -248,10 +237,7 @@ func takeOverShare(ctx context.Context, st store.Store, lock store.Unlocker, o *
 		return nil, o.cannotGoOn(err)
 	}
 	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard})
-	if err == nil {
-		err = o.damage(damaged)
-	}
-	if err != nil {
+	if err = cmp.Or(err, commit.LostFiles(damaged, o.remedy())); err != nil {
 		return nil, o.cannotGoOn(err)
 	}
 	return past, nil

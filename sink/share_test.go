@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -157,6 +158,38 @@ func checkShareRemedy(t *testing.T, what string, err error, i, n int) {
 	if err == nil || !strings.HasSuffix(err.Error(), fmt.Sprintf("bulkscan scan LIST -o OUT --scan-id crash-1 --shard %d/%d --repair", i, n)) ||
 		strings.Contains(err.Error(), "restart") || strings.Contains(err.Error(), "scan anew") {
 		t.Errorf("%s: %v", what, err)
+	}
+	checkLoss(t, what, err)
+}
+
+// checkLoss holds that an error says that commits, files or records are lost or damaged, which is an exit code of its own.
+func checkLoss(t *testing.T, what string, err error) {
+	t.Helper()
+	if _, lost := errors.AsType[*commit.LostError](err); !lost && !errors.Is(err, commit.ErrRecord) {
+		t.Errorf("%s: %v is no damage", what, err)
+	}
+}
+
+// TestShareOfOthers puts the record of a share of another number of shares into the place of a share's. A repair writes it anew.
+func TestShareOfOthers(t *testing.T) {
+	dir, o := newDir(t), shareOptions(0, 2)
+	writeShare(t, dir, o, shareSites, commit.ShareDone)
+	s, err := commit.ReadShareRecord(t.Context(), dir, o.ScanID, o.Shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.N = 9
+	if err := s.Write(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Look(t.Context(), dir, o)
+	checkShareRemedy(t, "look", err, 0, 2)
+	_, err = Open(t.Context(), dir, o)
+	checkShareRemedy(t, "open", err, 0, 2)
+	o.Repair = true
+	writeShare(t, dir, o, shareSites, commit.ShareDone)
+	if s, err = commit.ReadShareRecord(t.Context(), dir, o.ScanID, o.Shard); err != nil || s.N != 2 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

@@ -139,6 +139,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "it to nine tenths of")
 	f(page, "| {} | stopped by SIGTERM", code("cmd/bulkscan.exitAgain"))
 	f(page, "| {} | a flag or variable", code("cmd/bulkscan.exitUsage"))
+	f(page, "| {} | what the share has committed", code("cmd/bulkscan.exitDamaged"))
 	f(page, "| 1, 137 … |")
 	f(page, "ends with {} if no site answered", code("cmd/bulkscan.exitThreshold"))
 	f(page, "scan.sbatch) is an array of {} shares, {} at once", plain(num(in("deploy/slurm/scan.sbatch", `array=0-(\d+)%`))+1), numberWords[int(num(in("deploy/slurm/scan.sbatch", `array=0-\d+%(\d+)`)))])
@@ -308,6 +309,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "The store has {} seconds to commit", numberWords[c("scan.abortTime")/1e9])
 	f(page, "A part is {} origins or {} minutes", grouped("sink.DefaultPartRows"), numberWords[c("sink.DefaultPartAge")/60e9])
 	f(page, "for up to twenty seconds to end")
+	f(page, "change nothing, and exit with {}.", code("cmd/bulkscan.exitDamaged"))
 	f(page, "Linux 2.6.12 or later")
 	f(page, "on NFS 4 after 90 s")
 

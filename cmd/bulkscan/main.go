@@ -18,8 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
-	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
 	"github.com/bulkscan/bulkscan/terminal/metrics"
 )
@@ -132,7 +131,7 @@ func (a *app) run(args []string) int {
 		}
 		return exit.code
 	}
-	if table.IsDamage(err) || errors.Is(err, commit.ErrRecord) {
+	if survey.IsDamage(err) {
 		return exitDamaged
 	}
 	return exitFailed

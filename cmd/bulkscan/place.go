@@ -147,16 +147,14 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 	return st, &found{chosen: chosen, others: slices.DeleteFunc(scans, func(m *commit.Manifest) bool { return m == chosen })}, nil
 }
 
-// skipped gives an error of damage its exit code, and names --skip-damaged. Without an error it says on standard error what was left out.
+// skipped names --skip-damaged in an error of damage. Without an error it says on standard error what was left out.
 func (a *app) skipped(k *survey.Skip, err error) error {
 	line := terminal.LeftOut(k.Omissions())
 	switch {
 	case err == nil && line != "":
 		fmt.Fprintf(a.stderr, "bulkscan: %s\n", line)
-	case survey.IsDamage(err) && k.On:
-		return &exitError{exitDamaged, err}
-	case survey.IsDamage(err):
-		return &exitError{exitDamaged, fmt.Errorf("%w; or leave it out by --skip-damaged", err)}
+	case survey.IsDamage(err) && !k.On:
+		return fmt.Errorf("%w; or leave it out by --skip-damaged", err)
 	}
 	return err
 }
@@ -265,7 +263,7 @@ func (a *app) readableScans(ctx context.Context, st store.Store, choice scanChoi
 		other := schema.OfOtherVersion(s.Err)
 		switch {
 		case s.ScanID == choice.id && choice.skip != nil && !other:
-			return nil, &exitError{exitDamaged, commit.Remedied(s.Err, commit.ManifestRemedy)}
+			return nil, commit.Remedied(s.Err, commit.ManifestRemedy)
 		case s.ScanID == choice.id, other:
 			return nil, s.Err
 		case choice.skip != nil && choice.id == "" && !choice.skip.Without("scan "+s.ScanID, s.ScanID, s.Err):

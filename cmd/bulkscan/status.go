@@ -112,7 +112,7 @@ func (a *app) showStatus(ctx context.Context, st store.Store, list []*nightly.En
 		if m := e.Manifest; m != nil && m.Shares > 0 && (f.scanID != "" || m.Uncollected()) {
 			records, err := commit.Shares(ctx, st, m)
 			if errors.Is(err, commit.ErrRecord) {
-				damaged = errors.Join(damaged, &exitError{exitDamaged, err})
+				damaged = errors.Join(damaged, err)
 			} else if err != nil {
 				return false, err
 			}

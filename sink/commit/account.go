@@ -24,8 +24,8 @@ type Total struct {
 type LostError struct {
 	Records []string // names of missing commit records that other records imply, each with a reason
 	Totals  []Total
-
-	remedy string
+	Files   []string // names of committed files that are missing or damaged
+	Remedy  string   // by default DamageRemedy
 }
 
 func (e *LostError) Error() string {
@@ -33,7 +33,18 @@ func (e *LostError) Error() string {
 	for _, t := range e.Totals {
 		what = append(what[:len(what):len(what)], fmt.Sprintf("%s: %d of %d", t.What, t.Found, t.Expected))
 	}
-	return fmt.Sprintf("some of its committed data is lost (%s); %s", strings.Join(what, "; "), cmp.Or(e.remedy, DamageRemedy))
+	if n := len(e.Files); n > 0 {
+		what = append(what[:len(what):len(what)], fmt.Sprintf("%d committed files are missing or damaged, the first is %s", n, e.Files[0]))
+	}
+	return fmt.Sprintf("some of its committed data is lost (%s); %s", strings.Join(what, "; "), cmp.Or(e.Remedy, DamageRemedy))
+}
+
+// LostFiles returns a *LostError of these files; nil for none.
+func LostFiles(files []string, remedy string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	return &LostError{Files: files, Remedy: remedy}
 }
 
 // Lost returns what is missing of a scan, or nil if its records show no loss. For a scan that is being written, only
@@ -48,8 +59,8 @@ func (h *History) Lost(m *Manifest) *LostError {
 	if len(e.Records)+len(e.Totals) == 0 {
 		return nil
 	}
-	if e.remedy = m.Remedy(shards...); m.Rejudged != nil {
-		e.remedy = "restore the files that bulkscan verify names; or make what is lost again by the same bulkscan reaudit"
+	if e.Remedy = m.Remedy(shards...); m.Rejudged != nil {
+		e.Remedy = "restore the files that bulkscan verify names; or make what is lost again by the same bulkscan reaudit"
 	}
 	return e
 }

@@ -101,7 +101,7 @@ func openScan(ctx context.Context, st store.Store, manifest *Manifest) (*Scan, e
 		s := &Scan{Manifest: manifest, Commits: past.Current, Store: st, lost: past.Lost(manifest)}
 		manifest.Without(s.Commits)
 		if unlike := manifest.Unlike(past.Current); s.lost == nil && unlike != "" {
-			s.lost = &LostError{Records: []string{unlike}, remedy: manifest.Remedy()}
+			s.lost = &LostError{Records: []string{unlike}, Remedy: manifest.Remedy()}
 		}
 		if s.lost == nil {
 			return s, nil

@@ -167,11 +167,8 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 		return nil, err
 	}
 	damaged, err := commit.ClearParts(ctx, c.store, id, c.manifest.ScanDate, past, []string{commit.CompactedShard})
-	if err != nil {
+	if err = cmp.Or(err, commit.LostFiles(damaged, c.manifest.Remedy())); err != nil {
 		return nil, err
-	}
-	if len(damaged) > 0 {
-		return nil, fmt.Errorf("%d committed files are missing or have another size, the first is %s; %s", len(damaged), damaged[0], commit.DamageRemedy)
 	}
 	c.next = past.Next(commit.CompactedShard)
 	c.done.PartsBefore = len(past.Current)
