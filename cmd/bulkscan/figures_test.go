@@ -191,9 +191,12 @@ func (s *source) text(file string) string {
 	return string(text)
 }
 
-// in is what the only group of a pattern matches in a file.
+// commentWrap is where a comment goes on in its next line.
+var commentWrap = regexp.MustCompile(`\n\t*// `)
+
+// in is what the only group of a pattern matches in a file, whose comments are taken as lines without an end.
 func (s *source) in(file, pattern string) string {
-	found := regexp.MustCompile(pattern).FindStringSubmatch(s.text(file))
+	found := regexp.MustCompile(pattern).FindStringSubmatch(commentWrap.ReplaceAllString(s.text(file), " "))
 	if found == nil {
 		s.t.Errorf("%s has no %s", file, pattern)
 		return ""
