@@ -64,6 +64,9 @@ func (f Finding) IsGap() bool {
 	return false
 }
 
+// MayHideRules reports whether a finding is an answer in the place of a file: what the file says is not known, nor whether there is one.
+func (f Finding) MayHideRules() bool { return f == FindingRefused || f == FindingHTML }
+
 // Meaning says when a site has the finding, as a phrase for documents.
 func (f Finding) Meaning() string {
 	if f < NumFindings {

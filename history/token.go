@@ -55,7 +55,7 @@ type TokenCount struct {
 // FirstBlocked counts the sites that were first seen to block a token on a night.
 type FirstBlocked struct {
 	Night     Date
-	Censoring string // left, unknown or interval, as in token_spells
+	Censoring string // left, unread, unknown or interval, as in token_spells
 	Sites     int64
 }
 
@@ -101,6 +101,7 @@ const (
 // kind is a policy by a judge. noKind is before a site's first episode.
 type kind struct {
 	rules  bool
+	hides  bool   // see audit.Finding.MayHideRules
 	states []word // a token
 }
 
@@ -109,10 +110,10 @@ const noKind = 0
 // siteState is what has been read of a site.
 type siteState struct {
 	last                  Date  // beginning of the last episode
+	broke                 Date  // beginning of the last episode of which observer or judge may be the cause
 	earlier, later, rules int32 // kinds: on the night before the last one, on the last one, and of the last episode with rules
-	doubtful              bool  // an episode began after the earlier night because observer or judge changed
-	broken                bool  // likewise, after the last episode with rules
 	gaps                  [2]word
+	read                  Date  // end of the last episode that showed rules, or that there are none
 	until                 Date  // end of the last episode with rules
 	body                  int64 // hash of its last file
 }
@@ -251,7 +252,8 @@ func (c *tokenCounter) read(ctx context.Context, st store.Store, l *Ledger) erro
 
 // policy keeps what a policy means for the tokens.
 func (c *tokenCounter) policy(p *Policy) {
-	k, cells := kind{rules: p.Class == ClassRules}, p.cells(c.Registry)
+	finding, _ := audit.FindingNamed(p.Class)
+	k, cells := kind{rules: p.Class == ClassRules, hides: finding.MayHideRules()}, p.cells(c.Registry)
 	for _, id := range c.all {
 		state := isOpen
 		switch {
@@ -321,22 +323,28 @@ func (c *tokenCounter) episode(at int, e *Episode) error {
 	if err != nil {
 		return err
 	}
-	notByTheSite := e.Cause == ByObserver || e.Cause == UnknownJudge
-	s.last, s.later = e.ValidFrom, n
+	if s.last, s.later = e.ValidFrom, n; e.Cause == ByObserver || e.Cause == UnknownJudge {
+		s.broke = e.ValidFrom
+	}
 	if e.ValidFrom <= c.earlier {
 		s.earlier = n
-	} else if notByTheSite {
-		s.doubtful = true
 	}
 	k := c.kinds[n]
-	if !k.rules {
-		s.broken = s.broken || notByTheSite
-		return nil
+	if k.rules {
+		c.rules(at, s, e, n, k.states)
 	}
-	if s.rules != noKind && !s.broken && !notByTheSite {
+	if !k.hides {
+		s.read = e.ValidTo
+	}
+	return nil
+}
+
+// rules counts an episode with rules.
+func (c *tokenCounter) rules(at int, s *siteState, e *Episode, n int32, states []word) {
+	if s.rules != noKind && s.broke <= s.until {
 		c.change(s, n, e)
 	}
-	for t, state := range k.states[:len(c.Tokens)] {
+	for t, state := range states[:len(c.Tokens)] {
 		before := isNothing
 		if s.rules != noKind {
 			before = c.kinds[s.rules].states[t]
@@ -344,11 +352,13 @@ func (c *tokenCounter) episode(at int, e *Episode) error {
 		if state != isBlocked || before == isBlocked {
 			continue
 		}
-		censoring, after := "interval", uint16(e.PreviousLast-c.before)
+		censoring, after := "interval", uint16(s.read-c.before)
 		switch {
 		case e.Cause == First:
 			censoring, after = "left", 0
-		case notByTheSite, before == isUnknown && (e.Cause == ByPolicy || e.Cause == ByManaged):
+		case s.read == 0:
+			censoring, after = "unread", 0
+		case before == isUnknown, s.broke > s.read:
 			censoring, after = "unknown", 0
 		}
 		if c.spells[t][at].by == 0 {
@@ -356,8 +366,7 @@ func (c *tokenCounter) episode(at int, e *Episode) error {
 		}
 		c.spells[t][at] = blockedSpell{after, uint16(e.ValidFrom - c.before)}
 	}
-	s.rules, s.broken, s.until, s.body = n, false, e.ValidTo, e.LastBody
-	return nil
+	s.rules, s.until, s.body = n, e.ValidTo, e.LastBody
 }
 
 // gap keeps the class of a gap that has one of the two nights.
@@ -420,7 +429,7 @@ func (c *tokenCounter) transitions(tokens []TokenCount) {
 	routes := map[route]int64{}
 	for i := range c.states {
 		s := &c.states[i]
-		routes[route{s.earlier, s.later, s.gaps, s.doubtful}]++
+		routes[route{s.earlier, s.later, s.gaps, s.broke > c.earlier}]++
 	}
 	for _, gaps := range c.unobserved {
 		routes[route{gaps: gaps}]++

@@ -167,3 +167,81 @@ func (w *world) compare(t *testing.T, token string, last int, got *TokenCount) {
 		}
 	}
 }
+
+// TestOnsets has a site on the nights 1, 2 and so on, a letter each: o open, b blocked, n no file, r refused, h a page, - a failure, ? by
+// a registry that lacks the token, B blocked as another observer sees it. It blocks the token at last: it began after a night, and by a night.
+func TestOnsets(t *testing.T) {
+	registry, err := tokens.Load(strings.NewReader("name\nGPTBot\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, ids := map[int64]*Policy{}, map[byte]int64{}
+	for letter, p := range map[byte]Policy{'o': letters['B'], 'b': letters['A'], 'B': letters['A'], '?': letters['B'], 'n': letters['N'], 'r': letters['F'], 'h': letters['H']} {
+		p = p.Canonical()
+		policies[p.ID], ids[letter] = &p, p.ID
+	}
+	f := func(site, censoring string, after, by Date) {
+		t.Helper()
+		l := memory{policies: policies, rejudge: func(int64, string) (int64, bool) { return 0, false }}
+		var nights []worldNight
+		for i, letter := range []byte(site) {
+			o := Observation{Site: 7, Host: "a.example", Finding: "unreachable", From: &Source{"a", "new 1"}}
+			if id, ok := ids[letter]; ok {
+				if o.Policy, o.Finding = id, policies[id].Class; o.Finding == ClassRules {
+					o.Body = int64(letter | 0x20)
+				}
+			}
+			switch letter {
+			case 'B':
+				o.From = &Source{"b", "new 1"}
+			case '?':
+				o.From = &Source{"a", "old 1"}
+			}
+			night := worldNight{Date(i + 1), []Observation{o}}
+			if _, err := l.merge(night.date, night.rows); err != nil {
+				t.Fatal(err)
+			}
+			nights = append(nights, night)
+		}
+		st := newDir(t)
+		l.write(t, st, nights)
+		counts, err := CountTokens(t.Context(), st, TokensAsked{
+			ScanID: nights[len(nights)-1].date.String(), Registry: registry, Tokens: []int{registry.Lookup("GPTBot")},
+			Lacks: func(version, _ string) bool { return version == "old" },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := counts.Tokens[0].FirstBlocked
+		if len(first) != 1 || first[0].Censoring != censoring || first[0].Night != by {
+			t.Errorf("%s: %+v, want %s by %d", site, first, censoring, by)
+		}
+		for _, row := range counts.Tokens[0].Survival {
+			if maybe := row.Night > after; row.Maybe != 1 && maybe || row.Maybe != 0 && !maybe || row.ByThen != 1 && row.Night >= by || row.ByThen != 0 && row.Night < by {
+				t.Errorf("%s: %+v, want after %d and by %d", site, row, after, by)
+			}
+		}
+	}
+	f("b", "left", 0, 1)
+	f("-b", "left", 0, 2)
+	f("ob", "interval", 1, 2)
+	f("nb", "interval", 1, 2)
+	f("onb", "interval", 2, 3)
+	f("o-b", "interval", 1, 3)
+	// Refusals and pages may hide rules.
+	f("ooorrrrrb", "interval", 3, 9)
+	f("oo-hhr-bb", "interval", 2, 8)
+	f("nrb", "interval", 1, 3)
+	f("rnhb", "interval", 2, 4)
+	f("rb", "unread", 0, 2)
+	f("hr-hb", "unread", 0, 5)
+	f("brb", "left", 0, 1)
+	// What is not known before stays so, whatever comes between.
+	f("?b", "unknown", 0, 2)
+	f("?rb", "unknown", 0, 3)
+	f("?nb", "unknown", 0, 3)
+	f("?h-nb", "unknown", 0, 5)
+	f("oB", "unknown", 0, 2)
+	f("orB", "unknown", 0, 3)
+	f("rB", "unread", 0, 2)
+}

@@ -214,7 +214,7 @@ func (s *sensitivity) count() {
 	switch f, known := audit.FindingNamed(r.Finding); {
 	case known && f.IsGap():
 		s.unobserved++
-	case f == audit.FindingRefused, f == audit.FindingHTML:
+	case f.MayHideRules():
 		s.unread++
 	}
 	s.speak(rules, rules && blocks)

@@ -72,18 +72,23 @@ SELECT night_of(date) AS night, h.site, h.host, h.port, h.requested, g.class IS 
 FROM history_on(date) AS h JOIN history_policies AS p USING (policy_id) LEFT JOIN gaps_on(date) AS g USING (site);
 
 -- needs: sites
+-- The classes of answers in the place of a file, as audit.Finding.MayHideRules.
+CREATE OR REPLACE MACRO may_hide_rules(class) AS class IN ('refused', 'html');
+
+-- needs: sites
 -- Spells: times in which the rules of a site treat a token the same way, blocked or open. Times without rules do not end a spell.
--- The site began so after previous_last, and not after valid_from. censoring says left where the site's first observation was so, and
--- unknown where the judge or the observer was another one before; then previous_last is null. change says began or ceased (to
+-- The site began so after previous_last, the last night that showed rules or that there are none, and not after valid_from. previous_last is
+-- null unless censoring is interval: left where the site's first observation was so, unread where only answers that may hide rules came
+-- before, and unknown where the judge did not know the token, or judge or observer changed. change says began or ceased (to
 -- block) where the spell before is known to be the contrary, by the same observer.
 CREATE OR REPLACE MACRO token_spells(token) AS TABLE
-SELECT site, host, port, requested, state, CASE WHEN censoring = 'interval' THEN previous_last END AS previous_last, valid_from, censoring, cause,
-  CASE WHEN before IN ('blocked', 'open') AND NOT broken THEN CASE state WHEN 'blocked' THEN 'began' ELSE 'ceased' END END AS change
-FROM (SELECT *, coalesce(class_before <> 'rules', false) OR cause IN ('observer', 'unknown_judge') AS broken,
-    CASE WHEN cause = 'first' THEN 'left' WHEN cause IN ('observer', 'unknown_judge') OR cause IN ('policy', 'managed') AND before = 'unknown' THEN 'unknown' ELSE 'interval' END AS censoring
-  -- Episodes without rules matter only where the observer or the judge changed.
-  FROM (SELECT *, lag(class) OVER w AS class_before, lag(CASE class WHEN 'rules' THEN state END IGNORE NULLS) OVER w AS before
-    FROM token_history(token) WHERE class = 'rules' OR cause IN ('observer', 'unknown_judge')
+SELECT site, host, port, requested, state, CASE WHEN censoring = 'interval' THEN read END AS previous_last, valid_from, censoring, cause,
+  CASE WHEN before IN ('blocked', 'open') AND coalesce(broke <= until, true) THEN CASE state WHEN 'blocked' THEN 'began' ELSE 'ceased' END END AS change
+FROM (SELECT *, CASE WHEN cause = 'first' THEN 'left' WHEN read IS NULL THEN 'unread' WHEN before = 'unknown' OR broke > read THEN 'unknown' ELSE 'interval' END AS censoring
+  -- until is the last night with the rules before; broke is when observer or judge last changed.
+  FROM (SELECT *, lag(CASE class WHEN 'rules' THEN state END IGNORE NULLS) OVER w AS before, lag(CASE class WHEN 'rules' THEN valid_to END IGNORE NULLS) OVER w AS until,
+      lag(CASE WHEN NOT may_hide_rules(class) THEN valid_to END IGNORE NULLS) OVER w AS read, max(CASE WHEN cause IN ('observer', 'unknown_judge') THEN valid_from END) OVER w AS broke
+    FROM token_history(token) WHERE NOT may_hide_rules(class) OR cause IN ('observer', 'unknown_judge')
     WINDOW w AS (PARTITION BY site ORDER BY valid_from))
   WHERE class = 'rules' AND before IS DISTINCT FROM state)
 WHERE state <> 'unknown';

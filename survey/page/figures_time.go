@@ -232,7 +232,7 @@ func (f frame) note(b *builder) string {
 
 func (b *builder) firstBlocked() figure {
 	t := b.table("first-blocked")
-	v := variant{By: survey.Full, Caveat: "The lines count the sites that were first seen without such a rule, and later with one, at the date on which it was seen: a site began between the observation before and that date. It does not count sites that blocked when first seen, nor does it say why sites began."}
+	v := variant{By: survey.Full, Caveat: "The lines count the sites that were first seen without such a rule, and later with one, at the date on which it was seen: a site began between that date and the last one before on which it showed rules, or that it has none. It does not count sites that blocked when first seen, nor does it say why sites began."}
 	rows := t.where("censoring", "interval")
 	var dates []string
 	total := map[string]int64{}

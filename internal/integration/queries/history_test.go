@@ -243,15 +243,8 @@ func (w *lives) spells(l *life, token string) (all []spell) {
 			continue
 		}
 		if state != before && state != "unknown" {
-			s := spell{site: l.site, state: state, by: e.ValidFrom.String(), cause: e.Cause, censoring: "interval"}
-			switch {
-			case i == 0:
-				s.censoring = "left"
-			case noTransition(e.Cause), w.state(&l.episodes[i-1], token) == "unknown":
-				s.censoring = "unknown"
-			default:
-				s.after = e.PreviousLast.String()
-			}
+			s := spell{site: l.site, state: state, by: e.ValidFrom.String(), cause: e.Cause}
+			s.after, s.censoring = w.bound(l.episodes[:i+1], before)
 			if !broken && (before == "blocked" || before == "open") {
 				s.change = map[string]string{"blocked": "began", "open": "ceased"}[state]
 			}
@@ -260,6 +253,25 @@ func (w *lives) spells(l *life, token string) (all []spell) {
 		before, broken = state, false
 	}
 	return all
+}
+
+// bound returns after which night the last of a site's episodes brought a state, of rules that had another state before, and its censoring.
+func (w *lives) bound(episodes []history.Episode, before string) (after, censoring string) {
+	if len(episodes) == 1 {
+		return "", "left"
+	}
+	known := before != "unknown"
+	for i := len(episodes) - 1; i > 0; i-- {
+		known = known && !noTransition(episodes[i].Cause)
+		switch class := w.policies[episodes[i-1].Policy].Class; {
+		case class == history.ClassRefused, class == history.ClassHTML:
+		case known:
+			return episodes[i-1].ValidTo.String(), "interval"
+		default:
+			return "", "unknown"
+		}
+	}
+	return "", "unread"
 }
 
 // at returns the state of a site on a night.
@@ -377,7 +389,7 @@ func TestHistoryMacros(t *testing.T) {
 			return
 		}
 	}
-	for _, word := range []string{"left", "unknown", "interval", "began", "ceased", "refusal", "presence", "absent", "unlisted", "challenged", "named later"} {
+	for _, word := range []string{"left", "unread", "unknown", "interval", "began", "ceased", "refusal", "presence", "absent", "unlisted", "challenged", "named later"} {
 		if seen[word] < 10 {
 			t.Errorf("%s is in %d answers: the ledgers do not test it", word, seen[word])
 		}
