@@ -114,7 +114,7 @@ func (f *storedFiles) firstBody(e *Episode) (int64, error) {
 	if err != nil || len(scans) == 0 {
 		return 0, err
 	}
-	night, err := readNight(f.ctx, scans, e.Host)
+	night, err := readNight(f.ctx, scans, e.Host, nil)
 	if err != nil {
 		return 0, err
 	}

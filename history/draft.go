@@ -23,8 +23,8 @@ type draft struct {
 	store   store.Store
 	options Options
 	past    *past
-	decided *decided // for a snapshot
-	run     string   // in the names of its files
+	again   *again // nil: every night keeps its own judgement
+	run     string // in the names of its files
 	nights  int
 
 	ledger   Ledger // as it will be, without the closed rows of this run
@@ -50,7 +50,9 @@ func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *p
 			return err
 		}
 	}
-	next, err := newDraft(ctx, st, o, p, base).merged(scans)
+	d := newDraft(ctx, st, o, p, base)
+	d.again = judgeAgain(o.judge(scans))
+	next, err := d.merged(scans)
 	if err != nil {
 		return err
 	}
@@ -60,7 +62,7 @@ func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *p
 func newDraft(ctx context.Context, st store.Store, o Options, p *past, base *Ledger) *draft {
 	return &draft{
 		ctx: ctx, store: st, options: o, past: p, run: newRun(), policies: map[int64]*Policy{},
-		ledger:         Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer, Judges: base.Judges, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files), Number: base.Number},
+		ledger:         Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer, Judge: base.Judge, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files), Number: base.Number},
 		episodes:       output[Episode]{table: History, tool: o.ToolVersion, open: true},
 		closedEpisodes: output[Episode]{table: History, tool: o.ToolVersion},
 		gaps:           output[Gap]{table: Gaps, tool: o.ToolVersion, open: true},
@@ -77,6 +79,13 @@ func (d *draft) merged(scans []MergedScan) (_ *Ledger, err error) {
 		}
 		known := *p
 		d.policies[p.ID] = &known
+	}
+	if a := d.again; a != nil && a.Judge != d.ledger.Judge {
+		a.kept = map[int64]*Policy{}
+		if err := a.judged(a.kept, nil, d.past.bodies(d.ctx, d.store)); err != nil {
+			return nil, err
+		}
+		d.ledger.Judge = a.Judge
 	}
 	for night := range byNight(scans) {
 		if err := d.add(night); err != nil {
@@ -103,20 +112,17 @@ func (d *draft) add(scans []MergedScan) error {
 		scan.Sealing = true
 		opened = append(opened, scan)
 	}
-	tonight, err := readNight(d.ctx, opened, "")
+	if err := d.again.open(d, opened); err != nil {
+		return err
+	}
+	tonight, err := readNight(d.ctx, opened, "", d.again)
 	if err != nil {
 		return err
 	}
 	d.ledger.Scans = append(d.ledger.Scans, scans...)
-	again, err := d.judgeAgain(tonight)
-	if err != nil {
-		return err
-	}
-	judges := map[string]bool{}
 	done, err := d.merge(tonight, &Merger{
-		Rejudge: again,
+		Judged: d.again.judgeKept(tonight),
 		OpenEpisode: func(e *Episode) error {
-			judges[e.Judge] = true
 			d.keep(tonight, e.Policy)
 			return d.episodes.add(d.ctx, d.store, d.name(History, "open"), e)
 		},
@@ -130,7 +136,6 @@ func (d *draft) add(scans []MergedScan) error {
 	if err != nil {
 		return err
 	}
-	d.ledger.Judges = slices.Sorted(maps.Keys(judges))
 	if err := d.replaceOpen(); err != nil {
 		return err
 	}
@@ -193,38 +198,6 @@ func (d *draft) replaceOpen() error {
 	return nil
 }
 
-// judgeAgain judges the bodies that rule 6 asks for, and adds their policies to tonight's. A merge without output finds
-// them, since bodies cannot be looked up one by one.
-func (d *draft) judgeAgain(tonight *night) (again func(*Episode, *Observation) (int64, bool), err error) {
-	if d.decided != nil {
-		return d.decided.on(tonight), nil
-	}
-	policies := map[int64]int64{} // by body
-	judge := d.options.Rejudge
-	again = func(e *Episode, o *Observation) (int64, bool) {
-		id, ok := policies[e.LastBody]
-		return id, ok && judge != nil && o.From.Judge == judge.Judge
-	}
-	if judge == nil || !tonight.judges[judge.Judge] || !slices.ContainsFunc(d.ledger.Judges, func(j string) bool { return j != judge.Judge }) {
-		return again, nil
-	}
-	wanted := map[int64]bool{}
-	_, err = d.merge(tonight, &Merger{
-		Rejudge: func(e *Episode, o *Observation) (int64, bool) {
-			if o.From.Judge == judge.Judge {
-				wanted[e.LastBody] = true
-			}
-			return 0, false
-		},
-		OpenEpisode: drop[Episode], ClosedEpisode: drop[Episode], OpenGap: drop[Gap], ClosedGap: drop[Gap],
-	})
-	found := func(hash int64, body []byte) { policies[hash] = tonight.intern(judge.Policy(body)) }
-	if err == nil {
-		err = (&storedFiles{ctx: d.ctx, store: d.store, scans: d.ledger.Scans, past: d.past}).find(0, wanted, found)
-	}
-	return again, err
-}
-
 // openStored opens a scan of the ledger; nil if it was pruned.
 func (p *past) openStored(ctx context.Context, scanID string) (*commit.Scan, error) {
 	scan, err := p.head.Scan(ctx, scanID)
@@ -233,8 +206,6 @@ func (p *past) openStored(ctx context.Context, scanID string) (*commit.Scan, err
 	}
 	return scan, err
 }
-
-func drop[T any](*T) error { return nil }
 
 // findBodies calls found for each wanted body that a scan stores, and removes it from wanted. The body is valid until
 // found returns. The hashes of a part are read first: its bodies are read from the first wanted one to the last.

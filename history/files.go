@@ -39,7 +39,7 @@ type Ledger struct {
 	SchemaVersion int             `json:"schema_version"`
 	ToolVersion   string          `json:"tool_version"`
 	Observer      commit.Observer `json:"observer"` // whose scans are merged, beside archives
-	Judges        []string        `json:"judges"`   // of the open episodes
+	Judge         string          `json:"judge"`    // by which the stored files of all nights were judged; "": each by its own
 	Scans         []MergedScan    `json:"scans"`    // by date
 	Files         []File          `json:"files"`
 	Number        int             `json:"number"`        // counts the versions; the head names the last one
@@ -53,6 +53,7 @@ type MergedScan struct {
 	StartedAt  time.Time       `json:"started_at"`
 	FinishedAt time.Time       `json:"finished_at"` // another time means that the scan was repaired or restarted
 	Observer   commit.Observer `json:"observer"`
+	judge      string          // see Source; empty if it was read from a record
 }
 
 // same reports whether two entries are of one scan with the same rows.

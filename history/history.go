@@ -6,8 +6,8 @@
 // open episodes, by rules without I/O. read.go reads the observations of a scan. ledger.go has Update and Rebuild,
 // follow.go which scans they merge, draft.go the merge of files, and files.go the record and its tables. check.go compares
 // the ledger with its record and the scans. story.go tells what the ledger has of one host, and change.go adds what its
-// stored files say. prune.go keeps what is not to be lost with nights that are deleted for their age, and decided.go says
-// what the ledger made of them.
+// stored files say. again.go judges stored files by another judge, and prune.go keeps what is not to be
+// lost with nights that are deleted for their age.
 package history
 
 import "time"
@@ -68,7 +68,6 @@ type Episode struct {
 	Cause        Cause  `json:"cause" parquet:"cause,dict" about:"why it began: first, policy, managed, presence, refusal, observer, unknown_judge" example:"policy"`
 	Observer     string `json:"observer" parquet:"observer,dict" about:"who made the observations" example:"live bulkscan any https+http HTTP/1.1"`
 	Judge        string `json:"judge" parquet:"judge,dict" about:"versions of the registry, of the check and of how files are read, by which policy_id is" example:"7 1.0.0+2"`
-	Remapped     Date   `json:"remapped,omitzero" parquet:"remapped,optional,date" about:"last night on which another judge gave the same body another policy_id; no transition" example:"2026-12-01"`
 }
 
 // Gap is a row of the table gaps: successive nights on which nothing was learned about a site, for one reason.
@@ -83,7 +82,7 @@ type Gap struct {
 // Cause says why an episode began, or what a merge did.
 type Cause string
 
-// The causes. An episode has one of all but Judge: a remapped episode keeps the cause of its beginning.
+// The causes.
 const (
 	First        Cause = "first"         // nothing is known of the time before
 	ByPolicy     Cause = "policy"        // other rules
@@ -91,6 +90,5 @@ const (
 	ByPresence   Cause = "presence"      // another class
 	ByRefusal    Cause = "refusal"       // the site began or ceased to refuse
 	ByObserver   Cause = "observer"      // another observer; no transition
-	UnknownJudge Cause = "unknown_judge" // body and judge changed, and the earlier body is not stored; no transition
-	Judge        Cause = "judge"         // another judge gave the same body another policy; no transition
+	UnknownJudge Cause = "unknown_judge" // another judge, which has not judged the earlier files: they are not stored; no transition
 )

@@ -19,8 +19,7 @@ import (
 // Options of Update and Rebuild.
 type Options struct {
 	ToolVersion string
-	// Rejudge judges stored bodies again, where body and judge of a site changed in one night. Without it, or if it is
-	// not the night's judge, such a change has the cause UnknownJudge.
+	// Rejudge judges the stored files of all nights, if it is the judge of the last one. Without it, each night keeps its own judgement.
 	Rejudge *Rejudge
 	// Progress, if not nil, is called after each merged night.
 	Progress func(Merged)
@@ -31,6 +30,14 @@ type Options struct {
 type Rejudge struct {
 	Judge  string                   // as Source.Judge: versions of registry and rules (commit.Check.Rules), with a space between
 	Policy func(body []byte) Policy // valid until the next call
+}
+
+// judge returns the judge at hand if it is that of the last of these scans.
+func (o *Options) judge(scans []MergedScan) *Rejudge {
+	if o.Rejudge == nil || len(scans) == 0 || scans[len(scans)-1].judge != o.Rejudge.Judge {
+		return nil
+	}
+	return o.Rejudge
 }
 
 // RejudgeBy returns the judge of this program with a registry.
@@ -66,7 +73,7 @@ func (e *GoneError) Error() string {
 // Updated says what Update did.
 type Updated struct {
 	Observer commit.Observer // whose scans the ledger has, beside archives
-	Anew     bool            // all nights were merged again, since a scan came before the last night or has changed
+	Anew     bool            // all nights were merged again, since a scan came before the last night or has changed, or the judge has
 	Pruned   string          // date of the last pruned night, "" without one; the ledger takes in no other scan up to it
 	scans    []MergedScan
 }
@@ -106,7 +113,7 @@ func Rebuild(ctx context.Context, st store.Store, o Options) error {
 }
 
 // Update merges the published scans that the ledger follows and does not have. If one is not after the last night, or a
-// scan was repaired or begun anew since it was merged, all nights are merged again. A scan of the ledger that is not
+// scan was repaired or begun anew since it was merged, or the last one has another judge that is at hand, all nights are merged again. A scan of the ledger that is not
 // there any more stays in it: then the error is a *GoneError if all nights would have to be merged again.
 func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err error) {
 	err = commit.Change(ctx, st, o.Log, func(h *commit.Head) (err error) {
@@ -154,7 +161,9 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*U
 			}
 			return u, nil
 		}
-		if added[0].ScanDate > max(ledger.last(), p.Through) { // else the ledger is an earlier one, copied back
+		judge := o.judge(added)
+		sameJudge := judge == nil || judge.Judge == ledger.Judge || p.gone || len(ledger.Scans) == 0
+		if sameJudge && added[0].ScanDate > max(ledger.last(), p.Through) { // else the ledger is an earlier one, copied back
 			ledger.Observer = u.Observer
 			return u, derive(ctx, st, o, h, p, ledger, added, "")
 		}
@@ -201,7 +210,7 @@ func published(manifests []*commit.Manifest) (scans []MergedScan) {
 }
 
 func mergedScan(m *commit.Manifest) MergedScan {
-	s := MergedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer}
+	s := MergedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer, judge: judgeOf(m.RegistryVersion, m.Check)}
 	if m.FinishedAt != nil {
 		s.FinishedAt = *m.FinishedAt
 	}

@@ -47,6 +47,10 @@ func scanned(t testing.TB, st store.Store, id, date string, change func(*sink.Op
 	if err != nil {
 		t.Fatal(err)
 	}
+	judge := audit.Judge
+	if o.Registry != nil {
+		judge = audit.New(o.Registry).Judge
+	}
 	for i, word := range sites {
 		name, what, _ := strings.Cut(word, "=")
 		s := sitetest.Typical(t, uint64(i))
@@ -59,7 +63,7 @@ func scanned(t testing.TB, st store.Store, id, date string, change func(*sink.Op
 		} else if _, err := fmt.Sscan(what, &s.Fetch.Status); err != nil {
 			t.Fatal(err)
 		}
-		audit.Judge(s)
+		judge(s)
 		if err := w.Add(s); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +129,7 @@ func contents(t testing.TB, st store.Store) string {
 		lines = append(lines, linesOf[Episode](t, st, l, History, open)...)
 		lines = append(lines, linesOf[Gap](t, st, l, Gaps, open)...)
 	}
-	return fmt.Sprintln(l.Observer, l.Judges, l.Scans) + strings.Join(lines, "\n")
+	return fmt.Sprintln(l.Observer, l.Judge, l.Scans) + strings.Join(lines, "\n")
 }
 
 func linesOf[T any](t testing.TB, st store.Store, l *Ledger, table string, open bool) (lines []string) {
@@ -559,7 +563,7 @@ func TestRejudge(t *testing.T) {
 		}
 	}
 	same := "first rules 01-02"
-	f(Options{}, map[string]string{"same": same, "comment": "first rules 01-01, unknown_judge rules 02-02", "other": "first rules 01-01, unknown_judge rules 02-02", "gone": "first rules 01-01, unknown_judge none 02-02"})
+	f(Options{}, map[string]string{"same": same, "comment": "first rules 01-01, unknown_judge rules 02-02", "other": "first rules 01-01, unknown_judge rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
 	var judged []string
 	at := &Rejudge{Judge: "newer " + sink.Check().Rules(), Policy: func(body []byte) Policy {
 		judged = append(judged, string(body))

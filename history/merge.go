@@ -8,11 +8,11 @@ import (
 
 // Merger merges a night into the open episodes and gaps, and hands over what they become. It holds one site at a time.
 type Merger struct {
-	// Policy returns a policy by its id. It knows those of the open episodes, of the night, and of Rejudge.
+	// Policy returns a policy by its id. It knows those of the open episodes, of the night, and of Judged.
 	Policy func(id int64) *Policy
-	// Rejudge judges the last body of an episode by the judge of tonight's observation, which has another body. ok is false
-	// if the body is not stored, or the judge is not at hand.
-	Rejudge func(*Episode, *Observation) (policy int64, ok bool)
+	// Judged, if not nil, returns what another judge says of the file of an episode that has had no other. ok is false if the file is
+	// not stored.
+	Judged func(*Episode) (policy int64, judge string, ok bool)
 
 	// These get the episodes and gaps in the order of sites. The argument is valid until they return.
 	OpenEpisode, ClosedEpisode func(*Episode) error
@@ -23,7 +23,7 @@ type Merger struct {
 type Merged struct {
 	Date         Date
 	Observations int64            // sites that were observed
-	Causes       map[Cause]int64  // new episodes; under Judge, the remapped ones
+	Causes       map[Cause]int64  // new episodes
 	Gaps         map[string]int64 // sites of which nothing was learned, by class
 	Disagree     int64            // hosts whose captures by https and by http say different things (see commit.Choice)
 }
@@ -118,6 +118,11 @@ func (m *merge) site(e *Episode, g *Gap, o *Observation) error {
 	if e != nil && e.ValidTo >= m.date || g != nil && g.Last >= m.date {
 		return fmt.Errorf("%w: the night of %v has been merged", ErrOrder, m.date)
 	}
+	if m.Judged != nil && e != nil && e.Bodies == 1 && m.Policy(e.Policy).Class == ClassRules {
+		if policy, judge, ok := m.Judged(e); ok {
+			e.Policy, e.Judge = policy, judge
+		}
+	}
 	if class := gapOf(o); class != "" {
 		return m.unobserved(e, g, class, siteOf(e, g, o))
 	}
@@ -188,37 +193,24 @@ func (m *merge) unobserved(e *Episode, g *Gap, class string, site int64) error {
 }
 
 // change returns why the observation begins another episode, or "" if it belongs to this one. The first rule that applies
-// decides. The episode is remapped to the policy that tonight's judge gives to its last body, where that is known: so
-// two episodes that meet at a change are by the same judge.
+// decides. One judge has judged all files of an episode: another one begins a new episode, unless it has judged the only file.
 func (m *merge) change(e *Episode, o *Observation) Cause {
-	if e.Observer != o.From.Observer {
-		return ByObserver // two observers may be served different files
-	}
 	before := m.Policy(e.Policy)
-	if before.Class == o.Finding && (o.Finding != ClassRules || e.LastBody == o.Body) {
-		m.remap(e, o.Policy, o.From.Judge)
+	switch {
+	case e.Observer != o.From.Observer:
+		return ByObserver // two observers may be served different files
+	case before.Class == o.Finding && o.Finding != ClassRules:
 		return ""
-	}
-	if e.Judge != o.From.Judge && e.LastBody != 0 { // without a body, all judges agree
-		id, ok := m.Rejudge(e, o)
-		if !ok {
-			return UnknownJudge
-		}
-		m.remap(e, id, o.From.Judge)
+	case e.Judge == o.From.Judge, e.LastBody == 0, !ofFile(before.Class), !ofFile(o.Finding): // else the class may depend on the judge
+	case e.LastBody != o.Body, e.Bodies > 1:
+		return UnknownJudge
+	default:
+		e.Policy = o.Policy
 	}
 	if e.Policy == o.Policy {
 		return ""
 	}
 	return causeOf(m.Policy(e.Policy), m.Policy(o.Policy))
-}
-
-// remap gives the episode the policy that another judge says its body has.
-func (m *merge) remap(e *Episode, policy int64, judge string) {
-	if e.Policy != policy {
-		e.Policy, e.Remapped = policy, m.date
-		m.done.Causes[Judge]++
-	}
-	e.Judge = judge
 }
 
 // extend adds a night to an episode.

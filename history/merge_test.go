@@ -12,7 +12,7 @@ import (
 // memory is a ledger without files.
 type memory struct {
 	policies             map[int64]*Policy
-	rejudge              func(body int64, judge string) (int64, bool)
+	judged               func(*Episode) (policy int64, judge string, ok bool)
 	open, closed         []Episode
 	openGaps, closedGaps []Gap
 }
@@ -32,7 +32,7 @@ func each[T any](rows []T) iter.Seq2[*T, error] {
 func (l *memory) merge(date Date, night []Observation) (Merged, error) {
 	next := memory{closed: slices.Clone(l.closed), closedGaps: slices.Clone(l.closedGaps)}
 	m := Merger{
-		Policy: func(id int64) *Policy { return l.policies[id] }, Rejudge: func(e *Episode, o *Observation) (int64, bool) { return l.rejudge(e.LastBody, o.From.Judge) },
+		Policy: func(id int64) *Policy { return l.policies[id] }, Judged: l.judged,
 		OpenEpisode:   func(e *Episode) error { next.open = append(next.open, *e); return nil },
 		ClosedEpisode: func(e *Episode) error { next.closed = append(next.closed, *e); return nil },
 		OpenGap:       func(g *Gap) error { next.openGaps = append(next.openGaps, *g); return nil },
@@ -58,8 +58,8 @@ var letters = map[byte]Policy{
 }
 
 // TestRules has a line for each rule of what counts as a change. A word is a night: the letter of a policy and the digit of
-// a body, a gap's class, or - for a site that is not listed; @ is before another observer, / before another judge. Stored
-// are bodies 1 and 2: by judge y, body 1 has policy C and body 2 policy B.
+// a body, a gap's class, or - for a site that is not listed; @ is before another observer, / before another judge. On the
+// night of judge z body 1 is kept, and z gives it policy C.
 func TestRules(t *testing.T) {
 	ids, names := map[byte]int64{}, map[int64]string{}
 	policies := map[int64]*Policy{}
@@ -69,15 +69,13 @@ func TestRules(t *testing.T) {
 	}
 	f := func(nights, want string) {
 		t.Helper()
-		l := memory{policies: policies, rejudge: func(body int64, judge string) (int64, bool) {
-			id, ok := map[int64]int64{1: ids['C'], 2: ids['B']}[body]
-			return id, ok && judge == "y"
-		}}
+		l := memory{policies: policies}
 		for i, word := range strings.Fields(nights) {
 			var night []Observation
 			what, judge, _ := strings.Cut(word, "/")
 			what, observer, _ := strings.Cut(what, "@")
 			o := Observation{Site: 7, Finding: what, From: &Source{observer, judge}}
+			l.judged = func(e *Episode) (int64, string, bool) { return ids['C'], "z", judge == "z" && e.LastBody == 1 }
 			if policy, ok := letters[what[0]]; ok {
 				o.Finding, o.Policy = policy.Class, ids[what[0]]
 				if len(what) > 1 {
@@ -97,7 +95,7 @@ func TestRules(t *testing.T) {
 			for _, n := range []struct {
 				name  string
 				value int
-			}{{"after", int(e.PreviousLast)}, {"seen", int(e.Observations)}, {"failed", int(e.Failures)}, {"pending", int(e.Pending)}, {"bodies", int(e.Bodies)}, {"remapped", int(e.Remapped)}} {
+			}{{"after", int(e.PreviousLast)}, {"seen", int(e.Observations)}, {"failed", int(e.Failures)}, {"pending", int(e.Pending)}, {"bodies", int(e.Bodies)}} {
 				if n.value > 1 || n.value == 1 && n.name != "seen" && n.name != "bodies" {
 					text += fmt.Sprintf(" %s %d", n.name, n.value)
 				}
@@ -131,22 +129,31 @@ func TestRules(t *testing.T) {
 	f("F F", "first F 1..2 seen 2")
 	f("H1 H2", "first H 1..2 seen 2 bodies 2")
 	f("E1 E2", "first E 1..2 seen 2 bodies 2")
-	// Rule 5: a site that still serves the same file stays in its episode, even if another judge gives the file another policy.
-	f("A1 C1/y", "first C 1..2 seen 2 remapped 2")
-	f("A1 C1/y C1/y A1", "first A 1..4 seen 4 remapped 4")
-	f("A1 B2 unreachable C2/y", "first A 1..1; policy C 2..4 after 1 seen 2 failed 1 remapped 4; unreachable 3..3 (1)")
+	// Rule 5: a site that has had one file, and still serves it, stays in its episode, even if another judge gives the file another policy.
+	f("A1 C1/y", "first C 1..2 seen 2")
+	f("A1 C1/y C1/y A1", "first A 1..4 seen 4")
+	f("A1 B2 unreachable C2/y", "first A 1..1; policy C 2..4 after 1 seen 2 failed 1; unreachable 3..3 (1)")
+	f("E1 C1/y", "first C 1..2 seen 2")
 	f("E3 E4/y", "first E 1..2 seen 2 bodies 2")
-	// Rule 6: body and judge changed.
-	f("A1 C4/y", "first C 1..2 seen 2 bodies 2 remapped 2")
-	f("A1 A4/y", "first C 1..1 remapped 2; policy A 2..2 after 1")
-	f("B2 B4/y", "first B 1..2 seen 2 bodies 2")
-	f("B2 A4/y", "first B 1..1; policy A 2..2 after 1")
-	f("B3 B4/y", "first B 1..1; unknown_judge B 2..2 after 1")
-	f("B2 B4/z", "first B 1..1; unknown_judge B 2..2 after 1")
-	f("A1 N/y", "first C 1..1 remapped 2; presence N 2..2 after 1")
+	// Rule 6: what another judge would say of earlier files is not known, and their episode stays what it is.
+	f("A1 A4/y", "first A 1..1; unknown_judge A 2..2 after 1")
+	f("A1 A2 A2/y", "first A 1..2 seen 2 bodies 2; unknown_judge A 3..3 after 2")
+	f("A1 A2 A1/y", "first A 1..2 seen 2 bodies 2; unknown_judge A 3..3 after 2")
+	f("E3 A4/y", "first E 1..1; unknown_judge A 2..2 after 1")
+	f("A1 A2 E2/y", "first A 1..2 seen 2 bodies 2; unknown_judge E 3..3 after 2")
+	// No judge decides where there is no file.
+	f("A1 N/y", "first A 1..1; presence N 2..2 after 1")
 	f("N A1/y", "first N 1..1; presence A 2..2 after 1")
-	f("E1 C1/y", "first C 1..2 seen 2 remapped 2")
-	f("E3 A3/y", "first E 1..1; unknown_judge A 2..2 after 1")
+	f("A1 F1/y", "first A 1..1; refusal F 2..2 after 1")
+	f("F1 A1/y", "first F 1..1; refusal A 2..2 after 1")
+	f("E A1/y", "first E 1..1; presence A 2..2 after 1")
+	// A file that is kept is judged again.
+	f("A1 A4/z", "first C 1..1; policy A 2..2 after 1")
+	f("A1 C4/z", "first C 1..2 seen 2 bodies 2")
+	f("A1 unreachable/z", "first C 1..1 pending 1; unreachable 2..2 (1)")
+	f("A1 -/z", "first C 1..1; unlisted 2..2 (1)")
+	f("A2 A1 A4/z", "first A 1..2 seen 2 bodies 2; unknown_judge A 3..3 after 2")
+	f("F1 A4/z", "first F 1..1; refusal A 2..2 after 1")
 	// Rule 7: the causes.
 	f("A1 A2 A1", "first A 1..3 seen 3 bodies 3")
 	f("A1 B2", "first A 1..1; policy B 2..2 after 1")

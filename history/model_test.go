@@ -16,7 +16,6 @@ type world struct {
 	nights   []worldNight
 	files    map[int64]*file
 	policies map[int64]*Policy
-	atHand   map[string]bool // judges that can judge again
 }
 
 type worldNight struct {
@@ -28,7 +27,6 @@ type worldNight struct {
 type file struct {
 	class  map[string]string // by judge
 	policy map[string]int64  // by judge
-	stored bool
 }
 
 var judges = []string{"1", "2", "3"}
@@ -37,7 +35,7 @@ var judges = []string{"1", "2", "3"}
 func newWorld(seed uint64) *world {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	chance := func(percent int) bool { return rng.IntN(100) < percent }
-	w := &world{files: map[int64]*file{}, policies: map[int64]*Policy{}, atHand: map[string]bool{"1": chance(50), "2": chance(80), "3": chance(80)}}
+	w := &world{files: map[int64]*file{}, policies: map[int64]*Policy{}}
 	intern := func(p Policy) int64 {
 		p = p.Canonical()
 		w.policies[p.ID] = &p
@@ -50,7 +48,7 @@ func newWorld(seed uint64) *world {
 	var rules, texts []int64 // hashes of files
 	kinds := 1 + rng.IntN(4)
 	for hash := int64(1); hash <= 10; hash++ {
-		f := &file{class: map[string]string{}, policy: map[string]int64{}, stored: chance(70)}
+		f := &file{class: map[string]string{}, policy: map[string]int64{}}
 		kind, managed := rng.IntN(kinds), chance(25)
 		odd := chance(10) // judge 3 knows its keys
 		for i, judge := range judges {
@@ -70,7 +68,7 @@ func newWorld(seed uint64) *world {
 		w.files[hash] = f
 		rules = append(rules, hash)
 	}
-	for hash := int64(11); hash <= 14; hash++ { // HTML and texts without rules are not stored
+	for hash := int64(11); hash <= 14; hash++ {
 		f := &file{class: map[string]string{}, policy: map[string]int64{}}
 		class := []string{ClassHTML, ClassNoRules}[hash&1]
 		for _, judge := range judges {
@@ -155,17 +153,8 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// again is what the judge says of a body that is stored.
-func (w *world) again(body int64, judge string) (policy int64, ok bool) {
-	f := w.files[body]
-	if f == nil || !f.stored || !w.atHand[judge] {
-		return 0, false
-	}
-	return f.policy[judge], true
-}
-
 // model returns the ledger of a world.
-func (w *world) model() (episodes []Episode, gaps []Gap) {
+func (w *world) model() (episodes []Episode, gaps []Gap, judged int) {
 	sites := map[int64]bool{}
 	for _, night := range w.nights {
 		for _, o := range night.rows {
@@ -173,10 +162,10 @@ func (w *world) model() (episodes []Episode, gaps []Gap) {
 		}
 	}
 	for site := range sites {
-		e, g := w.modelSite(site)
+		e, g := w.modelSite(site, &judged)
 		episodes, gaps = append(episodes, e...), append(gaps, g...)
 	}
-	return episodes, gaps
+	return episodes, gaps, judged
 }
 
 // seen is one night of a site: what counts, or nil if the site is not listed.
@@ -198,7 +187,7 @@ func (s seen) failed() bool {
 
 func (s seen) observed() bool { return s.row != nil && !s.failed() }
 
-func (w *world) modelSite(site int64) (episodes []Episode, gaps []Gap) {
+func (w *world) modelSite(site int64, judged *int) (episodes []Episode, gaps []Gap) {
 	var nights []seen
 	for _, night := range w.nights {
 		s := seen{date: night.date}
@@ -232,12 +221,13 @@ func (w *world) modelSite(site int64) (episodes []Episode, gaps []Gap) {
 	cause, previous := First, Date(0)
 	for begin := 0; begin < len(at); {
 		end := begin + 1
-		var cut transition
-		for ; end < len(at); end++ {
-			if t := w.between(nights[at[end-1]].row, nights[at[end]].row); t.cause != "" {
-				cut = t
+		var cut Cause
+		for only := true; end < len(at); end++ {
+			before, now := nights[at[end-1]].row, nights[at[end]].row
+			if cut = w.between(before, now, only); cut != "" {
 				break
 			}
+			only = only && before.Body == now.Body
 		}
 		first, last := nights[at[begin]], nights[at[end-1]]
 		e := Episode{
@@ -251,7 +241,7 @@ func (w *world) modelSite(site int64) (episodes []Episode, gaps []Gap) {
 				e.Bodies++
 			}
 			if before.row.Policy != now.row.Policy {
-				e.Remapped = now.date
+				*judged++
 			}
 		}
 		until := len(nights)
@@ -267,57 +257,43 @@ func (w *world) modelSite(site int64) (episodes []Episode, gaps []Gap) {
 				e.Pending++
 			}
 		}
-		if cut.judged {
-			if cut.before != e.Policy {
-				e.Remapped = nights[at[end]].date
-			}
-			e.Policy, e.Judge = cut.before, nights[at[end]].row.From.Judge
-		}
 		episodes = append(episodes, e)
-		begin, cause, previous = end, cut.cause, last.date
+		begin, cause, previous = end, cut, last.date
 	}
 	return episodes, gaps
 }
 
-// transition is what lies between two successive observations of a site.
-type transition struct {
-	cause  Cause // "" for no change
-	judged bool  // the earlier body was judged again, with the policy before
-	before int64
-}
-
-func (w *world) between(p, c *Observation) transition {
-	t := transition{before: p.Policy}
-	sameClass, sameBody, sameJudge := p.Finding == c.Finding, p.Body == c.Body, p.From.Judge == c.From.Judge
+// between returns why an episode ends between two successive observations, "" if it goes on. only: it has had no other file than the first's.
+func (w *world) between(p, c *Observation, only bool) Cause {
+	noFile := func(o *Observation) bool { return o.Finding == "none" || o.Finding == "refused" || o.Body == 0 }
 	switch {
 	case p.From.Observer != c.From.Observer:
-		t.cause = ByObserver
-		return t
-	case sameClass && p.Finding != "rules", sameClass && sameBody:
-		return t
-	case !sameJudge && p.Body != 0:
-		if t.before, t.judged = w.again(p.Body, c.From.Judge); !t.judged {
-			return transition{cause: UnknownJudge}
-		}
+		return ByObserver
+	case p.Finding == c.Finding && p.Finding != "rules":
+		return ""
+	case p.From.Judge == c.From.Judge, noFile(p), noFile(c) && c.Finding != "no_rules":
+	case p.Body == c.Body && only:
+		return ""
+	default:
+		return UnknownJudge
 	}
-	a, b := w.policies[t.before], w.policies[c.Policy]
+	a, b := w.policies[p.Policy], w.policies[c.Policy]
 	switch {
 	case a.ID == b.ID:
+		return ""
 	case a.Class != "refused" && b.Class == "refused", a.Class == "refused" && b.Class != "refused":
-		t.cause = ByRefusal
+		return ByRefusal
 	case a.Class != b.Class:
-		t.cause = ByPresence
+		return ByPresence
 	case (a.Managed == "") != (b.Managed == ""):
-		t.cause = ByManaged
-	default:
-		t.cause = ByPolicy
+		return ByManaged
 	}
-	return t
+	return ByPolicy
 }
 
 // incremental merges the nights one by one.
 func (w *world) incremental(t *testing.T) *memory {
-	l := &memory{policies: w.policies, rejudge: w.again}
+	l := &memory{policies: w.policies}
 	for _, night := range w.nights {
 		if _, err := l.merge(night.date, night.rows); err != nil {
 			t.Fatal(err)
@@ -333,10 +309,10 @@ func TestModel(t *testing.T) {
 		worlds = 300
 	}
 	counts := map[Cause]int{}
-	var gaps, remapped int
+	var gaps, judged int
 	for seed := range worlds {
 		w := newWorld(seed)
-		wantEpisodes, wantGaps := w.model()
+		wantEpisodes, wantGaps, again := w.model()
 		l := w.incremental(t)
 		same(t, seed, "episode", slices.Concat(l.closed, l.open), wantEpisodes, func(e Episode) (int64, Date) { return e.Site, e.ValidFrom })
 		same(t, seed, "gap", slices.Concat(l.closedGaps, l.openGaps), wantGaps, func(g Gap) (int64, Date) { return g.Site, g.First })
@@ -358,20 +334,17 @@ func TestModel(t *testing.T) {
 		}
 		for _, e := range wantEpisodes {
 			counts[e.Cause]++
-			if e.Remapped != 0 {
-				remapped++
-			}
 		}
-		gaps += len(wantGaps)
+		gaps, judged = gaps+len(wantGaps), judged+again
 	}
-	t.Logf("%d worlds: episodes by cause %v, %d remapped, %d gaps", worlds, counts, remapped, gaps)
+	t.Logf("%d worlds: episodes by cause %v, %d judged otherwise, %d gaps", worlds, counts, judged, gaps)
 	for _, cause := range []Cause{First, ByPolicy, ByManaged, ByPresence, ByRefusal, ByObserver, UnknownJudge} {
 		if counts[cause] < 50 {
 			t.Errorf("only %d episodes of cause %s: the worlds do not test it", counts[cause], cause)
 		}
 	}
-	if remapped < 50 {
-		t.Errorf("only %d episodes are remapped", remapped)
+	if judged < 20 {
+		t.Errorf("another judge gives a file another policy only %d times", judged)
 	}
 }
 
@@ -397,7 +370,7 @@ func same[T comparable](t *testing.T, seed uint64, what string, got, want []T, k
 func TestRefusedNights(t *testing.T) {
 	for seed := range uint64(50) {
 		w := newWorld(seed)
-		l := &memory{policies: w.policies, rejudge: w.again}
+		l := &memory{policies: w.policies}
 		for i, night := range w.nights {
 			if _, err := l.merge(night.date, night.rows); err != nil {
 				t.Fatal(err)

@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/bulkscan/bulkscan/sink/read"
 
@@ -28,6 +29,9 @@ const (
 	Unlisted = "unlisted"
 	Carried  = "carried"
 )
+
+// ofFile reports whether a class is what a judge makes of a file.
+func ofFile(class string) bool { return class != ClassNone && class != ClassRefused }
 
 // isGap reports whether a finding says nothing of the site's policy. An unknown word does not, either.
 func isGap(finding string) bool {
@@ -60,6 +64,27 @@ func (p Policy) Canonical() Policy {
 	}
 	p.ID = int64(xxhash.Sum64(p.content(nil)))
 	return p
+}
+
+// policySet has policies by their ids.
+type policySet map[int64]*Policy
+
+// intern keeps a copy of a policy, and returns it.
+func (s policySet) intern(p Policy) *Policy {
+	p = p.Canonical()
+	if known := s[p.ID]; known != nil {
+		return known
+	}
+	for _, text := range []*string{&p.Class, &p.StarVerdict, &p.ContentSignal, &p.ContentUsage, &p.License, &p.Managed} {
+		*text = strings.Clone(*text)
+	}
+	for _, list := range [][]string{p.OwnBlocked, p.OwnPartial, p.OwnAllowed} {
+		for i := range list {
+			list[i] = strings.Clone(list[i])
+		}
+	}
+	s[p.ID] = &p
+	return &p
 }
 
 // content appends the bytes of which the id is the hash. Each text and each list follows its length.

@@ -314,13 +314,13 @@ func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *
 	}
 	base := p.base()
 	base.Observer = ledger.Observer
-	o.Rejudge = nil // the ledger has its judgements
 	d := newPrunedDraft(ctx, st, o, p, base)
-	if judgedTwice(base, going.Nights) {
-		d.decided, err = decisionsOf(ctx, st, ledger, nights)
-	}
-	if err != nil {
-		return nil, err
+	switch other := func(m *commit.Manifest) bool { return !isOf(ledger.Judge, m) }; {
+	case ledger.Judge == "" || base.Judge == ledger.Judge && !slices.ContainsFunc(going.Nights, other):
+	case o.Rejudge == nil || o.Rejudge.Judge != ledger.Judge:
+		return nil, fmt.Errorf("the nights were judged by another registry or check than the history, %.99q, which has to be at hand; the next night replaces it", ledger.Judge)
+	default:
+		d.again = judgeAgain(o.Rejudge)
 	}
 	next, err := d.merged(nights)
 	return next, repairable(err)
@@ -332,21 +332,6 @@ func repairable(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w; if its files are damaged, restore the files that bulkscan verify names, or fetch their sites again by scan --repair", err)
-}
-
-// judgedTwice reports whether more than one judge may have judged the nights of a ledger and these.
-func judgedTwice(base *Ledger, nights []*commit.Manifest) bool {
-	judges := map[string]bool{}
-	for _, judge := range base.Judges {
-		judges[judge] = true
-	}
-	for _, m := range nights {
-		judges[judgeOf(m.RegistryVersion, m.Check)] = true
-		if m.Rejudged != nil { // some sites keep an earlier judgement
-			return true
-		}
-	}
-	return len(judges) > 1
 }
 
 func has(scans []*commit.Manifest, scanID string) bool {

@@ -18,26 +18,7 @@ import (
 // pruned deletes the nights before a date, as scan.Prune does.
 func pruned(t testing.TB, st store.Store, before string) {
 	t.Helper()
-	all, err := commit.Scans(t.Context(), st)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := Pruning{All: all}
-	for _, m := range all {
-		if m.ScanDate < before {
-			p.Nights = append(p.Nights, m)
-		}
-	}
-	removing, err := Prune(t.Context(), st, Options{}, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range removing {
-		s := &removing[i]
-		if err := errors.Join(st.Delete(t.Context(), commit.ManifestName(s.ScanID)), commit.RemoveScan(t.Context(), st, s)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	prunedBy(t, st, before, Options{})
 }
 
 // TestPrune prunes again and again between other nights. The ledger stays what it is without pruning, continued or derived
@@ -268,7 +249,8 @@ func TestPrunedObservers(t *testing.T) {
 	}
 }
 
-// TestPrunedJudges prunes the night of another judge when that is not at hand any more: the snapshot has what the ledger has.
+// TestPrunedJudges prunes nights that the history judges by another registry than they were: the snapshot has what the ledger has, and
+// nothing is pruned without that registry.
 func TestPrunedJudges(t *testing.T) {
 	dir := newDir(t)
 	newer, newest := *tokens.Default(), *tokens.Default()
@@ -285,23 +267,36 @@ func TestPrunedJudges(t *testing.T) {
 			sites[i] = strings.Replace(sites[i], "=", ".example=", 1)
 		}
 		scanned(t, dir, fmt.Sprint("n", n+1), fmt.Sprintf("2026-11-%02d", n+1), func(o *sink.Options) { o.Registry = nights[n] }, sites...)
-		if _, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(nights[n])}); err != nil {
-			t.Fatal(err)
+		if u, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(nights[n])}); err != nil || u.Anew != (n == 1 || n == 3) {
+			t.Fatalf("night %d: %+v, %v", n+1, u, err)
 		}
 	}
 	want := contents(t, dir)
-	if !strings.Contains(want, "Cause:policy") || !strings.Contains(want, "Cause:presence") || strings.Contains(want, "Cause:unknown_judge") {
+	if !strings.Contains(want, "Cause:policy") || !strings.Contains(want, "Cause:presence") || strings.Contains(want, "Cause:unknown_judge") || strings.Count(want, "Judge:newer ") != 1 { // of a site without a file
+
 		t.Fatalf("the ledger is\n%s", want)
 	}
+	all, err := commit.Scans(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{{}, {Rejudge: RejudgeBy(&newer)}} {
+		if _, err := Prune(t.Context(), dir, o, Pruning{All: all, Nights: all[:2]}); err == nil || !strings.Contains(err.Error(), "newest") {
+			t.Errorf("pruned without the judge: %v", err)
+		}
+	}
+	at := Options{Rejudge: RejudgeBy(&newest)}
 	for _, before := range []string{"2026-11-03", "2026-11-05"} {
-		pruned(t, dir, before)
+		prunedBy(t, dir, before, at)
 		if got := contents(t, dir); got != want {
 			t.Errorf("the nights before %s are pruned, and the ledger is\n%s\nwant\n%s", before, got, want)
 		}
 	}
-	mustRebuild(t, dir, Options{})
-	if got := contents(t, dir); got != want {
-		t.Errorf("derived anew, the ledger is\n%s\nwant\n%s", got, want)
+	for _, o := range []Options{at, {}} {
+		mustRebuild(t, dir, o)
+		if got := contents(t, dir); got != want {
+			t.Errorf("derived anew, the ledger is\n%s\nwant\n%s", got, want)
+		}
 	}
 }
 

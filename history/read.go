@@ -18,22 +18,22 @@ import (
 // night is what the scans of one date found, in memory: about 130 bytes a site.
 type night struct {
 	host     string // if not empty, only its sites are read, without their policies
+	again    *again // nil: nothing was judged again
 	date     Date
 	sites    []Observation
-	policies map[int64]*Policy
-	judges   map[string]bool
+	policies policySet
 	disagree int64 // see commit.Choice
 }
 
 // readNight reads the scans of one date: all sites, or those of a host that is not empty, without their policies.
-func readNight(ctx context.Context, scans []*commit.Scan, host string) (*night, error) {
+func readNight(ctx context.Context, scans []*commit.Scan, host string, again *again) (*night, error) {
 	var rows int64
 	for _, s := range scans {
 		if host == "" {
 			rows += commit.CountCommits(s.Commits).Rows
 		}
 	}
-	n := &night{host: host, sites: make([]Observation, 0, rows), policies: map[int64]*Policy{}, judges: map[string]bool{}}
+	n := &night{host: host, again: again, sites: make([]Observation, 0, rows), policies: policySet{}}
 	slices.SortFunc(scans, func(a, b *commit.Scan) int { return commit.ByStart(a.Manifest, b.Manifest) })
 	choice, err := units.Choose(ctx, scans, host)
 	if err != nil {
@@ -88,6 +88,7 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 		return fmt.Errorf("cannot read table %s of scan %s: %w", schema.Sites, s.Manifest.ScanID, commit.ErrNoTable)
 	}
 	archive := s.Manifest.Observer.Source == commit.Archive
+	again := n.again.source(s.Manifest.Observer.String())
 	observer, sources, words := s.Manifest.Observer.String(), map[string]*Source{}, map[string]string{}
 	// word returns a copy of a text that many rows have. The row's own shares memory with its page.
 	word := func(text string) string {
@@ -113,7 +114,7 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 			from := sources[row.RegistryVersion]
 			if from == nil {
 				from = &Source{Observer: observer, Judge: judgeOf(row.RegistryVersion, s.Manifest.Check)}
-				sources[word(row.RegistryVersion)], n.judges[from.Judge] = from, true
+				sources[word(row.RegistryVersion)] = from
 			}
 			o := Observation{Host: strings.Clone(row.Host), Port: row.Port, Requested: word(row.Requested), Finding: word(row.Finding), Body: row.BodyHash, From: from}
 			if row.Outcome == Carried {
@@ -123,7 +124,13 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 				o.Requested = "auto"
 			}
 			if n.host == "" && !isGap(o.Finding) {
-				o.Policy = n.intern(PolicyOf(&row))
+				p := n.again.policy(&o)
+				if p != nil {
+					o.Finding, o.From = p.Class, again
+				} else {
+					p = n.policies.intern(PolicyOf(&row))
+				}
+				o.Policy, n.policies[p.ID] = p.ID, p
 			}
 			n.sites = append(n.sites, o)
 		}
@@ -132,22 +139,4 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 		}
 	}
 	return ctx.Err()
-}
-
-// intern keeps a copy of a policy and returns its id.
-func (n *night) intern(p Policy) int64 {
-	p = p.Canonical()
-	if n.policies[p.ID] != nil {
-		return p.ID
-	}
-	for _, text := range []*string{&p.Class, &p.StarVerdict, &p.ContentSignal, &p.ContentUsage, &p.License, &p.Managed} {
-		*text = strings.Clone(*text)
-	}
-	for _, list := range [][]string{p.OwnBlocked, p.OwnPartial, p.OwnAllowed} {
-		for i := range list {
-			list[i] = strings.Clone(list[i])
-		}
-	}
-	n.policies[p.ID] = &p
-	return p.ID
 }

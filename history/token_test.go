@@ -182,7 +182,7 @@ func TestOnsets(t *testing.T) {
 	}
 	f := func(site, censoring string, after, by Date) {
 		t.Helper()
-		l := memory{policies: policies, rejudge: func(int64, string) (int64, bool) { return 0, false }}
+		l := memory{policies: policies}
 		var nights []worldNight
 		for i, letter := range []byte(site) {
 			o := Observation{Site: 7, Host: "a.example", Finding: "unreachable", From: &Source{"a", "new 1"}}

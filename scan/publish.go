@@ -128,7 +128,7 @@ func mergeHistory(ctx context.Context, st store.Store, m *commit.Manifest, o Pub
 		return err
 	}
 	if updated.Anew {
-		o.Log.Info("the history was derived anew: a scan came before its last night, or has changed")
+		o.Log.Info("the history was derived anew: a scan came before its last night or has changed, or the registry or the check has")
 	}
 	if m.ScanDate <= updated.Pruned && !updated.Has(m.ScanID) {
 		return fmt.Errorf("the nights up to %s were pruned, and the history cannot take in an earlier one", updated.Pruned)

@@ -140,7 +140,7 @@ func beginning(e *history.Told) string {
 		history.ByPresence:   "the file came, went, or became something else",
 		history.ByRefusal:    "it began or ceased to refuse",
 		history.ByObserver:   "another observer asked; no change is known",
-		history.UnknownJudge: "the file changed, and so did the registry or the rules; whether its policy did is not known",
+		history.UnknownJudge: "the registry or the rules changed, and earlier files are not stored; whether its policy changed is not known",
 	}[e.Cause]
 	return fmt.Sprintf("%s after %s, by %s", cmp.Or(why, string(e.Cause)), e.PreviousLast, e.ValidFrom)
 }

@@ -1,0 +1,101 @@
+package history
+
+import (
+	"cmp"
+	"iter"
+
+	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/schema"
+)
+
+// A registry that gains a token says nothing of the nights before: their files do. So when a night has another judge than those before,
+// all nights are merged again, and their stored files are judged by that one. Where a file is not stored, its night keeps the judgement of
+// then, in an episode of its own.
+
+// again judges the files of the nights of a ledger in the making.
+type again struct {
+	*Rejudge
+	policies policySet
+	files    map[int64]*Policy // by hash: those of the night that is being merged
+	kept     map[int64]*Policy // those of pruned nights, until the first night is merged
+}
+
+// judgeAgain returns what judges again, nil without a judge.
+func judgeAgain(judge *Rejudge) *again {
+	if judge == nil {
+		return nil
+	}
+	return &again{Rejudge: judge, policies: policySet{}}
+}
+
+// judged judges files by their hashes, but for those that are known.
+func (a *again) judged(into, known map[int64]*Policy, rows iter.Seq2[*schema.BodyRow, error]) error {
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		p := cmp.Or(into[row.BodyHash], known[row.BodyHash])
+		if p == nil {
+			p = a.policies.intern(a.Policy(row.Body))
+		}
+		into[row.BodyHash] = p
+	}
+	return nil
+}
+
+// isOf reports whether a judge has judged all sites of a scan.
+func isOf(judge string, m *commit.Manifest) bool {
+	return judgeOf(m.RegistryVersion, m.Check) == judge && m.Rejudged == nil // else some sites may keep an earlier judgement
+}
+
+// open judges the stored files of a night's scans that another judge has judged.
+func (a *again) open(d *draft, scans []*commit.Scan) error {
+	if a == nil {
+		return nil
+	}
+	before := a.files
+	a.files = map[int64]*Policy{}
+	for _, s := range scans {
+		if isOf(a.Judge, s.Manifest) || !s.Has(schema.Bodies) {
+			continue
+		}
+		if err := a.judged(a.files, before, sink.Rows[schema.BodyRow](d.ctx, s, schema.Bodies)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// policy returns the policy of an observation whose file was judged again, nil for another.
+func (a *again) policy(o *Observation) *Policy {
+	if a == nil || o.Finding != ClassRules || o.From.Judge == a.Judge {
+		return nil
+	}
+	return a.files[o.Body]
+}
+
+// source is who made such observations of an observer.
+func (a *again) source(observer string) *Source {
+	if a == nil {
+		return nil
+	}
+	return &Source{Observer: observer, Judge: a.Judge}
+}
+
+// judgeKept returns Merger.Judged for the first night after those that were pruned, nil for others.
+func (a *again) judgeKept(tonight *night) func(*Episode) (policy int64, judge string, ok bool) {
+	if a == nil || len(a.kept) == 0 {
+		return nil
+	}
+	kept := a.kept
+	a.kept = nil
+	return func(e *Episode) (policy int64, judge string, ok bool) {
+		p := kept[e.LastBody]
+		if p == nil {
+			return 0, "", false
+		}
+		tonight.policies[p.ID] = p
+		return p.ID, a.Judge, true
+	}
+}
