@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"iter"
 
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
@@ -60,7 +60,7 @@ func (a *again) open(d *draft, scans []*commit.Scan) error {
 		if isOf(a.Judge, s.Manifest) || !s.Has(schema.Bodies) {
 			continue
 		}
-		if err := a.judged(a.files, before, sink.Rows[schema.BodyRow](d.ctx, s, schema.Bodies)); err != nil {
+		if err := a.judged(a.files, before, read.Rows[schema.BodyRow](d.ctx, s, schema.Bodies)); err != nil {
 			return err
 		}
 	}

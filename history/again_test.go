@@ -11,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/reaudit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
@@ -217,7 +218,7 @@ func reauditedState(t testing.TB, st store.Store, id string, registry *tokens.Re
 		t.Fatal(err)
 	}
 	state := ""
-	for row, err := range sink.Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
+	for row, err := range read.Rows[schema.SiteRow](t.Context(), scan, schema.Sites) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
