@@ -885,7 +885,8 @@ func (h *history) end() error {
 
 // targets are killed everywhere, each in the histories of every so many seeds, after what they need.
 var targets = [][]string{
-	{"scan", "compact"}, {"scan", "scan", "prune"}, {"scan", "restart"}, {"scan", "damage", "repair"}, {"scan", "release"}, {"night"}, {"scan", "again"}, {"scan", "withdraw"},
+	{"scan", "compact"}, {"scan", "scan", "prune"}, {"scan", "restart"}, {"scan", "damage", "repair"}, {"scan", "release"}, {"night"}, {"scan", "again"},
+	{"scan", "withdraw"}, {"night", "damage", "withdraw"},
 }
 
 // chunksOf returns the actions of a seed.
