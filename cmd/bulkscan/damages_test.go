@@ -172,6 +172,25 @@ type command struct {
 	args func(d *dataset) []string
 }
 
+// answer asks a command; of a dataset that reaudit makes, which has no damage, other readers are asked, too.
+func (d *dataset) answer(c command) answered {
+	got := d.ask(c.args(d)...)
+	if c.name != judgedAgain || got.code != 0 {
+		return got
+	}
+	again := *d
+	again.place += "-again"
+	for _, r := range readers() {
+		if !r.dear {
+			of := again.ask(r.args(&again)...)
+			got.stdout += of.stdout + of.stderr
+		}
+	}
+	return got
+}
+
+const judgedAgain = "reaudit"
+
 // readers only read. sealers write or delete what they derive from the files that they read.
 func readers() []command {
 	history := func(i int, flags ...string) func(d *dataset) []string {
@@ -186,7 +205,7 @@ func readers() []command {
 		{"history of a token", false, history(2, "--token", "GPTBot")},
 		{"status", false, func(d *dataset) []string { return []string{"status", d.place, "--json"} }},
 		{"report", true, func(d *dataset) []string { return []string{"report", d.place, "-o", "-", "--progress", "none"} }},
-		{"reaudit", true, func(d *dataset) []string { // it writes a dataset, and says of how many sites it judged which columns otherwise
+		{judgedAgain, true, func(d *dataset) []string { // it writes a dataset, and says of how many sites it judged which columns otherwise
 			again := d.place + "-again"
 			if err := os.RemoveAll(again); err != nil {
 				d.t.Fatal(err)
@@ -407,7 +426,7 @@ func (m *matrix) undamaged(d *dataset) map[string]answered {
 	}
 	all := map[string]answered{}
 	for _, r := range readers() {
-		all[r.name] = d.ask(r.args(d)...)
+		all[r.name] = d.answer(r)
 	}
 	return all
 }
@@ -431,7 +450,7 @@ func (m *matrix) wrong(c *told, format string, args ...any) {
 func (m *matrix) read(c *told, what string, some ...command) {
 	m.t.Helper()
 	for _, r := range some {
-		want, got := m.before[r.name], m.d.ask(r.args(m.d)...)
+		want, got := m.before[r.name], m.d.answer(r)
 		c.asked++
 		switch {
 		case got.said(want):
@@ -471,7 +490,7 @@ func (m *matrix) seal(c *told, what string, s command, damage func(d *dataset)) 
 		return
 	}
 	for _, r := range readers() {
-		got, want := d.ask(r.args(d)...), m.after[s.name][r.name]
+		got, want := d.answer(r), m.after[s.name][r.name]
 		if got.said(want) || got.stdout == want.stdout || sealed.code != 0 && got.stdout == m.before[r.name].stdout {
 			continue
 		}

@@ -61,6 +61,7 @@ type command struct {
 	refuses   func() bool  // reports whether it may fail without an accident; nil: never
 	done      func() error // checks what must be true once it has succeeded; may be nil
 	publishes bool         // when it has succeeded, readers have all that is published
+	letsGo    bool         // it succeeds also where the scan is damaged
 	of        *scanState   // nil: of the dataset
 }
 
@@ -107,6 +108,7 @@ var actions = []action{
 		}
 		return h.scanning(h.known("o-"+today(), today()), a, b)
 	}},
+	{"withdraw", 2, on(func(s *scanState) bool { return s.there && s.complete && s.publication != "pending" }, (*history).withdrawing)},
 }
 
 // on makes a command for one of these scans.
@@ -143,6 +145,37 @@ func (h *history) withholding(s *scanState, _, b byte) *command {
 	return &command{name: "make " + string(to), of: s, refuses: func() bool { return true }, run: func(ctx context.Context, st store.Store) error {
 		return commit.SetPublication(ctx, st, nil, s.id, to)
 	}}
+}
+
+// withdrawing is the command by which a person lets a scan or a night go that counts, or is held, with a reason. It needs no file of it.
+func (h *history) withdrawing(s *scanState, _, _ byte) *command {
+	const why = "a test"
+	was := ""
+	return &command{
+		name: "withdraw", of: s, publishes: true, letsGo: true,
+		refuses: func() bool { return !s.there || s.pruned || s.publication == "held" && s.id[0] != 'n' },
+		begun:   func() { was, s.withdrawn, s.remade = s.publication, true, true },
+		run: func(ctx context.Context, st store.Store) (err error) {
+			date, night := strings.CutPrefix(s.id, "night-")
+			o := h.nights(st, nightly.Keep{})
+			o.Date = date
+			switch {
+			case !night:
+				return scan.Withdraw(ctx, st, s.id, why, publishing)
+			case was == "held":
+				_, err = nightly.Discard(ctx, o)
+			default:
+				_, err = nightly.Withdraw(ctx, o, why)
+			}
+			return err
+		},
+		done: func() error {
+			if was == "published" && !h.caused(commit.CauseWithdraw, s.id, why) {
+				return fmt.Errorf("no head says why scan %s was withdrawn", s.id)
+			}
+			return nil
+		},
+	}
 }
 
 func (h *history) pruning(keep nightly.Keep) *command {
@@ -484,6 +517,9 @@ func (h *history) harm(c *command, at uint16) error {
 			h.left = name
 		}
 	} else if h.files()[name] == as && !h.rederives(name, at) {
+		if gone, err := h.letGo(c, name, at, twin); gone || err != nil {
+			return errors.Join(err, put(was), h.look(true))
+		}
 		if err := put(was); err != nil {
 			return err
 		}
@@ -503,6 +539,33 @@ func (h *history) harm(c *command, at uint16) error {
 // rederives derives a damaged history anew, which is another way out, and reports whether that has helped.
 func (h *history) rederives(name string, at uint16) bool {
 	return at&1 > 0 && strings.HasPrefix(name, "history/") && led.Rebuild(context.Background(), h.store(), led.Options{}) == nil && h.verified(verify.Damaged) == nil
+}
+
+// letGo withdraws the scan of a damaged file, which is one more way out, and reports whether it was one. The readers of the dataset and of
+// its twin, from which the scan is withdrawn, too, say the same, and none says that something is wrong.
+func (h *history) letGo(c *command, name string, at uint16, twin *storetest.Disk) (gone bool, err error) {
+	for _, s := range h.scans {
+		if at&2 == 0 || s == c.of || s.publication != "published" || s.pruned || !strings.Contains(name, s.id) {
+			continue
+		}
+		withdraw := h.withdrawing(s, 0, 0)
+		withdraw.begun()
+		for _, disk := range []*storetest.Disk{twin, h.disk} {
+			if err := withdraw.run(context.Background(), dirOn(disk)); err != nil {
+				return true, fmt.Errorf("the withdrawal of scan %s: %w", s.id, err)
+			}
+		}
+		h.lines[len(h.lines)-1] += "; it is withdrawn"
+		s.publication = string(commit.PublicationDiscarded)
+		got, want := h.answers(h.store()), h.answers(dirOn(twin))
+		delete(got, "status") // which shows the scan
+		delete(want, "status")
+		if !maps.Equal(got, want) {
+			return true, fmt.Errorf("after the withdrawal of scan %s readers say %.500v\nand without damage %.500v", s.id, got, want)
+		}
+		return true, withdraw.done()
+	}
+	return false, nil
 }
 
 // toHarm returns a file, and what it becomes; "" is none. What is not complete has files that nothing names yet, and of the newest head
@@ -604,8 +667,14 @@ func (h *history) attempt(c *command, fate int, at uint16, r rehearsal, beside *
 	}
 	moment := func(of []int) int { return append(of, 1)[int(at)*len(of)>>16] }
 	h.asked = map[site]bool{}
-	// The history is not derived from less than it has: a damaged scan, or one whose command did not end, may refuse others.
-	refused := c.refuses != nil && c.refuses() || h.damaged() || h.any(func(s *scanState) bool { return s != c.of && !s.complete && (s.open || s.begunAnew) })
+	// The history is not derived from less than it has: a damaged scan that counts, or one whose command did not end, may refuse others.
+	refused := c.refuses != nil && c.refuses() || h.any(func(s *scanState) bool {
+		hinders := s.publication != "discarded"
+		if s == c.of {
+			hinders = !c.letsGo
+		}
+		return s.damaged != "" && hinders || s != c.of && !s.complete && (s.open || s.begunAnew)
+	})
 	if c.begun != nil {
 		c.begun()
 	}
@@ -818,6 +887,7 @@ func (h *history) end() error {
 // targets are killed everywhere, each in the histories of every so many seeds, after what they need.
 var targets = [][]string{
 	{"scan", "compact"}, {"scan", "scan", "prune"}, {"scan", "restart"}, {"scan", "damage", "repair"}, {"scan", "release"}, {"night"}, {"scan", "again"},
+	{"scan", "withdraw"}, {"night", "damage", "withdraw"},
 }
 
 // chunksOf returns the actions of a seed.
@@ -869,7 +939,7 @@ func TestHistories(t *testing.T) {
 	switch {
 	case n > 0:
 	case testing.Short():
-		n = 7 // one of each kind of step
+		n = uint64(len(targets)) // one of each kind of step
 	default:
 		n = 300
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	led "github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/nightly"
+	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
@@ -47,6 +48,7 @@ type scanState struct {
 	begunAnew   bool                         // a restart has begun, until the scan is complete
 	remade      bool                         // readers may have what was before a damage or a restart, until the scan is handed to them again
 	hurt        bool                         // remade after a damage
+	withdrawn   bool                         // somebody may have withdrawn it
 	pruned      bool                         // a pruning could delete it
 	without     map[string]bool              // tables that a pruning could delete
 	parts       map[string]map[string]string // rows of the parts that were read before
@@ -165,6 +167,19 @@ func (h *history) lookAt(files map[string]string) (map[string]*scanState, error)
 	return now, lookAtIndex(now, files)
 }
 
+// caused reports whether a head was written for this, of a scan, with a reason.
+func (h *history) caused(what, scanID, why string) bool {
+	for name, data := range h.files() {
+		var head struct{ Causes []commit.Cause }
+		if path.Dir(name)+"/" == schema.HeadFolder && json.Unmarshal([]byte(data), &head) == nil && slices.ContainsFunc(head.Causes, func(c commit.Cause) bool {
+			return c.What == what && c.Why == why && slices.Contains(c.Scans, scanID)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
 // headState is what the oracle reads of the newest head.
 type headState struct {
 	publication map[string]string   // by scan
@@ -257,7 +272,8 @@ func (s *scanState) next(files map[string]string, head *headState) (*scanState, 
 		return nil, fmt.Errorf("its date is %s, and was %s", m.ScanDate, s.date)
 	case was.complete && !s.complete && was.damaged == "" && !s.open:
 		return nil, errors.New("it was complete, and is no more")
-	case was.publication != "" && was.publication != "pending" && was.publication != s.publication && !legal[was.publication+" "+s.publication]:
+	case was.publication != "" && was.publication != "pending" && was.publication != s.publication && !legal[was.publication+" "+s.publication] &&
+		!(s.withdrawn && was.publication == "published" && s.publication == "discarded"):
 		return nil, fmt.Errorf("it was %s, and is %s", was.publication, s.publication)
 	}
 	if kept := same(was.rows, rows); s.begunAnew && kept > 0 && kept < was.sites() {
@@ -613,6 +629,12 @@ func (h *history) handed() error {
 			return fmt.Errorf("scan %s is %s, and the ledger has %v", s.id, s.publication, names)
 		}
 		if !published {
+			if s.there && s.publication == "discarded" {
+				if merged && !s.pruned || slices.ContainsFunc(all, func(r index.Row) bool { return r.ScanID == s.id && r.Table != "" }) {
+					return fmt.Errorf("scan %s was withdrawn, and readers have it", s.id)
+				}
+				s.remade, s.hurt, s.withdrawn = false, false, false
+			}
 			continue
 		}
 		s.remade, s.hurt = false, false

@@ -403,7 +403,7 @@ func (h *Head) name(ctx context.Context, m *Manifest, to Publication, what, why 
 	if m.named != nil {
 		s.Commits, s.Pruned = m.named.Commits, m.named.Pruned
 	}
-	if m.State == Complete && to != PublicationDiscarded { // which needs no row any more
+	if m.State == Complete && (to != PublicationDiscarded || what == CauseRepair) { // what is let go needs no row any more
 		past, err := ReadHistory(ctx, h.store, m.ScanID)
 		if err != nil {
 			return err
