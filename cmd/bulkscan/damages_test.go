@@ -514,6 +514,9 @@ func (d *dataset) lost() bool {
 	heads, _ := filepath.Glob(d.at(schema.HeadFolder + "????????.json"))
 	return slices.ContainsFunc(heads, func(name string) bool {
 		var head commit.Head
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // opening a FIFO waits for a writer
+			return false
+		}
 		data, err := os.ReadFile(name)
 		return err == nil && json.Unmarshal(data, &head) == nil && slices.ContainsFunc(head.Causes, func(c commit.Cause) bool { return c.What == commit.CauseLost })
 	})
