@@ -27,25 +27,25 @@ const (
 
 // Change compares the last file of an episode with the first file of the next one.
 type Change struct {
-	BodyBefore int64    `json:"body_hash_before,string"`
-	BodyAfter  int64    `json:"body_hash_after,omitzero,string"` // 0 if the night is gone
-	HasBefore  bool     `json:"stored_before"`
-	HasAfter   bool     `json:"stored_after"`
-	Diff       []string `json:"diff,omitempty"` // the first lines of a unified diff; empty if at most the line ends differ
-	More       int      `json:"diff_more,omitzero"`
+	BodyBefore int64    `json:"body_hash_before,string" about:"last file of the episode before, as body_hash in sites"`
+	BodyAfter  int64    `json:"body_hash_after,omitzero,string" about:"first file of this one; left out if the night is gone"`
+	HasBefore  bool     `json:"stored_before" about:"the earlier file is stored"`
+	HasAfter   bool     `json:"stored_after" about:"the later file is stored"`
+	Diff       []string `json:"diff,omitempty" about:"first lines of a unified diff; none if the files are equal but for the ends of lines"`
+	More       int      `json:"diff_more,omitzero" about:"lines left out"`
 }
 
 // Treated is how an episode treats a token. Without the stored file, it is by the policy alone.
 type Treated struct {
-	Verdict  string `json:"verdict,omitzero"` // allowed, partial, blocked; empty unless the episode has rules
-	Via      string `json:"via,omitzero"`     // own, fallback, star, none; empty if star or none
-	Follows  string `json:"follows,omitzero"` // the name whose groups it follows
-	Changed  bool   `json:"changed"`          // from the episode before; true for the first
-	Stored   bool   `json:"stored"`           // the last file is stored, and the fields below are known
-	Line     int    `json:"line,omitzero"`    // of the group
-	Group    string `json:"group,omitzero"`   // that line
-	RuleLine int    `json:"rule_line,omitzero"`
-	Rule     string `json:"rule,omitzero"` // the line that decides whether / may be fetched
+	Verdict  string `json:"verdict,omitzero" about:"allowed, partial, blocked; left out unless the episode has rules"`
+	Via      string `json:"via,omitzero" about:"own or fallback; left out if it is star or none"`
+	Follows  string `json:"follows,omitzero" about:"the name whose groups it follows"`
+	Changed  bool   `json:"changed" about:"not as in the episode before; true for the first"`
+	Stored   bool   `json:"stored" about:"the file is stored, and the lines are known"`
+	Line     int    `json:"line,omitzero" about:"its number"`
+	Group    string `json:"group,omitzero" about:"the line that names the group"`
+	RuleLine int    `json:"rule_line,omitzero" about:"its number; left out if no line decides"`
+	Rule     string `json:"rule,omitzero" about:"the line that decides whether / may be fetched"`
 }
 
 // storedFiles finds the stored files of episodes. It keeps the last one: the file that an episode ends with is often the

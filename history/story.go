@@ -11,22 +11,22 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Story is what the ledger has of one site. Programs rely on its JSON; docs/history.md describes each field.
+// Story is what the ledger has of one site. Programs rely on its JSON; docs/FIELDS.md describes each field.
 type Story struct {
-	Host      string `json:"host"`
-	Port      int32  `json:"port"`
-	Requested string `json:"requested"`
-	Token     string `json:"token,omitempty"` // of which it is told
-	Episodes  []Told `json:"episodes"`        // by date
-	Gaps      []Gap  `json:"gaps"`            // by date
+	Host      string `json:"host" about:"as in sites"`
+	Port      int32  `json:"port" about:"as in sites"`
+	Requested string `json:"requested" about:"as in sites; auto for captures of archives"`
+	Token     string `json:"token,omitempty" about:"--token, as the registry spells it"`
+	Episodes  []Told `json:"episodes" about:"by date"`
+	Gaps      []Gap  `json:"gaps" about:"by date"`
 }
 
 // Told is an episode with its policy.
 type Told struct {
 	Episode
-	What   Policy   `json:"policy"`
-	Change *Change  `json:"change,omitempty"` // from the episode before; nil with a token, and unless both have rules
-	Token  *Treated `json:"token,omitempty"`  // how it treats the token
+	What   Policy   `json:"policy" about:"policy of the episode"`
+	Change *Change  `json:"change,omitempty" about:"the file, compared with that of the episode before; left out with --token, and unless both have rules"`
+	Token  *Treated `json:"token,omitempty" about:"how the episode treats the token"`
 }
 
 // Asked says what to tell beside episodes and gaps: how the episodes treat a token, or what changed in the files between

@@ -11,18 +11,18 @@ import (
 
 // Figures are what a night is judged by: numbers of sites.
 type Figures struct {
-	Sites     int64            `json:"sites"`
-	DNSFailed int64            `json:"dns_failed"` // no address, for whatever reason
-	Rules     int64            `json:"rules"`      // finding rules
-	Blocked   int64            `json:"blocked"`    // of these, at least one registry token blocked
-	Findings  map[string]int64 `json:"findings"`
-	CDNs      map[string]*CDN  `json:"cdns"` // by delivery network; "" for sites that show none
+	Sites     int64            `json:"sites" about:"sites"`
+	DNSFailed int64            `json:"dns_failed" about:"sites without an address, for any reason"`
+	Rules     int64            `json:"rules" about:"sites with finding rules"`
+	Blocked   int64            `json:"blocked" about:"of rules, sites that block at least one token of the registry"`
+	Findings  map[string]int64 `json:"findings" about:"sites by finding"`
+	CDNs      map[string]*CDN  `json:"cdns" about:"figures by delivery network; the key is empty for sites that show none"`
 }
 
 // CDN are the figures of one delivery network.
 type CDN struct {
-	Sites    int64            `json:"sites"`
-	Findings map[string]int64 `json:"findings"`
+	Sites    int64            `json:"sites" about:"sites"`
+	Findings map[string]int64 `json:"findings" about:"sites by finding"`
 }
 
 // Bound is the range that a share must lie in.
@@ -30,12 +30,12 @@ type Bound struct{ Low, High float64 }
 
 // Check is one share of a night that is out of its bound.
 type Check struct {
-	Figure string  `json:"figure"` // see shares; or date, whose share are the days since the last night whose date is in no doubt
-	Share  float64 `json:"share"`
-	Of     int64   `json:"of"` // sites
-	Low    float64 `json:"low"`
-	High   float64 `json:"high"`
-	Nights int     `json:"nights"` // that the bound was learnt from; 0 if it was given, or is the one for first nights
+	Figure string  `json:"figure" about:"share that is judged (docs/nightly.md); or date, whose share are the days since the last night whose date is in no doubt"`
+	Share  float64 `json:"share" about:"its value"`
+	Of     int64   `json:"of" about:"sites of which it is a share"`
+	Low    float64 `json:"low" about:"lower bound"`
+	High   float64 `json:"high" about:"upper bound"`
+	Nights int     `json:"nights" about:"nights from which the bound was learnt; 0 if it was given, or is the one for first nights"`
 }
 
 func (c Check) String() string {

@@ -14,20 +14,20 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Entry is a scan or a night in the listing of a dataset. Programs rely on its JSON; docs/dataset.md describes it.
+// Entry is a scan or a night in the listing of a dataset. Programs rely on its JSON; docs/FIELDS.md describes it.
 type Entry struct {
-	Date        string             `json:"scan_date,omitempty"` // "" if no record has it
-	ScanID      string             `json:"scan_id"`
-	State       string             `json:"state"` // of a night a State, of another scan a commit.State; or Damaged, or Newer
-	StartedAt   time.Time          `json:"started_at,omitzero"`
-	Observer    string             `json:"observer,omitempty"` // see commit.Observer
-	ListID      string             `json:"list_id,omitempty"`
-	Sites       int64              `json:"sites"`                   // of a complete scan
-	Publication commit.Publication `json:"publication,omitempty"`   // of a complete scan
-	Tables      []string           `json:"tables,omitempty"`        // that it has; none if it was pruned
-	Pruned      []string           `json:"pruned_tables,omitempty"` // of a scan that was deleted: those that it had left
-	Bytes       int64              `json:"bytes"`                   // of the files of its tables that are there
-	Note        string             `json:"note,omitempty"`
+	Date        string             `json:"scan_date,omitempty" about:"YYYY-MM-DD; left out if no record has it"`
+	ScanID      string             `json:"scan_id" about:"scan"`
+	State       string             `json:"state" about:"of a night as in its record, of another scan complete or running; or damaged, or newer"`
+	StartedAt   time.Time          `json:"started_at,omitzero" about:"RFC 3339"`
+	Observer    string             `json:"observer,omitempty" about:"who made the requests, and how"`
+	ListID      string             `json:"list_id,omitempty" about:"--list-id"`
+	Sites       int64              `json:"sites" about:"of a complete scan"`
+	Publication commit.Publication `json:"publication,omitempty" about:"of a complete scan: published, pending, empty, held or discarded"`
+	Tables      []string           `json:"tables,omitempty" about:"tables that it has; none if it was pruned"`
+	Pruned      []string           `json:"pruned_tables,omitempty" about:"of a scan that was deleted: the tables that it had left"`
+	Bytes       int64              `json:"bytes" about:"of the files of its tables that are there"`
+	Note        string             `json:"note,omitempty" about:"what else is to be known, in words"`
 
 	Manifest *commit.Manifest `json:"-"` // nil if there is none
 }

@@ -50,50 +50,50 @@ const (
 // final reports whether no run continues the night.
 func (s State) final() bool { return s == Published || s == Held || s == Discarded }
 
-// Night is the record of a night, replaced after each of its steps. Programs rely on its JSON; docs/nightly.md describes
+// Night is the record of a night, replaced after each of its steps. Programs rely on its JSON; docs/FIELDS.md describes
 // it.
 type Night struct {
-	SchemaVersion int        `json:"schema_version"`
-	Date          string     `json:"date"` // also scan_date
-	ScanID        string     `json:"scan_id"`
-	State         State      `json:"state"`
-	StartedAt     time.Time  `json:"started_at"`
-	EndedAt       *time.Time `json:"ended_at,omitempty"`
-	Until         *time.Time `json:"until,omitempty"` // the deadline of its scan
-	Runs          int        `json:"runs"`            // more than 1 after a crash, a reboot or an interrupt
-	ToolVersion   string     `json:"tool_version"`
-	List          *List      `json:"list,omitempty"`
-	Error         string     `json:"error,omitempty"`         // what ended it, at most 500 bytes
-	DoubtedAfter  string     `json:"doubted_after,omitempty"` // its date is in doubt: this was that of the last night that is not
+	SchemaVersion int        `json:"schema_version" about:"of tables"`
+	Date          string     `json:"date" about:"YYYY-MM-DD; also scan_date"`
+	ScanID        string     `json:"scan_id" about:"scan"`
+	State         State      `json:"state" about:"how the night ended, or how far it is; see docs/nightly.md"`
+	StartedAt     time.Time  `json:"started_at" about:"RFC 3339"`
+	EndedAt       *time.Time `json:"ended_at,omitempty" about:"RFC 3339"`
+	Until         *time.Time `json:"until,omitempty" about:"deadline of its scan, RFC 3339"`
+	Runs          int        `json:"runs" about:"runs of the command; more than 1 after a crash, a reboot or an interrupt"`
+	ToolVersion   string     `json:"tool_version" about:"last writer"`
+	List          *List      `json:"list,omitempty" about:"list of the night"`
+	Error         string     `json:"error,omitempty" about:"what ended it, at most 500 bytes"`
+	DoubtedAfter  string     `json:"doubted_after,omitempty" about:"where the date is in doubt: date of the last night whose date is in no doubt"`
 
-	Figures    *Figures            `json:"figures,omitempty"`
-	Bytes      int64               `json:"bytes,omitempty"` // of the scan's files
-	Out        []Check             `json:"out_of_bounds,omitempty"`
-	Changes    *Changes            `json:"changes,omitempty"`
-	Pruned     *scan.Prunings      `json:"pruned,omitempty"`       // what was too old, after this night was published
-	PruneError string              `json:"prune_error,omitempty"`  // why that was not deleted: more than half was due
-	Files      []schema.File       `json:"files,omitempty"`        // beside this record
-	Reread     []commit.FileChange `json:"file_changes,omitempty"` // while its scan ran
+	Figures    *Figures            `json:"figures,omitempty" about:"numbers of sites, by which the night is judged"`
+	Bytes      int64               `json:"bytes,omitempty" about:"of the files of the scan"`
+	Out        []Check             `json:"out_of_bounds,omitempty" about:"figures out of their bounds"`
+	Changes    *Changes            `json:"changes,omitempty" about:"differences from the published night before"`
+	Pruned     *scan.Prunings      `json:"pruned,omitempty" about:"what was deleted for its age, after this night was published"`
+	PruneError string              `json:"prune_error,omitempty" about:"why nothing was deleted: more than half was due"`
+	Files      []schema.File       `json:"files,omitempty" about:"files beside this record"`
+	Reread     []commit.FileChange `json:"file_changes,omitempty" about:"changes of files that were read again while the scan ran"`
 
-	Sum string `json:"sum,omitempty"` // see commit.SealRecord
+	Sum string `json:"sum,omitempty" about:"SHA-256 of the record without this field"`
 }
 
 // List is the list of a night.
 type List struct {
-	Source  string `json:"source"` // as configured, without a password
-	Name    string `json:"name"`   // of the copy beside the record, which is deleted after the night
-	Bytes   int64  `json:"bytes"`
-	SHA256  string `json:"sha256"`
-	Entries int64  `json:"entries"`
+	Source  string `json:"source" about:"as configured, without a password"`
+	Name    string `json:"name" about:"copy beside the record, which is deleted after the night"`
+	Bytes   int64  `json:"bytes" about:"of the list"`
+	SHA256  string `json:"sha256" about:"of the list"`
+	Entries int64  `json:"entries" about:"sites of the list"`
 }
 
 // Changes are what a night differs by from the published one before.
 type Changes struct {
-	From     string             `json:"from"` // date
-	Appeared int64              `json:"appeared"`
-	Vanished int64              `json:"vanished"`
-	Changed  int64              `json:"changed_sites"` // began or ceased to block a token
-	Tokens   []survey.TokenDiff `json:"tokens"`        // the most changed first, at most maxTokens
+	From     string             `json:"from" about:"date of the night before"`
+	Appeared int64              `json:"appeared" about:"sites of this night only"`
+	Vanished int64              `json:"vanished" about:"sites of the night before only"`
+	Changed  int64              `json:"changed_sites" about:"sites that began or ceased to block a token"`
+	Tokens   []survey.TokenDiff `json:"tokens" about:"the five most changed tokens, the most changed first"`
 }
 
 const maxTokens = 5

@@ -42,10 +42,10 @@ func (e *ManyError) Error() string {
 
 // Prunings counts what a pruning deleted.
 type Prunings struct {
-	Nights   []string `json:"nights,omitempty"` // dates
-	Bodies   int      `json:"bodies,omitempty"` // scans of which it deleted the bodies
-	Evidence int      `json:"evidence,omitempty"`
-	Bytes    int64    `json:"bytes"`
+	Nights   []string `json:"nights,omitempty" about:"dates of deleted nights"`
+	Bodies   int      `json:"bodies,omitempty" about:"scans whose bodies were deleted"`
+	Evidence int      `json:"evidence,omitempty" about:"scans whose evidence was deleted"`
+	Bytes    int64    `json:"bytes" about:"of the deleted files"`
 }
 
 // And adds what an earlier run deleted, which may be nil.

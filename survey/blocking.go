@@ -14,10 +14,10 @@ import (
 
 // Selection chooses the tokens of a summary. Empty fields do not restrict; case is ignored.
 type Selection struct {
-	Category string   `json:"category"`
-	Operator string   `json:"operator"`
-	Purpose  string   `json:"purpose"`
-	Tokens   []string `json:"tokens"` // as the registry spells them; empty is all
+	Category string   `json:"category" about:"--category; empty: all"`
+	Operator string   `json:"operator" about:"--operator; empty: all"`
+	Purpose  string   `json:"purpose" about:"--purpose; empty: all"`
+	Tokens   []string `json:"tokens" about:"--tokens, as the registry spells them; empty: all"`
 }
 
 // Takes reports whether a token is selected.
@@ -28,67 +28,67 @@ func (s Selection) Takes(t *tokens.Token) bool {
 
 // Blocking counts the sites that block the selected tokens, by one definition.
 type Blocking struct {
-	Definition string `json:"definition"`
-	Question   string `json:"question"`
-	Over       string `json:"denominator"` // the column of token_stats that is the denominator
-	Sites      int64  `json:"sites"`       // the denominator: what all shares are of
-	Unobserved int64  `json:"unobserved"`  // sites that nothing was learned of, and that may belong to Sites
+	Definition string `json:"definition" about:"--definition"`
+	Question   string `json:"question" about:"question of the definition"`
+	Over       string `json:"denominator" about:"column of token_stats that is the denominator: sites_rules or sites_answered"`
+	Sites      int64  `json:"sites" about:"the denominator, of which all shares are"`
+	Unobserved int64  `json:"unobserved" about:"sites without an observation that may belong to sites"`
 	Selection
-	Registry string `json:"registry_version"` // that says which tokens there are
-	Selected int    `json:"tokens_selected"`
-	Blocked  int    `json:"tokens_blocked"` // of them, blocked by at least one site
+	Registry string `json:"registry_version" about:"token registry that says which tokens there are: the scan's, unless --tokens gives another"`
+	Selected int    `json:"tokens_selected" about:"selected tokens"`
+	Blocked  int    `json:"tokens_blocked" about:"selected tokens that at least one site blocks"`
 
 	// Sites that block at least one of the tokens, a number that grows with the registry, and its parts.
-	AtLeastOne  int64        `json:"at_least_one"`
-	OneSure     Certainty    `json:"at_least_one_certainty"`
-	OneByName   int64        `json:"at_least_one_by_name"`     // by a group that names such a token
-	OneFallback int64        `json:"at_least_one_by_fallback"` // only by groups that name a crawler which tokens fall back to
-	OneByStar   int64        `json:"at_least_one_by_star"`     // only by the group of `*`
-	OneByHTTP   int64        `json:"at_least_one_by_http"`     // no file: the server fails
-	NameOne     int64        `json:"name_at_least_one"`        // sites whose file names one
-	StarBlocks  int64        `json:"block_whoever_else"`       // sites whose file denies everything to agents that it does not name
-	ByPurpose   []Sum        `json:"by_purpose"`               // the greatest first
-	ByOperator  []Sum        `json:"by_operator"`              // the greatest first
-	MostBlocked []TokenCount `json:"most_blocked"`             // the greatest first
+	AtLeastOne  int64        `json:"at_least_one" about:"sites blocking one: the sum of the next four; grows with the registry"`
+	OneSure     Certainty    `json:"at_least_one_certainty" about:"of its share of blocking.sites"`
+	OneByName   int64        `json:"at_least_one_by_name" about:"one by a group that names it"`
+	OneFallback int64        `json:"at_least_one_by_fallback" about:"else one by its fallback's group"`
+	OneByStar   int64        `json:"at_least_one_by_star" about:"else one by *"`
+	OneByHTTP   int64        `json:"at_least_one_by_http" about:"sites without rules whose server fails, which forbids everything"`
+	NameOne     int64        `json:"name_at_least_one" about:"sites naming one, of rules"`
+	StarBlocks  int64        `json:"block_whoever_else" about:"sites that block all unnamed agents, of rules"`
+	ByPurpose   []Sum        `json:"by_purpose" about:"by purpose, the largest first"`
+	ByOperator  []Sum        `json:"by_operator" about:"by operator, the largest first"`
+	MostBlocked []TokenCount `json:"most_blocked" about:"the --top tokens that most sites block"`
 
 	// The selected tokens that files name only by the lenient reading, the most common first; nil if the scan has no
 	// verdicts. No definition counts such sites.
-	Lenient []LenientCount `json:"lenient"`
+	Lenient []LenientCount `json:"lenient" about:"lenient; null without verdicts"`
 }
 
 // LenientCount is how many sites name a token only by the lenient reading: the column lenient of token_stats.
 type LenientCount struct {
-	Token string  `json:"token"`
-	Sites int64   `json:"sites"`
-	Share float64 `json:"share"` // of the sites with rules, whatever the definition
+	Token string  `json:"token" about:"token"`
+	Sites int64   `json:"sites" about:"lenient of token_stats"`
+	Share float64 `json:"share" about:"of the sites with rules, whatever the definition"`
 }
 
 // Sum is how many sites block at least one of the selected tokens with a value.
 type Sum struct {
-	Value  string  `json:"value"`
-	Tokens int     `json:"tokens"` // selected tokens that have the value
-	Sites  int64   `json:"sites"`
-	Share  float64 `json:"share"`
+	Value  string  `json:"value" about:"purpose, or operator"`
+	Tokens int     `json:"tokens" about:"tokens selected"`
+	Sites  int64   `json:"sites" about:"blocking one"`
+	Share  float64 `json:"share" about:"of blocking.sites"`
 	Certainty
 }
 
 // TokenCount is how many sites block a token, and why. The four reasons add up to Sites.
 type TokenCount struct {
-	Token    string  `json:"token"`
-	Category string  `json:"category"`
-	Operator string  `json:"operator"`
-	Purpose  string  `json:"purpose"`
-	Sites    int64   `json:"sites"`
-	Share    float64 `json:"share"`
+	Token    string  `json:"token" about:"token"`
+	Category string  `json:"category" about:"category"`
+	Operator string  `json:"operator" about:"operator"`
+	Purpose  string  `json:"purpose" about:"purpose"`
+	Sites    int64   `json:"sites" about:"blocking it"`
+	Share    float64 `json:"share" about:"of blocking.sites"`
 	Certainty
 
-	ViaOwn      int64 `json:"via_own"`      // a group names it
-	ViaFallback int64 `json:"via_fallback"` // a group names a crawler that it falls back to
-	ViaStar     int64 `json:"via_star"`     // the group of `*`
-	ViaHTTP     int64 `json:"via_http"`     // no file: the server fails, which forbids everything
+	ViaOwn      int64 `json:"via_own" about:"a group names it"`
+	ViaFallback int64 `json:"via_fallback" about:"a group names a crawler that it falls back to"`
+	ViaStar     int64 `json:"via_star" about:"by *"`
+	ViaHTTP     int64 `json:"via_http" about:"the server fails, which forbids everything"`
 
-	Named   int64 `json:"named"`   // sites whose file names it
-	Partial int64 `json:"partial"` // sites whose file denies it something, but not everything
+	Named   int64 `json:"named" about:"sites whose file names it (mention)"`
+	Partial int64 `json:"partial" about:"sites whose file denies it something, but not everything"`
 }
 
 // blockCounts are what a pass over the sites counts for Blocking by any definition.

@@ -39,53 +39,53 @@ type DiffOptions struct {
 	Out        store.Store // Compare writes ChangesName and ChangedSitesName here; nil writes nothing
 }
 
-// Diff is what differs between two scans. Programs rely on its JSON; docs/diff.md describes each field.
+// Diff is what differs between two scans. Programs rely on its JSON; docs/FIELDS.md describes each field.
 type Diff struct {
 	Compared
-	SameObserver bool   `json:"same_observer"`
-	Definition   string `json:"definition"`
-	Question     string `json:"question"`
+	SameObserver bool   `json:"same_observer" about:"false: causes are observer"`
+	Definition   string `json:"definition" about:"--definition"`
+	Question     string `json:"question" about:"question of the definition"`
 
-	Appeared   int64 `json:"appeared"`
-	Vanished   int64 `json:"vanished"`
-	Unobserved int64 `json:"unobserved"` // gaps in both scans
-	Presence   int64 `json:"presence"`
-	Refusal    int64 `json:"refusal"`
+	Appeared   int64 `json:"appeared" about:"sites of the later scan only"`
+	Vanished   int64 `json:"vanished" about:"sites of the earlier scan only"`
+	Unobserved int64 `json:"unobserved" about:"sites with a gap in both"`
+	Presence   int64 `json:"presence" about:"sites that changed their class"`
+	Refusal    int64 `json:"refusal" about:"sites that changed their class to or from refused"`
 
-	Failed     []FailedCount `json:"failed"`
-	AtLeastOne SumDiff       `json:"at_least_one"`
-	Changing   int           `json:"tokens_changed"` // tokens with changes
-	Tokens     []TokenDiff   `json:"by_token"`       // of these, the most began and ceased first
-	Operators  []SumDiff     `json:"by_operator"`    // likewise
-	Causes     []CauseCount  `json:"causes"`
+	Failed     []FailedCount `json:"failed" about:"sites with a gap in one scan only, by gap"`
+	AtLeastOne SumDiff       `json:"at_least_one" about:"sites that block at least one compared token; began: none before, at least one after"`
+	Changing   int           `json:"tokens_changed" about:"tokens with changes"`
+	Tokens     []TokenDiff   `json:"by_token" about:"of those, the most changed first, at most --top"`
+	Operators  []SumDiff     `json:"by_operator" about:"by operator, at most --top"`
+	Causes     []CauseCount  `json:"causes" about:"causes that occur; see docs/diff.md"`
 
 	// Changed is how many sites began or ceased to block a token. Sites lists the best ranked of them.
-	Changed int64      `json:"changed_sites"`
-	Sites   []SiteDiff `json:"sites"`
+	Changed int64      `json:"changed_sites" about:"sites that began or ceased to block a token"`
+	Sites   []SiteDiff `json:"sites" about:"of those, the best ranked, at most --top"`
 }
 
 // Compared is what two scans have in common, whatever is counted.
 type Compared struct {
-	From DiffScan `json:"from"`
-	To   DiffScan `json:"to"`
+	From DiffScan `json:"from" about:"the earlier scan"`
+	To   DiffScan `json:"to" about:"the later scan"`
 
-	Panel *Panel `json:"panel"` // null without one
+	Panel *Panel `json:"panel" about:"all figures are of the sites of its hosts"`
 	Selection
-	TokensCompared int      `json:"tokens_compared"`
-	TokensUnknown  []string `json:"tokens_unknown"` // selected, but one of the scans says nothing of them
+	TokensCompared int      `json:"tokens_compared" about:"selected tokens that are compared"`
+	TokensUnknown  []string `json:"tokens_unknown" about:"selected tokens of which one of the scans says nothing"`
 
-	Both        int64         `json:"both"`         // sites in both scans
-	RulesBoth   int64         `json:"rules_both"`   // with finding rules in both
-	OtherBody   int64         `json:"other_body"`   // of those
-	OtherPolicy int64         `json:"other_policy"` // of those: another verdict for a token
-	Findings    []FindingPair `json:"findings"`
+	Both        int64         `json:"both" about:"sites in both scans"`
+	RulesBoth   int64         `json:"rules_both" about:"of them, with finding rules in both"`
+	OtherBody   int64         `json:"other_body" about:"of rules_both: another file"`
+	OtherPolicy int64         `json:"other_policy" about:"of rules_both: another verdict for a compared token"`
+	Findings    []FindingPair `json:"findings" about:"of both"`
 }
 
 // Panel is a fixed list of hosts: figures of several dates then have the same frame.
 type Panel struct {
-	List        string `json:"list"`        // name of the file
-	Fingerprint string `json:"fingerprint"` // of its bytes, as in manifests
-	Hosts       int    `json:"hosts"`       // distinct ones
+	List        string `json:"list" about:"name of the file"`
+	Fingerprint string `json:"fingerprint" about:"of its bytes, as in manifests"`
+	Hosts       int    `json:"hosts" about:"distinct hosts"`
 
 	has map[string]bool
 }
@@ -97,81 +97,81 @@ func NewPanel(list, fingerprint string, hosts map[string]bool) *Panel {
 
 // DiffScan is one of the two scans.
 type DiffScan struct {
-	ScanID          string         `json:"scan_id"`
-	ScanDate        string         `json:"scan_date"`
-	Scans           []string       `json:"scans"` // whose sites count
-	State           string         `json:"state"`
-	Observer        string         `json:"observer"`
-	ListID          string         `json:"list_id"`
-	RegistryVersion string         `json:"registry_version"`
-	ToolVersion     string         `json:"tool_version"`
-	Lost            []commit.Total `json:"lost"` // totals of a complete scan that its commits do not reach
+	ScanID          string         `json:"scan_id" about:"scan"`
+	ScanDate        string         `json:"scan_date" about:"YYYY-MM-DD"`
+	Scans           []string       `json:"scans" about:"ids of the scans whose sites count: those of its unit, or one that was named"`
+	State           string         `json:"state" about:"complete or running"`
+	Observer        string         `json:"observer" about:"who made the requests, and how"`
+	ListID          string         `json:"list_id" about:"--list-id"`
+	RegistryVersion string         `json:"registry_version" about:"token registry that judged it"`
+	ToolVersion     string         `json:"tool_version" about:"last writer"`
+	Lost            []commit.Total `json:"lost" about:"totals of a complete scan that its commits do not reach"`
 
-	Sites         int64 `json:"sites"` // distinct
-	Rules         int64 `json:"rules"` // of them, with finding rules
-	Repeated      int64 `json:"repeated"`
-	Folded        int64 `json:"folded"`
-	FoldsDisagree int64 `json:"folds_disagree"`
+	Sites         int64 `json:"sites" about:"distinct sites"`
+	Rules         int64 `json:"rules" about:"of them, with finding rules"`
+	Repeated      int64 `json:"repeated" about:"rows left out, not in folded: another row of the site counts"`
+	Folded        int64 `json:"folded" about:"hosts of an archive with captures by both schemes"`
+	FoldsDisagree int64 `json:"folds_disagree" about:"of those: both are observations, with another finding or body"`
 }
 
 // FindingPair is how many sites had one finding before and one after.
 type FindingPair struct {
-	Before string `json:"before"`
-	After  string `json:"after"`
-	Sites  int64  `json:"sites"`
+	Before string `json:"before" about:"finding in the earlier scan"`
+	After  string `json:"after" about:"in the later scan"`
+	Sites  int64  `json:"sites" about:"sites"`
 }
 
 // FailedCount is how many sites had this gap in one scan only.
 type FailedCount struct {
-	Finding string `json:"finding"`
-	Before  int64  `json:"before"`
-	After   int64  `json:"after"`
+	Finding string `json:"finding" about:"the gap"`
+	Before  int64  `json:"before" about:"in the earlier scan"`
+	After   int64  `json:"after" about:"in the later scan"`
 }
 
 // TokenDiff is how the sites with rules in both scans changed towards a token.
 type TokenDiff struct {
-	Token    string `json:"token"`
-	Operator string `json:"operator"`
-	Purpose  string `json:"purpose"`
+	Token    string `json:"token" about:"token"`
+	Operator string `json:"operator" about:"operator of the token"`
+	Purpose  string `json:"purpose" about:"purpose of the token"`
 	Moves
-	Tightened int64 `json:"tightened"`
-	Loosened  int64 `json:"loosened"`
+	Tightened int64 `json:"tightened" about:"sites that tightened"`
+	Loosened  int64 `json:"loosened" about:"sites that loosened"`
 }
 
 // SumDiff is the same for sites that block at least one token with a value.
 type SumDiff struct {
-	Value  string `json:"value"`
-	Tokens int    `json:"tokens"`
+	Value  string `json:"value" about:"empty; in by_operator the operator"`
+	Tokens int    `json:"tokens" about:"compared tokens"`
 	Moves
 }
 
 // Moves counts sites with rules in both scans.
 type Moves struct {
-	Began       int64   `json:"began"`
-	Ceased      int64   `json:"ceased"`
-	Net         int64   `json:"net"`
-	Before      int64   `json:"blocked_before"`
-	After       int64   `json:"blocked_after"`
-	ShareBefore float64 `json:"share_before"` // of RulesBoth
-	ShareAfter  float64 `json:"share_after"`
+	Began       int64   `json:"began" about:"sites that began"`
+	Ceased      int64   `json:"ceased" about:"sites that ceased"`
+	Net         int64   `json:"net" about:"began less ceased"`
+	Before      int64   `json:"blocked_before" about:"sites of rules_both that block, earlier"`
+	After       int64   `json:"blocked_after" about:"sites of rules_both that block, later"`
+	ShareBefore float64 `json:"share_before" about:"blocked_before of rules_both"`
+	ShareAfter  float64 `json:"share_after" about:"blocked_after of rules_both"`
 }
 
 // CauseCount is how many changes a cause has. Began and Ceased count pairs of a site and a token.
 type CauseCount struct {
-	Cause  string `json:"cause"`
-	Sites  int64  `json:"sites"`
-	Began  int64  `json:"began"`
-	Ceased int64  `json:"ceased"`
+	Cause  string `json:"cause" about:"why it changed: a cause of docs/diff.md"`
+	Sites  int64  `json:"sites" about:"sites with such a change"`
+	Began  int64  `json:"began" about:"pairs of a site and a token"`
+	Ceased int64  `json:"ceased" about:"pairs of a site and a token"`
 }
 
 // SiteDiff is a site that began or ceased to block tokens.
 type SiteDiff struct {
-	Host      string   `json:"host"`
-	Port      int32    `json:"port"`
-	Requested string   `json:"requested"`
-	Rank      int64    `json:"rank"` // 0 without one
-	Began     []string `json:"began"`
-	Ceased    []string `json:"ceased"`
+	Host      string   `json:"host" about:"as listed in the later scan"`
+	Port      int32    `json:"port" about:"as listed in the later scan"`
+	Requested string   `json:"requested" about:"as listed in the later scan"`
+	Rank      int64    `json:"rank" about:"0: none"`
+	Began     []string `json:"began" about:"tokens that the site began to block"`
+	Ceased    []string `json:"ceased" about:"tokens that the site ceased to block"`
 }
 
 // Empty reports whether the scans say the same.

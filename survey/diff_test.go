@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -482,32 +481,6 @@ func TestDiffNeeds(t *testing.T) {
 	for definition, says := range map[string]string{"rfc_effective": "the definitions are mention", "unheard": "the definitions are"} {
 		if _, err := Compare(t.Context(), at, at, DiffOptions{Definition: definition}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("by %s: %v", definition, err)
-		}
-	}
-}
-
-// TestDiffDocument checks that docs/diff.md describes each field of the JSON and each column, and no others.
-func TestDiffDocument(t *testing.T) {
-	page, err := os.ReadFile("../docs/diff.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	columns := func(of reflect.Type) (names []string) {
-		for field := range of.Fields() {
-			name, _, _ := strings.Cut(field.Tag.Get("parquet"), ",")
-			names = append(names, name)
-		}
-		return names
-	}
-	diff := fieldNames(reflect.TypeFor[Diff](), "")
-	for section, want := range map[string][]string{
-		"`--json`": diff, "`--paired --json`": fieldNames(reflect.TypeFor[Paired](), ""),
-		"`changes.parquet`": columns(reflect.TypeFor[ChangeRow]()), "`sites.parquet`": columns(reflect.TypeFor[ChangedSiteRow]()),
-	} {
-		_, text, _ := strings.Cut(string(page), "\n## "+section+"\n")
-		text, _, _ = strings.Cut(text, "\n## ")
-		if got := describedFields(text, diff); !slices.Equal(got, want) {
-			t.Errorf("section %s describes\n%s\nthere are\n%s", section, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
 }

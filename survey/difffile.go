@@ -15,36 +15,36 @@ const (
 	ChangedSitesName = "sites.parquet"
 )
 
-// ChangeRow is a row of changes.parquet: a site with rules in both scans, and a token whose verdict changed. docs/diff.md
+// ChangeRow is a row of changes.parquet: a site with rules in both scans, and a token whose verdict changed. docs/FIELDS.md
 // describes the columns.
 type ChangeRow struct {
-	Host          string `parquet:"host,plain"`
-	Port          int32  `parquet:"port"`
-	Requested     string `parquet:"requested,dict"`
-	Token         string `parquet:"token,dict"`
-	Operator      string `parquet:"operator,dict"`
-	Before        string `parquet:"before,dict"`
-	After         string `parquet:"after,dict"`
-	Change        string `parquet:"change,dict"`
-	Cause         string `parquet:"cause,dict"`
-	BodyBefore    int64  `parquet:"body_hash_before"`
-	BodyAfter     int64  `parquet:"body_hash_after"`
-	FetchedBefore int64  `parquet:"fetched_at_before,optional,timestamp(millisecond)"`
-	FetchedAfter  int64  `parquet:"fetched_at_after,optional,timestamp(millisecond)"`
+	Host          string `parquet:"host,plain" about:"as listed in the later scan"`
+	Port          int32  `parquet:"port" about:"as listed in the later scan"`
+	Requested     string `parquet:"requested,dict" about:"as listed in the later scan"`
+	Token         string `parquet:"token,dict" about:"token"`
+	Operator      string `parquet:"operator,dict" about:"operator of the token"`
+	Before        string `parquet:"before,dict" about:"allowed, partial, blocked"`
+	After         string `parquet:"after,dict" about:"allowed, partial, blocked"`
+	Change        string `parquet:"change,dict" about:"began, ceased, tightened, loosened"`
+	Cause         string `parquet:"cause,dict" about:"why it changed: a cause of docs/diff.md"`
+	BodyBefore    int64  `parquet:"body_hash_before" about:"as in bodies; 0 without one"`
+	BodyAfter     int64  `parquet:"body_hash_after" about:"as in bodies; 0 without one"`
+	FetchedBefore int64  `parquet:"fetched_at_before,optional,timestamp(millisecond)" about:"time of the last attempt"`
+	FetchedAfter  int64  `parquet:"fetched_at_after,optional,timestamp(millisecond)" about:"time of the last attempt"`
 }
 
 // ChangedSiteRow is a row of sites.parquet: a site that appeared, vanished, failed in one scan, or changed its class.
 type ChangedSiteRow struct {
-	Host          string `parquet:"host,plain"`
-	Port          int32  `parquet:"port"`
-	Requested     string `parquet:"requested,dict"`
-	Change        string `parquet:"change,dict"`
-	Before        string `parquet:"before,optional,dict"`
-	After         string `parquet:"after,optional,dict"`
-	BodyBefore    int64  `parquet:"body_hash_before"`
-	BodyAfter     int64  `parquet:"body_hash_after"`
-	FetchedBefore int64  `parquet:"fetched_at_before,optional,timestamp(millisecond)"`
-	FetchedAfter  int64  `parquet:"fetched_at_after,optional,timestamp(millisecond)"`
+	Host          string `parquet:"host,plain" about:"as listed in the later scan; for vanished, in the earlier"`
+	Port          int32  `parquet:"port" about:"as listed in the later scan; for vanished, in the earlier"`
+	Requested     string `parquet:"requested,dict" about:"as listed in the later scan; for vanished, in the earlier"`
+	Change        string `parquet:"change,dict" about:"appeared, vanished, failed, presence, refusal"`
+	Before        string `parquet:"before,optional,dict" about:"finding; null if the site appeared"`
+	After         string `parquet:"after,optional,dict" about:"finding; null if the site vanished"`
+	BodyBefore    int64  `parquet:"body_hash_before" about:"as in bodies; 0 without one"`
+	BodyAfter     int64  `parquet:"body_hash_after" about:"as in bodies; 0 without one"`
+	FetchedBefore int64  `parquet:"fetched_at_before,optional,timestamp(millisecond)" about:"time of the last attempt"`
+	FetchedAfter  int64  `parquet:"fetched_at_after,optional,timestamp(millisecond)" about:"time of the last attempt"`
 }
 
 // diffFiles writes both files.

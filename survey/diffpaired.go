@@ -7,30 +7,30 @@ import (
 	"slices"
 )
 
-// Paired is what two observers saw of one list at about the same time. Programs rely on its JSON; docs/diff.md describes
+// Paired is what two observers saw of one list at about the same time. Programs rely on its JSON; docs/FIELDS.md describes
 // each field.
 type Paired struct {
 	Compared
-	SameObserver bool `json:"same_observer"`
+	SameObserver bool `json:"same_observer" about:"false: the scans are of two observers"`
 
-	OnlyFrom int64 `json:"only_from"` // sites that only one of the scans has
-	OnlyTo   int64 `json:"only_to"`
+	OnlyFrom int64 `json:"only_from" about:"sites of the first scan only"`
+	OnlyTo   int64 `json:"only_to" about:"sites of the second scan only"`
 
-	All  PairedSum   `json:"all"`
-	CDNs []PairedSum `json:"by_cdn"` // the one with the most sites first
+	All  PairedSum   `json:"all" about:"all sites"`
+	CDNs []PairedSum `json:"by_cdn" about:"by delivery network, at most --top"`
 }
 
 // PairedSum counts the sites of both scans with a delivery network.
 type PairedSum struct {
-	CDN          string   `json:"cdn"` // by either scan; empty without one, and for all
-	Sites        int64    `json:"sites"`
-	OtherFinding int64    `json:"other_finding"`
-	Rules        int64    `json:"rules"` // of Sites: finding rules in both
-	OtherBody    int64    `json:"other_body"`
-	OtherPolicy  int64    `json:"other_policy"`
-	ShareFinding *float64 `json:"share_other_finding"` // of Sites; nil without any
-	ShareBody    *float64 `json:"share_other_body"`    // of Rules; nil without any
-	SharePolicy  *float64 `json:"share_other_policy"`  // likewise
+	CDN          string   `json:"cdn" about:"empty; in by_cdn the delivery network by either scan, the later first, or empty without one"`
+	Sites        int64    `json:"sites" about:"in both scans"`
+	OtherFinding int64    `json:"other_finding" about:"of sites: another finding"`
+	Rules        int64    `json:"rules" about:"of sites: finding rules in both"`
+	OtherBody    int64    `json:"other_body" about:"of rules: another file"`
+	OtherPolicy  int64    `json:"other_policy" about:"of rules: another verdict for a compared token"`
+	ShareFinding *float64 `json:"share_other_finding" about:"of sites"`
+	ShareBody    *float64 `json:"share_other_body" about:"of rules"`
+	SharePolicy  *float64 `json:"share_other_policy" about:"of rules"`
 }
 
 // ComparePaired compares what two observers saw. It takes no lock and writes nothing.

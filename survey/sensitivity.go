@@ -22,27 +22,27 @@ import (
 
 // Sensitivity says how much one token's share depends on choices. Programs rely on its JSON.
 type Sensitivity struct {
-	ScanID          string   `json:"scan_id"`
-	ScanDate        string   `json:"scan_date"`
-	Scans           []string `json:"scans"` // whose sites count
-	Observer        string   `json:"observer"`
-	ListID          string   `json:"list_id"`
-	RegistryVersion string   `json:"registry_version"`
-	Token           string   `json:"token"`
-	Definition      string   `json:"definition"`
+	ScanID          string   `json:"scan_id" about:"scan"`
+	ScanDate        string   `json:"scan_date" about:"YYYY-MM-DD"`
+	Scans           []string `json:"scans" about:"ids of the scans whose sites count"`
+	Observer        string   `json:"observer" about:"who made the requests, and how"`
+	ListID          string   `json:"list_id" about:"--list-id"`
+	RegistryVersion string   `json:"registry_version" about:"token registry"`
+	Token           string   `json:"token" about:"--sensitivity"`
+	Definition      string   `json:"definition" about:"--definition"`
 
-	LeftOut Omissions `json:"left_out"` // by Options.Skip
-	Rows    []Choice  `json:"rows"`     // in the order of Choices
+	LeftOut Omissions `json:"left_out" about:"what --skip-damaged left out"`
+	Rows    []Choice  `json:"rows" about:"one choice each"`
 }
 
 // Choice is a share under one choice.
 type Choice struct {
-	ID    string   `json:"id"`
-	About string   `json:"about"`
-	Sites int64    `json:"sites"` // that block the token, or domains, or distinct files
-	Of    int64    `json:"of"`
-	Share *float64 `json:"share"`         // nil for an empty denominator, and where it could not be counted
-	Why   string   `json:"why,omitempty"` // it could not be counted
+	ID    string   `json:"id" about:"name of the choice"`
+	About string   `json:"about" about:"the choice in words"`
+	Sites int64    `json:"sites" about:"sites, domains or files that block the token"`
+	Of    int64    `json:"of" about:"denominator"`
+	Share *float64 `json:"share" about:"sites divided by of; null for an empty denominator, and where it could not be counted"`
+	Why   string   `json:"why,omitempty" about:"why it could not be counted"`
 }
 
 // The choices, as indexes into choices.

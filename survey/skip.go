@@ -15,14 +15,14 @@ import (
 
 // Omission is what an answer lacks because a file is damaged or missing. Programs rely on its JSON.
 type Omission struct {
-	ScanID  string `json:"scan_id"`
-	File    string `json:"file"` // of several the first; "" if the reason names it
-	Reason  string `json:"reason"`
-	What    string `json:"what"`     // is left out; "" for parts of the scan
-	Parts   int    `json:"parts"`    // of the scan, that are left out
-	OfParts int    `json:"of_parts"` // which it had
-	Sites   int64  `json:"sites"`    // likewise, as far as the records say
-	OfSites int64  `json:"of_sites"`
+	ScanID  string `json:"scan_id" about:"scan"`
+	File    string `json:"file" about:"damaged or missing file, of several the first; empty if the reason names it"`
+	Reason  string `json:"reason" about:"what is wrong with it"`
+	What    string `json:"what" about:"what is left out; empty for parts of the scan"`
+	Parts   int    `json:"parts" about:"parts left out"`
+	OfParts int    `json:"of_parts" about:"parts of the scan"`
+	Sites   int64  `json:"sites" about:"sites not counted, as far as records say"`
+	OfSites int64  `json:"of_sites" about:"sites of the scan"`
 }
 
 // Omissions are in the order in which they were found.

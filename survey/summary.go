@@ -21,60 +21,60 @@ import (
 // which may be missing, outdated or of another registry. It makes one pass over the columns of sites in
 // summaryColumns. Where the scan has verdicts, it reads the columns for lenient names together with them. blocking.go counts tokens.
 
-// Summary is the headline figures of a scan. Programs rely on its JSON; docs/summary.md describes each field.
+// Summary is the headline figures of a scan. Programs rely on its JSON; docs/FIELDS.md describes each field.
 type Summary struct {
-	ScanID          string      `json:"scan_id"`
-	ScanDate        string      `json:"scan_date"`
-	State           string      `json:"state"`
-	Publication     string      `json:"publication"` // commit.Publication; "" if not complete
-	StartedAt       time.Time   `json:"started_at"`
-	FinishedAt      *time.Time  `json:"finished_at"`
-	ListRead        *int64      `json:"list_lines_read"` // at least; nil for complete scans
-	SchemaVersion   int         `json:"schema_version"`
-	ToolVersion     string      `json:"tool_version"`
-	RegistryVersion string      `json:"registry_version"`
-	Observer        string      `json:"observer"` // who asked, and how: commit.Observer in one line
-	ListID          string      `json:"list_id"`
-	OtherScans      []OtherScan `json:"other_scans"` // set by the caller: of the scans that a summary does not read
+	ScanID          string      `json:"scan_id" about:"scan"`
+	ScanDate        string      `json:"scan_date" about:"YYYY-MM-DD"`
+	State           string      `json:"state" about:"complete or running"`
+	Publication     string      `json:"publication" about:"of a complete scan: published, pending (scan --no-publish), empty, held or discarded; else empty"`
+	StartedAt       time.Time   `json:"started_at" about:"RFC 3339"`
+	FinishedAt      *time.Time  `json:"finished_at" about:"RFC 3339; null while incomplete"`
+	ListRead        *int64      `json:"list_lines_read" about:"while incomplete: lines of the list that are done"`
+	SchemaVersion   int         `json:"schema_version" about:"of tables"`
+	ToolVersion     string      `json:"tool_version" about:"last writer"`
+	RegistryVersion string      `json:"registry_version" about:"token registry"`
+	Observer        string      `json:"observer" about:"who made the requests, and how"`
+	ListID          string      `json:"list_id" about:"--list-id"`
+	OtherScans      []OtherScan `json:"other_scans" about:"scans that are not counted, by start"`
 	Uncertainty
 
-	Unit     []string `json:"unit"`     // the published scans of this date, observer and list, by start: the figures count each of their sites once
-	Alone    bool     `json:"alone"`    // the figures are of ScanID alone
-	Replaced int64    `json:"replaced"` // rows that are not counted, since another one counts for their site
+	Unit     []string `json:"unit" about:"ids of the published scans of its date, observer and list, by start; the figures count each site of them once"`
+	Alone    bool     `json:"alone" about:"the figures are of scan_id alone (--scan-id)"`
+	Replaced int64    `json:"replaced" about:"rows that are not counted, since another row counts for their site"`
 
-	Lost    []commit.Total `json:"lost"`     // totals of a complete scan that its commits do not reach
-	LeftOut Omissions      `json:"left_out"` // by Options.Skip
+	Lost    []commit.Total `json:"lost" about:"totals that the commits do not reach"`
+	LeftOut Omissions      `json:"left_out" about:"what --skip-damaged left out"`
 
-	Rows       int64 `json:"rows"`
-	Asked      int64 `json:"asked"`       // not opted out, not refused by address, not missing in an archive
-	Answered   int64 `json:"answered"`    // with an HTTP status
-	WithFile   int64 `json:"conditional"` // a file decides
-	Rules      int64 `json:"rules"`       // finding rules: the denominator of most definitions
-	Redirected int64 `json:"redirected"`  // of those asked
-	HTML       int64 `json:"html"`
-	Truncated  int64 `json:"truncated"`
-	Managed    int64 `json:"managed_block"`
+	Rows       int64 `json:"rows" about:"listed"`
+	Asked      int64 `json:"asked" about:"access is not unknown"`
+	Answered   int64 `json:"answered" about:"status is not null, even if the exchange failed later"`
+	WithFile   int64 `json:"conditional" about:"sites with a file: access is conditional"`
+	Rules      int64 `json:"rules" about:"sites with rules: finding is rules"`
+	Redirected int64 `json:"redirected" about:"asked, hops > 0"`
+	HTML       int64 `json:"html" about:"is_html"`
+	Truncated  int64 `json:"truncated" about:"truncated"`
+	Managed    int64 `json:"managed_block" about:"managed_block"`
 
-	Blocking Blocking `json:"blocking"`
+	Blocking Blocking `json:"blocking" about:"selected tokens"`
 
-	Findings      []Count  `json:"findings"`
-	Outcomes      []Count  `json:"outcomes"`
-	StatusClasses []Count  `json:"status_classes"`
-	Statuses      []Count  `json:"statuses"`
-	Access        []Count  `json:"access"`
-	Checks        []Count  `json:"check_status"`
-	MeanScore     *float64 `json:"mean_score"` // of asked rows; nil without any
-	Scores        []Bin    `json:"scores"`
+	Findings      []Count  `json:"findings" about:"of rows"`
+	Outcomes      []Count  `json:"outcomes" about:"of rows"`
+	StatusClasses []Count  `json:"status_classes" about:"of answered rows"`
+	Statuses      []Count  `json:"statuses" about:"of answered rows"`
+	Access        []Count  `json:"access" about:"of rows"`
+	Checks        []Count  `json:"check_status" about:"of asked rows"`
+	MeanScore     *float64 `json:"mean_score" about:"of asked rows; null without any"`
+	Scores        []Bin    `json:"scores" about:"ten bins of asked rows"`
 
-	MedianMillis *float64 `json:"median_ms"` // total_ms of answered rows, within 2 %; nil without any
-	P99Millis    *float64 `json:"p99_ms"`
+	MedianMillis *float64 `json:"median_ms" about:"total_ms of answered rows, within 2 %; null without any"`
+	P99Millis    *float64 `json:"p99_ms" about:"99th percentile of total_ms, within 2 %; null without any"`
 
-	BodyBytes    int64 `json:"body_bytes"`    // decoded
-	DatasetBytes int64 `json:"dataset_bytes"` // of all committed files
-	Parts        int   `json:"parts"`
+	BodyBytes    int64 `json:"body_bytes" about:"decoded, kept"`
+	DatasetBytes int64 `json:"dataset_bytes" about:"parts without statistics"`
+	Parts        int   `json:"parts" about:"parts"`
 
-	PartRows    *int64   `json:"part_rows"`    // bounds of the open part; nil for complete scans, and if unknown
-	PartSeconds *float64 `json:"part_seconds"` // counted from its first site
+	PartRows    *int64   `json:"part_rows" about:"while incomplete: number of sites at which the open part is committed"`
+	PartSeconds *float64 `json:"part_seconds" about:"while incomplete: or seconds after its first site"`
 }
 
 // shownScans is how many scans of a unit are named, the last ones.
@@ -102,23 +102,23 @@ func (s *Summary) Counted(number func(int64) string) string {
 
 // OtherScan is another scan of the same dataset.
 type OtherScan struct {
-	ScanID   string `json:"scan_id"`
-	ScanDate string `json:"scan_date"`
-	State    string `json:"state"`
-	Observer string `json:"observer"`
+	ScanID   string `json:"scan_id" about:"scan"`
+	ScanDate string `json:"scan_date" about:"YYYY-MM-DD"`
+	State    string `json:"state" about:"complete or running"`
+	Observer string `json:"observer" about:"who made the requests, and how"`
 }
 
 // Count is how many rows have a value.
 type Count struct {
-	Value string `json:"value"`
-	Rows  int64  `json:"rows"`
+	Value string `json:"value" about:"the value"`
+	Rows  int64  `json:"rows" about:"rows"`
 }
 
 // Bin is how many rows have a value from From to below To. The last bin includes To.
 type Bin struct {
-	From float64 `json:"from"`
-	To   float64 `json:"to"`
-	Rows int64   `json:"rows"`
+	From float64 `json:"from" about:"lowest score"`
+	To   float64 `json:"to" about:"score below which it ends; the last has this score, too"`
+	Rows int64   `json:"rows" about:"rows"`
 }
 
 // Complete reports whether the scan is finished.

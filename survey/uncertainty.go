@@ -20,16 +20,16 @@ const (
 
 // Uncertainty says how many sites a group needs, and of what the sites listed are a sample.
 type Uncertainty struct {
-	LeastGroup int64 `json:"least_group"` // sites that a headline, a ranking or an extreme needs
-	SampleOf   int64 `json:"sample_of"`   // sites of which those listed are a sample; 0 for a full list
+	LeastGroup int64 `json:"least_group" about:"--least-group"`
+	SampleOf   int64 `json:"sample_of" about:"--sample-of; else, with scan --sample, the listed sites divided by its share (the largest of several scans); 0: a full list"`
 
 	listed int64
 }
 
 // Certainty is between which two shares a share may lie, nil where that is unknown.
 type Certainty struct {
-	Interval *[2]float64 `json:"interval"` // 95 % of samples have the population's share in theirs; nil for a full list
-	Bounds   *[2]float64 `json:"bounds"`   // if each site that was not observed is open, and if each blocks
+	Interval *[2]float64 `json:"interval" about:"sampling interval at 95 %; null for a full list"`
+	Bounds   *[2]float64 `json:"bounds" about:"shares if each site that was not observed is open, and if each blocks"`
 }
 
 // uncertaintyOf takes what the options say of so many sites of scans, else what the scan says whose --sample took most.

@@ -377,9 +377,9 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "fewer than {} is flagged", code("survey.FewSites"))
 	f(page, "sampling interval at {} %", in("survey/uncertainty.go", `interval of k of n sites at (\d+) %`))
 	f(page, "for every file that {} domains", code("survey.sharedBy"))
+	page = "docs/FIELDS.md"
 	f(page, "| {} bins of asked rows", numberWords[c("survey.scoreBins")])
-	f(page, "within {} % |", in("survey/stats_test.go", `want %v within (\d+) %%`))
-	f(page, "99th percentile")
+	f(page, "total_ms of answered rows, within {} %", in("survey/stats_test.go", `want %v within (\d+) %%`))
 	return all
 }
 

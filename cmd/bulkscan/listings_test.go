@@ -74,7 +74,7 @@ func TestListings(t *testing.T) {
 	f("docs/report.md", "| part | figures |", "\n\n", regexp.MustCompile(`(?m)^\| ([A-Z][^|]*) \|`), append(s.all("survey/page/figures.go", `(?s)func \(b \*builder\) groups(.*?)\n}`, `\{"([^"]+)", \[\]figure`), "About"))
 	f("docs/inputs.md", "hosts are under the first of", ";", quoted, s.all("inputs/detect.go", `(?s)var HostNames = (.*?)\}`, `"([^"]+)"`))
 	f("docs/inputs.md", "ranks under", ".", quoted, s.all("inputs/detect.go", `(?s)var RankNames = (.*?)\}`, `"([^"]+)"`))
-	f("docs/summary.md", "over other denominators", "The JSON has", regexp.MustCompile("`([a-z_]+)(?:_…)?`"), unique(s.all("survey/sensitivity.go", `(?s)var choices = (.*?)\n}`, `\{"([a-z]+|same_domain|unobserved|unread)(?:_open|_blocking)?",`)))
+	f("docs/summary.md", "over other denominators", "FIELDS.md", regexp.MustCompile("`([a-z_]+)(?:_…)?`"), unique(s.all("survey/sensitivity.go", `(?s)var choices = (.*?)\n}`, `\{"([a-z]+|same_domain|unobserved|unread)(?:_open|_blocking)?",`)))
 	f("docs/divergences.md", "In `google` alone:\n", "are keys", regexp.MustCompile("`([^`]+)`"), lacking(s.all("parser/key.go", `(?s)var tolerated = (.*?)\n}\n`, `\{"([^"]+)"`), []string{"user-agent", "allow", "disallow", "sitemap"}))
 	f("docs/definitions.md", "| definition | the question |", "\n\n", regexp.MustCompile(`(?m)^\| \[([a-z_]+)\]`), survey.DefinitionNames())
 	f("docs/nightly.md", "### What is kept, and for how long", "Days count", regexp.MustCompile("`(keep-[a-z]+) "), s.all("cmd/bulkscan/nightly.go", `(?s)(.*)`, `flags\.\w+\([^"]*"(keep-[a-z]+)"`))

@@ -15,9 +15,9 @@ import (
 
 // Total is a total of a complete scan's manifest that differs from the sum over its commits.
 type Total struct {
-	What     string `json:"what"` // its name among the counts of the manifest
-	Expected int64  `json:"expected"`
-	Found    int64  `json:"found"`
+	What     string `json:"what" about:"rows, table_rows.TABLE, parts, bytes"`
+	Expected int64  `json:"expected" about:"in manifest"`
+	Found    int64  `json:"found" about:"in commits"`
 }
 
 // LostError lists the committed data of a scan that is missing.

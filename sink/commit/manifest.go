@@ -59,10 +59,10 @@ type Manifest struct {
 
 // FileChange says that a file of a scan has changed while the scan ran, and holds as it is from then on.
 type FileChange struct {
-	At      time.Time `json:"at"`
-	Flag    string    `json:"flag"`            // that names the file: opt-out
-	Added   int       `json:"added,omitempty"` // sites that are not contacted from then on
-	Entries int       `json:"entries"`         // of the file from then on
+	At      time.Time `json:"at" about:"RFC 3339"`
+	Flag    string    `json:"flag" about:"flag that names the file: opt-out"`
+	Added   int       `json:"added,omitempty" about:"sites that are not contacted from then on"`
+	Entries int       `json:"entries" about:"entries of the file from then on"`
 }
 
 // maxChanges bounds the changes in a record; earlier ones are forgotten.

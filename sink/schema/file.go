@@ -32,13 +32,13 @@ func SumOf(data []byte) string {
 
 // File describes one file of a table in a record.
 type File struct {
-	Table  string `json:"table"`
-	Name   string `json:"name"`
-	Rows   int64  `json:"rows"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
-	Footer string `json:"footer_sha256,omitempty"` // of a Parquet file's end, from its footer to the last byte; "" if it was not recorded
-	Groups int    `json:"row_groups,omitempty"`
+	Table  string `json:"table" about:"table"`
+	Name   string `json:"name" about:"name below the dataset"`
+	Rows   int64  `json:"rows" about:"rows"`
+	Bytes  int64  `json:"bytes" about:"bytes"`
+	SHA256 string `json:"sha256" about:"of the file"`
+	Footer string `json:"footer_sha256,omitempty" about:"SHA-256 of the end of a Parquet file, from its footer to the last byte"`
+	Groups int    `json:"row_groups,omitempty" about:"row groups"`
 }
 
 // DamagedError says which property of a file differs from its record.
