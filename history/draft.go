@@ -107,6 +107,7 @@ func (d *draft) add(scans []MergedScan) error {
 	if err != nil {
 		return err
 	}
+	defer tonight.close()
 	d.ledger.Scans = append(d.ledger.Scans, scans...)
 	again, err := d.judgeAgain(tonight)
 	if err != nil {
@@ -151,7 +152,7 @@ func (d *draft) merge(tonight *night, m *Merger) (Merged, error) {
 	}
 	return m.Merge(tonight.date,
 		rowsOf[Episode](d.ctx, d.store, d.ledger.Files, History, true),
-		rowsOf[Gap](d.ctx, d.store, d.ledger.Files, Gaps, true), tonight.sites)
+		rowsOf[Gap](d.ctx, d.store, d.ledger.Files, Gaps, true), tonight.all())
 }
 
 // keep adds a policy of an episode to the table. Policies of rows that do not count are left out.

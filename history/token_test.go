@@ -124,7 +124,7 @@ func (w *world) compare(t *testing.T, token string, last int, got *TokenCount) {
 		for site := range listed {
 			now[site] = Unlisted
 		}
-		for _, o := range Arrange(slices.Clone(night.rows)) {
+		for _, o := range arranged(night.rows) {
 			now[o.Site] = state(&o)
 			listed[o.Site] = true
 			if now[o.Site] == "blocked" && !since[o.Site] {
