@@ -206,7 +206,7 @@ func TestPrunedAnew(t *testing.T) {
 	}
 	n1 := mustRead(t, dir, commit.ManifestName("n1"))
 	pruned(t, dir, "2026-11-03")
-	if u := mustUpdate(t, dir); u.Anew || u.Pruned != "2026-11-02" {
+	if u := mustUpdate(t, dir); u.Again || u.Pruned != "2026-11-02" {
 		t.Errorf("%+v", u)
 	}
 	if err := dir.Put(t.Context(), commit.ManifestName("n1"), n1); err != nil { // copied back
@@ -230,10 +230,10 @@ func TestPrunedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := story(t, dir, "h.example")
-	if u := mustUpdate(t, dir); !u.Anew || story(t, dir, "h.example") != want {
+	if u := mustUpdate(t, dir); !u.Again || story(t, dir, "h.example") != want {
 		t.Errorf("%+v: %s, want %s", u, story(t, dir, "h.example"), want)
 	}
-	if u := mustUpdate(t, dir); u.Anew {
+	if u := mustUpdate(t, dir); u.Again {
 		t.Errorf("%+v", u)
 	}
 }
