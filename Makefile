@@ -123,6 +123,7 @@ fmt: .bin/golangci-lint ## format the source
 .PHONY: generate
 generate: ## write the generated documents anew
 	go test ./sink/schema -run '^TestSchemaDocument$$' -update
+	go test ./cmd/bulkscan -run '^TestFieldsDocument$$' -update
 	go test ./history -run '^TestColumnsDocument$$' -update
 	go test ./audit -run 'Docs' -update
 	go test ./terminal/metrics -run '^TestDocument$$' -update

@@ -52,11 +52,24 @@ func benchmarkMerge(b *testing.B, sites int) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	names, err := commit.Heads(ctx, dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	last := names[len(names)-1]
+	head, err := store.ReadAll(ctx, dir, last, schema.MaxLedger)
+	if err != nil {
+		b.Fatal(err)
+	}
 	var done Merged
 	var peak uint64
 	for b.Loop() {
 		b.StopTimer()
-		if err := dir.Put(ctx, LedgerName, first); err != nil {
+		names, err := commit.Heads(ctx, dir)
+		for _, name := range names {
+			err = errors.Join(err, dir.Delete(ctx, name))
+		}
+		if err := errors.Join(err, dir.Put(ctx, LedgerName, first), dir.Put(ctx, last, head)); err != nil {
 			b.Fatal(err)
 		}
 		runtime.GC()

@@ -118,7 +118,12 @@ func (f *storedFiles) firstBody(e *Episode) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, o := range night.sites {
+	defer night.close()
+	next := night.all()
+	for o, err := next(); o != nil || err != nil; o, err = next() {
+		if err != nil {
+			return 0, err
+		}
 		if o.Site == e.Site {
 			return o.Body, nil
 		}

@@ -3,9 +3,6 @@ package history
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -118,68 +115,6 @@ func TestUnifiedDiff(t *testing.T) {
 	if len(lines) != maxDiff || more != 1+1+100-maxDiff {
 		t.Errorf("%d lines and %d more", len(lines), more)
 	}
-}
-
-// TestDocument checks that docs/history.md describes each field of the JSON, and no other. A row may refer to the columns of a view.
-func TestDocument(t *testing.T) {
-	page, err := os.ReadFile("../docs/history.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := jsonFields(reflect.TypeFor[Story](), "")
-	var got []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|]+) \\| ([^|]+) \\|$").FindAllStringSubmatch(string(page), -1) {
-		got = append(got, row[1]+" "+row[2])
-		for _, view := range views {
-			if !strings.Contains(row[3], "its fields are the columns of [`"+view.name+"`]") {
-				continue
-			}
-			for _, column := range schema.ColumnsOf(view.row) {
-				for _, field := range want {
-					if strings.HasPrefix(field, row[1]+"."+column.Name+" ") {
-						got = append(got, field)
-					}
-				}
-			}
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("it describes\n%s\nthere are\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-// jsonFields returns the names and types of a struct's fields in JSON, with those of structs in it.
-func jsonFields(of reflect.Type, prefix string) (names []string) {
-	for field := range of.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		what := "number"
-		switch field.Type.Kind() {
-		case reflect.String:
-			what = "string"
-		case reflect.Bool:
-			what = "bool"
-		case reflect.Slice:
-			what = "list"
-		case reflect.Struct, reflect.Pointer:
-			what = "object"
-		}
-		if schema.IsText(field) || field.Type == reflect.TypeFor[Date]() {
-			what = "string"
-		}
-		within := field.Type
-		for within.Kind() == reflect.Pointer || within.Kind() == reflect.Slice {
-			within = within.Elem()
-		}
-		next := prefix
-		if !field.Anonymous {
-			names = append(names, prefix+name+" "+what)
-			next += name + "."
-		}
-		if within.Kind() == reflect.Struct {
-			names = append(names, jsonFields(within, next)...)
-		}
-	}
-	return names
 }
 
 // BenchmarkUnifiedDiff compares files of 512,000 bytes that are hard to compare: lines that are all alike, that all

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"path"
 	"slices"
 
 	"github.com/bulkscan/bulkscan/sink/read"
@@ -17,7 +18,7 @@ import (
 )
 
 // draft is a ledger in the making. Each night reads the open rows of the night before and writes new ones; closed rows
-// of all nights go to one file a table.
+// of all nights up to a checkpoint go to one file a table.
 type draft struct {
 	ctx     context.Context
 	store   store.Store
@@ -25,7 +26,8 @@ type draft struct {
 	past    *past
 	again   *again // nil: every night keeps its own judgement
 	run     string // in the names of its files
-	nights  int
+	made    int    // files
+	nights  int    // of its ledger
 
 	ledger   Ledger // as it will be, without the closed rows of this run
 	policies map[int64]*Policy
@@ -46,13 +48,14 @@ func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *p
 		return err
 	}
 	if !p.gone && !h.Late {
-		if err := sweep(ctx, st, slices.Concat(present.Files, p.files()), ""); err != nil {
+		if err := sweep(ctx, st, slices.Concat(present.all(), p.files()), ""); err != nil {
 			return err
 		}
 	}
 	d := newDraft(ctx, st, o, p, base)
 	d.again = judgeAgain(o.judge(scans))
-	next, err := d.merged(scans)
+	d.ledger.Checkpoints = slices.DeleteFunc(slices.Clone(base.Checkpoints), func(c Checkpoint) bool { return c.Scans < len(p.base().Scans) })
+	next, err := d.merged(scans, true)
 	if err != nil {
 		return err
 	}
@@ -61,17 +64,18 @@ func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *p
 
 func newDraft(ctx context.Context, st store.Store, o Options, p *past, base *Ledger) *draft {
 	return &draft{
-		ctx: ctx, store: st, options: o, past: p, run: newRun(), policies: map[int64]*Policy{},
+		ctx: ctx, store: st, options: o, past: p, run: newRun(), policies: map[int64]*Policy{}, nights: base.nights(),
 		ledger:         Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer, Judge: base.Judge, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files), Number: base.Number},
-		episodes:       output[Episode]{table: History, tool: o.ToolVersion, open: true},
-		closedEpisodes: output[Episode]{table: History, tool: o.ToolVersion},
-		gaps:           output[Gap]{table: Gaps, tool: o.ToolVersion, open: true},
-		closedGaps:     output[Gap]{table: Gaps, tool: o.ToolVersion},
+		episodes:       output[Episode]{table: History, kind: openRows},
+		closedEpisodes: output[Episode]{table: History, kind: closedRows},
+		gaps:           output[Gap]{table: Gaps, kind: openRows},
+		closedGaps:     output[Gap]{table: Gaps, kind: closedRows},
 	}
 }
 
-// merged merges scans into the draft's ledger, and returns it. Its files are there, and no record names them yet.
-func (d *draft) merged(scans []MergedScan) (_ *Ledger, err error) {
+// merged merges scans into the draft's ledger, and returns it, with or without checkpoints. Its files are there, and no record names
+// them yet.
+func (d *draft) merged(scans []MergedScan, checkpoints bool) (_ *Ledger, err error) {
 	defer func() { err = errors.Join(err, d.discard()) }()
 	for p, err := range rowsOf[Policy](d.ctx, d.store, d.ledger.Files, Policies, false) {
 		if err != nil {
@@ -87,21 +91,40 @@ func (d *draft) merged(scans []MergedScan) (_ *Ledger, err error) {
 		}
 		d.ledger.Judge = a.Judge
 	}
+	last := d.nights + (&Ledger{Scans: scans}).nights()
 	for night := range byNight(scans) {
-		if err := d.add(night); err != nil {
+		kept := checkpoints && keeps(last, d.nights)
+		if kept {
+			err = d.checkpoint()
+		}
+		if err == nil {
+			err = d.add(night, kept)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("cannot merge the night of %s into the history: %w", night[0].ScanDate, err)
 		}
 	}
+	d.ledger.Checkpoints = slices.DeleteFunc(d.ledger.Checkpoints, func(c Checkpoint) bool { return !keeps(last, c.Nights) })
 	return &d.ledger, d.finish()
 }
 
-// name returns the name of a file of this run.
-func (d *draft) name(table, kind string) string {
-	return fmt.Sprintf("%s%s/%s-%s-%d.parquet", Folder, table, kind, d.run, d.nights)
+// checkpoint keeps the ledger as it is.
+func (d *draft) checkpoint() error {
+	if err := errors.Join(d.publishClosed(), d.publishPolicies()); err != nil {
+		return err
+	}
+	c := Checkpoint{Nights: d.nights, Scans: len(d.ledger.Scans), Judge: d.ledger.Judge}
+	for _, f := range d.ledger.Files {
+		if f.Open || f.Table == Policies {
+			c.Files = append(c.Files, f)
+		}
+	}
+	d.ledger.Checkpoints = append(d.ledger.Checkpoints, c)
+	return nil
 }
 
-// add merges the scans of one date.
-func (d *draft) add(scans []MergedScan) error {
+// add merges the scans of one date. The open rows of the night before are kept, or deleted at once.
+func (d *draft) add(scans []MergedScan, kept bool) error {
 	d.nights++
 	var opened []*commit.Scan
 	for _, s := range scans {
@@ -119,24 +142,25 @@ func (d *draft) add(scans []MergedScan) error {
 	if err != nil {
 		return err
 	}
+	defer tonight.close()
 	d.ledger.Scans = append(d.ledger.Scans, scans...)
 	done, err := d.merge(tonight, &Merger{
 		Judged: d.again.judgeKept(tonight),
 		OpenEpisode: func(e *Episode) error {
 			d.keep(tonight, e.Policy)
-			return d.episodes.add(d.ctx, d.store, d.name(History, "open"), e)
+			return d.episodes.add(d, e)
 		},
 		ClosedEpisode: func(e *Episode) error {
 			d.keep(tonight, e.Policy)
-			return d.closedEpisodes.add(d.ctx, d.store, d.name(History, "closed"), e)
+			return d.closedEpisodes.add(d, e)
 		},
-		OpenGap:   func(g *Gap) error { return d.gaps.add(d.ctx, d.store, d.name(Gaps, "open"), g) },
-		ClosedGap: func(g *Gap) error { return d.closedGaps.add(d.ctx, d.store, d.name(Gaps, "closed"), g) },
+		OpenGap:   func(g *Gap) error { return d.gaps.add(d, g) },
+		ClosedGap: func(g *Gap) error { return d.closedGaps.add(d, g) },
 	})
 	if err != nil {
 		return err
 	}
-	if err := d.replaceOpen(); err != nil {
+	if err := d.replaceOpen(kept); err != nil {
 		return err
 	}
 	if d.options.Progress != nil {
@@ -156,7 +180,7 @@ func (d *draft) merge(tonight *night, m *Merger) (Merged, error) {
 	}
 	return m.Merge(tonight.date,
 		rowsOf[Episode](d.ctx, d.store, d.ledger.Files, History, true),
-		rowsOf[Gap](d.ctx, d.store, d.ledger.Files, Gaps, true), tonight.sites)
+		rowsOf[Gap](d.ctx, d.store, d.ledger.Files, Gaps, true), tonight.all())
 }
 
 // keep adds a policy of an episode to the table. Policies of rows that do not count are left out.
@@ -167,34 +191,35 @@ func (d *draft) keep(tonight *night, id int64) {
 }
 
 // replaceOpen publishes the open rows of the night, in the place of those of the night before. A file without rows is
-// published, too: readers need one of each table. Files of this run are deleted at once: no record names them.
-func (d *draft) replaceOpen() error {
-	if err := d.episodes.begin(d.ctx, d.store, d.name(History, "open")); err != nil {
+// published, too: readers need one of each table. Files of this run that no checkpoint keeps are deleted at once: no record names them.
+func (d *draft) replaceOpen(kept bool) error {
+	if err := d.episodes.begin(d); err != nil {
 		return err
 	}
-	if err := d.gaps.begin(d.ctx, d.store, d.name(Gaps, "open")); err != nil {
+	if err := d.gaps.begin(d); err != nil {
 		return err
 	}
-	episodes, err := d.episodes.publish(d.ctx)
+	episodes, err := d.episodes.publish(d)
 	if err != nil {
 		return err
 	}
-	gaps, err := d.gaps.publish(d.ctx)
+	gaps, err := d.gaps.publish(d)
 	if err != nil {
 		return err
 	}
-	var kept []File
+	var closed []File
 	for _, f := range d.ledger.Files {
+		run, _ := runOf(path.Base(f.Name))
 		switch {
 		case !f.Open:
-			kept = append(kept, f)
-		case d.nights > 1:
+			closed = append(closed, f)
+		case !kept && run == d.run:
 			if err := d.store.Delete(d.ctx, f.Name); err != nil {
 				return err
 			}
 		}
 	}
-	d.ledger.Files = slices.Concat(kept, episodes, gaps)
+	d.ledger.Files = slices.Concat(closed, episodes, gaps)
 	return nil
 }
 
@@ -266,70 +291,78 @@ func wantedRows(ctx context.Context, scan *commit.Scan, c *commit.Commit, wanted
 
 // finish publishes the closed rows and the policies.
 func (d *draft) finish() error {
-	episodes, err := d.closedEpisodes.publish(d.ctx)
-	if err != nil {
+	if err := d.publishClosed(); err != nil {
 		return err
 	}
-	gaps, err := d.closedGaps.publish(d.ctx)
-	if err != nil {
-		return err
-	}
-	d.ledger.Files = slices.Concat(d.ledger.Files, episodes, gaps)
-	if err := errors.Join(gather[Episode](d, History), gather[Gap](d, Gaps)); err != nil {
-		return err
-	}
-	if isPolicies := func(f File) bool { return f.Table == Policies }; d.gained || !slices.ContainsFunc(d.ledger.Files, isPolicies) {
-		policies := output[Policy]{table: Policies, tool: d.options.ToolVersion}
-		if err := policies.begin(d.ctx, d.store, d.name(Policies, "all")); err != nil {
-			return err
-		}
-		for _, id := range slices.Sorted(maps.Keys(d.policies)) {
-			if err := policies.add(d.ctx, d.store, d.name(Policies, "all"), d.policies[id]); err != nil {
-				return errors.Join(err, policies.discard())
-			}
-		}
-		files, err := policies.publish(d.ctx)
-		if err != nil {
-			return err
-		}
-		d.ledger.Files = append(slices.DeleteFunc(d.ledger.Files, isPolicies), files...)
-	}
-	return nil
+	return errors.Join(gather[Episode](d, History), gather[Gap](d, Gaps), d.publishPolicies())
 }
 
-// gathered is how many closed files of one level become one of the next. So ten years of nights have some 60 files a table.
-const gathered = 32
+func (d *draft) publishClosed() error {
+	episodes, err := d.closedEpisodes.publish(d)
+	if err != nil {
+		return err
+	}
+	gaps, err := d.closedGaps.publish(d)
+	d.ledger.Files = slices.Concat(d.ledger.Files, episodes, gaps)
+	return err
+}
 
-// gather makes one file of as many closed files of a level, where there are so many. Readers of the record before still
-// find those.
+func (d *draft) publishPolicies() error {
+	isPolicies := func(f File) bool { return f.Table == Policies }
+	if !d.gained && slices.ContainsFunc(d.ledger.Files, isPolicies) {
+		return nil
+	}
+	policies := output[Policy]{table: Policies, kind: "all"}
+	if err := policies.begin(d); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(d.policies)) {
+		if err := policies.add(d, d.policies[id]); err != nil {
+			return errors.Join(err, policies.discard())
+		}
+	}
+	files, err := policies.publish(d)
+	d.ledger.Files, d.gained = append(slices.DeleteFunc(d.ledger.Files, isPolicies), files...), false
+	return err
+}
+
+// gathered is how many closed files of one level become one of the next. So ten years of nights have some 50 files a table.
+const gathered = 8
+
+// gather makes one file of as many closed files of a level between two checkpoints, where there are so many. Readers of the record
+// before still find those.
 func gather[T any](d *draft, tableName string) error {
-	for level := 0; ; level++ {
-		small := func(f File) bool { return f.Table == tableName && !f.Open && f.Level == level }
+	for i := 0; i < len(d.ledger.Files); i++ {
+		first := d.ledger.Files[i]
+		alike := func(f File) bool {
+			return f.Table == tableName && !f.Open && f.Level == first.Level && d.ledger.segment(f) == d.ledger.segment(first)
+		}
 		var of []File
 		for _, f := range d.ledger.Files {
-			if small(f) {
+			if alike(f) {
 				of = append(of, f)
 			}
 		}
 		if len(of) < gathered {
-			return nil
+			continue
 		}
-		one := output[T]{table: tableName, tool: d.options.ToolVersion}
+		one := output[T]{table: tableName, kind: fmt.Sprint("gathered", first.Level+1)}
 		for row, err := range rowsOf[T](d.ctx, d.store, of, tableName, false) {
 			if err == nil {
-				err = one.add(d.ctx, d.store, d.name(tableName, fmt.Sprint("gathered", level+1)), row)
+				err = one.add(d, row)
 			}
 			if err != nil {
 				return errors.Join(err, one.discard())
 			}
 		}
-		files, err := one.publish(d.ctx)
+		files, err := one.publish(d)
 		if err != nil {
 			return err
 		}
-		files[0].Level = level + 1
-		d.ledger.Files = append(slices.DeleteFunc(d.ledger.Files, small), files...)
+		files[0].Level, files[0].Nights = first.Level+1, slices.MaxFunc(of, func(a, b File) int { return a.Nights - b.Nights }).Nights
+		d.ledger.Files, i = append(slices.DeleteFunc(d.ledger.Files, alike), files...), -1
 	}
+	return nil
 }
 
 // discard drops the files that were not published.

@@ -42,6 +42,7 @@ type Ledger struct {
 	Judge         string          `json:"judge"`    // by which the stored files of all nights were judged; "": each by its own
 	Scans         []MergedScan    `json:"scans"`    // by date
 	Files         []File          `json:"files"`
+	Checkpoints   []Checkpoint    `json:"checkpoints"`   // by date
 	Number        int             `json:"number"`        // counts the versions; the head names the last one
 	Sum           string          `json:"sum,omitempty"` // see commit.SealRecord
 }
@@ -66,8 +67,9 @@ func (s MergedScan) isArchive() bool { return s.Observer.Source == commit.Archiv
 // File is a file of the ledger.
 type File struct {
 	schema.File
-	Open  bool `json:"open,omitempty"`  // its rows are open, and the next merge replaces it
-	Level int  `json:"level,omitempty"` // how often closed rows were gathered into larger files, see draft.gather
+	Open   bool `json:"open,omitempty"`   // its rows are open, and the next merge replaces it
+	Nights int  `json:"nights,omitempty"` // the ledger had so many when its last rows were closed
+	Level  int  `json:"level,omitempty"`  // how often closed rows were gathered into larger files, see draft.gather
 }
 
 // ReadLedger reads the record. The error is store.ErrNotExist if the dataset has no ledger, and a *schema.DamagedError if it is not
@@ -120,14 +122,6 @@ func (l *Ledger) write(ctx context.Context, st store.Store, h *commit.Head, why 
 }
 
 func (l *Ledger) version() commit.Merge { return commit.Merge{Number: l.Number, SHA256: l.Sum} }
-
-// last is the date of the last night, "" without one.
-func (l *Ledger) last() string {
-	if len(l.Scans) == 0 {
-		return ""
-	}
-	return l.Scans[len(l.Scans)-1].ScanDate
-}
 
 // rowsOf yields the rows of the ledger's files of a table, closed or open: all columns, or these.
 func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName string, open bool, columns ...string) iter.Seq2[*T, error] {
@@ -195,10 +189,15 @@ const (
 	groupBytes = 32 << 20 // of bodies in a row group
 )
 
+// Kinds of files.
+const (
+	openRows   = "open"
+	closedRows = "closed"
+)
+
 // output writes one file of a table. The file begins with its first row, or by begin. Rows are encoded in batches, beside the merge.
 type output[T any] struct {
-	table, tool string
-	open        bool
+	table, kind string // in the names of its files
 	writer      *table.Writer[T]
 	begun       bool
 	rows, spare []T        // spare is being written, if written is not nil
@@ -206,24 +205,26 @@ type output[T any] struct {
 	bodies      int        // bytes in the row group
 }
 
-// begin begins the file, which has that name, unless it has begun.
-func (w *output[T]) begin(ctx context.Context, st store.Store, name string) error {
+// begin begins a file of the draft, unless it has begun.
+func (w *output[T]) begin(d *draft) error {
 	if w.begun {
 		return nil
 	}
+	d.made++
+	name := fmt.Sprintf("%s%s/%s-%s-%d.parquet", Folder, w.table, w.kind, d.run, d.made)
 	if w.writer == nil {
-		w.writer = table.NewWriter[T](w.table, 0, pageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: w.tool})
+		w.writer = table.NewWriter[T](w.table, 0, pageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: d.options.ToolVersion})
 	}
-	if err := w.writer.Begin(ctx, st, name); err != nil {
+	if err := w.writer.Begin(d.ctx, d.store, name); err != nil {
 		return err
 	}
 	w.begun = true
 	return nil
 }
 
-// add appends a row to the file of that name.
-func (w *output[T]) add(ctx context.Context, st store.Store, name string, row *T) error {
-	if err := w.begin(ctx, st, name); err != nil {
+// add appends a row.
+func (w *output[T]) add(d *draft, row *T) error {
+	if err := w.begin(d); err != nil {
 		return err
 	}
 	w.rows = append(w.rows, *row)
@@ -269,7 +270,7 @@ func (w *output[T]) wait() error {
 }
 
 // publish ends the file and returns its entry; none if it has not begun.
-func (w *output[T]) publish(ctx context.Context) ([]File, error) {
+func (w *output[T]) publish(d *draft) ([]File, error) {
 	if !w.begun {
 		return nil, nil
 	}
@@ -281,13 +282,13 @@ func (w *output[T]) publish(ctx context.Context) ([]File, error) {
 		err = w.writer.Seal()
 	}
 	if err == nil {
-		err = w.writer.Publish(ctx)
+		err = w.writer.Publish(d.ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.discard())
 	}
 	w.begun = false
-	return []File{{File: w.writer.Describe(), Open: w.open}}, nil
+	return []File{{File: w.writer.Describe(), Open: w.kind == openRows, Nights: d.nights}}, nil
 }
 
 // discard drops a file that was not published.
@@ -299,7 +300,7 @@ func (w *output[T]) discard() error {
 	return errors.Join(w.wait(), w.writer.Discard())
 }
 
-// fileName is what the names of the ledger's files are like: see draft.name, newRun and newPrunedDraft.
+// fileName is what the names of the ledger's files are like: see output.begin, newRun and newPrunedDraft.
 var fileName = regexp.MustCompile(`^(?:open|closed|all|kept|gathered[0-9]+)-((?:` + prunedRun + `)?[0-9a-f]{12})-[0-9]+\.parquet$`)
 
 // runOf returns the run in a file's name; ok is false if the name is not of the ledger.

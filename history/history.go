@@ -4,7 +4,8 @@
 //
 // policy.go says what a policy is. Of the scans of a night, package units chooses one observation a site; night.go sorts them. merge.go merges a night into the
 // open episodes, by rules without I/O. read.go reads the observations of a scan. ledger.go has Update and Rebuild,
-// follow.go which scans they merge, draft.go the merge of files, and files.go the record and its tables. check.go compares
+// follow.go which scans they merge, draft.go the merge of files, checkpoint.go what a late night does not merge again, and files.go
+// the record and its tables. check.go compares
 // the ledger with its record and the scans. story.go tells what the ledger has of one host, and change.go adds what its
 // stored files say. again.go judges stored files by another judge, and prune.go keeps what is not to be
 // lost with nights that are deleted for their age.

@@ -63,7 +63,7 @@ func judgeOf(registryVersion string, check commit.Check) string {
 // ErrNoScan says that a dataset has no complete scan.
 var ErrNoScan = errors.New("the dataset has no complete scan")
 
-// GoneError says that the ledger would have to be derived anew, and that some of its scans cannot be read any more.
+// GoneError says that nights would have to be merged again, and that some of their scans cannot be read any more.
 type GoneError struct{ ScanIDs []string }
 
 func (e *GoneError) Error() string {
@@ -73,7 +73,7 @@ func (e *GoneError) Error() string {
 // Updated says what Update did.
 type Updated struct {
 	Observer commit.Observer // whose scans the ledger has, beside archives
-	Anew     bool            // all nights were merged again, since a scan came before the last night or has changed, or the judge has
+	Again    bool            // nights were merged again, since a scan came before the last one or has changed, or the judge has
 	Pruned   string          // date of the last pruned night, "" without one; the ledger takes in no other scan up to it
 	scans    []MergedScan
 }
@@ -112,9 +112,10 @@ func Rebuild(ctx context.Context, st store.Store, o Options) error {
 	})
 }
 
-// Update merges the published scans that the ledger follows and does not have. If one is not after the last night, or a
-// scan was repaired or begun anew since it was merged, or the last one has another judge that is at hand, all nights are merged again. A scan of the ledger that is not
-// there any more stays in it: then the error is a *GoneError if all nights would have to be merged again.
+// Update merges the published scans that the ledger follows and does not have. If one is not after the last night, or a scan was
+// repaired, withdrawn or begun anew since it was merged, the nights from the last checkpoint before it are merged again; all, if the last
+// one has another judge that is at hand. A scan of the ledger that is not there any more stays in it: then the error is a *GoneError if
+// it would have to be merged again.
 func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err error) {
 	err = commit.Change(ctx, st, o.Log, func(h *commit.Head) (err error) {
 		u, err = catchUp(ctx, st, o, h)
@@ -153,31 +154,31 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*U
 	p.gone = len(gone.ScanIDs) > 0
 	u := &Updated{Pruned: p.Through}
 	u.scans, u.Observer = p.follow(scans)
-	if len(u.scans) >= len(ledger.Scans) && slices.EqualFunc(ledger.Scans, u.scans[:len(ledger.Scans)], MergedScan.same) {
-		added := u.scans[len(ledger.Scans):]
-		if len(added) == 0 {
-			if ledger.Sum != "" && (h.Ledger == nil || ledger.Number > h.Ledger.Number) { // its merge was killed before the head named it
-				h.SetLedger(ledger.version(), "")
-			}
-			return u, nil
-		}
-		judge := o.judge(added)
-		sameJudge := judge == nil || judge.Judge == ledger.Judge || p.gone || len(ledger.Scans) == 0
-		if sameJudge && added[0].ScanDate > max(ledger.last(), p.Through) { // else the ledger is an earlier one, copied back
-			ledger.Observer = u.Observer
-			return u, derive(ctx, st, o, h, p, ledger, added, "")
-		}
+	base := ledger.before(u.scans, p)
+	added := u.scans[len(base.Scans):]
+	if judge := o.judge(added); judge != nil && judge.Judge != ledger.Judge && !p.gone && len(ledger.Scans) > 0 {
+		base = p.base()
+		added = u.scans[len(base.Scans):]
 	}
+	if len(added) == 0 && len(base.Scans) == len(ledger.Scans) {
+		if ledger.Sum != "" && (h.Ledger == nil || ledger.Number > h.Ledger.Number) { // its merge was killed before the head named it
+			h.SetLedger(ledger.version(), "")
+		}
+		return u, nil
+	}
+	gone.ScanIDs = slices.DeleteFunc(gone.ScanIDs, func(id string) bool { return !among(added)(id) })
 	if len(gone.ScanIDs) > 0 {
 		return nil, gone
 	}
-	if err := p.sound(ctx, st); err != nil {
-		return nil, err
+	why := ""
+	if u.Again = base != ledger && len(ledger.Scans) > 0; u.Again {
+		if err := p.sound(ctx, st); err != nil {
+			return nil, err
+		}
+		why = "derived anew"
 	}
-	u.Anew = true
-	base := p.base()
 	base.Observer = u.Observer
-	return u, derive(ctx, st, o, h, p, base, u.scans[len(base.Scans):], "derived anew")
+	return u, derive(ctx, st, o, h, p, base, added, why)
 }
 
 func among(scans []MergedScan) func(scanID string) bool {

@@ -32,8 +32,8 @@ type Merged struct {
 var ErrOrder = errors.New("the ledger is not in order")
 
 // Merge merges the night of a date. The open episodes and gaps are those that the merge of the night before handed over;
-// night is as Arrange returns it; all are sorted by site. The first error of an input or a callback ends the merge.
-func (m *Merger) Merge(date Date, episodes iter.Seq2[*Episode, error], gaps iter.Seq2[*Gap, error], night []Observation) (Merged, error) {
+// night returns the next observation, nil after the last; all are sorted by site. The first error of an input or a callback ends the merge.
+func (m *Merger) Merge(date Date, episodes iter.Seq2[*Episode, error], gaps iter.Seq2[*Gap, error], night func() (*Observation, error)) (Merged, error) {
 	run := merge{Merger: m, date: date, done: Merged{Date: date, Causes: map[Cause]int64{}, Gaps: map[string]int64{}}}
 	openEpisodes, stop := pull(episodes)
 	defer stop()
@@ -47,8 +47,12 @@ func (m *Merger) Merge(date Date, episodes iter.Seq2[*Episode, error], gaps iter
 	if err != nil {
 		return run.done, err
 	}
-	for last := (*int64)(nil); episode != nil || gap != nil || len(night) > 0; {
-		site := lowest(episode, gap, night)
+	observation, err := night()
+	if err != nil {
+		return run.done, err
+	}
+	for last := (*int64)(nil); episode != nil || gap != nil || observation != nil; {
+		site := lowest(episode, gap, observation)
 		if last != nil && site <= *last {
 			return run.done, fmt.Errorf("%w: site %d comes after site %d", ErrOrder, site, *last)
 		}
@@ -62,8 +66,8 @@ func (m *Merger) Merge(date Date, episodes iter.Seq2[*Episode, error], gaps iter
 		if gap != nil && gap.Site == site {
 			g = gap
 		}
-		if len(night) > 0 && night[0].Site == site {
-			o, night = &night[0], night[1:]
+		if observation != nil && observation.Site == site {
+			o = observation
 		}
 		if err := run.site(e, g, o); err != nil {
 			return run.done, err
@@ -78,12 +82,17 @@ func (m *Merger) Merge(date Date, episodes iter.Seq2[*Episode, error], gaps iter
 				return run.done, err
 			}
 		}
+		if o != nil {
+			if observation, err = night(); err != nil {
+				return run.done, err
+			}
+		}
 	}
 	return run.done, nil
 }
 
 // lowest returns the lowest site of the three inputs, of which one has a site.
-func lowest(e *Episode, g *Gap, night []Observation) int64 {
+func lowest(e *Episode, g *Gap, o *Observation) int64 {
 	var site *int64
 	if e != nil {
 		site = &e.Site
@@ -91,8 +100,8 @@ func lowest(e *Episode, g *Gap, night []Observation) int64 {
 	if g != nil && (site == nil || g.Site < *site) {
 		site = &g.Site
 	}
-	if len(night) > 0 && (site == nil || night[0].Site < *site) {
-		site = &night[0].Site
+	if o != nil && (site == nil || o.Site < *site) {
+		site = &o.Site
 	}
 	return *site
 }

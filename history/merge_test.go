@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -28,6 +29,23 @@ func each[T any](rows []T) iter.Seq2[*T, error] {
 	}
 }
 
+// arranged returns a night in the order of sites.
+func arranged(night []Observation) []Observation {
+	return slices.SortedFunc(slices.Values(night), func(a, b Observation) int { return cmp.Compare(a.Site, b.Site) })
+}
+
+// listed returns a function for the next observation.
+func listed(night []Observation) func() (*Observation, error) {
+	return func() (*Observation, error) {
+		if len(night) == 0 {
+			return nil, nil
+		}
+		o := &night[0]
+		night = night[1:]
+		return o, nil
+	}
+}
+
 // merge merges a night. A night that is refused changes nothing.
 func (l *memory) merge(date Date, night []Observation) (Merged, error) {
 	next := memory{closed: slices.Clone(l.closed), closedGaps: slices.Clone(l.closedGaps)}
@@ -38,7 +56,7 @@ func (l *memory) merge(date Date, night []Observation) (Merged, error) {
 		OpenGap:       func(g *Gap) error { next.openGaps = append(next.openGaps, *g); return nil },
 		ClosedGap:     func(g *Gap) error { next.closedGaps = append(next.closedGaps, *g); return nil },
 	}
-	done, err := m.Merge(date, each(l.open), each(l.openGaps), Arrange(slices.Clone(night)))
+	done, err := m.Merge(date, each(l.open), each(l.openGaps), listed(arranged(night)))
 	if err == nil {
 		l.open, l.closed, l.openGaps, l.closedGaps = next.open, next.closed, next.openGaps, next.closedGaps
 	}

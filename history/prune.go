@@ -246,7 +246,7 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit
 	}
 	there := func(scanID string) bool { return has(going.All, scanID) }
 	if len(p.missing(ledger, there)) == 0 && !h.Late { // what a pruning has left that was killed, or had no room; readers of the ledger before have the rest
-		if err := sweep(ctx, st, slices.Concat(ledger.Files, p.files()), prunedRun); err != nil {
+		if err := sweep(ctx, st, slices.Concat(ledger.all(), p.files()), prunedRun); err != nil {
 			return nil, err
 		}
 	}
@@ -322,7 +322,7 @@ func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *
 	default:
 		d.again = judgeAgain(o.Rejudge)
 	}
-	next, err := d.merged(nights)
+	next, err := d.merged(nights, false)
 	return next, repairable(err)
 }
 
@@ -374,7 +374,7 @@ func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger
 // copyBodies copies wanted bodies from scans, of which the newest come first, to a file of the draft.
 func (d *draft) copyBodies(from []*commit.Manifest, wanted map[int64]bool) error {
 	slices.SortFunc(from, func(a, b *commit.Manifest) int { return strings.Compare(b.ScanDate, a.ScanDate) })
-	out := output[schema.BodyRow]{table: Bodies, tool: d.options.ToolVersion}
+	out := output[schema.BodyRow]{table: Bodies, kind: "kept"}
 	for _, m := range from {
 		if len(wanted) == 0 {
 			break
@@ -385,7 +385,7 @@ func (d *draft) copyBodies(from []*commit.Manifest, wanted map[int64]bool) error
 			var failed error
 			err = findBodies(d.ctx, scan, wanted, func(hash int64, body []byte) {
 				if failed == nil {
-					failed = out.add(d.ctx, d.store, d.name(Bodies, "kept"), &schema.BodyRow{BodyHash: hash, Body: body})
+					failed = out.add(d, &schema.BodyRow{BodyHash: hash, Body: body})
 				}
 			})
 			err = errors.Join(repairable(err), failed)
@@ -394,7 +394,7 @@ func (d *draft) copyBodies(from []*commit.Manifest, wanted map[int64]bool) error
 			return errors.Join(err, out.discard())
 		}
 	}
-	files, err := out.publish(d.ctx)
+	files, err := out.publish(d)
 	d.ledger.Files = slices.Concat(d.ledger.Files, files)
 	return err
 }

@@ -187,7 +187,7 @@ func TestPrunedAnew(t *testing.T) {
 	}
 	n1 := mustRead(t, dir, commit.ManifestName("n1"))
 	pruned(t, dir, "2026-11-03")
-	if u := mustUpdate(t, dir); u.Anew || u.Pruned != "2026-11-02" {
+	if u := mustUpdate(t, dir); u.Again || u.Pruned != "2026-11-02" {
 		t.Errorf("%+v", u)
 	}
 	if err := dir.Put(t.Context(), commit.ManifestName("n1"), n1); err != nil { // copied back
@@ -211,10 +211,10 @@ func TestPrunedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := story(t, dir, "h.example")
-	if u := mustUpdate(t, dir); !u.Anew || story(t, dir, "h.example") != want {
+	if u := mustUpdate(t, dir); !u.Again || story(t, dir, "h.example") != want {
 		t.Errorf("%+v: %s, want %s", u, story(t, dir, "h.example"), want)
 	}
-	if u := mustUpdate(t, dir); u.Anew {
+	if u := mustUpdate(t, dir); u.Again {
 		t.Errorf("%+v", u)
 	}
 }
@@ -267,7 +267,7 @@ func TestPrunedJudges(t *testing.T) {
 			sites[i] = strings.Replace(sites[i], "=", ".example=", 1)
 		}
 		scanned(t, dir, fmt.Sprint("n", n+1), fmt.Sprintf("2026-11-%02d", n+1), func(o *sink.Options) { o.Registry = nights[n] }, sites...)
-		if u, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(nights[n])}); err != nil || u.Anew != (n == 1 || n == 3) {
+		if u, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(nights[n])}); err != nil || u.Again != (n == 1 || n == 3) {
 			t.Fatalf("night %d: %+v, %v", n+1, u, err)
 		}
 	}

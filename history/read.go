@@ -7,33 +7,40 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/sink/read"
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/units"
 )
 
-// night is what the scans of one date found, in memory: about 130 bytes a site.
+// night is what the scans of one date found. The caller closes it.
 type night struct {
+	*sorted
 	host     string // if not empty, only its sites are read, without their policies
 	again    *again // nil: nothing was judged again
 	date     Date
-	sites    []Observation
 	policies policySet
-	disagree int64 // see commit.Choice
+	known    map[uint64]*Policy // by what rows have of them
+	disagree int64              // see commit.Choice
 }
 
 // readNight reads the scans of one date: all sites, or those of a host that is not empty, without their policies.
-func readNight(ctx context.Context, scans []*commit.Scan, host string, again *again) (*night, error) {
+func readNight(ctx context.Context, scans []*commit.Scan, host string, again *again) (_ *night, err error) {
 	var rows int64
 	for _, s := range scans {
 		if host == "" {
 			rows += commit.CountCommits(s.Commits).Rows
 		}
 	}
-	n := &night{host: host, again: again, sites: make([]Observation, 0, rows), policies: policySet{}}
+	n := &night{sorted: newSorted(rows, rangeSites), host: host, again: again, policies: policySet{}, known: map[uint64]*Policy{}}
+	defer func() {
+		if err != nil {
+			n.close()
+		}
+	}()
 	slices.SortFunc(scans, func(a, b *commit.Scan) int { return commit.ByStart(a.Manifest, b.Manifest) })
 	choice, err := units.Choose(ctx, scans, host)
 	if err != nil {
@@ -49,7 +56,6 @@ func readNight(ctx context.Context, scans []*commit.Scan, host string, again *ag
 			return nil, err
 		}
 	}
-	n.sites = Arrange(n.sites)
 	return n, nil
 }
 
@@ -88,16 +94,9 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 		return fmt.Errorf("cannot read table %s of scan %s: %w", schema.Sites, s.Manifest.ScanID, commit.ErrNoTable)
 	}
 	archive := s.Manifest.Observer.Source == commit.Archive
-	again := n.again.source(s.Manifest.Observer.String())
-	observer, sources, words := s.Manifest.Observer.String(), map[string]*Source{}, map[string]string{}
-	// word returns a copy of a text that many rows have. The row's own shares memory with its page.
-	word := func(text string) string {
-		if _, ok := words[text]; !ok {
-			text = strings.Clone(text)
-			words[text] = text
-		}
-		return words[text]
-	}
+	observer, sources := s.Manifest.Observer.String(), map[string]int{} // their numbers, by registry
+	again := len(n.sources)
+	n.sources = append(n.sources, n.again.source(observer))
 	var row schema.SiteRow
 	wanted := columns
 	if n.host == "" {
@@ -111,12 +110,13 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 			if n.host != "" && row.Host != n.host {
 				continue
 			}
-			from := sources[row.RegistryVersion]
-			if from == nil {
-				from = &Source{Observer: observer, Judge: judgeOf(row.RegistryVersion, s.Manifest.Check)}
-				sources[word(row.RegistryVersion)] = from
+			from, ok := sources[row.RegistryVersion]
+			if !ok {
+				by := &Source{Observer: observer, Judge: judgeOf(strings.Clone(row.RegistryVersion), s.Manifest.Check)}
+				from, n.sources = len(n.sources), append(n.sources, by)
+				sources[strings.Clone(row.RegistryVersion)] = from
 			}
-			o := Observation{Host: strings.Clone(row.Host), Port: row.Port, Requested: word(row.Requested), Finding: word(row.Finding), Body: row.BodyHash, From: from}
+			o := Observation{Host: row.Host, Port: row.Port, Requested: row.Requested, Finding: row.Finding, Body: row.BodyHash}
 			if row.Outcome == Carried {
 				o.Finding = Carried
 			}
@@ -124,19 +124,33 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 				o.Requested = "auto"
 			}
 			if n.host == "" && !isGap(o.Finding) {
+				o.From = n.sources[from]
 				p := n.again.policy(&o)
 				if p != nil {
-					o.Finding, o.From = p.Class, again
+					o.Finding, from = p.Class, again
 				} else {
-					p = n.policies.intern(PolicyOf(&row))
+					p = n.policyOf(&row)
 				}
 				o.Policy, n.policies[p.ID] = p.ID, p
 			}
-			n.sites = append(n.sites, o)
+			if err := n.add(&o, from); err != nil {
+				return errors.Join(err, cursor.Close())
+			}
 		}
 		if err := errors.Join(cursor.Err(), cursor.Close()); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// policyOf interns the policy of a row. Most rows have the same columns as an earlier one, and so its policy.
+func (n *night) policyOf(row *schema.SiteRow) *Policy {
+	columns := Policy{Class: row.Finding, StarVerdict: row.StarVerdict, OwnBlocked: row.Blocked, OwnPartial: row.Partial, OwnAllowed: row.Named, ContentSignal: row.ContentSignal, ContentUsage: row.ContentUsage, License: row.License, Managed: row.ManagedBy}
+	n.buffer = columns.content(n.buffer[:0])
+	key := xxhash.Sum64(n.buffer)
+	if n.known[key] == nil {
+		n.known[key] = n.policies.intern(PolicyOf(row))
+	}
+	return n.known[key]
 }

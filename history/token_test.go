@@ -1,7 +1,6 @@
 package history
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -37,15 +36,15 @@ func (l *memory) write(t *testing.T, st store.Store, nights []worldNight) {
 
 func writeRows[T any](t *testing.T, st store.Store, table string, open bool, rows []T) []File {
 	t.Helper()
-	out := output[T]{table: table, open: open}
-	name := fmt.Sprintf("%s%s/%v.parquet", Folder, table, open)
-	err := out.begin(t.Context(), st, name)
+	out := output[T]{table: table, kind: map[bool]string{true: openRows, false: closedRows}[open]}
+	d := newDraft(t.Context(), st, Options{}, nil, &Ledger{})
+	err := out.begin(d)
 	for i := range rows {
 		if err == nil {
-			err = out.add(t.Context(), st, name, &rows[i])
+			err = out.add(d, &rows[i])
 		}
 	}
-	files, errPublish := out.publish(t.Context())
+	files, errPublish := out.publish(d)
 	if err != nil || errPublish != nil {
 		t.Fatal(err, errPublish)
 	}
@@ -124,7 +123,7 @@ func (w *world) compare(t *testing.T, token string, last int, got *TokenCount) {
 		for site := range listed {
 			now[site] = Unlisted
 		}
-		for _, o := range Arrange(slices.Clone(night.rows)) {
+		for _, o := range arranged(night.rows) {
 			now[o.Site] = state(&o)
 			listed[o.Site] = true
 			if now[o.Site] == "blocked" && !since[o.Site] {

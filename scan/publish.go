@@ -127,8 +127,8 @@ func mergeHistory(ctx context.Context, st store.Store, m *commit.Manifest, o Pub
 	if err != nil {
 		return err
 	}
-	if updated.Anew {
-		o.Log.Info("the history was derived anew: a scan came before its last night or has changed, or the registry or the check has")
+	if updated.Again {
+		o.Log.Info("nights were merged into the history again: a scan came before the last one or has changed, or the registry or the check has")
 	}
 	if m.ScanDate <= updated.Pruned && !updated.Has(m.ScanID) {
 		return fmt.Errorf("the nights up to %s were pruned, and the history cannot take in an earlier one", updated.Pruned)
