@@ -123,13 +123,12 @@ fmt: .bin/golangci-lint ## format the source
 .PHONY: generate
 generate: ## write the generated documents anew
 	go test ./sink/schema -run '^TestSchemaDocument$$' -update
-	go test ./cmd/bulkscan -run '^TestFieldsDocument$$' -update
 	go test ./history -run '^TestColumnsDocument$$' -update
 	go test ./audit -run 'Docs' -update
 	go test ./terminal/metrics -run '^TestDocument$$' -update
 	go test ./simweb -run '^TestOutcomesDocument$$' -update
 	go test ./internal/integration/queries -run '^TestReadme$$' -update
-	go test ./cmd/bulkscan -run '^(TestFigures|TestShownOutput)$$' -update
+	go test ./cmd/bulkscan -run '^(TestFigures|TestShownOutput|TestFieldsDocument)$$' -update
 	@if command -v node >/dev/null; then $(MAKE) --no-print-directory docs/gallery/check.svg; else echo "SKIPPED: docs/gallery/check.svg (node is not on the PATH)"; fi
 
 .PHONY: generated
