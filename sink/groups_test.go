@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -81,26 +80,4 @@ func TestManyRowGroups(t *testing.T) {
 	if done, err := compact.Scan(t.Context(), dir, "g", compact.Options{}); err != nil || done.PartsBefore != 2 || done.PartsAfter != 2 {
 		t.Errorf("again: %+v, %v", done, err)
 	}
-}
-
-// TestCompactHalves shows that parts which would be too large for one file are merged into several.
-func TestCompactHalves(t *testing.T) {
-	dir := newDir(t)
-	if err := scanAll(dir, typicalSites(t, crashSites)); err != nil {
-		t.Fatal(err)
-	}
-	want := readScan(t, mustReadScan(t, dir, crashOptions.ScanID))
-	before := len(mustReadScan(t, dir, crashOptions.ScanID).Commits)
-	whole, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{MostFooter: 14 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := whole.PartsAfter; n == 1 || n >= before {
-		t.Errorf("%d parts became %d", before, n)
-	}
-	scan := mustReadScan(t, dir, crashOptions.ScanID)
-	if got := readScan(t, scan); !reflect.DeepEqual(got, want) || len(scan.Commits) != whole.PartsAfter {
-		t.Errorf("other rows, %d parts", len(scan.Commits))
-	}
-	noOrphans(t, dir)
 }

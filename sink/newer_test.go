@@ -42,7 +42,7 @@ var newerPlaces = []struct {
 			for i := range c.Files {
 				f := &c.Files[i]
 				metadata := map[string]string{table.MetaSchema: fmt.Sprint(schema.Version + 1), table.MetaScan: crashOptions.ScanID}
-				draft, file, err := table.Concat(t.Context(), dir, dir, f.Name, []schema.File{*f}, table.MaxFooter, metadata)
+				draft, file, err := table.Concat(t.Context(), dir, dir, f.Name, []schema.File{*f}, metadata)
 				if err == nil {
 					err = errors.Join(draft.Publish(t.Context()), draft.Discard())
 				}

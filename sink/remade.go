@@ -227,7 +227,7 @@ func (f *copiedFile) Begin(ctx context.Context, st store.Store, name string) err
 }
 
 func (f *copiedFile) copy() (err error) {
-	f.draft, f.file, err = table.Concat(f.ctx, f.from, f.to, f.name, []schema.File{f.source}, table.MaxFooter, f.metadata)
+	f.draft, f.file, err = table.Concat(f.ctx, f.from, f.to, f.name, []schema.File{f.source}, f.metadata)
 	return err
 }
 

@@ -40,8 +40,6 @@ type Options struct {
 	Grace time.Duration
 	// Log gets an entry for each merged part; may be nil.
 	Log *slog.Logger
-
-	MostFooter int // 0 is table.MaxFooter; tests set a smaller one
 }
 
 // DefaultPartBytes is the default of Options.PartBytes.
@@ -119,7 +117,7 @@ func (c *compaction) run(ctx context.Context) error {
 	var errs []error
 	var doubtful bool // a record was written that may not be durable
 	for _, run := range runs {
-		begun, err := c.mergeOrHalve(ctx, run)
+		begun, err := c.merge(ctx, run)
 		if err != nil {
 			errs = append(errs, err)
 			doubtful = begun
@@ -222,22 +220,6 @@ func alike(a, b *commit.Commit) bool {
 		slices.EqualFunc(a.Files, b.Files, func(x, y schema.File) bool { return x.Table == y.Table })
 }
 
-// mergeOrHalve merges a run of commits into one part. If the footer would be too large, it merges each half.
-func (c *compaction) mergeOrHalve(ctx context.Context, run []commit.Commit) (begun bool, err error) {
-	if len(run) < 2 {
-		return false, nil
-	}
-	begun, err = c.merge(ctx, run)
-	if begun || !errors.Is(err, table.ErrTooLarge) {
-		return begun, err
-	}
-	half := len(run) / 2
-	if begun, err = c.mergeOrHalve(ctx, run[:half]); err != nil {
-		return begun, err
-	}
-	return c.mergeOrHalve(ctx, run[half:])
-}
-
 // merge makes one part of a run of commits. All its files are durable before the first is published, so they coexist
 // with the replaced files only briefly. Once the first file is published, the merged part's number is used, even if an
 // error follows; begun reports that.
@@ -258,7 +240,7 @@ func (c *compaction) merge(ctx context.Context, run []commit.Commit) (begun bool
 			sources = append(sources, run[k].Files[i])
 		}
 		name := commit.PartName(f.Table, c.manifest.ScanDate, record.ScanID, commit.CompactedShard, record.N)
-		draft, file, err := table.Concat(ctx, c.store, c.store, name, sources, cmp.Or(c.options.MostFooter, table.MaxFooter), nil)
+		draft, file, err := table.Concat(ctx, c.store, c.store, name, sources, nil)
 		if err != nil {
 			err = commit.Remedied(err, commit.DamageRemedy)
 			return false, err

@@ -987,7 +987,7 @@ func TestNewer(t *testing.T) {
 	f("file", func(source *commit.Scan, c *commit.Commit) error {
 		metadata := map[string]string{table.MetaSchema: fmt.Sprint(schema.Version + 1), table.MetaScan: "stored"}
 		f := &c.Files[slices.IndexFunc(c.Files, func(f schema.File) bool { return f.Table == schema.Sites })]
-		draft, file, err := table.Concat(t.Context(), source.Store, source.Store, f.Name, []schema.File{*f}, table.MaxFooter, metadata)
+		draft, file, err := table.Concat(t.Context(), source.Store, source.Store, f.Name, []schema.File{*f}, metadata)
 		if err != nil {
 			return err
 		}

@@ -37,9 +37,6 @@ import (
 // maxIndexes bounds the page indexes of one source in memory, in bytes. Those of a part take 100 KB.
 const maxIndexes = 64 << 20
 
-// ErrTooLarge says that the sources do not fit into one file.
-var ErrTooLarge = errors.New("too large to be merged")
-
 // concatenation makes one file out of several.
 type concatenation struct {
 	name string
@@ -47,7 +44,6 @@ type concatenation struct {
 	hash hash.Hash
 	size int64
 	sum  string // schema.File.Footer, once it is written
-	most int    // maximum bytes of the footer
 
 	footer  format.FileMetaData // of the first source, with the row groups of all
 	indexes []encodedIndexes    // by row group and column
@@ -64,12 +60,12 @@ func (s *concatenation) Write(b []byte) (int, error) {
 // Concat writes a sealed draft with the rows of sources, in their order, and describes it. All sources are files of one
 // table. The metadata is that of the first source, unless other metadata is given. The caller publishes or discards the
 // draft. The error is a *WriteError if the draft caused it.
-func Concat(ctx context.Context, from, to store.Store, name string, sources []schema.File, mostFooter int, metadata map[string]string) (store.Draft, schema.File, error) {
+func Concat(ctx context.Context, from, to store.Store, name string, sources []schema.File, metadata map[string]string) (store.Draft, schema.File, error) {
 	draft, err := to.Create(ctx, name)
 	if err != nil {
 		return nil, schema.File{}, Writing(err)
 	}
-	s := &concatenation{name: name, out: bufio.NewWriterSize(draft, 256<<10), hash: sha256.New(), copy: make([]byte, 1<<20), most: mostFooter}
+	s := &concatenation{name: name, out: bufio.NewWriterSize(draft, 256<<10), hash: sha256.New(), copy: make([]byte, 1<<20)}
 	err = s.join(ctx, from, sources, metadata)
 	if err == nil {
 		err = Writing(draft.Seal())
@@ -280,7 +276,7 @@ func (s *concatenation) addGroups(footer *format.FileMetaData, move int64, index
 		group.FileOffset += move
 		group.Ordinal = int16(len(s.footer.RowGroups))
 		if int(group.Ordinal) != len(s.footer.RowGroups) {
-			return fmt.Errorf("%w: a file has 32,768 row groups at most", ErrTooLarge)
+			return errors.New("a file has 32,768 row groups at most")
 		}
 		s.footer.RowGroups = append(s.footer.RowGroups, group)
 		s.footer.NumRows += group.NumRows
@@ -300,7 +296,7 @@ func DecodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
 // finish writes the indexes and the footer.
 func (s *concatenation) finish() error {
 	var err error
-	if s.sum, err = writeTail(s, s.size, &s.footer, s.indexes, s.most); err != nil {
+	if s.sum, err = writeTail(s, s.size, &s.footer, s.indexes); err != nil {
 		return err
 	}
 	return Writing(s.out.Flush())

@@ -36,9 +36,8 @@ type encodedIndexes struct {
 func hasBounds(m *format.ColumnMetaData) bool { return m.Statistics.MinValue != nil }
 
 // writeTail writes the end of a file whose pages end at position at, and sets the positions of the indexes in the
-// footer. The indexes are in the order of row groups and columns. It returns schema.File.Footer,
-// or ErrTooLarge if the footer exceeds most bytes.
-func writeTail(w io.Writer, at int64, footer *format.FileMetaData, indexes []encodedIndexes, most int) (sum string, err error) {
+// footer. The indexes are in the order of row groups and columns. It returns schema.File.Footer.
+func writeTail(w io.Writer, at int64, footer *format.FileMetaData, indexes []encodedIndexes) (sum string, err error) {
 	if err := completeBounds(footer, indexes); err != nil {
 		return "", err
 	}
@@ -65,8 +64,8 @@ func writeTail(w io.Writer, at int64, footer *format.FileMetaData, indexes []enc
 	if err != nil {
 		return "", err
 	}
-	if len(encoded) > most {
-		return "", fmt.Errorf("%w: its footer would have %d bytes, more than %d", ErrTooLarge, len(encoded), most)
+	if len(encoded) > MaxFooter {
+		return "", fmt.Errorf("the footer would have %d bytes, more than %d", len(encoded), MaxFooter)
 	}
 	encoded = binary.LittleEndian.AppendUint32(encoded, uint32(len(encoded)))
 	encoded = append(encoded, Magic...)
@@ -205,6 +204,6 @@ func (t *tailedWriter[T]) Close() error {
 			indexes = append(indexes, encodedIndexes{piece(c.ColumnIndexOffset, c.ColumnIndexLength), piece(c.OffsetIndexOffset, c.OffsetIndexLength)})
 		}
 	}
-	t.sum, err = writeTail(t.out.out, end, &footer, indexes, MaxFooter)
+	t.sum, err = writeTail(t.out.out, end, &footer, indexes)
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,14 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/bulkscan/bulkscan/bench/built"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/simweb/compare"
 	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -89,12 +85,10 @@ type trial struct {
 // outcome is what the system, the web and the dataset say of a trial. The dataset is there until the next trial.
 type outcome struct {
 	wall, cpu time.Duration
-	webCPU    time.Duration
 	peak      int64  // most memory of the process, in bytes
 	live      []live // of each collection
 	scan      *commit.Scan
 	came      simweb.Record
-	untrue    int // rows
 }
 
 // live is the live heap after a collection.
@@ -128,11 +122,10 @@ func (l *lab) try(ctx context.Context, t trial) (*outcome, error) {
 		return nil, err
 	}
 	o, err := l.scan(ctx, t.list, slices.Concat(w.Flags(), scanFlags)...)
-	webCPU, stopErr := w.Stop()
+	_, stopErr := w.Stop()
 	if err = errors.Join(err, stopErr); err != nil {
 		return nil, err
 	}
-	o.webCPU = webCPU
 	text, err := os.ReadFile(record)
 	if err != nil {
 		return nil, err
@@ -150,7 +143,6 @@ func (l *lab) try(ctx context.Context, t trial) (*outcome, error) {
 		return nil, err
 	}
 	l.rows += held.Rows
-	o.untrue = held.Differ + held.Missing + held.Twice + held.Unknown
 	if !held.OK() {
 		l.untrue = append(l.untrue, held)
 	}
@@ -255,76 +247,6 @@ func (l *lab) write(name string, lines []string) (path string, err error) {
 	}
 	_, err = io.WriteString(file, strings.Join(lines, "\n")+"\n")
 	return path, errors.Join(err, file.Close())
-}
-
-// side is what the runs over one of several lists have shown.
-type side struct {
-	took           []time.Duration // from the first to the last answer of the hosts in question
-	wall, cpu, web []time.Duration
-	came           []simweb.Record
-	peak           int64
-	live, untrue   int
-}
-
-// withoutWith names the sides of an experiment with two lists.
-var withoutWith = []string{"without", "with"}
-
-// turns does a trial with each of some lists in turn, as often as there are runs. The hosts in question are those with a suffix.
-func (l *lab) turns(ctx context.Context, t trial, suffix string, lists ...string) ([]side, error) {
-	sides := make([]side, len(lists))
-	for range l.runs {
-		for i := range lists {
-			t.list = lists[i]
-			o, err := l.try(ctx, t)
-			if err != nil {
-				return nil, err
-			}
-			took, err := spanOf(ctx, o.scan, suffix)
-			if err != nil {
-				return nil, err
-			}
-			s := &sides[i]
-			s.took, s.wall, s.cpu, s.web = append(s.took, took), append(s.wall, o.wall), append(s.cpu, o.cpu), append(s.web, o.webCPU)
-			s.came, s.peak, s.live, s.untrue = append(s.came, o.came), max(s.peak, o.peak), max(s.live, o.liveMost()), s.untrue+o.untrue
-		}
-	}
-	return sides, nil
-}
-
-// spanOf is the time from the first to the last answer of the hosts with a suffix.
-func spanOf(ctx context.Context, scan *commit.Scan, suffix string) (time.Duration, error) {
-	type row struct {
-		Host      string `parquet:"host"`
-		FetchedAt *int64 `parquet:"fetched_at,optional"` // milliseconds
-	}
-	first, last := int64(math.MaxInt64), int64(0)
-	for r, err := range read.Rows[row](ctx, scan, schema.Sites) {
-		if err != nil {
-			return 0, err
-		}
-		if r.FetchedAt != nil && strings.HasSuffix(r.Host, suffix) {
-			first, last = min(first, *r.FetchedAt), max(last, *r.FetchedAt)
-		}
-	}
-	if last == 0 {
-		return 0, fmt.Errorf("no host in %s was asked", suffix)
-	}
-	return time.Duration(last-first) * time.Millisecond, nil
-}
-
-// mixed returns both lists as one, each evenly spread over it and in its order.
-func mixed(a, b []string) []string {
-	n := len(a) + len(b)
-	all := make([]string, 0, n)
-	for i := range n {
-		// The next is of b where the share of b so far steps over a whole number.
-		if before, upto := i*len(b)/n, (i+1)*len(b)/n; upto > before {
-			all = append(all, b[before])
-		} else {
-			all = append(all, a[i-before])
-		}
-	}
-	return all
 }
 
 // named returns n entries of hosts with this prefix and suffix.

@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// lateSuffix ends the names of hosts that answer after a fixed time.
+const lateSuffix = ".late.zoo.test"
+
 // truth scans hosts of every common behaviour with real bodies, and holds every row against what the web says it did.
 func (l *lab) truth(ctx context.Context) error {
 	all := hosts(l.n(100_000))

@@ -1,12 +1,8 @@
-// Command endtoend answers one question: what does a whole scan cost, and is it true, polite and undisturbed? It runs the
+// Command endtoend answers one question: what does a whole scan cost, and is it true? It runs the
 // built program against a simulated web in another process, and reads what the system, the web and the dataset say of the
 // run. It prints a report in Markdown.
 //
 //	truth     100,000 origins with real bodies: time, processor time and memory
-//	polite    200,000 origins of which 50,000 share one address, at --ip-rate 500: does every address get its rate at most,
-//	          counted when connections come, and do the other 150,000 take as long as without these?
-//	hot       the same with 20,000 origins, half of which share one address
-//	dead      60,000 origins of which 6 % are silent, at --concurrency 1000: what do these cost the others?
 //	inflight  10,000 exchanges in flight whose answers take 4 s, plain and by TLS: in how much memory?
 //	cpu       50,000 healthy origins, plain and by TLS: processor time per 10,000, and in which stages
 //	shares    a million origins of which 50,000 share one address, by one process, by eight one after another, and by eight at
@@ -15,7 +11,7 @@
 // In each of them every origin must have exactly one row. The last is done only where -only names it. From the
 // project's root:
 //
-//	go -C bench run ./cmd/endtoend -only dead,cpu -runs 1
+//	go -C bench run ./cmd/endtoend -only truth,cpu -runs 1
 //
 // The bounds that the report holds results against are for these sizes, on a machine that does nothing else. The files of
 // ../shared, beside the project, are served and scanned where they are there; otherwise they are made up.
@@ -56,9 +52,6 @@ var experiments = []struct {
 	asked bool // done only where -only names it
 }{
 	{"truth", (*lab).truth, false},
-	{"polite", (*lab).polite, false},
-	{"hot", (*lab).hot, false},
-	{"dead", (*lab).dead, false},
 	{"inflight", (*lab).inflight, false},
 	{"cpu", (*lab).cpu, false},
 	{"shares", (*lab).shares, true},

@@ -187,11 +187,10 @@ func (l *lab) together(ctx context.Context, t trial, atOnce, kills int, args fun
 	s.wall = time.Since(begun)
 	end()
 	<-killed
-	webCPU, stopErr := w.Stop()
+	_, stopErr := w.Stop()
 	if err := errors.Join(append(errs, stopErr)...); err != nil {
 		return nil, err
 	}
-	s.webCPU = webCPU
 	came, err := os.ReadFile(record)
 	if err == nil {
 		err = json.Unmarshal(came, &s.came)
