@@ -67,7 +67,7 @@ func (s *sorted) add(o *Observation, source int) error {
 	r := &s.ranges[at]
 	begin := len(r.records)
 	r.records = append(r.records, 0, 0, 0, 0)
-	for _, number := range [...]int64{o.Site, o.Policy, o.Body} {
+	for _, number := range [...]int64{o.Site, o.Policy, o.Unmanaged, o.Body} {
 		r.records = binary.LittleEndian.AppendUint64(r.records, uint64(number))
 	}
 	for _, number := range [...]uint64{uint64(uint32(o.Port)), s.word(o.Finding), s.word(o.Requested), uint64(source)} {
@@ -159,16 +159,16 @@ func (s *sorted) sort(r *siteRange) error {
 
 // decode sets an observation to that of a record.
 func (s *sorted) decode(record []byte, o *Observation) {
-	for i, number := range []*int64{&o.Site, &o.Policy, &o.Body} {
+	for i, number := range []*int64{&o.Site, &o.Policy, &o.Unmanaged, &o.Body} {
 		*number = int64(binary.LittleEndian.Uint64(record[4+8*i:]))
 	}
 	numbers, host := split(record)
 	o.Port, o.Finding, o.Requested, o.From, o.Host = int32(numbers[0]), s.words[numbers[1]], s.words[numbers[2]], s.sources[numbers[3]], string(host)
 }
 
-// split returns what a record has after its length, its site, its policy and its body.
+// split returns what a record has after its length, its site, its policies and its body.
 func split(record []byte) (numbers [4]uint64, host []byte) {
-	host = record[4+3*8:]
+	host = record[4+4*8:]
 	for i := range numbers {
 		n := 0
 		numbers[i], n = binary.Uvarint(host)

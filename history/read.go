@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func readNight(ctx context.Context, scans []*commit.Scan, host string, again *ag
 // finding.
 var (
 	columns       = []string{"host", "port", "requested", "outcome", "finding", "registry_version", "body_hash"}
-	policyColumns = []string{"star_verdict", "content_signal", "content_usage", "license", "managed_by", "named", "blocked", "partial"}
+	policyColumns = []string{"star_verdict", "content_signal", "content_usage", "license", "managed_by", "named", "blocked", "partial", "policy_id", "unmanaged_policy_id"}
 )
 
 // PolicyOf returns the policy of a row of sites, without its id. Its texts share memory with the row.
@@ -83,6 +84,14 @@ func PolicyOf(row *schema.SiteRow) Policy {
 		}
 	}
 	return p
+}
+
+// unmanagedOf returns Episode.Unmanaged of a row of sites.
+func unmanagedOf(row *schema.SiteRow) int64 {
+	if row.Finding != ClassRules {
+		return 0
+	}
+	return cmp.Or(row.UnmanagedID, row.PolicyID)
 }
 
 // read appends the sites of a scan.
@@ -125,13 +134,13 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 			}
 			if n.host == "" && !isGap(o.Finding) {
 				o.From = n.sources[from]
-				p := n.again.policy(&o)
-				if p != nil {
-					o.Finding, from = p.Class, again
+				file := n.again.file(&o)
+				if file.Policy != nil {
+					o.Finding, from = file.Class, again
 				} else {
-					p = n.policyOf(&row)
+					file = judgedFile{n.policyOf(&row), unmanagedOf(&row)}
 				}
-				o.Policy, n.policies[p.ID] = p.ID, p
+				o.Policy, o.Unmanaged, n.policies[file.ID] = file.ID, file.unmanaged, file.Policy
 			}
 			if err := n.add(&o, from); err != nil {
 				return errors.Join(err, cursor.Close())

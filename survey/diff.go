@@ -36,6 +36,7 @@ type DiffOptions struct {
 	Selection  Selection
 	Top        int         // tokens, operators and sites listed at most; 0 is all
 	Panel      *Panel      // only sites of its hosts; nil: all
+	Files      bool        // blocks that appeared or were removed with their files are listed, too, and their sites counted as changed
 	Out        store.Store // Compare writes ChangesName and ChangedSitesName here; nil writes nothing
 }
 
@@ -145,10 +146,12 @@ type SumDiff struct {
 	Moves
 }
 
-// Moves counts sites with rules in both scans.
+// Moves counts sites with rules in both scans, but for Appeared and Removed: there, one scan found that the site has none.
 type Moves struct {
 	Began       int64   `json:"began" about:"sites that began"`
 	Ceased      int64   `json:"ceased" about:"sites that ceased"`
+	Appeared    int64   `json:"appeared" about:"sites that block, and had no rules"`
+	Removed     int64   `json:"removed" about:"sites that blocked, and have no rules"`
 	Net         int64   `json:"net" about:"began less ceased"`
 	Before      int64   `json:"blocked_before" about:"sites of rules_both that block, earlier"`
 	After       int64   `json:"blocked_after" about:"sites of rules_both that block, later"`

@@ -106,13 +106,15 @@ type plainDiff struct {
 	operators                        map[string]SumDiff
 	changes                          map[string]bool // as changeLine has them
 	sites                            map[string]bool
+	withFiles                        map[string]bool // likewise, of files that appeared or were removed
+	filesChanged                     int64
 	changed, otherBody, otherPolicy  int64
 	both, rules, appeared, vanished  int64
 	presence, refusal, failed, blind int64
 }
 
 func countPlainly(before, after []*audit.Site, definition string, chosen []int) *plainDiff {
-	p := &plainDiff{findings: map[FindingPair]int64{}, tokens: map[string]TokenDiff{}, operators: map[string]SumDiff{}, changes: map[string]bool{}, sites: map[string]bool{}}
+	p := &plainDiff{findings: map[FindingPair]int64{}, tokens: map[string]TokenDiff{}, operators: map[string]SumDiff{}, changes: map[string]bool{}, withFiles: map[string]bool{}, sites: map[string]bool{}}
 	at := slices.Index(DefinitionNames(), definition)
 	registry := tokens.Default()
 	gaps := []string{"not_asked", "challenged", "rate_limited", "unreachable", "server_error"}
@@ -146,6 +148,40 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 			p.sites[fmt.Sprintf("%s %s %s %s", key, change, then, now)] = true
 		}
 		if then != "rules" || now != "rules" {
+			came := now == "rules" && (then == "none" || then == "no_rules")
+			if !came && (then != "rules" || now != "none" && now != "no_rules") {
+				continue
+			}
+			operators := map[string]bool{}
+			file, cells := a, plainCells(a)
+			if !came {
+				file, cells = b, plainCells(b)
+			}
+			for _, id := range chosen {
+				t := &registry.Tokens[id]
+				row := plainToken(file, cells[id])
+				if *definitions[at].In(&row) == 0 {
+					continue
+				}
+				sum, verdict, change := p.tokens[t.Name], decisions[2*row.Full+row.Partial], "removed"
+				if came {
+					change = "appeared"
+					sum.Appeared++
+					p.withFiles[fmt.Sprintf("%s %s appeared  %s", key, t.Name, verdict)] = true
+				} else {
+					sum.Removed++
+					p.withFiles[fmt.Sprintf("%s %s %s %s ", key, t.Name, change, verdict)] = true
+				}
+				p.tokens[t.Name] = sum
+				operators[""], operators[t.Operator] = true, true
+			}
+			for operator := range operators {
+				sum := p.operators[operator]
+				sum.Appeared += one(came)
+				sum.Removed += one(!came)
+				p.operators[operator] = sum
+			}
+			p.filesChanged += one(len(operators) > 0)
 			continue
 		}
 		p.rules++
@@ -259,16 +295,18 @@ func TestDiffPlainly(t *testing.T) {
 		f("sites of the first scan", got.From.Sites, int64(len(bySite(before))))
 		f("repeated rows", got.To.Repeated, int64(len(after)-len(bySite(after))))
 
-		maps.DeleteFunc(want.tokens, func(_ string, s TokenDiff) bool { return s.Began+s.Ceased+s.Tightened+s.Loosened == 0 })
+		maps.DeleteFunc(want.tokens, func(_ string, s TokenDiff) bool {
+			return s.Began+s.Ceased+s.Appeared+s.Removed+s.Tightened+s.Loosened == 0
+		})
 		f("tokens listed", len(got.Tokens), len(want.tokens))
 		for _, g := range got.Tokens {
 			w := want.tokens[g.Token]
-			f(g.Token, []int64{g.Began, g.Ceased, g.Net, g.Tightened, g.Loosened, g.Before, g.After}, []int64{w.Began, w.Ceased, w.Began - w.Ceased, w.Tightened, w.Loosened, w.Before, w.After})
+			f(g.Token, []int64{g.Began, g.Ceased, g.Appeared, g.Removed, g.Net, g.Tightened, g.Loosened, g.Before, g.After}, []int64{w.Began, w.Ceased, w.Appeared, w.Removed, w.Began - w.Ceased, w.Tightened, w.Loosened, w.Before, w.After})
 			f(g.Token+"'s share", g.ShareAfter, float64(w.After)/float64(want.rules))
 		}
 		for _, g := range append(got.Operators, got.AtLeastOne) {
 			w := want.operators[g.Value]
-			f("operator "+g.Value, []int64{g.Began, g.Ceased, g.Before, g.After}, []int64{w.Began, w.Ceased, w.Before, w.After})
+			f("operator "+g.Value, []int64{g.Began, g.Ceased, g.Appeared, g.Removed, g.Before, g.After}, []int64{w.Began, w.Ceased, w.Appeared, w.Removed, w.Before, w.After})
 		}
 		pairs := int64(0)
 		for _, n := range got.Causes {
@@ -299,6 +337,24 @@ func TestDiffPlainly(t *testing.T) {
 		f("the top", [][]SiteDiff{listed.Sites}, [][]SiteDiff{got.Sites[:3]})
 		f("tokens of the top", []int{len(listed.Tokens), listed.Changing}, []int{3, len(want.tokens)})
 		f("all sites", int64(len(got.Sites)), got.Changed)
+
+		files, err := Compare(t.Context(), from, to, DiffOptions{Definition: definition, Selection: selection, Out: out, Files: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range fileRows[ChangeRow](t, out, ChangesName) {
+			line := fmt.Sprintf("%s %d %s %s %s %s %s", r.Host, r.Port, r.Requested, r.Token, r.Change, r.Before, r.After)
+			if r.Cause == "presence" && !want.withFiles[line] {
+				t.Errorf("by %s: %s", definition, line)
+			}
+			delete(want.withFiles, line)
+		}
+		f("files that are not listed", len(want.withFiles), 0)
+		f("changed sites with files", []int64{files.Changed, int64(len(files.Sites))}, []int64{want.changed + want.filesChanged, want.changed + want.filesChanged})
+		f("figures with files", []any{files.Tokens, files.AtLeastOne, files.Causes}, []any{got.Tokens, got.AtLeastOne, got.Causes})
+		if want.filesChanged == 0 {
+			t.Errorf("by %s: no file appeared or was removed", definition)
+		}
 	}
 }
 
@@ -361,7 +417,9 @@ func TestDiffCauses(t *testing.T) {
 	f("a rule", own, own+blocks, "policy", now, sink.Options{})
 	f("a block was switched on", own, managed+own, "managed", now, sink.Options{})
 	f("and off", managed+own, own, "managed", now, sink.Options{})
-	f("and the sitemap went", own, managed+"User-agent: *\nDisallow: /private/\n", "policy", now, sink.Options{})
+	f("and a comment came", own, managed+"# own\n"+own, "managed", now, sink.Options{})
+	f("and a rule of another group came", own, managed+own+"User-agent: CCBot\nDisallow: /\n", "policy", now, sink.Options{})
+	f("the block has other rules", managed+own, strings.Replace(managed, "GPTBot", "CCBot", 1)+own, "managed", now, sink.Options{})
 	f("and a group went", "User-agent: Googlebot\nDisallow:\nUser-agent: GPTBot\nDisallow:\n", managed, "policy", now, sink.Options{})
 	rows = slices.Clone(now.Tokens)
 	rows[now.Lookup("GPTBot")].HeedsStar = false

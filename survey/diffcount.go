@@ -2,6 +2,7 @@ package survey
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 
@@ -14,6 +15,8 @@ const (
 	changeCeased    = "ceased"
 	changeTightened = "tightened"
 	changeLoosened  = "loosened"
+	changeAppeared  = "appeared"
+	changeRemoved   = "removed"
 
 	siteAppeared = "appeared"
 	siteVanished = "vanished"
@@ -105,7 +108,53 @@ func (d *diffCounter) site(before, after *siteState) error {
 		return d.list(siteRefusal, before, after)
 	}
 	d.presence++
-	return d.list(sitePresence, before, after)
+	return errors.Join(d.files(before, after), d.list(sitePresence, before, after))
+}
+
+// files counts the tokens that a file blocks which appeared or was removed. What a page hides is not known.
+func (d *diffCounter) files(before, after *siteState) error {
+	file, other, change := after, before, changeAppeared
+	if before.ruled() {
+		file, other, change = before, after, changeRemoved
+	}
+	if !file.ruled() || other.finding.MayHideRules() {
+		return nil
+	}
+	cause := sitePresence
+	if !d.sameObserver {
+		cause = causes[causeObserver]
+	}
+	clear(d.blocked)
+	var ofSite SiteDiff
+	for _, place := range d.c.compared {
+		cell := audit.Cell(d.c.policies.values[file.policy][place])
+		if !d.c.by.Blocks(cell) {
+			continue
+		}
+		t, group := &d.tokens[place], &d.blocked[d.operators[place]]
+		was, is := cell.Decision().String(), ""
+		if change == changeAppeared {
+			was, is = is, was
+			t.Appeared++
+			group.after = true
+			ofSite.Began = append(ofSite.Began, t.Token)
+		} else {
+			t.Removed++
+			group.before = true
+			ofSite.Ceased = append(ofSite.Ceased, t.Token)
+		}
+		if d.out != nil && d.c.o.Files {
+			if err := d.out.change(&d.c.site, t, was, is, change, cause, before, after); err != nil {
+				return err
+			}
+		}
+	}
+	d.operatorsOfSite(func(m *Moves) (began, ceased *int64) { return &m.Appeared, &m.Removed })
+	if d.c.o.Files && len(ofSite.Began)+len(ofSite.Ceased) > 0 {
+		d.changed++
+		d.keep(ofSite)
+	}
+	return nil
 }
 
 func (d *diffCounter) list(change string, before, after *siteState) error {
@@ -126,7 +175,6 @@ func (d *diffCounter) policies(before, after *siteState) error {
 	clear(d.blocked)
 	var ofSite SiteDiff
 	var seen [numCauses]bool
-	managed := d.onlyManaged(before, after, was, is)
 	for _, place := range d.c.compared {
 		a, b := audit.Cell(was[place]), audit.Cell(is[place])
 		blockedThen, blocksNow := d.c.by.Blocks(a), d.c.by.Blocks(b)
@@ -136,7 +184,7 @@ func (d *diffCounter) policies(before, after *siteState) error {
 			continue
 		}
 		t := &d.tokens[place]
-		cause := d.cause(before, after, a&b&audit.CellOwn != 0, managed)
+		cause := d.cause(before, after, a&b&audit.CellOwn != 0)
 		change := changeOf(blockedThen, blocksNow, a, b)
 		switch change {
 		case changeBegan:
@@ -162,7 +210,7 @@ func (d *diffCounter) policies(before, after *siteState) error {
 			}
 		}
 	}
-	d.operatorsOfSite()
+	d.operatorsOfSite(func(m *Moves) (began, ceased *int64) { return &m.Began, &m.Ceased })
 	if len(ofSite.Began)+len(ofSite.Ceased) > 0 {
 		d.changed++
 		d.keep(ofSite)
@@ -194,7 +242,7 @@ func changeOf(blockedThen, blocksNow bool, before, after audit.Cell) string {
 
 // cause says why a token's verdict changed, by the first rule that applies. Where both files name the token, no registry
 // could change the verdict: fallbacks and `*` are for tokens that a file does not name.
-func (d *diffCounter) cause(before, after *siteState, named, managed bool) int {
+func (d *diffCounter) cause(before, after *siteState, named bool) int {
 	switch {
 	case !d.sameObserver:
 		return causeObserver
@@ -202,34 +250,21 @@ func (d *diffCounter) cause(before, after *siteState, named, managed bool) int {
 		return causeJudge
 	case before.judge != after.judge && !named:
 		return causeUnknownJudge
-	case managed:
+	case before.unmanaged == after.unmanaged:
 		return causeManaged
 	}
 	return causePolicy
 }
 
-// onlyManaged reports whether, as far as the columns show, a delivery network's block is all that came or went: the file
-// with the block is longer, it names all tokens that the other names, and the columns beside the groups are the same.
-func (d *diffCounter) onlyManaged(before, after *siteState, was, is string) bool {
-	if before.managed == after.managed || before.rest != after.rest {
-		return false
-	}
-	with, without := after, before
-	if before.managed {
-		with, without, was, is = before, after, is, was
-	}
-	lost := func(place int) bool { return audit.Cell(was[place]&^is[place])&audit.CellOwn != 0 }
-	return with.lines > without.lines && !slices.ContainsFunc(d.c.compared, lost)
-}
-
 // operatorsOfSite counts the operators of which a site began to block a token, having blocked none, and the reverse.
-func (d *diffCounter) operatorsOfSite() {
+func (d *diffCounter) operatorsOfSite(counts func(*Moves) (began, ceased *int64)) {
 	for _, group := range d.blocked[1:] {
 		d.blocked[0].before, d.blocked[0].after = d.blocked[0].before || group.before, d.blocked[0].after || group.after
 	}
 	for i, group := range d.blocked {
-		d.sums[i].Began += one(!group.before && group.after)
-		d.sums[i].Ceased += one(group.before && !group.after)
+		began, ceased := counts(&d.sums[i].Moves)
+		*began += one(!group.before && group.after)
+		*ceased += one(group.before && !group.after)
 	}
 }
 
@@ -286,7 +321,7 @@ func (d *diffCounter) finish() *Diff {
 		}
 	}
 	for _, place := range c.compared {
-		if t := &d.tokens[place]; t.Began+t.Ceased+t.Tightened+t.Loosened > 0 {
+		if t := &d.tokens[place]; t.Began+t.Ceased+t.Appeared+t.Removed+t.Tightened+t.Loosened > 0 {
 			all.Tokens = append(all.Tokens, *t)
 		}
 	}
@@ -295,7 +330,7 @@ func (d *diffCounter) finish() *Diff {
 	})
 	all.AtLeastOne = d.sums[0]
 	for _, s := range d.sums[1:] {
-		if s.Began+s.Ceased > 0 {
+		if s.Began+s.Ceased+s.Appeared+s.Removed > 0 {
 			all.Operators = append(all.Operators, s)
 		}
 	}

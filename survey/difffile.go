@@ -23,10 +23,10 @@ type ChangeRow struct {
 	Requested     string `parquet:"requested,dict" about:"as listed in the later scan"`
 	Token         string `parquet:"token,dict" about:"token"`
 	Operator      string `parquet:"operator,dict" about:"operator of the token"`
-	Before        string `parquet:"before,dict" about:"allowed, partial, blocked"`
-	After         string `parquet:"after,dict" about:"allowed, partial, blocked"`
-	Change        string `parquet:"change,dict" about:"began, ceased, tightened, loosened"`
-	Cause         string `parquet:"cause,dict" about:"why it changed: a cause of docs/diff.md"`
+	Before        string `parquet:"before,dict" about:"allowed, partial, blocked; empty if the file appeared"`
+	After         string `parquet:"after,dict" about:"allowed, partial, blocked; empty if the file was removed"`
+	Change        string `parquet:"change,dict" about:"began, ceased, tightened, loosened; with --files appeared, removed"`
+	Cause         string `parquet:"cause,dict" about:"why it changed: a cause of docs/diff.md; presence if the file appeared or was removed"`
 	BodyBefore    int64  `parquet:"body_hash_before" about:"as in bodies; 0 without one"`
 	BodyAfter     int64  `parquet:"body_hash_after" about:"as in bodies; 0 without one"`
 	FetchedBefore int64  `parquet:"fetched_at_before,optional,timestamp(millisecond)" about:"time of the last attempt"`

@@ -207,6 +207,14 @@ func (x *diffPage) moves(name string, m *survey.Moves) []piece {
 	return append([]piece{text(name)}, cells...)
 }
 
+// note is what stands behind the counts: how many blocks came and went with their files, too.
+func note(m *survey.Moves, notes ...string) piece {
+	if m.Appeared+m.Removed > 0 {
+		notes = append(notes, fmt.Sprintf("%s appeared, %s removed with the file", number(m.Appeared), number(m.Removed)))
+	}
+	return styled(dim, "%s", strings.Join(notes, "; "))
+}
+
 func (x *diffPage) tokens(d *survey.Diff) {
 	if len(d.Tokens) == 0 {
 		return
@@ -215,11 +223,11 @@ func (x *diffPage) tokens(d *survey.Diff) {
 		"token", "began", "ceased", "net", "before", "after")
 	for i := range d.Tokens {
 		c := &d.Tokens[i]
-		short := piece{}
+		var short []string
 		if c.Tightened+c.Loosened > 0 {
-			short = styled(dim, "%s tightened, %s loosened", number(c.Tightened), number(c.Loosened))
+			short = append(short, fmt.Sprintf("%s tightened, %s loosened", number(c.Tightened), number(c.Loosened)))
 		}
-		t.add(append(x.moves(c.Token, &c.Moves), short)...)
+		t.add(append(x.moves(c.Token, &c.Moves), note(&c.Moves, short...))...)
 	}
 	x.page.table(t)
 	if more := d.Changing - len(d.Tokens); more > 0 {
@@ -234,7 +242,7 @@ func (x *diffPage) operators(d *survey.Diff) {
 	t := x.table("By operator", "sites that block at least one of its tokens", "operator", "began", "ceased", "net", "before", "after")
 	for i := range d.Operators {
 		s := &d.Operators[i]
-		t.add(append(x.moves(s.Value, &s.Moves), styled(dim, "%s", plural(s.Tokens, "token")))...)
+		t.add(append(x.moves(s.Value, &s.Moves), note(&s.Moves, plural(s.Tokens, "token")))...)
 	}
 	x.page.table(t)
 }
@@ -242,7 +250,7 @@ func (x *diffPage) operators(d *survey.Diff) {
 // causeMeanings say of a cause what it is.
 var causeMeanings = map[string]string{
 	"policy":        "the site changed its file",
-	"managed":       "a delivery network's block came or went",
+	"managed":       "only a delivery network's block differs",
 	"judge":         "the file is the same, and was judged otherwise",
 	"unknown_judge": "the file and the token registry changed",
 	"observer":      "another observer asked",

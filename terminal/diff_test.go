@@ -43,7 +43,7 @@ func aDiff() *survey.Diff {
 		Tokens: []survey.TokenDiff{
 			{Token: "GPTBot", Operator: "OpenAI", Moves: moves(600, 110, 118_000), Tightened: 12, Loosened: 3},
 			{Token: "Google-CloudVertexBot", Operator: "Google", Moves: moves(2, 9, 14_000)},
-			{Token: "CCBot", Operator: "Common Crawl Foundation", Tightened: 1},
+			{Token: "CCBot", Operator: "Common Crawl Foundation", Moves: survey.Moves{Appeared: 4, Removed: 1}},
 		},
 		Operators: []survey.SumDiff{{Value: "OpenAI", Tokens: 7, Moves: moves(610, 100, 119_000)}, {Value: "Common Crawl Foundation", Tokens: 1, Moves: moves(0, 1, 90_000)}},
 		Causes:    []survey.CauseCount{{Cause: "policy", Sites: 700, Began: 540, Ceased: 118}, {Cause: "managed", Sites: 60, Began: 62, Ceased: 1}},

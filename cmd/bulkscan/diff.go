@@ -23,6 +23,7 @@ type diffFlags struct {
 	top        int
 	out        string
 	failOn     string
+	files      bool
 	paired     bool
 	panel      string
 
@@ -43,7 +44,7 @@ vanished, or could not be seen. With a dataset, FROM and TO are scan ids, or dat
 that started last; a date FROM, one by TO's observer and of TO's list if there is one. With two datasets, it compares the scans that summary prints. It takes no lock.
 
 Only a site with rules in both scans can begin or cease. A site that fails, refuses, or has no file any more is counted
-separately. The cause of a change is the site's policy, a block that its delivery network manages, or how the file was judged.
+separately; --files adds blocks that appeared or were removed with the file. The cause of a change is the site's policy, a block that its delivery network manages, or how the file was judged.
 docs/diff.md describes what counts, every field of --json, and the columns of -o.
 
 --paired is for two observers of one list: it counts different answers by delivery network, and none as a change.`,
@@ -65,6 +66,7 @@ docs/diff.md describes what counts, every field of --json, and the columns of -o
 	flags.StringVarP(&f.out, "write", "o", "", "folder, or s3://BUCKET/PREFIX, that gets "+survey.ChangesName+" and "+survey.ChangedSitesName)
 	flags.StringVar(&f.failOn, "fail-on", "", failOnChanges+": exit with 3 if a site began or ceased to block a token")
 	flags.StringVar(&f.panel, "panel", "", "list of hosts, in any form that scan reads: only their sites are compared")
+	flags.BoolVar(&f.files, "files", false, "add blocks that appeared or were removed with the whole file to the lists, -o and --fail-on")
 	flags.BoolVar(&f.paired, "paired", false, "the scans are of two observers of one list: count other answers, not changes")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	addColor(flags, &f.color)
@@ -116,7 +118,7 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 	if err != nil {
 		return err
 	}
-	of := survey.DiffOptions{Options: o, Definition: f.definition, Selection: f.filter.Selection, Top: f.top}
+	of := survey.DiffOptions{Options: o, Definition: f.definition, Selection: f.filter.Selection, Top: f.top, Files: f.files}
 	if f.out != "" {
 		if of.Out, err = openPlace(f.out); err != nil {
 			return err
