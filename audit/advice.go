@@ -221,7 +221,10 @@ func (a *Auditor) advise(s *Site) {
 		}
 		first, last := 0, 0
 		if r.ManagedBlock {
-			first, last = managedLines(s.Fetch.Body, s.Robots.Dialect())
+			for block := range managedBlocks(s.Fetch.Body, s.Robots.Dialect()) {
+				first, last = block.first, block.last
+				break
+			}
 			n.note(AdviceOverruled, overruled(s, first, last))
 		}
 		n.note(AdviceOperator, a.operatorPartlyBlocked(s, first, last))

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/binary"
+	"iter"
 
 	"github.com/bulkscan/bulkscan/parser"
 )
@@ -110,23 +111,43 @@ const (
 	managedEnd   = "end cloudflare managed content"
 )
 
-// managedLines returns the first and the last line of Cloudflare's block in a body that has one. A block without an end reaches
+// managedBlocks yields Cloudflare's blocks in a body, by their first and last lines and by their bytes. A block without an end reaches
 // to the end of the body, which may have been cut.
-func managedLines(body []byte, d parser.Dialect) (first, last int) {
-	for scan := parser.NewScanner(body, d); scan.Next(); {
-		line := scan.Line()
-		last = line.Number
-		if line.Kind != parser.LineComment {
-			continue
+func managedBlocks(body []byte, d parser.Dialect) iter.Seq[managedBlock] {
+	return func(yield func(managedBlock) bool) {
+		var block managedBlock
+		inside := false
+		for scan := parser.NewScanner(body, d); scan.Next(); {
+			line := scan.Line()
+			block.last, block.end = line.Number, line.End
+			if line.Kind != parser.LineComment {
+				continue
+			}
+			switch text := bytes.TrimLeft(body[line.Start:line.End], "# \t\xEF\xBB\xBF"); {
+			case !inside && hasPrefixFold(text, managedBegin):
+				inside, block.first, block.start = true, line.Number, line.Start
+			case inside && hasPrefixFold(text, managedEnd):
+				if inside = false; !yield(block) {
+					return
+				}
+			}
 		}
-		switch text := bytes.TrimLeft(body[line.Start:line.End], "# \t\xEF\xBB\xBF"); {
-		case first == 0 && hasPrefixFold(text, managedBegin):
-			first = last
-		case first > 0 && hasPrefixFold(text, managedEnd):
-			return first, last
+		if inside {
+			yield(block)
 		}
 	}
-	return first, last
+}
+
+type managedBlock struct{ first, last, start, end int }
+
+// withoutManaged appends a body without its managed blocks.
+func withoutManaged(dst, body []byte, d parser.Dialect) []byte {
+	from := 0
+	for block := range managedBlocks(body, d) {
+		dst = append(dst, body[from:block.start]...)
+		from = block.end
+	}
+	return append(dst, body[from:]...)
 }
 
 // managedBy returns who wrote the file or a block of it, as an index into managers; -1 if no comment says so. The end of a

@@ -120,28 +120,42 @@ type ranked struct {
 	present []uint64 // a bit for each rank
 }
 
-// setPolicies sets the policies of a judged file: in the dialect in which it was parsed, and in the RFC dialect.
+// setPolicies sets the policies of a judged file: in the dialect in which it was parsed, without its managed blocks, and in the RFC
+// dialect.
 func (a *Auditor) setPolicies(s *Site) {
 	r, c := &s.Report, s.Report.scratch
 	a.setPolicy(s)
+	if r.ManagedBlock {
+		c.unmanaged = withoutManaged(c.unmanaged[:0], s.Fetch.Body, s.Robots.Dialect())
+		if r.Unmanaged = r.Policy.ID; len(c.unmanaged) < len(s.Fetch.Body) { // else the comment is behind a record, and there is nothing to leave out
+			a.judgeTwin(c.unmanaged, s.Robots.Dialect(), func(twin *Report) { r.Unmanaged = twin.Policy.ID })
+		}
+	}
 	if s.Robots.SameInRFC() {
 		r.RFCPolicy = r.Policy
 		return
 	}
+	a.judgeTwin(s.Fetch.Body, parser.RFC, func(twin *Report) {
+		p := twin.Policy
+		c.rfcNamed = append(c.rfcNamed[:0], p.Named...)
+		c.rfcLenient = append(c.rfcLenient[:0], p.Lenient...)
+		c.rfcSignal = append(c.rfcSignal[:0], p.ContentSignal...)
+		p.Named, p.Lenient, p.ContentSignal = c.rfcNamed, c.rfcLenient, c.rfcSignal
+		r.RFCPolicy = p
+	})
+}
+
+// judgeTwin judges another reading of a site's file. The report is valid until take returns.
+func (a *Auditor) judgeTwin(body []byte, dialect parser.Dialect, take func(*Report)) {
 	var twin *Site
 	select {
 	case twin = <-a.twins:
 	default:
 		twin = new(Site)
 	}
-	twin.IsFile, twin.Dialect, twin.Fetch.Body = true, parser.RFC, s.Fetch.Body
+	twin.IsFile, twin.Dialect, twin.Fetch.Body = true, dialect, body
 	a.Judge(twin)
-	p := twin.Report.Policy
-	c.rfcNamed = append(c.rfcNamed[:0], p.Named...)
-	c.rfcLenient = append(c.rfcLenient[:0], p.Lenient...)
-	c.rfcSignal = append(c.rfcSignal[:0], p.ContentSignal...)
-	p.Named, p.Lenient, p.ContentSignal = c.rfcNamed, c.rfcLenient, c.rfcSignal
-	r.RFCPolicy = p
+	take(&twin.Report)
 	twin.Reset()
 	select {
 	case a.twins <- twin:

@@ -192,3 +192,34 @@ func TestPolicyOfStatus(t *testing.T) {
 		t.Errorf("%+v", s.Report.Policy)
 	}
 }
+
+// TestUnmanaged compares the policy of a file without its managed blocks with that of a file that was written without them.
+func TestUnmanaged(t *testing.T) {
+	auditor := audit.New(tokens.Default())
+	const (
+		begin = "# BEGIN Cloudflare Managed content\n"
+		block = begin + "User-agent: GPTBot\nDisallow: /\n# END Cloudflare Managed Content\n"
+		own   = "User-agent: *\nDisallow: /a\nUser-agent: GPTBot\nAllow: /news\n"
+	)
+	f := func(file, rest string) {
+		t.Helper()
+		s, want := judged(auditor, file), judged(auditor, rest).Report.Policy.ID
+		if !s.Report.ManagedBlock || s.Report.Unmanaged != want || rest != file && want == s.Report.Policy.ID {
+			t.Errorf("%q: %d without its block, want %d; with it %d", file, s.Report.Unmanaged, want, s.Report.Policy.ID)
+		}
+	}
+	f(block+own, own)
+	f(own+block, own)
+	f(block, "")
+	f("User-agent: a\n"+block+"Disallow: /\n", "User-agent: a\nDisallow: /\n")
+	f(block+own+block, own)
+	f("\xEF\xBB\xBF"+block+own, own)
+	f(strings.ReplaceAll(block+own, "\n", "\r"), own)
+	f(own+begin+"User-agent: GPTBot\nDisallow: /\n", own) // it was cut
+	f(block+"# START YOAST BLOCK\n"+own, "# START YOAST BLOCK\n"+own)
+	f("User-agent: x\nDisallow: / "+begin, "User-agent: x\nDisallow: / "+begin)
+	f(strings.Repeat("User-agent: a\nDisallow: / "+block, 3), strings.Repeat("User-agent: a\nDisallow: / "+begin+"User-agent: GPTBot\nDisallow: /\n# END Cloudflare Managed Content\n", 3))
+	if s := judged(auditor, own); s.Report.Unmanaged != 0 {
+		t.Errorf("a file without a block: %d", s.Report.Unmanaged)
+	}
+}

@@ -41,6 +41,7 @@ type Report struct {
 
 	Policy    Policy // what the file makes of all crawlers
 	RFCPolicy Policy // the same in the RFC dialect
+	Unmanaged uint64 // ID of the Policy of the file without its managed blocks; 0 if ManagedBlock is false
 
 	Verdicts []Verdict  // rows of the table `verdicts`
 	Evidence []Evidence // rows of the table `evidence`

@@ -36,6 +36,7 @@ type scratch struct {
 	pairs                      [][]byte // of a content signal, in order
 	signal, rfcSignal          []byte
 	content                    []byte // of which a policy's id is the hash
+	unmanaged                  []byte // the file without its managed blocks
 }
 
 func (c *scratch) reset() {
@@ -54,7 +55,7 @@ func (c *scratch) reset() {
 	c.by, c.validAgent, c.unknownOctets, c.shown, c.long = nil, 0, 0, [NumKinds]int{}, nil
 	c.advice = adviceNotes{near: c.advice.near[:0], lines: c.advice.lines}
 	c.agents, c.usages, c.mentions = trimmed(c.agents), trimmed(c.usages), trimmed(c.mentions)
-	c.listed, c.groups, c.text = trimmed(c.listed), trimmed(c.groups), trimmed(c.text)
+	c.listed, c.groups, c.text, c.unmanaged = trimmed(c.listed), trimmed(c.groups), trimmed(c.text), trimmed(c.unmanaged)
 	c.touched, c.lenient = c.touched[:0], c.lenient[:0]
 	c.named, c.namedLeniently = c.named[:0], c.namedLeniently[:0]
 	c.signals.reset()

@@ -17,8 +17,16 @@ import (
 type again struct {
 	*Rejudge
 	policies policySet
-	files    map[int64]*Policy // by hash: those of the night that is being merged
-	kept     map[int64]*Policy // those of pruned nights, until the first night is merged
+	files    judgedFiles // those of the night that is being merged
+	kept     judgedFiles // those of pruned nights, until the first night is merged
+}
+
+// judgedFiles are files with rules by their hashes.
+type judgedFiles map[int64]judgedFile
+
+type judgedFile struct {
+	*Policy
+	unmanaged int64 // as Episode.Unmanaged
 }
 
 // judgeAgain returns what judges again, nil without a judge.
@@ -30,16 +38,17 @@ func judgeAgain(judge *Rejudge) *again {
 }
 
 // judged judges files by their hashes, but for those that are known.
-func (a *again) judged(into, known map[int64]*Policy, rows iter.Seq2[*schema.BodyRow, error]) error {
+func (a *again) judged(into, known judgedFiles, rows iter.Seq2[*schema.BodyRow, error]) error {
 	for row, err := range rows {
 		if err != nil {
 			return err
 		}
-		p := cmp.Or(into[row.BodyHash], known[row.BodyHash])
-		if p == nil {
-			p = a.policies.intern(a.Policy(row.Body))
+		file := cmp.Or(into[row.BodyHash], known[row.BodyHash])
+		if file.Policy == nil {
+			p, unmanaged := a.Policy(row.Body)
+			file = judgedFile{a.policies.intern(p), unmanaged}
 		}
-		into[row.BodyHash] = p
+		into[row.BodyHash] = file
 	}
 	return nil
 }
@@ -55,7 +64,7 @@ func (a *again) open(d *draft, scans []*commit.Scan) error {
 		return nil
 	}
 	before := a.files
-	a.files = map[int64]*Policy{}
+	a.files = judgedFiles{}
 	for _, s := range scans {
 		if isOf(a.Judge, s.Manifest) || !s.Has(schema.Bodies) {
 			continue
@@ -67,10 +76,10 @@ func (a *again) open(d *draft, scans []*commit.Scan) error {
 	return nil
 }
 
-// policy returns the policy of an observation whose file was judged again, nil for another.
-func (a *again) policy(o *Observation) *Policy {
+// file returns the file of an observation, if it was judged again.
+func (a *again) file(o *Observation) judgedFile {
 	if a == nil || o.Finding != ClassRules || o.From.Judge == a.Judge {
-		return nil
+		return judgedFile{}
 	}
 	return a.files[o.Body]
 }
@@ -84,18 +93,16 @@ func (a *again) source(observer string) *Source {
 }
 
 // judgeKept returns Merger.Judged for the first night after those that were pruned, nil for others.
-func (a *again) judgeKept(tonight *night) func(*Episode) (policy int64, judge string, ok bool) {
+func (a *again) judgeKept(tonight *night) func(*Episode) {
 	if a == nil || len(a.kept) == 0 {
 		return nil
 	}
 	kept := a.kept
 	a.kept = nil
-	return func(e *Episode) (policy int64, judge string, ok bool) {
-		p := kept[e.LastBody]
-		if p == nil {
-			return 0, "", false
+	return func(e *Episode) {
+		if file := kept[e.LastBody]; file.Policy != nil {
+			tonight.policies[file.ID] = file.Policy
+			e.Policy, e.Unmanaged, e.Judge = file.ID, file.unmanaged, a.Judge
 		}
-		tonight.policies[p.ID] = p
-		return p.ID, a.Judge, true
 	}
 }

@@ -80,7 +80,7 @@ func (d *draft) merged(scans []MergedScan) (_ *Ledger, err error) {
 		d.policies[p.ID] = &known
 	}
 	if a := d.again; a != nil && a.Judge != d.ledger.Judge {
-		a.kept = map[int64]*Policy{}
+		a.kept = judgedFiles{}
 		if err := a.judged(a.kept, nil, d.past.bodies(d.ctx, d.store)); err != nil {
 			return nil, err
 		}

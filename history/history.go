@@ -47,6 +47,7 @@ type Observation struct {
 	Finding   string // or Carried
 	Policy    int64  // id; of no meaning if the finding is a gap
 	Body      int64  // hash; 0 without a body
+	Unmanaged int64  // of a file with rules, as Episode.Unmanaged
 	From      *Source
 }
 
@@ -65,6 +66,7 @@ type Episode struct {
 	Pending      int32  `json:"pending" parquet:"pending" about:"such nights after valid_to, until the next episode" example:"0"`
 	Bodies       int32  `json:"bodies" parquet:"bodies" about:"1 + changes of the body" example:"2"`
 	LastBody     int64  `json:"last_body,string" parquet:"last_body" about:"hash of the last body, as body_hash in sites; 0 without one" example:"-4265267296055464877"`
+	Unmanaged    int64  `json:"unmanaged_policy_id,string" parquet:"unmanaged_policy_id,dict" about:"policy_id in sites of the last file without the blocks that a CDN manages; 0 without rules" example:"6151466271542271102"`
 	Cause        Cause  `json:"cause" parquet:"cause,dict" about:"why it began: first, policy, managed, presence, refusal, observer, unknown_judge" example:"policy"`
 	Observer     string `json:"observer" parquet:"observer,dict" about:"who made the observations" example:"live bulkscan any https+http HTTP/1.1"`
 	Judge        string `json:"judge" parquet:"judge,dict" about:"versions of the registry, of the check and of how files are read, by which policy_id is" example:"7 1.0.0+2"`
@@ -86,7 +88,7 @@ type Cause string
 const (
 	First        Cause = "first"         // nothing is known of the time before
 	ByPolicy     Cause = "policy"        // other rules
-	ByManaged    Cause = "managed"       // a block that a delivery network manages came, went or changed hands
+	ByManaged    Cause = "managed"       // only the blocks that a delivery network manages: without them, both files have the same policy
 	ByPresence   Cause = "presence"      // another class
 	ByRefusal    Cause = "refusal"       // the site began or ceased to refuse
 	ByObserver   Cause = "observer"      // another observer; no transition

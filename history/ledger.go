@@ -28,8 +28,8 @@ type Options struct {
 
 // Rejudge is a judge at hand.
 type Rejudge struct {
-	Judge  string                   // as Source.Judge: versions of registry and rules (commit.Check.Rules), with a space between
-	Policy func(body []byte) Policy // valid until the next call
+	Judge  string                                        // as Source.Judge: versions of registry and rules (commit.Check.Rules), with a space between
+	Policy func(body []byte) (p Policy, unmanaged int64) // p is valid until the next call; unmanaged is as in Episode
 }
 
 // judge returns the judge at hand if it is that of the last of these scans.
@@ -43,8 +43,9 @@ func (o *Options) judge(scans []MergedScan) *Rejudge {
 // RejudgeBy returns the judge of this program with a registry.
 func RejudgeBy(registry *tokens.Registry) *Rejudge {
 	auditor, row := audit.New(registry), sink.Judged(registry)
-	return &Rejudge{Judge: judgeOf(registry.Version, sink.Check()), Policy: func(body []byte) Policy {
-		return PolicyOf(row(&judged(auditor, body).Report))
+	return &Rejudge{Judge: judgeOf(registry.Version, sink.Check()), Policy: func(body []byte) (Policy, int64) {
+		of := row(&judged(auditor, body).Report)
+		return PolicyOf(of), unmanagedOf(of)
 	}}
 }
 

@@ -565,9 +565,9 @@ func TestRejudge(t *testing.T) {
 	same := "first rules 01-02"
 	f(Options{}, map[string]string{"same": same, "comment": "first rules 01-01, unknown_judge rules 02-02", "other": "first rules 01-01, unknown_judge rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
 	var judged []string
-	at := &Rejudge{Judge: "newer " + sink.Check().Rules(), Policy: func(body []byte) Policy {
+	at := &Rejudge{Judge: "newer " + sink.Check().Rules(), Policy: func(body []byte) (Policy, int64) {
 		judged = append(judged, string(body))
-		return Policy{Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot"}}
+		return Policy{Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot"}}, 1
 	}}
 	f(Options{Rejudge: at}, map[string]string{"same": same, "comment": "first rules 01-02", "other": "first rules 01-01, policy rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
 	if !slices.Equal(judged, []string{testFiles["a"]}) {

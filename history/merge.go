@@ -10,9 +10,8 @@ import (
 type Merger struct {
 	// Policy returns a policy by its id. It knows those of the open episodes, of the night, and of Judged.
 	Policy func(id int64) *Policy
-	// Judged, if not nil, returns what another judge says of the file of an episode that has had no other. ok is false if the file is
-	// not stored.
-	Judged func(*Episode) (policy int64, judge string, ok bool)
+	// Judged, if not nil, gives an episode with rules that has had one file what another judge says of that, if the file is stored.
+	Judged func(*Episode)
 
 	// These get the episodes and gaps in the order of sites. The argument is valid until they return.
 	OpenEpisode, ClosedEpisode func(*Episode) error
@@ -119,9 +118,7 @@ func (m *merge) site(e *Episode, g *Gap, o *Observation) error {
 		return fmt.Errorf("%w: the night of %v has been merged", ErrOrder, m.date)
 	}
 	if m.Judged != nil && e != nil && e.Bodies == 1 && m.Policy(e.Policy).Class == ClassRules {
-		if policy, judge, ok := m.Judged(e); ok {
-			e.Policy, e.Judge = policy, judge
-		}
+		m.Judged(e)
 	}
 	if class := gapOf(o); class != "" {
 		return m.unobserved(e, g, class, siteOf(e, g, o))
@@ -205,17 +202,21 @@ func (m *merge) change(e *Episode, o *Observation) Cause {
 	case e.LastBody != o.Body, e.Bodies > 1:
 		return UnknownJudge
 	default:
-		e.Policy = o.Policy
+		e.Policy, e.Unmanaged = o.Policy, o.Unmanaged
 	}
 	if e.Policy == o.Policy {
 		return ""
 	}
-	return causeOf(m.Policy(e.Policy), m.Policy(o.Policy))
+	cause := causeOf(before.Class, o.Finding)
+	if cause == ByPolicy && e.Unmanaged == o.Unmanaged {
+		return ByManaged
+	}
+	return cause
 }
 
 // extend adds a night to an episode.
 func (e *Episode) extend(date Date, o *Observation) {
-	e.ValidTo, e.Judge = date, o.From.Judge
+	e.ValidTo, e.Judge, e.Unmanaged = date, o.From.Judge, o.Unmanaged
 	e.Observations++
 	e.Failures += e.Pending
 	e.Pending = 0
@@ -231,6 +232,6 @@ func (m *merge) open(o *Observation, cause Cause, previousLast Date) error {
 	return m.OpenEpisode(&Episode{
 		Site: o.Site, Host: o.Host, Port: o.Port, Requested: o.Requested, Policy: o.Policy,
 		ValidFrom: m.date, PreviousLast: previousLast, ValidTo: m.date, Observations: 1,
-		Bodies: 1, LastBody: o.Body, Cause: cause, Observer: o.From.Observer, Judge: o.From.Judge,
+		Bodies: 1, LastBody: o.Body, Unmanaged: o.Unmanaged, Cause: cause, Observer: o.From.Observer, Judge: o.From.Judge,
 	})
 }

@@ -12,7 +12,7 @@ import (
 // memory is a ledger without files.
 type memory struct {
 	policies             map[int64]*Policy
-	judged               func(*Episode) (policy int64, judge string, ok bool)
+	judged               func(*Episode)
 	open, closed         []Episode
 	openGaps, closedGaps []Gap
 }
@@ -51,11 +51,15 @@ var letters = map[byte]Policy{
 	'B': {Class: ClassRules, StarVerdict: "allowed"},
 	'C': {Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot", "NewBot"}},
 	'M': {Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot", "CCBot"}, Managed: "cloudflare"},
+	'O': {Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot", "CCBot", "NewBot"}, Managed: "cloudflare"},
 	'E': {Class: ClassNoRules},
 	'H': {Class: ClassHTML},
 	'N': {Class: ClassNone},
 	'F': {Class: ClassRefused},
 }
+
+// Without their managed blocks, M has the policy A, and O has C.
+var unmanaged = map[byte]int64{'A': 'A', 'B': 'B', 'C': 'C', 'M': 'A', 'O': 'C'}
 
 // TestRules has a line for each rule of what counts as a change. A word is a night: the letter of a policy and the digit of
 // a body, a gap's class, or - for a site that is not listed; @ is before another observer, / before another judge. On the
@@ -75,9 +79,13 @@ func TestRules(t *testing.T) {
 			what, judge, _ := strings.Cut(word, "/")
 			what, observer, _ := strings.Cut(what, "@")
 			o := Observation{Site: 7, Finding: what, From: &Source{observer, judge}}
-			l.judged = func(e *Episode) (int64, string, bool) { return ids['C'], "z", judge == "z" && e.LastBody == 1 }
+			l.judged = func(e *Episode) {
+				if judge == "z" && e.LastBody == 1 {
+					e.Policy, e.Judge, e.Unmanaged = ids['C'], "z", unmanaged['C']
+				}
+			}
 			if policy, ok := letters[what[0]]; ok {
-				o.Finding, o.Policy = policy.Class, ids[what[0]]
+				o.Finding, o.Policy, o.Unmanaged = policy.Class, ids[what[0]], unmanaged[what[0]]
 				if len(what) > 1 {
 					o.Body = int64(what[1] - '0')
 				}
@@ -160,6 +168,8 @@ func TestRules(t *testing.T) {
 	f("A1 B2 A1", "first A 1..1; policy B 2..2 after 1; policy A 3..3 after 2")
 	f("A1 M2", "first A 1..1; managed M 2..2 after 1")
 	f("M2 A1", "first M 1..1; managed A 2..2 after 1")
+	f("A1 O2", "first A 1..1; policy O 2..2 after 1")
+	f("M1 O2 C3", "first M 1..1; policy O 2..2 after 1; managed C 3..3 after 2")
 	f("A1 N", "first A 1..1; presence N 2..2 after 1")
 	f("N M1", "first N 1..1; presence M 2..2 after 1")
 	f("H1 E2", "first H 1..1; presence E 2..2 after 1")

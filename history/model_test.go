@@ -27,6 +27,7 @@ type worldNight struct {
 type file struct {
 	class  map[string]string // by judge
 	policy map[string]int64  // by judge
+	rest   map[string]int64  // by judge: the policy without the managed block
 }
 
 var judges = []string{"1", "2", "3"}
@@ -48,7 +49,7 @@ func newWorld(seed uint64) *world {
 	var rules, texts []int64 // hashes of files
 	kinds := 1 + rng.IntN(4)
 	for hash := int64(1); hash <= 10; hash++ {
-		f := &file{class: map[string]string{}, policy: map[string]int64{}}
+		f := &file{class: map[string]string{}, policy: map[string]int64{}, rest: map[string]int64{}}
 		kind, managed := rng.IntN(kinds), chance(25)
 		odd := chance(10) // judge 3 knows its keys
 		for i, judge := range judges {
@@ -56,12 +57,13 @@ func newWorld(seed uint64) *world {
 			if known := []string{"A", "B", "C"}[:i+1]; kind&2 > 0 {
 				p.OwnBlocked = known
 			}
+			f.rest[judge] = intern(p)
 			if managed {
 				p.Managed = "cdn"
 				p.OwnBlocked = append(slices.Clone(p.OwnBlocked), "M")
 			}
 			if odd && i < 2 {
-				p = Policy{Class: ClassNoRules}
+				p, f.rest[judge] = Policy{Class: ClassNoRules}, 0
 			}
 			f.class[judge], f.policy[judge] = p.Class, intern(p)
 		}
@@ -69,7 +71,7 @@ func newWorld(seed uint64) *world {
 		rules = append(rules, hash)
 	}
 	for hash := int64(11); hash <= 14; hash++ {
-		f := &file{class: map[string]string{}, policy: map[string]int64{}}
+		f := &file{class: map[string]string{}, policy: map[string]int64{}, rest: map[string]int64{}}
 		class := []string{ClassHTML, ClassNoRules}[hash&1]
 		for _, judge := range judges {
 			f.class[judge], f.policy[judge] = class, intern(Policy{Class: class})
@@ -143,7 +145,7 @@ func newWorld(seed uint64) *world {
 				o.Finding, o.Policy = s.class, intern(Policy{Class: s.class})
 			default:
 				f := w.files[s.file]
-				o.Finding, o.Body, o.Policy = f.class[by.Judge], s.file, f.policy[by.Judge]
+				o.Finding, o.Body, o.Policy, o.Unmanaged = f.class[by.Judge], s.file, f.policy[by.Judge], f.rest[by.Judge]
 			}
 			night.rows = append(night.rows, o)
 		}
@@ -233,7 +235,7 @@ func (w *world) modelSite(site int64, judged *int) (episodes []Episode, gaps []G
 		e := Episode{
 			Site: site, Host: first.row.Host, Port: first.row.Port, Requested: first.row.Requested, Policy: last.row.Policy,
 			ValidFrom: first.date, PreviousLast: previous, ValidTo: last.date, Observations: int32(end - begin),
-			Bodies: 1, LastBody: last.row.Body, Cause: cause, Observer: last.row.From.Observer, Judge: last.row.From.Judge,
+			Bodies: 1, LastBody: last.row.Body, Unmanaged: last.row.Unmanaged, Cause: cause, Observer: last.row.From.Observer, Judge: last.row.From.Judge,
 		}
 		for k := begin + 1; k < end; k++ {
 			before, now := nights[at[k-1]], nights[at[k]]
@@ -285,7 +287,7 @@ func (w *world) between(p, c *Observation, only bool) Cause {
 		return ByRefusal
 	case a.Class != b.Class:
 		return ByPresence
-	case (a.Managed == "") != (b.Managed == ""):
+	case p.Unmanaged == c.Unmanaged:
 		return ByManaged
 	}
 	return ByPolicy

@@ -117,15 +117,13 @@ func (p *Policy) cells(registry *tokens.Registry) []audit.Cell {
 	return kept.Cells(nil, registry)
 }
 
-// causeOf returns why one policy gave way to another.
-func causeOf(from, to *Policy) Cause {
+// causeOf returns why a policy gave way to another, by their classes.
+func causeOf(from, to string) Cause {
 	switch {
-	case from.Class == ClassRefused || to.Class == ClassRefused:
+	case from == to:
+		return ByPolicy
+	case from == ClassRefused || to == ClassRefused:
 		return ByRefusal
-	case from.Class != to.Class:
-		return ByPresence
-	case from.Managed != to.Managed:
-		return ByManaged
 	}
-	return ByPolicy
+	return ByPresence
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func readNight(ctx context.Context, scans []*commit.Scan, host string, again *ag
 // finding.
 var (
 	columns       = []string{"host", "port", "requested", "outcome", "finding", "registry_version", "body_hash"}
-	policyColumns = []string{"star_verdict", "content_signal", "content_usage", "license", "managed_by", "named", "blocked", "partial"}
+	policyColumns = []string{"star_verdict", "content_signal", "content_usage", "license", "managed_by", "named", "blocked", "partial", "policy_id", "unmanaged_policy_id"}
 )
 
 // PolicyOf returns the policy of a row of sites, without its id. Its texts share memory with the row.
@@ -76,6 +77,14 @@ func PolicyOf(row *schema.SiteRow) Policy {
 		}
 	}
 	return p
+}
+
+// unmanagedOf returns Episode.Unmanaged of a row of sites.
+func unmanagedOf(row *schema.SiteRow) int64 {
+	if row.Finding != ClassRules {
+		return 0
+	}
+	return cmp.Or(row.UnmanagedID, row.PolicyID)
 }
 
 // read appends the sites of a scan.
@@ -123,13 +132,13 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 				o.Requested = "auto"
 			}
 			if n.host == "" && !isGap(o.Finding) {
-				p := n.again.policy(&o)
-				if p != nil {
-					o.Finding, o.From = p.Class, again
+				file := n.again.file(&o)
+				if file.Policy != nil {
+					o.Finding, o.From = file.Class, again
 				} else {
-					p = n.policies.intern(PolicyOf(&row))
+					file = judgedFile{n.policies.intern(PolicyOf(&row)), unmanagedOf(&row)}
 				}
-				o.Policy, n.policies[p.ID] = p.ID, p
+				o.Policy, o.Unmanaged, n.policies[file.ID] = file.ID, file.unmanaged, file.Policy
 			}
 			n.sites = append(n.sites, o)
 		}

@@ -271,7 +271,7 @@ func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	if r.Access == parser.AccessConditional {
 		row.Blocked, row.Partial = c.names(r.Blocked), c.names(r.Partial)
 	}
-	row.PolicyID, row.RFCPolicyID = int64(r.Policy.ID), int64(r.RFCPolicy.ID)
+	row.PolicyID, row.RFCPolicyID, row.UnmanagedID = int64(r.Policy.ID), int64(r.RFCPolicy.ID), int64(r.Unmanaged)
 	row.Advice = c.advice(r.Advice)
 }
 

@@ -147,7 +147,7 @@ func TestRoundTrip(t *testing.T) {
 		ContentSignal: "ai-train=no", ContentUsage: "train-ai=n", License: "https://example.com/license.xml",
 		Sitemaps: []string{"https://" + host + "/sitemap.xml", "https://" + host + "/news.xml"}, StarVerdict: "partial",
 		Named: sites[0].Named, Blocked: []string{"GPTBot"}, Partial: []string{"Googlebot"},
-		PolicyID: math.MinInt64 + 5, RFCPolicyID: 6,
+		PolicyID: math.MinInt64 + 5, RFCPolicyID: 6, UnmanagedID: 7,
 		Advice: []string{"noindex_in_robots", "x_robots_tag_of_robots"},
 	}
 	equal(t, "typical", sites[0], want)

@@ -362,7 +362,9 @@ func TestDiffCauses(t *testing.T) {
 	f("a rule", own, own+blocks, "policy", now, sink.Options{})
 	f("a block was switched on", own, managed+own, "managed", now, sink.Options{})
 	f("and off", managed+own, own, "managed", now, sink.Options{})
-	f("and the sitemap went", own, managed+"User-agent: *\nDisallow: /private/\n", "policy", now, sink.Options{})
+	f("and a comment came", own, managed+"# own\n"+own, "managed", now, sink.Options{})
+	f("and a rule of another group came", own, managed+own+"User-agent: CCBot\nDisallow: /\n", "policy", now, sink.Options{})
+	f("the block has other rules", managed+own, strings.Replace(managed, "GPTBot", "CCBot", 1)+own, "managed", now, sink.Options{})
 	f("and a group went", "User-agent: Googlebot\nDisallow:\nUser-agent: GPTBot\nDisallow:\n", managed, "policy", now, sink.Options{})
 	rows = slices.Clone(now.Tokens)
 	rows[now.Lookup("GPTBot")].HeedsStar = false

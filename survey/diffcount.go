@@ -126,7 +126,6 @@ func (d *diffCounter) policies(before, after *siteState) error {
 	clear(d.blocked)
 	var ofSite SiteDiff
 	var seen [numCauses]bool
-	managed := d.onlyManaged(before, after, was, is)
 	for _, place := range d.c.compared {
 		a, b := audit.Cell(was[place]), audit.Cell(is[place])
 		blockedThen, blocksNow := d.c.by.Blocks(a), d.c.by.Blocks(b)
@@ -136,7 +135,7 @@ func (d *diffCounter) policies(before, after *siteState) error {
 			continue
 		}
 		t := &d.tokens[place]
-		cause := d.cause(before, after, a&b&audit.CellOwn != 0, managed)
+		cause := d.cause(before, after, a&b&audit.CellOwn != 0)
 		change := changeOf(blockedThen, blocksNow, a, b)
 		switch change {
 		case changeBegan:
@@ -194,7 +193,7 @@ func changeOf(blockedThen, blocksNow bool, before, after audit.Cell) string {
 
 // cause says why a token's verdict changed, by the first rule that applies. Where both files name the token, no registry
 // could change the verdict: fallbacks and `*` are for tokens that a file does not name.
-func (d *diffCounter) cause(before, after *siteState, named, managed bool) int {
+func (d *diffCounter) cause(before, after *siteState, named bool) int {
 	switch {
 	case !d.sameObserver:
 		return causeObserver
@@ -202,24 +201,10 @@ func (d *diffCounter) cause(before, after *siteState, named, managed bool) int {
 		return causeJudge
 	case before.judge != after.judge && !named:
 		return causeUnknownJudge
-	case managed:
+	case before.unmanaged == after.unmanaged:
 		return causeManaged
 	}
 	return causePolicy
-}
-
-// onlyManaged reports whether, as far as the columns show, a delivery network's block is all that came or went: the file
-// with the block is longer, it names all tokens that the other names, and the columns beside the groups are the same.
-func (d *diffCounter) onlyManaged(before, after *siteState, was, is string) bool {
-	if before.managed == after.managed || before.rest != after.rest {
-		return false
-	}
-	with, without := after, before
-	if before.managed {
-		with, without, was, is = before, after, is, was
-	}
-	lost := func(place int) bool { return audit.Cell(was[place]&^is[place])&audit.CellOwn != 0 }
-	return with.lines > without.lines && !slices.ContainsFunc(d.c.compared, lost)
 }
 
 // operatorsOfSite counts the operators of which a site began to block a token, having blocked none, and the reverse.

@@ -3,29 +3,24 @@ package survey
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
-	"github.com/cespare/xxhash/v2"
 )
 
 // siteState is what is kept of a site.
 type siteState struct {
 	fetched, body int64
 
-	rest    uint64 // hash of the columns that no managed block changes
-	lines   int32
-	policy  uint32 // of comparison.policies
-	judge   uint32 // of comparison.judges
-	cdn     uint32 // of comparison.cdns
-	finding audit.Finding
-	managed bool
+	unmanaged int64  // id of the policy of the file without its managed blocks
+	policy    uint32 // of comparison.policies
+	judge     uint32 // of comparison.judges
+	cdn       uint32 // of comparison.cdns
+	finding   audit.Finding
 }
 
 // siteName is how a scan calls a site.
@@ -74,7 +69,6 @@ type side struct {
 	policies map[int64]uint32 // of the scan: the number in comparison.policies
 
 	row     diffColumns
-	buffer  []byte
 	unknown *string // a finding that this version does not have
 	unnamed error   // of a site with rules and without a policy
 
@@ -88,15 +82,9 @@ type side struct {
 // diffColumns are the columns of sites that a comparison needs.
 type diffColumns struct {
 	siteName
-	Fetched, BodyHash              int64
-	Finding, Registry, CDN         string
-	Managed, BOM                   bool
-	Star, License, Usage           string
-	Delay                          *float64
-	Lines, Legacy, Unknown, Orphan int32
-	Invalid, Typo                  int32
-	Sitemaps                       []string
-	PolicyID                       int64
+	Fetched, BodyHash      int64
+	Finding, Registry, CDN string
+	PolicyID, Unmanaged    int64
 }
 
 // open opens a scan, and reads its policies, and of which tokens it says something if another registry has judged it.
@@ -185,11 +173,7 @@ func (s *side) read(ctx context.Context, do func()) error {
 	r := &s.row
 	return s.readSites(ctx, append(s.keyFields(),
 		table.Field{Name: "policy_id", Into: &r.PolicyID}, table.Field{Name: "rank", Into: &r.Rank}, table.Field{Name: "registry_version", Into: &r.Registry}, table.Field{Name: "cdn", Into: &r.CDN},
-		table.Field{Name: "managed_block", Into: &r.Managed}, table.Field{Name: "has_bom", Into: &r.BOM}, table.Field{Name: "star_verdict", Into: &r.Star},
-		table.Field{Name: "license", Into: &r.License}, table.Field{Name: "content_usage", Into: &r.Usage}, table.Field{Name: "crawl_delay", Into: &r.Delay},
-		table.Field{Name: "n_lines", Into: &r.Lines}, table.Field{Name: "n_legacy", Into: &r.Legacy}, table.Field{Name: "n_unknown", Into: &r.Unknown},
-		table.Field{Name: "n_orphan", Into: &r.Orphan}, table.Field{Name: "n_invalid", Into: &r.Invalid}, table.Field{Name: "n_typo", Into: &r.Typo},
-		table.Field{Name: "sitemaps", Into: &r.Sitemaps},
+		table.Field{Name: "unmanaged_policy_id", Into: &r.Unmanaged},
 	), do)
 }
 
@@ -236,9 +220,9 @@ func (s *side) current() siteRow {
 	if !ok && s.unknown == nil {
 		s.unknown = new(strings.Clone(r.Finding))
 	}
-	now := siteState{fetched: r.Fetched, body: r.BodyHash, finding: finding, lines: r.Lines, managed: r.Managed}
+	now := siteState{fetched: r.Fetched, body: r.BodyHash, finding: finding}
 	if now.ruled() {
-		now.policy, now.rest = s.policy(), s.rest()
+		now.policy, now.unmanaged = s.policy(), cmp.Or(r.Unmanaged, r.PolicyID)
 	}
 	return siteRow{siteState: now, siteName: r.siteName, key: s.key(), CDN: r.CDN, Registry: r.Registry}
 }
@@ -250,30 +234,4 @@ func (s *side) policy() uint32 {
 		s.unnamed = fmt.Errorf("%.200q has rules, and no policy that scan %s has; bulkscan reaudit makes it of the site's verdicts or of its body", s.row.Host, s.scan.Manifest.ScanID)
 	}
 	return n
-}
-
-// rest hashes what the columns say of the file beside its groups for crawlers: a managed block changes none of it.
-func (s *side) rest() uint64 {
-	r := &s.row
-	b := s.buffer[:0]
-	text := func(value string) {
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(value)))
-		b = append(b, value...)
-	}
-	for _, n := range []int32{r.Legacy, r.Unknown, r.Orphan, r.Invalid, r.Typo, int32(one(r.BOM)), int32(len(r.Sitemaps))} {
-		b = binary.LittleEndian.AppendUint32(b, uint32(n))
-	}
-	delay := math.NaN()
-	if r.Delay != nil {
-		delay = *r.Delay
-	}
-	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(delay))
-	text(r.Star)
-	text(r.License)
-	text(r.Usage)
-	for _, sitemap := range r.Sitemaps {
-		text(sitemap)
-	}
-	s.buffer = b
-	return xxhash.Sum64(b)
 }

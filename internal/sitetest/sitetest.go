@@ -88,6 +88,7 @@ func Typical(tb testing.TB, seq uint64) *audit.Site {
 			},
 			ContentSignal: []byte("ai-train=no"), ContentUsage: audit.Preferences{TrainAI: audit.UseRefused}, Licensed: true, ManagedBy: "cloudflare",
 		},
+		Unmanaged: 7,
 		RFCPolicy: audit.Policy{ID: 6, Named: []audit.NamedCell{{Token: uint16(gptbot), Cell: audit.CellOwn}}, Lenient: []uint16{uint16(googlebot)}},
 		Verdicts: []audit.Verdict{
 			{Token: []byte("GPTBot"), ID: gptbot, Decision: audit.Blocked, Via: audit.ViaOwn, NDisallow: 1, HasDisallowRoot: true, DPI: audit.DPIAll, Line: 1, ContentSignal: []byte("ai-train=no")},

@@ -137,6 +137,7 @@ type SiteRow struct {
 	Partial         []string `parquet:"partial,list" judged:"y" parquet-element:",dict" about:"registry tokens that are partly blocked" example:"[\"Googlebot\"]"`
 	PolicyID        int64    `parquet:"policy_id,optional,dict" json:",string" judged:"y" since:"2" about:"key of policies: what the file makes of all crawlers" example:"6151466271542271102"`
 	RFCPolicyID     int64    `parquet:"rfc_policy_id,optional,dict" json:",string" judged:"y" since:"2" about:"the same, of the file as RFC 9309 has it to the letter" example:"6151466271542271102"`
+	UnmanagedID     int64    `parquet:"unmanaged_policy_id,optional,dict" json:",string" judged:"y" since:"3" about:"the same, of the file without the blocks that a CDN manages; null without one" example:"6151466271542271102"`
 	Advice          []string `parquet:"advice,list" judged:"y" parquet-element:",dict" about:"ids of advice to the site's owner, in the order of docs/CHECKS.md" example:"[\"noindex_in_robots\"]"`
 }
 

@@ -22,7 +22,7 @@ export const tables = {
     n_extensions INTEGER, n_legacy INTEGER, n_unknown INTEGER, n_orphan INTEGER, n_invalid INTEGER, n_typo INTEGER,
     has_bom BOOLEAN, is_html BOOLEAN, html_title VARCHAR?, valid_utf8 BOOLEAN?, managed_block BOOLEAN, managed_by VARCHAR?, crawl_delay DOUBLE?,
     content_signal VARCHAR?, content_usage VARCHAR?, license VARCHAR?, sitemaps VARCHAR[],
-    star_verdict VARCHAR, named VARCHAR[], blocked VARCHAR[], partial VARCHAR[], policy_id BIGINT?, rfc_policy_id BIGINT?,
+    star_verdict VARCHAR, named VARCHAR[], blocked VARCHAR[], partial VARCHAR[], policy_id BIGINT?, rfc_policy_id BIGINT?, unmanaged_policy_id BIGINT?,
     advice VARCHAR[]`,
 
   verdicts: `

@@ -94,7 +94,7 @@ func TestPrunedRegistries(t *testing.T) {
 		}
 	}
 	publishing := scan.Publishing{Registry: more, Log: slog.New(slog.DiscardHandler)}
-	if err := errors.Join(history.Rebuild(t.Context(), st, scan.HistoryOptions(more, "", publishing.Log)), sinkviews.Write(t.Context(), st, more)); err != nil {
+	if err := errors.Join(history.Rebuild(t.Context(), st, history.Options{}), sinkviews.Write(t.Context(), st, more)); err != nil {
 		t.Fatal(err)
 	}
 	ofHistory := func() string {
