@@ -517,7 +517,7 @@ func trueCause(before, is trueSite, bots knownBots) Cause {
 		return ByRefusal
 	case before.class != is.class:
 		return ByPresence
-	case rest(before.file) == rest(is.file) && comparesManaged:
+	case rest(before.file) == rest(is.file):
 		return ByManaged
 	}
 	return ByPolicy
@@ -528,9 +528,6 @@ type spellOfTruth struct {
 	after, by Date
 	censoring string
 }
-
-// comparesManaged says that the causes managed and policy are told apart by the files without their managed blocks.
-const comparesManaged = false
 
 // truths counts what was compared.
 type truths struct {
@@ -579,9 +576,6 @@ func (w *trueWorld) checkSite(t *testing.T, site int, told *toldWorld, current i
 	for _, e := range told.episodes[hostOf(site)] {
 		p := &e.What
 		n.causes[e.Cause]++
-		if e.Cause == ByManaged && !comparesManaged {
-			e.Cause = ByPolicy
-		}
 		is := trueEpisode{p.Class, "", e.Cause, e.ValidFrom, e.PreviousLast, e.ValidTo, e.Observations, e.Failures, e.Pending, e.Bodies}
 		if p.Class == ClassRules {
 			is.policy = policyText(p.StarVerdict, p.OwnBlocked, p.OwnPartial, p.OwnAllowed, p.Managed)
