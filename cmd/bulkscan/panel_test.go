@@ -25,7 +25,8 @@ var panelTokens = []string{"GPTBot", "CCBot", "Google-Extended", "ClaudeBot"}
 type counted struct{ named, byStar, of int }
 
 // TestPanel imports two years of real files, of which most rows are carried forward. The committed figures of README's picture are those
-// of an independent program on every night, and those of the ledger on each month's last night; no carried row is an observation.
+// of an independent program on every night, and those of the ledger on each month's last night; no carried row is an observation. Every
+// episode, gap and onset of the ledger is what another one derives.
 func TestPanel(t *testing.T) {
 	archive := sharedtest.Path(t, "corpus", "panel.jsonl.zst")
 	committed := committedFigures(t)
@@ -41,6 +42,7 @@ func TestPanel(t *testing.T) {
 	notShort(t)
 	out := filepath.Join(t.TempDir(), "out")
 	start(t, "import", archive, "-o", out, "--progress", "none").exits(t, 0)
+	checkPanelHistory(t, out)
 	for key, got := range ledgerFigures(t, out, plainly) {
 		if want := plainly[key]; got != want {
 			t.Errorf("%s: the ledger has %v, want %v", key, got, want)
