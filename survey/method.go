@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
@@ -70,7 +71,22 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 // Method describes a dataset. Its figures are of one scan, as the options say; "" is the default one, and the error store.ErrNotExist if
 // there is none.
 func Method(ctx context.Context, st store.Store, scanID string, o Options) ([]Section, error) {
-	all, err := commit.Scans(ctx, st)
+	var more []string // scans that the head may not name: without an index all
+	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "scan_id") {
+		if err != nil {
+			if more, err = commit.ScanIDs(ctx, st); err != nil {
+				return nil, err
+			}
+			break
+		}
+		if !row.Complete {
+			more = append(more, row.ScanID)
+		}
+	}
+	if scanID != "" {
+		more = append(more, scanID)
+	}
+	all, err := commit.LastScans(ctx, st, shownScan+1, more...)
 	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
 		return nil, err
 	}
@@ -226,7 +242,7 @@ func limits() Section {
 func scansOf(all []*commit.Manifest, pruned string) Section {
 	s := Section{Title: "Scans", Table: [][]string{{"scan", "date", "state", "sites", "list", "observer", "bulkscan", "registry"}}}
 	if len(all) > shownScan {
-		s.Text = []string{fmt.Sprintf("%d scans, of which the last %d are listed; the view `scans` has all.", len(all), shownScan)}
+		s.Text = []string{fmt.Sprintf("The last %d scans are listed; the view `scans` has all.", shownScan)}
 	}
 	if pruned != "" {
 		s.Text = append(s.Text, "The nights up to "+pruned+" were pruned: the history has them, and no table of scans does.")

@@ -160,7 +160,32 @@ func (e *DamagedScansError) Unwrap() []error {
 // returns the others with a *DamagedScansError, and the caller decides whether they suffice. If one has another schema version, that is
 // the error.
 func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
-	all, err := StoredScans(ctx, st)
+	return current(StoredScans(ctx, st))
+}
+
+// LastScans is Scans for these scans, and for those that the head names of the dates of the last n that are published, and of later ones.
+func LastScans(ctx context.Context, st store.Store, n int, ids ...string) ([]*Manifest, error) {
+	h, err := ReadHead(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	named, err := h.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, published := len(named)-1, 0; i >= 0; i-- {
+		if published >= n && named[i].ScanDate < named[i+1].ScanDate {
+			break
+		}
+		ids = append(ids, named[i].ScanID)
+		if named[i].Publication == PublicationDone {
+			published++
+		}
+	}
+	return current(h.manifests(ctx, ids))
+}
+
+func current(all []*Manifest, err error) ([]*Manifest, error) {
 	if damaged, ok := errors.AsType[*DamagedScansError](err); ok {
 		for _, s := range damaged.Scans {
 			if schema.OfOtherVersion(s.Err) {
@@ -187,20 +212,23 @@ func StoredScans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 
 // Manifests is StoredScans by this head.
 func (h *Head) Manifests(ctx context.Context) ([]*Manifest, error) {
-	st := h.store
 	named, err := h.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ids, err := ScanIDs(ctx, st)
+	ids, err := ScanIDs(ctx, h.store)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range named {
-		if !slices.Contains(ids, s.ScanID) {
-			ids = append(ids, s.ScanID)
-		}
+		ids = append(ids, s.ScanID)
 	}
+	return h.manifests(ctx, ids)
+}
+
+func (h *Head) manifests(ctx context.Context, ids []string) ([]*Manifest, error) {
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	var all []*Manifest
 	damaged := &DamagedScansError{}
 	type read struct {
@@ -210,7 +238,7 @@ func (h *Head) Manifests(ctx context.Context) ([]*Manifest, error) {
 	readOne := func(ctx context.Context, id string) read {
 		m, err := h.Manifest(ctx, id)
 		if errors.Is(err, ErrRecord) || errors.Is(err, store.ErrNotExist) { // the head may be an older one by now
-			m, err = readNamed(ctx, st, id)
+			m, err = readNamed(ctx, h.store, id)
 		}
 		return read{m, err}
 	}

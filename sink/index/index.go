@@ -8,6 +8,7 @@ package index
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -206,7 +207,10 @@ func next(ctx context.Context, st store.Store, head *commit.Head, records map[st
 
 func sortRows(rows []Row) {
 	slices.SortFunc(rows, func(a, b Row) int {
-		return strings.Compare(a.ScanDate+" "+a.ScanID+" "+a.Name, b.ScanDate+" "+b.ScanID+" "+b.Name)
+		if a.ScanDate != b.ScanDate {
+			return strings.Compare(a.ScanDate, b.ScanDate)
+		}
+		return cmp.Or(strings.Compare(a.ScanID, b.ScanID), strings.Compare(a.Name, b.Name))
 	})
 }
 

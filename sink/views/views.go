@@ -284,21 +284,22 @@ func Sound(data []byte) bool {
 const putViews = 5
 
 // tablesWithFiles returns the tables for which a view is possible: they have a file, and there are records of such
-// files. Those in the index do. For the others the folders are listed, which takes long where there are many nights.
+// files. Those in the index do. Only where it has none, before the first scan is complete, the folders are listed.
 func tablesWithFiles(ctx context.Context, st store.Store, listed map[string]bool) (with []string, err error) {
-	var committed, noted bool // records of parts, and of statistics
-	tables := slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool { return t.Name == schema.Superseded && !listed[t.Name] })
-	if slices.ContainsFunc(tables, func(t schema.Table) bool { return !listed[t.Name] }) {
-		if committed, noted, err = recordsIn(ctx, st); err != nil {
-			return nil, err
-		}
-	}
-	for _, table := range tables {
+	for _, table := range schema.Tables() {
 		if listed[table.Name] {
 			with = append(with, table.Name)
-			continue
 		}
-		if schema.IsStatistics(table.Name) && !noted || !schema.IsStatistics(table.Name) && !committed {
+	}
+	if len(with) > 0 {
+		return with, nil
+	}
+	committed, noted, err := recordsIn(ctx, st) // records of parts, and of statistics
+	if err != nil {
+		return nil, err
+	}
+	for _, table := range schema.Tables() {
+		if table.Name == schema.Superseded || schema.IsStatistics(table.Name) && !noted || !schema.IsStatistics(table.Name) && !committed {
 			continue
 		}
 		for entry, err := range st.List(ctx, table.Name+"/") {
