@@ -62,7 +62,7 @@ type FirstBlocked struct {
 // Transition counts the sites that went from one state to another.
 type Transition struct {
 	Before, After string // blocked, open, unknown, the class of a policy or of a gap, or absent
-	Change        string // began, ceased, presence, refusal; "" if nothing is known to have changed
+	Change        string // began, ceased, appeared, removed, presence, refusal; "" if nothing is known to have changed
 	Sites         int64
 }
 
@@ -96,6 +96,8 @@ const (
 	isUnknown
 	isAbsent
 	isRefused
+	isNone
+	isNoRules
 )
 
 // kind is a policy by a judge. noKind is before a site's first episode.
@@ -170,7 +172,7 @@ func CountTokens(ctx context.Context, st store.Store, asked TokensAsked) (*Token
 	c := &tokenCounter{
 		TokensAsked: asked, before: nights[0] - 1, earlier: math.MinInt32, later: nights[len(nights)-1],
 		policies: map[int64]kind{}, kinds: make([]kind, 1), numbers: map[kindKey]int32{}, unobserved: map[int64][2]word{},
-		words: []string{isNothing: "", isBlocked: "blocked", isOpen: "open", isUnknown: "unknown", isAbsent: "absent", isRefused: ClassRefused},
+		words: []string{isNothing: "", isBlocked: "blocked", isOpen: "open", isUnknown: "unknown", isAbsent: "absent", isRefused: ClassRefused, isNone: ClassNone, isNoRules: ClassNoRules},
 	}
 	c.all = slices.Concat(asked.Tokens, asked.Further)
 	c.changed = make([]int64, len(c.all))
@@ -475,6 +477,10 @@ func changeOf(before, after word) string {
 		return "began"
 	case before == isBlocked && after == isOpen:
 		return "ceased"
+	case after == isBlocked && (before == isNone || before == isNoRules):
+		return "appeared"
+	case before == isBlocked && (after == isNone || after == isNoRules):
+		return "removed"
 	case before == isRefused, after == isRefused:
 		return "refusal"
 	}

@@ -66,7 +66,7 @@ func TestListings(t *testing.T) {
 	}
 	f("docs/dataset.md", "| view | a row is |", "`token_groups`", firstCell, append(lacking(of("sink/views/analyses.sql", "VIEW"), []string{"sites_live", "token_groups"}), "tokens"))
 	f("docs/dataset.md", "is a part of `rollups`. Macros:", "\n\n", regexp.MustCompile("`([a-z_]+)\\("), of("sink/views/analyses.sql", "MACRO"))
-	inner := []string{"night_of", "registries_without", "registry_row", "may_hide_rules", "state_by", "transition_causes", "panel_balanced", "panel_folded"} // parts of the others, and those of panels
+	inner := []string{"night_of", "registries_without", "registry_row", "may_hide_rules", "block_change", "state_by", "transition_causes", "panel_balanced", "panel_folded"} // parts of the others, and those of panels
 	f("docs/history-sql.md", "| macro | a row is |", "`censoring` is", firstCell, lacking(of("sink/views/history.sql", "MACRO"), inner))
 	f("docs/history-sql.md", "| view | a row is |", "They show", firstCell, append(of("sink/views/history.sql", "VIEW"), "history", "history_policies", "gaps", "nights"))
 

@@ -76,21 +76,27 @@ FROM history_on(date) AS h JOIN history_policies AS p USING (policy_id) LEFT JOI
 CREATE OR REPLACE MACRO may_hide_rules(class) AS class IN ('refused', 'html');
 
 -- needs: sites
--- Spells: times in which the rules of a site treat a token the same way, blocked or open. Times without rules do not end a spell.
+-- What a change to or from the state blocked is called: rules that block begin or cease, or the file with them appears or is removed.
+CREATE OR REPLACE MACRO block_change(before, after) AS
+  CASE before WHEN 'open' THEN 'began' WHEN 'blocked' THEN CASE after WHEN 'open' THEN 'ceased' ELSE 'removed' END ELSE 'appeared' END;
+
+-- needs: sites
+-- Spells: times in which the rules of a site treat a token the same way, blocked or open. Times without rules do not end a spell, unless
+-- files is true: then there are spells without a file, too (none, no_rules), and the changes appeared and removed.
 -- The site began so after previous_last, the last night that showed rules or that there are none, and not after valid_from. previous_last is
 -- null unless censoring is interval: left where the site's first observation was so, unread where only answers that may hide rules came
 -- before, and unknown where the judge did not know the token, or judge or observer changed. change says began or ceased (to
 -- block) where the spell before is known to be the contrary, by the same observer.
-CREATE OR REPLACE MACRO token_spells(token) AS TABLE
+CREATE OR REPLACE MACRO token_spells(token, files := false) AS TABLE
 SELECT site, host, port, requested, state, CASE WHEN censoring = 'interval' THEN read END AS previous_last, valid_from, censoring, cause,
-  CASE WHEN before IN ('blocked', 'open') AND coalesce(broke <= until, true) THEN CASE state WHEN 'blocked' THEN 'began' ELSE 'ceased' END END AS change
+  CASE WHEN before <> 'unknown' AND 'blocked' IN (before, state) AND coalesce(broke <= until, true) THEN block_change(before, state) END AS change
 FROM (SELECT *, CASE WHEN cause = 'first' THEN 'left' WHEN read IS NULL THEN 'unread' WHEN before = 'unknown' OR broke > read THEN 'unknown' ELSE 'interval' END AS censoring
-  -- until is the last night with the rules before; broke is when observer or judge last changed.
-  FROM (SELECT *, lag(CASE class WHEN 'rules' THEN state END IGNORE NULLS) OVER w AS before, lag(CASE class WHEN 'rules' THEN valid_to END IGNORE NULLS) OVER w AS until,
+  -- until is the last night with the state before; broke is when observer or judge last changed.
+  FROM (SELECT *, lag(CASE WHEN told THEN state END IGNORE NULLS) OVER w AS before, lag(CASE WHEN told THEN valid_to END IGNORE NULLS) OVER w AS until,
       lag(CASE WHEN NOT may_hide_rules(class) THEN valid_to END IGNORE NULLS) OVER w AS read, max(CASE WHEN cause IN ('observer', 'unknown_judge') THEN valid_from END) OVER w AS broke
-    FROM token_history(token) WHERE NOT may_hide_rules(class) OR cause IN ('observer', 'unknown_judge')
+    FROM (SELECT *, class = 'rules' OR files AND NOT may_hide_rules(class) AS told FROM token_history(token)) WHERE NOT may_hide_rules(class) OR cause IN ('observer', 'unknown_judge')
     WINDOW w AS (PARTITION BY site ORDER BY valid_from))
-  WHERE class = 'rules' AND before IS DISTINCT FROM state)
+  WHERE told AND before IS DISTINCT FROM state)
 WHERE state <> 'unknown';
 
 -- needs: sites
@@ -159,7 +165,7 @@ CREATE OR REPLACE MACRO transition_causes() AS ['policy', 'managed', 'presence',
 -- needs: sites
 -- What became of the sites from one date to another, for a token. before and after are blocked, open, unknown, another class of policy, or
 -- the class of the gap where the site was not observed that night; absent is a site that was listed later. causes are those of
--- the episodes that began in between. change says began, ceased, presence or refusal where both dates have an observation, and
+-- the episodes that began in between. change says began, ceased, appeared, removed, presence or refusal where both dates have an observation, and
 -- neither observer nor judge explains the difference. The host is null for a site that was never observed.
 CREATE OR REPLACE MACRO transitions(earlier, later, token) AS TABLE
 WITH states AS NOT MATERIALIZED (SELECT policy_id, state, registries_without(token) AS lacking FROM policy_states(token)),
@@ -171,7 +177,7 @@ earlier_states AS (SELECT b.site, b.causes, state_by(h.judge, s.state, s.lacking
   FROM between_them AS b LEFT JOIN history AS h ON h.site = b.site AND h.valid_to = b.before_them LEFT JOIN states AS s USING (policy_id))
 SELECT site, host, port, requested, before, after, list_filter(transition_causes(), lambda cause, i: causes >> i & 1 = 1) AS causes,
   CASE WHEN before = after OR causes >> 5 > 0 OR NOT seen THEN NULL
-    WHEN before = 'open' AND after = 'blocked' THEN 'began' WHEN before = 'blocked' AND after = 'open' THEN 'ceased'
+    WHEN before IN ('open', 'none', 'no_rules', 'blocked') AND after IN ('open', 'none', 'no_rules', 'blocked') AND 'blocked' IN (before, after) THEN block_change(before, after)
     WHEN 'unknown' IN (before, after) THEN NULL
     WHEN 'refused' IN (before, after) THEN 'refusal' ELSE 'presence' END AS change
 FROM (SELECT site, coalesce(l.host, f.host) AS host, coalesce(l.port, f.port) AS port, coalesce(l.requested, f.requested) AS requested, coalesce(g.class, CASE WHEN e.site IS NULL THEN l.state ELSE e.state END, 'absent') AS before, coalesce(h.class, l.state) AS after, coalesce(causes, 0) AS causes,

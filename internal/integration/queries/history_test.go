@@ -233,20 +233,20 @@ func spaced(values ...any) string { return strings.TrimSuffix(fmt.Sprintln(value
 func noTransition(c history.Cause) bool { return c == history.ByObserver || c == history.UnknownJudge }
 
 // spells returns the spells of a site.
-func (w *lives) spells(l *life, token string) (all []spell) {
+func (w *lives) spells(l *life, token string, files bool) (all []spell) {
 	before, broken := "", false
 	for i := range l.episodes {
 		e := &l.episodes[i]
 		broken = broken || noTransition(e.Cause)
 		state := w.state(e, token)
-		if w.policies[e.Policy].Class != history.ClassRules {
+		if state == "refused" || state == "html" || !files && w.policies[e.Policy].Class != history.ClassRules {
 			continue
 		}
 		if state != before && state != "unknown" {
 			s := spell{site: l.site, state: state, by: e.ValidFrom.String(), cause: e.Cause}
 			s.after, s.censoring = w.bound(l.episodes[:i+1], before)
-			if !broken && (before == "blocked" || before == "open") {
-				s.change = map[string]string{"blocked": "began", "open": "ceased"}[state]
+			if !broken && before != "" && before != "unknown" && (before == "blocked" || state == "blocked") {
+				s.change = changeOf(before, state)
 			}
 			all = append(all, s)
 		}
@@ -389,7 +389,7 @@ func TestHistoryMacros(t *testing.T) {
 			return
 		}
 	}
-	for _, word := range []string{"left", "unread", "unknown", "interval", "began", "ceased", "refusal", "presence", "absent", "unlisted", "challenged", "named later"} {
+	for _, word := range []string{"left", "unread", "unknown", "interval", "began", "ceased", "appeared", "removed", "refusal", "presence", "absent", "unlisted", "challenged", "named later"} {
 		if seen[word] < 10 {
 			t.Errorf("%s is in %d answers: the ledgers do not test it", word, seen[word])
 		}
@@ -398,11 +398,14 @@ func TestHistoryMacros(t *testing.T) {
 
 // expect adds what the macros with a token should answer.
 func (w *lives) expect(token string, expect func(columns, from string, rows []string)) {
-	var spells, first, reversals, flapping, survivors, shares []string
+	var spells, ofFiles, first, reversals, flapping, survivors, shares []string
 	var lasting []spell
 	last := len(w.nights) - 1
 	for _, l := range w.sites {
-		all := w.spells(l, token)
+		all := w.spells(l, token, false)
+		for _, s := range w.spells(l, token, true) {
+			ofFiles = append(ofFiles, spaced(s.site, s.state, s.after, s.by, s.censoring, s.cause, s.change))
+		}
 		changes, blocking := 0, []spell(nil)
 		for i, s := range all {
 			spells = append(spells, spaced(s.site, s.state, s.after, s.by, s.censoring, s.cause, s.change))
@@ -439,6 +442,7 @@ func (w *lives) expect(token string, expect func(columns, from string, rows []st
 	}
 	of := "(" + literal(token) + ")"
 	expect("site, state, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, censoring, cause, change", "token_spells"+of, spells)
+	expect("site, state, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, censoring, cause, change", "token_spells("+literal(token)+", files := true)", ofFiles)
 	expect("site, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, censoring, cause", "first_blocked"+of, first)
 	expect("site, change, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, coalesce(CAST(reversed_after AS VARCHAR), ''), reversed_by, reversal_cause", "reversals"+of, reversals)
 	expect("site, changes", "flapping("+literal(token)+", at_least := 2)", flapping)
@@ -537,6 +541,10 @@ func changeOf(before, after string) string {
 		return "began"
 	case before == "blocked" && after == "open":
 		return "ceased"
+	case after == "blocked" && before != "refused" && before != "html":
+		return "appeared"
+	case before == "blocked" && after != "refused" && after != "html":
+		return "removed"
 	case before == "refused" || after == "refused":
 		return "refusal"
 	}

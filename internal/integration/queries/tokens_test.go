@@ -60,7 +60,7 @@ func TestCountTokens(t *testing.T) {
 			}
 		}
 	}
-	for _, word := range []string{"left", "unread", "unknown", "interval", "began", "ceased", "refusal", "presence", "absent", "unlisted", "challenged"} {
+	for _, word := range []string{"left", "unread", "unknown", "interval", "began", "ceased", "appeared", "removed", "refusal", "presence", "absent", "unlisted", "challenged"} {
 		if seen[word] < 10 {
 			t.Errorf("%s is in %d rows: the ledgers do not test it", word, seen[word])
 		}
@@ -77,7 +77,7 @@ func (w *lives) counts(last int, token string) (c history.TokenCount) {
 		}
 		until := *l
 		until.episodes = l.episodes[:l.holds[last]+1]
-		blocking := slices.DeleteFunc(w.spells(&until, token), func(s spell) bool { return s.state != "blocked" })
+		blocking := slices.DeleteFunc(w.spells(&until, token, false), func(s spell) bool { return s.state != "blocked" })
 		if len(blocking) > 0 {
 			night, err := history.ParseDate(blocking[0].by)
 			if err != nil {
@@ -85,7 +85,7 @@ func (w *lives) counts(last int, token string) (c history.TokenCount) {
 			}
 			first[history.FirstBlocked{Night: night, Censoring: blocking[0].censoring}]++
 		}
-		for _, s := range w.spells(&until, token) {
+		for _, s := range w.spells(&until, token, false) {
 			if s.change != "" {
 				c.Changes++
 			}
