@@ -68,7 +68,7 @@ var ErrNoScan = errors.New("the dataset has no complete scan")
 type GoneError struct{ ScanIDs []string }
 
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("the history has to be derived anew, and %d of its scans are not complete any more, or gone; the first is %s; restore them from a copy of the dataset; bulkscan nightly --withdraw DATE lets a night go", len(e.ScanIDs), e.ScanIDs[0])
+	return fmt.Sprintf("nights have to be merged into the history again, and %d of their scans are not complete any more, or gone; the first is %s; restore them from a copy of the dataset; bulkscan nightly --withdraw DATE lets a night go", len(e.ScanIDs), e.ScanIDs[0])
 }
 
 // Updated says what Update did.
@@ -147,8 +147,12 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*U
 		return nil, fmt.Errorf("%w; derive the ledger anew by history --rebuild", ledgerErr)
 	}
 	gone := &GoneError{ScanIDs: p.missing(ledger, among(scans))}
+	lost := map[string]bool{}
+	for _, id := range gone.ScanIDs {
+		lost[id] = true
+	}
 	for _, had := range ledger.Scans {
-		if slices.Contains(gone.ScanIDs, had.ScanID) {
+		if lost[had.ScanID] {
 			scans = append(scans, had)
 		}
 	}
@@ -167,7 +171,8 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*U
 		}
 		return u, nil
 	}
-	gone.ScanIDs = slices.DeleteFunc(gone.ScanIDs, func(id string) bool { return !among(added)(id) })
+	redone := among(added)
+	gone.ScanIDs = slices.DeleteFunc(gone.ScanIDs, func(id string) bool { return !redone(id) })
 	if len(gone.ScanIDs) > 0 {
 		return nil, gone
 	}
@@ -183,18 +188,32 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*U
 }
 
 func among(scans []MergedScan) func(scanID string) bool {
-	return func(scanID string) bool {
-		return slices.ContainsFunc(scans, func(s MergedScan) bool { return s.ScanID == scanID })
+	ids := map[string]bool{}
+	for _, s := range scans {
+		ids[s.ScanID] = true
 	}
+	return func(scanID string) bool { return ids[scanID] }
+}
+
+// isOf returns a function that reports whether one of these scans is that one, with the same rows.
+func isOf(scans []MergedScan) func(MergedScan) bool {
+	byID := map[string]MergedScan{}
+	for _, s := range scans {
+		byID[s.ScanID] = s
+	}
+	return func(s MergedScan) bool { return s.same(byID[s.ScanID]) }
 }
 
 // adopted returns the scans that a head which is being changed publishes, once it has adopted what waits for that, and what the ledger
 // has merged; nil: there is none. With a *commit.DamagedScansError, those that can be read.
 func adopted(ctx context.Context, h *commit.Head, ledger *Ledger) ([]MergedScan, error) {
 	manifests, err := h.Manifests(ctx)
+	merged := isOf(nil)
+	if ledger != nil {
+		merged = isOf(ledger.Scans)
+	}
 	for _, m := range manifests {
-		merged := ledger != nil && m.State == commit.Complete && slices.ContainsFunc(ledger.Scans, mergedScan(m).same)
-		if err := h.Adopt(ctx, m, merged); err != nil {
+		if err := h.Adopt(ctx, m, m.State == commit.Complete && merged(mergedScan(m))); err != nil {
 			return nil, err
 		}
 	}

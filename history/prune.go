@@ -112,8 +112,12 @@ func (p *past) remedy() string {
 
 // missing returns the scans of a ledger that are not there any more, and were neither pruned nor withdrawn.
 func (p *past) missing(l *Ledger, there func(scanID string) bool) (ids []string) {
+	pruned := map[string]bool{}
+	for i := range p.Scans {
+		pruned[p.Scans[i].ScanID] = true
+	}
 	for _, s := range l.Scans {
-		if !there(s.ScanID) && !p.Has(s.ScanID) && !p.withdrawn[s.ScanID] {
+		if !there(s.ScanID) && !pruned[s.ScanID] && !p.withdrawn[s.ScanID] {
 			ids = append(ids, s.ScanID)
 		}
 	}
@@ -122,10 +126,10 @@ func (p *past) missing(l *Ledger, there func(scanID string) bool) (ids []string)
 
 // and adds the pruned scans that were published.
 func (p *past) and(scans []MergedScan) []MergedScan {
+	there := among(scans)
 	for i := range p.Scans {
 		s := &p.Scans[i]
-		is := func(other MergedScan) bool { return other.ScanID == s.ScanID }
-		if s.Publication != commit.PublicationDiscarded && slices.Contains(s.Tables, schema.Sites) && !slices.ContainsFunc(scans, is) {
+		if s.Publication != commit.PublicationDiscarded && slices.Contains(s.Tables, schema.Sites) && !there(s.ScanID) {
 			scans = append(scans, MergedScan{ScanID: s.ScanID, ScanDate: s.ScanDate, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, Observer: s.Observer})
 		}
 	}
