@@ -53,8 +53,8 @@ func (a *again) judged(into, known judgedFiles, rows iter.Seq2[*schema.BodyRow, 
 	return nil
 }
 
-// isOf reports whether a judge has judged all sites of a scan.
-func isOf(judge string, m *commit.Manifest) bool {
+// judgedBy reports whether a judge has judged all sites of a scan.
+func judgedBy(judge string, m *commit.Manifest) bool {
 	return judgeOf(m.RegistryVersion, m.Check) == judge && m.Rejudged == nil // else some sites may keep an earlier judgement
 }
 
@@ -66,7 +66,7 @@ func (a *again) open(d *draft, scans []*commit.Scan) error {
 	before := a.files
 	a.files = judgedFiles{}
 	for _, s := range scans {
-		if isOf(a.Judge, s.Manifest) || !s.Has(schema.Bodies) {
+		if judgedBy(a.Judge, s.Manifest) || !s.Has(schema.Bodies) {
 			continue
 		}
 		if err := a.judged(a.files, before, read.Rows[schema.BodyRow](d.ctx, s, schema.Bodies)); err != nil {

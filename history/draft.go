@@ -360,7 +360,8 @@ func gather[T any](d *draft, tableName string) error {
 			return err
 		}
 		files[0].Level, files[0].Nights = first.Level+1, slices.MaxFunc(of, func(a, b File) int { return a.Nights - b.Nights }).Nights
-		d.ledger.Files, i = append(slices.DeleteFunc(d.ledger.Files, alike), files...), -1
+		// Closed rows stay in the order of nights. All files before the first of these are of other kinds, so it keeps its place.
+		d.ledger.Files, i = slices.Insert(slices.DeleteFunc(d.ledger.Files, alike), i, files...), -1
 	}
 	return nil
 }

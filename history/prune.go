@@ -319,7 +319,7 @@ func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *
 	base := p.base()
 	base.Observer = ledger.Observer
 	d := newPrunedDraft(ctx, st, o, p, base)
-	switch other := func(m *commit.Manifest) bool { return !isOf(ledger.Judge, m) }; {
+	switch other := func(m *commit.Manifest) bool { return !judgedBy(ledger.Judge, m) }; {
 	case ledger.Judge == "" || base.Judge == ledger.Judge && !slices.ContainsFunc(going.Nights, other):
 	case o.Rejudge == nil || o.Rejudge.Judge != ledger.Judge:
 		return nil, fmt.Errorf("the nights were judged by another registry or check than the history, %.99q, which has to be at hand; the next night replaces it", ledger.Judge)
