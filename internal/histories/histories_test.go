@@ -774,7 +774,10 @@ func (h *history) beside(c *command, n int, at uint16, line *string) store.Store
 		if at&3 == 0 {
 			other.CrashAt(1+int(at/4)%50, at&4 > 0)
 		}
-		err := c.run(context.Background(), other)
+		// The first command stands still meanwhile: one that waits for its lock is interrupted.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		err := c.run(ctx, other)
 		*line += fmt.Sprintf(" [%.100v]", err)
 		return other.Kill()
 	}}
