@@ -100,6 +100,9 @@ func (d *Dir) CreateIfAbsent(ctx context.Context, name string, data []byte) erro
 		var claim DiskFile
 		if claim, err = d.disk.Create(draft.final); err == nil {
 			err = errors.Join(claim.Close(), draft.Publish(ctx))
+			if info, errStat := d.disk.Stat(draft.final); err != nil && errStat == nil && info.Size() == 0 { // the claim is still there
+				err = errors.Join(err, d.disk.Remove(draft.final))
+			}
 		}
 	} else if err == nil {
 		err = d.disk.SyncFolder(filepath.Dir(draft.final))

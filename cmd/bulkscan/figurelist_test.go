@@ -111,13 +111,12 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/archives.md"
 	f(page, "ADR 15")
-	f(page, "nest more than {} levels deep", code("inputs.maxJSONDepth"))
 	f(page, "A date before {}, or in the future", code("warc/replay.earliest"))
 	f(page, "| `status` | `status`, `status_code`, `http_status` | of the answer; 0 or less")
 	f(page, "| RFC 3339, `2024-07-14 12:30:00`, `20240714`, `20240714123000`, or seconds, milliseconds, microseconds or nanoseconds since 1970;")
 	f(page, "and `hops` is 0")
 	f(page, "a body counts as 200.")
-	f(page, "rows of more than {} MiB", mib("inputs.MaxRow"))
+	f(page, "or have more than {} MiB", mib("inputs.MaxRow"))
 	f(page, "WARC 1.0 and 1.1, plain")
 	f(page, "and exits with {}: those", code("cmd/bulkscan.exitDamaged"))
 	f(page, "head may have {} KiB. Memory does not grow with captures: twice {} MiB are sorted", kib("warc/replay.maxHead"), mib("warc/replay.runBytes"))
@@ -149,7 +148,7 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/configuration.md"
 	f(page, "hosts of a domain with 20 that share an address with 10 get 10.")
-	f(page, "a part of a /{}, and", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
+	f(page, "a part of a /{} are errors", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
 	f(page, "may have {} entries", grouped("inputs.maxRates"))
 
 	page = "docs/cookbook.md"
@@ -253,7 +252,7 @@ func figures(t *testing.T) (all []figure) {
 	page = "docs/install.md"
 	f(page, "needs Go {} and", goVersion)
 	f(page, "runs as user {}, needs", in("Dockerfile", `USER (\d+):`))
-	f(page, "belongs to user {}, for", in("Dockerfile", `chown=(\d+):`))
+	f(page, "belongs to user {}; leave", in("Dockerfile", `chown=(\d+):`))
 
 	page = "docs/head.md"
 	f(page, "the exit code is {}.", code("cmd/bulkscan.exitDamaged"))
@@ -301,14 +300,13 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "has the newest {} changes. For them it reads the files of the two newest nights, and of earlier ones until it has read {} files", code("survey.ShownChanges"), grouped("survey.readForPage"))
 	f(page, "has the newest {} of all AI tokens", grouped("history.MostChanges"))
 	f(page, "only the {} most frequent", code("survey.mostShown"))
-	f(page, "Five figures tell")
+	f(page, "Five figures come first")
 
 	page = "docs/resuming.md"
 	f(page, "may finish ({} s at most)", seconds("pipeline.DefaultDrain"))
 	f(page, "ends with {} and is not [published]", code("cmd/bulkscan.exitThreshold"))
 	f(page, "The store has {} seconds to commit", numberWords[c("scan.abortTime")/1e9])
 	f(page, "A part is {} origins or {} minutes", grouped("sink.DefaultPartRows"), numberWords[c("sink.DefaultPartAge")/60e9])
-	f(page, "for up to twenty seconds to end")
 	f(page, "change nothing, and exit with {}.", code("cmd/bulkscan.exitDamaged"))
 	f(page, "Linux 2.6.12 or later")
 	f(page, "on NFS 4 after 90 s")
