@@ -266,7 +266,8 @@ func isQuoted(rec *parser.Record) bool {
 		return hasQuotes(rec.Value) || hasQuotes(rec.KeyText)
 	}
 	key := bytes.TrimFunc(rec.KeyText, isQuote)
-	return len(key) < len(rec.KeyText) && (equalFold(key, "user-agent") || equalFold(key, "disallow") || equalFold(key, "allow"))
+	return len(key) < len(rec.KeyText) && (equalFold(key, "user-agent") || equalFold(key, "disallow") ||
+		equalFold(key, "allow"))
 }
 
 // hasQuotes reports whether a text begins or ends with a curly quote, or stands between two equal straight ones.
@@ -286,8 +287,9 @@ func isCurly(c []byte) bool {
 
 func isQuote(c rune) bool { return c == '"' || c == '\'' || c|1 == '’' || c|1 == '”' }
 
-// quoteAfterPath returns the line of the first rule with a curly quote, 0 for none. It finds rules that begin like a path,
-// which the reading of records leaves out. Of 25,101 real files, 125 contain octets for which all records are read again.
+// quoteAfterPath returns the line of the first rule with a curly quote, 0 for none. It finds rules that begin like a
+// path, which the reading of records leaves out. Of 25,101 real files, 125 contain octets for which all records are
+// read again.
 func quoteAfterPath(s *Site) (line int) {
 	if s.Report.scratch.advice.plainBytes || !bytes.Contains(s.Fetch.Body, []byte("\xE2\x80")) {
 		return 0
@@ -304,8 +306,8 @@ func quoteAfterPath(s *Site) (line int) {
 
 func isRule(key parser.Key) bool { return key == parser.KeyAllow || key == parser.KeyDisallow }
 
-// isUTF16 reports whether a body is UTF-16 by its byte order mark, or because each second of its first octets is NUL, as
-// in `User-agent`.
+// isUTF16 reports whether a body is UTF-16 by its byte order mark, or because each second of its first octets is NUL,
+// as in `User-agent`.
 func isUTF16(body []byte) bool {
 	const looked = 16
 	switch {
@@ -363,10 +365,11 @@ func denies(s *Site, group uint32) bool {
 	return s.Robots.Survey(c.groups).Verdict != parser.SiteAllowed
 }
 
-// operatorPartlyBlocked returns the line that names an AI crawler that its own group blocks while another one of its operator and
-// purpose is not blocked, 0 for none. It notes the two as an example. Groups of Cloudflare's block, from its first to its last line,
-// are not the site's. The crawler that is not blocked is none that only lists of others name, since its operator may have given it
-// up; nor one that only the second reading finds, since it may be blocked by that reading.
+// operatorPartlyBlocked returns the line that names an AI crawler that its own group blocks while another one of its
+// operator and purpose is not blocked, 0 for none. It notes the two as an example. Groups of Cloudflare's block, from
+// its first to its last line, are not the site's. The crawler that is not blocked is none that only lists of others
+// name, since its operator may have given it up; nor one that only the second reading finds, since it may be blocked by
+// that reading.
 func (a *Auditor) operatorPartlyBlocked(s *Site, first, last int) (line int) {
 	r, c := &s.Report, s.Report.scratch
 	for _, id := range r.Named {
@@ -392,8 +395,8 @@ func (a *Auditor) blocks(s *Site, id uint16) bool {
 	return agent >= 0 && s.Robots.AgentSurvey(agent).Verdict == parser.SiteBlocked
 }
 
-// joinedGroups returns the line of a record between two user-agent lines of a group that denies something, 0 for none. It notes
-// the next user-agent line. It looks at the groups from the given one on.
+// joinedGroups returns the line of a record between two user-agent lines of a group that denies something, 0 for none.
+// It notes the next user-agent line. It looks at the groups from the given one on.
 func joinedGroups(s *Site, from uint32) int {
 	f := &s.Robots
 	for g := from; g < uint32(f.Groups()); g++ {
@@ -415,8 +418,8 @@ func joinedGroups(s *Site, from uint32) int {
 	return 0
 }
 
-// overruled returns the line in Cloudflare's block, from its first to its last line, that names an agent whose groups there block
-// it while all its groups do not; 0 for none. It notes a line outside the block that names it.
+// overruled returns the line in Cloudflare's block, from its first to its last line, that names an agent whose groups
+// there block it while all its groups do not; 0 for none. It notes a line outside the block that names it.
 func overruled(s *Site, first, last int) (line int) {
 	f, c := &s.Robots, s.Report.scratch
 	for agent := range f.Agents() {
@@ -466,8 +469,8 @@ func nearToken(s *Site) int {
 // invisibles are the beginnings of invisible characters in UTF-8.
 var invisibles = [...]string{"\xC2\xA0", "\xC2\xAD", "\xE2\x80", "\xE2\x81", "\xEF\xBB\xBF"}
 
-// invisibleLen returns the length of the invisible character at the start of a text, 0 if there is none: U+00A0, U+00AD, U+200B to
-// U+200F, U+202A to U+202F, U+2060 to U+2064 and U+FEFF.
+// invisibleLen returns the length of the invisible character at the start of a text, 0 if there is none: U+00A0,
+// U+00AD, U+200B to U+200F, U+202A to U+202F, U+2060 to U+2064 and U+FEFF.
 func invisibleLen(text []byte) int {
 	switch {
 	case len(text) >= 2 && text[0] == 0xC2 && (text[1] == 0xA0 || text[1] == 0xAD):
@@ -482,8 +485,8 @@ func invisibleLen(text []byte) int {
 	return 0
 }
 
-// trimInvisible drops invisible characters and white space at the ends of a text, and reports whether it dropped any of the former.
-// At the end they count only behind ASCII: text that was encoded twice may end with one, as `à` does.
+// trimInvisible drops invisible characters and white space at the ends of a text, and reports whether it dropped any of
+// the former. At the end they count only behind ASCII: text that was encoded twice may end with one, as `à` does.
 func trimInvisible(text []byte) (rest []byte, had bool) {
 	const blank = " \t\v\f" // bytes.TrimSpace would drop U+00A0
 	for rest = bytes.Trim(text, blank); ; rest = bytes.Trim(rest, blank) {
@@ -500,8 +503,9 @@ func trimInvisible(text []byte) (rest []byte, had bool) {
 	}
 }
 
-// invisible returns the line of the first core record with an invisible character at an end of its key or value, or in an agent's
-// name; 0 for none. Such a character hides a key, so that unknown records and lines without a key are looked at, too.
+// invisible returns the line of the first core record with an invisible character at an end of its key or value, or in
+// an agent's name; 0 for none. Such a character hides a key, so that unknown records and lines without a key are looked
+// at, too.
 func invisible(s *Site) (line int) {
 	if s.Report.scratch.advice.plainBytes || !containsInvisible(bytes.TrimPrefix(s.Fetch.Body, []byte("\xEF\xBB\xBF"))) {
 		return 0
@@ -515,8 +519,8 @@ func invisible(s *Site) (line int) {
 	return 0
 }
 
-// containsInvisible reports whether a text has an invisible character before the comment of a line. Most files that are not ASCII
-// have none.
+// containsInvisible reports whether a text has an invisible character before the comment of a line. Most files that are
+// not ASCII have none.
 func containsInvisible(text []byte) bool {
 	for _, begins := range invisibles {
 		for at := 0; ; at += len(begins) {

@@ -86,7 +86,8 @@ func answerOf(t *testing.T, status, fields, body string) *audit.Site {
 
 // TestAdviceOrder shows that advice comes in the order of the table, none of a site before, and with an example.
 func TestAdviceOrder(t *testing.T) {
-	s := answerOf(t, "200", "X-Robots-Tag: noindex", `"User-agent: *\nDisallow:\n\nUser-agent: anthropic-ai\nDisallow: /\nDisallow: http://a/\nNoindex: /\n"`)
+	s := answerOf(t, "200", "X-Robots-Tag: noindex",
+		`"User-agent: *\nDisallow:\n\nUser-agent: anthropic-ai\nDisallow: /\nDisallow: http://a/\nNoindex: /\n"`)
 	audit.Judge(s)
 	const want = "noindex_in_robots url_in_rule empty_rule_ends_group operator_partly_blocked x_robots_tag_of_robots"
 	var got []string
@@ -96,7 +97,8 @@ func TestAdviceOrder(t *testing.T) {
 	if strings.Join(got, " ") != want {
 		t.Errorf("%v, want %s", got, want)
 	}
-	if text := audit.Explain(s).Advice[3].Text; !strings.HasSuffix(text, "Here, of Anthropic: anthropic-ai is blocked, ClaudeBot is not.") {
+	if text := audit.Explain(s).Advice[3].Text; !strings.HasSuffix(text,
+		"Here, of Anthropic: anthropic-ai is blocked, ClaudeBot is not.") {
 		t.Errorf("%q", text)
 	}
 	s.Fetch.Body, s.Fetch.Fields.XRobotsTag = []byte("User-agent: *\nDisallow: /\n"), nil

@@ -18,12 +18,15 @@ import (
 func generated(n int) [][]byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(from []string) string { return from[random.IntN(len(from))] }
-	agents := []string{"*", "GPTBot", "gptbot/1.0", "Googlebot", "msnbot", "FooBot", "MJ12bot/2", "2bot", "Screaming Frog SEO Spider", "Terra Cotta"}
+	agents := []string{"*", "GPTBot", "gptbot/1.0", "Googlebot", "msnbot", "FooBot", "MJ12bot/2", "2bot",
+		"Screaming Frog SEO Spider", "Terra Cotta"}
 	values := []string{"/", "/a", "/*.php$", "", "x", "/a/b*c", "/?q", "/%c3%A9"}
 	other := []string{
 		"Sitemap: https://example.com/s.xml", "Sitemap: /s.xml", "Crawl-delay: 2.5", "Crawl-delay: 1e999", "Crawl-delay: x",
-		"Content-Signal: search=yes, ai-train=no", "Content-Usage: /a train-ai=n;x=\"y\", search", "License: https://example.com/",
-		"noindex: /", "Foo: bar", "no key in this line", "dissallow: /z", "# comment", "", "# BEGIN Cloudflare Managed content",
+		"Content-Signal: search=yes, ai-train=no", "Content-Usage: /a train-ai=n;x=\"y\", search",
+		"License: https://example.com/",
+		"noindex: /", "Foo: bar", "no key in this line", "dissallow: /z", "# comment", "",
+		"# BEGIN Cloudflare Managed content",
 	}
 	bodies := make([][]byte, n)
 	for i := range bodies {
@@ -100,7 +103,8 @@ func BenchmarkJudge(b *testing.B) {
 	}
 	f("404", func() [][]byte { return make([][]byte, 50) })
 	f("blocks-some", func() [][]byte {
-		return [][]byte{[]byte("User-agent: *\nDisallow: /admin/\nSitemap: https://example.com/s.xml\n\nUser-agent: GPTBot\nUser-agent: CCBot\nDisallow: /\n")}
+		return [][]byte{[]byte(
+			"User-agent: *\nDisallow: /admin/\nSitemap: https://example.com/s.xml\n\nUser-agent: GPTBot\nUser-agent: CCBot\nDisallow: /\n")}
 	})
 	f("generated", func() [][]byte { return generated(200) })
 	f("typical12k", func() [][]byte { return sharedtest.Bodies(b, "typical12k") })

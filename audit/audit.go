@@ -14,10 +14,10 @@ import (
 )
 
 // The files of this package, in the order in which a site is judged: audit.go has the stages and access; body.go the
-// body as a whole; records.go its lines with counts, evidence and the values for each agent; signals.go, contentsignal.go
-// and usage.go the values of extension records; check.go the scored check; verdicts.go the verdict of each token; advice.go what a site
-// might change; policy.go what the file makes of all crawlers, as a value; crawlers.go the verdicts of given crawlers. explain.go
-// renders all of it as texts.
+// body as a whole; records.go its lines with counts, evidence and the values for each agent; signals.go,
+// contentsignal.go and usage.go the values of extension records; check.go the scored check; verdicts.go the verdict of
+// each token; advice.go what a site might change; policy.go what the file makes of all crawlers, as a value;
+// crawlers.go the verdicts of given crawlers. explain.go renders all of it as texts.
 
 // Auditor judges sites by a registry of tokens. It is safe for concurrent use: everything that changes is in the Site.
 type Auditor struct {
@@ -30,7 +30,9 @@ type Auditor struct {
 	heeding   []uint16   // tokens that follow `*` when no group names them, ascending
 	followers [][]uint16 // by token: itself and the tokens that fall back to it
 
-	sameWork [][]uint16 // by token that gathers: the AI tokens of its operator and purpose that are product tokens, itself included; nil for others
+	// by token that gathers: the AI tokens of its operator and purpose that are product tokens, itself included; nil for
+	// others
+	sameWork [][]uint16
 }
 
 // New returns an Auditor for a registry.
@@ -66,8 +68,8 @@ func New(reg *tokens.Registry) *Auditor {
 	return a
 }
 
-// gathers reports whether a crawler takes content for its operator to keep. Other crawlers of an operator, such as those that
-// search or that fetch what a person asked for, serve different products although their purpose is the same.
+// gathers reports whether a crawler takes content for its operator to keep. Other crawlers of an operator, such as
+// those that search or that fetch what a person asked for, serve different products although their purpose is the same.
 func gathers(t *tokens.Token) bool { return t.Purpose == "training" || t.Purpose == "data-provider" }
 
 // Registry returns the Auditor's registry.
@@ -114,8 +116,8 @@ func (a *Auditor) Judge(s *Site) {
 	a.advise(s)
 }
 
-// Known reports whether anything is known of the site: it is a file, or an HTTP status came from it. Of other sites a crawler
-// only knows that it is to wait (RFC 9309 §2.3.1.4).
+// Known reports whether anything is known of the site: it is a file, or an HTTP status came from it. Of other sites a
+// crawler only knows that it is to wait (RFC 9309 §2.3.1.4).
 func (s *Site) Known() bool { return s.IsFile || s.Fetch.Outcome.Asked() && s.Fetch.Status > 0 }
 
 // AccessOf returns the access that an outcome implies. For an answer, RFC 9309 §2.3.1 decides by its status. Redirects

@@ -156,12 +156,17 @@ func TestEvidence(t *testing.T) {
 	f("ua: * |  | # comment | d:", "")
 	f("ua: * | Sitemap: https://a/ | sitemap: /s.xml", "2 sitemap Sitemap=https://a/; 3 invalid sitemap=/s.xml")
 	f("ua: * | Crawl-delay: 5", "2 extension Crawl-delay=5")
-	f("Request-rate: 1/5 | Visit-time: 0600-0845 | Host: a | Clean-param: a /b", "1 extension Request-rate=1/5; 2 extension Visit-time=0600-0845; 3 extension Host=a; 4 extension Clean-param=a /b")
-	f("Crawl-delay: 5s | Request-rate: 5 | Visit-time: 6-8", "1 invalid Crawl-delay=5s; 2 invalid Request-rate=5; 3 invalid Visit-time=6-8")
-	f("Content-Signal: search=maybe | Content-Usage: train-ai= | License: /l.xml", "1 invalid Content-Signal=search=maybe; 2 invalid Content-Usage=train-ai=; 3 invalid License=/l.xml")
+	f("Request-rate: 1/5 | Visit-time: 0600-0845 | Host: a | Clean-param: a /b",
+		"1 extension Request-rate=1/5; 2 extension Visit-time=0600-0845; 3 extension Host=a; 4 extension Clean-param=a /b")
+	f("Crawl-delay: 5s | Request-rate: 5 | Visit-time: 6-8",
+		"1 invalid Crawl-delay=5s; 2 invalid Request-rate=5; 3 invalid Visit-time=6-8")
+	f("Content-Signal: search=maybe | Content-Usage: train-ai= | License: /l.xml",
+		"1 invalid Content-Signal=search=maybe; 2 invalid Content-Usage=train-ai=; 3 invalid License=/l.xml")
 	f("Crawl-delay: | Content-Usage: | Sitemap:", "1 invalid Crawl-delay=; 2 invalid Content-Usage=; 3 invalid Sitemap=")
-	f("Host: | Clean-param: | IndexNow-Key:", "1 extension Host=; 2 extension Clean-param=; 3 extension IndexNow-Key=") // no syntax is known
-	f("IndexNow-Key: x | Revisit-after: 1 | Domain: a", "1 extension IndexNow-Key=x; 2 extension Revisit-after=1; 3 extension Domain=a")
+	// no syntax is known
+	f("Host: | Clean-param: | IndexNow-Key:", "1 extension Host=; 2 extension Clean-param=; 3 extension IndexNow-Key=")
+	f("IndexNow-Key: x | Revisit-after: 1 | Domain: a",
+		"1 extension IndexNow-Key=x; 2 extension Revisit-after=1; 3 extension Domain=a")
 	f("ua: * | Content-Signal: search=yes", "2 signal Content-Signal=search=yes")
 	f("Content-Signal: search=yes", "1 signal Content-Signal=search=yes")
 	f("ua: * | Content-Usage: train-ai=n", "2 usage Content-Usage=train-ai=n")
@@ -173,7 +178,8 @@ func TestEvidence(t *testing.T) {
 	f("ua: * | d: x | a: http://a/", "2 invalid Disallow=x; 3 invalid Allow=http://a/")
 	f("ua: * | d: | a: *x", "") // empty values and those of `*` are valid
 	f("some text here", "1 invalid =some text here")
-	f("ua: googlebot/2.1 | ua: 2bot | ua: | ua: * x", "1 invalid User-agent=googlebot/2.1; 2 invalid User-agent=2bot; 3 invalid User-agent=; 4 invalid User-agent=* x")
+	f("ua: googlebot/2.1 | ua: 2bot | ua: | ua: * x",
+		"1 invalid User-agent=googlebot/2.1; 2 invalid User-agent=2bot; 3 invalid User-agent=; 4 invalid User-agent=* x")
 	f("ua: MJ12bot", "")
 	f("ua: * | dissallow: /x", "2 typo dissallow=/x")
 	f("ua: * | disallow /x", "2 typo disallow=/x")
@@ -193,7 +199,8 @@ func TestEvidenceScope(t *testing.T) {
 			t.Errorf("%q: %s, want %s", text, joined, want)
 		}
 	}
-	f("Content-Signal: a=b | ua: x | Content-Signal: a=b | ua: y | Sitemap: https://a/ | d: | ua: z | noindex: /", "1:0 3:2 5:2 8:7")
+	f("Content-Signal: a=b | ua: x | Content-Signal: a=b | ua: y | Sitemap: https://a/ | d: | ua: z | noindex: /",
+		"1:0 3:2 5:2 8:7")
 	f("foo: | useragent: x | foo: | d: y", "1:0 2:2 3:2 4:2")
 	f("d: / | ua: x | d: | ua: 2 | ua: y | foo:", "1:0 4:4 6:4")
 }
@@ -236,8 +243,10 @@ func TestEvidenceBounds(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
-	s := answered(lines("d: /o | ua: * | ua: a | ua: A | ua: 2bot | a: | d: /x | d: y | Sitemap: x | Sitemap: https://a/ | Crawl-delay: 1 | " +
-		"Content-Signal: a=b | License: x | Host: | noindex: | foo: | junk | dissallow: /z | ua: b"))
+	s := answered(
+		lines(
+			"d: /o | ua: * | ua: a | ua: A | ua: 2bot | a: | d: /x | d: y | Sitemap: x | Sitemap: https://a/ | Crawl-delay: 1 | " +
+				"Content-Signal: a=b | License: x | Host: | noindex: | foo: | junk | dissallow: /z | ua: b"))
 	want := Counts{
 		Lines: 19, Records: 18, Groups: 2, Agents: 3, Allow: 1, Disallow: 4,
 		Sitemaps: 1, Extensions: 3, Legacy: 1, Unknown: 1, Orphan: 1, Invalid: 5, Typo: 1,
@@ -271,7 +280,8 @@ func TestBodyFacts(t *testing.T) {
 	f := func(body string, bom, html, utf, managed bool) {
 		t.Helper()
 		r := answered(body).Report
-		if r.HasBOM != bom || r.IsHTML != html || (r.ValidUTF8 == exchange.Yes) != utf || (r.ValidUTF8 == exchange.Unknown) != (body == "") || r.ManagedBlock != managed {
+		if r.HasBOM != bom || r.IsHTML != html || (r.ValidUTF8 == exchange.Yes) != utf ||
+			(r.ValidUTF8 == exchange.Unknown) != (body == "") || r.ManagedBlock != managed {
 			t.Errorf("%.40q: bom %v html %v utf8 %v managed %v", body, r.HasBOM, r.IsHTML, r.ValidUTF8, r.ManagedBlock)
 		}
 		if (r.BodyHash != 0) != (len(body) > 0) {
@@ -353,11 +363,13 @@ func TestVerdictRows(t *testing.T) {
 	f("ua: MJ | ua: MJ12bot | d: /", "* allowed none; mj blocked own @1; MJ12bot blocked own @2 lenient")
 	f("ua: MJ12bot | d: /x | ua: MJ12bot/2 | d: /", "* allowed none; MJ12bot blocked own @1 lenient")
 	f("ua: Screaming Frog SEO Spider | d: /", "* allowed none; Screaming Frog SEO Spider blocked own @1 lenient")
-	f("ua: AI2Bot | d: / | ua: Ai2Bot-Dolma | d: /x", "* allowed none; AI2Bot blocked own @1 lenient; Ai2Bot-Dolma partial own @3 lenient")
+	f("ua: AI2Bot | d: / | ua: Ai2Bot-Dolma | d: /x",
+		"* allowed none; AI2Bot blocked own @1 lenient; Ai2Bot-Dolma partial own @3 lenient")
 	f("ua: img2dataset | d: / | ua: *", "* allowed star @3; img2dataset blocked own @1 lenient")
 	f("ua: iaskspider/2.0 | d: /", "* allowed none; iaskspider blocked own @1") // the strict reading knows it
 	f("ua: Sogou web spider | d: /", "* allowed none; Sogou blocked own @1")
-	f("ua: Terra Cotta | d: / | ua: TerraCotta | d: /x", "* allowed none; TerraCotta partial own @3; TerraCotta blocked own @1 lenient")
+	f("ua: Terra Cotta | d: / | ua: TerraCotta | d: /x",
+		"* allowed none; TerraCotta partial own @3; TerraCotta blocked own @1 lenient")
 	f("ua: 2bot | d: /", "* allowed none")
 	f("ua: *foo | d: /", "* allowed none")
 	f("ua: * foo | d: /", "* blocked star @1")
@@ -436,7 +448,8 @@ func TestTokenLists(t *testing.T) {
 	// Four tokens of Google ignore `*` and must be named.
 	blocked := answered("User-agent: *\nDisallow: /").Report.Blocked
 	for id, token := range reg.Tokens {
-		ignores := slices.Contains([]string{"AdsBot-Google", "AdsBot-Google-Mobile", "Mediapartners-Google", "APIs-Google"}, token.Name)
+		ignores := slices.Contains([]string{"AdsBot-Google", "AdsBot-Google-Mobile", "Mediapartners-Google", "APIs-Google"},
+			token.Name)
 		if got := slices.Contains(blocked, uint16(id)); got == ignores {
 			t.Errorf("%s: blocked by `*` = %v", token.Name, got)
 		}
@@ -470,8 +483,10 @@ func TestVerdictFacts(t *testing.T) {
 	f := func(text string, rootAllowed bool, nAllow, nDisallow int, hasRoot bool, dpi DPI) {
 		t.Helper()
 		v := answered(lines("ua: x | " + text)).Report.Verdicts[1]
-		if v.RootAllowed != rootAllowed || v.NAllow != nAllow || v.NDisallow != nDisallow || v.HasDisallowRoot != hasRoot || v.DPI != dpi {
-			t.Errorf("%q: root %v, %d allow, %d disallow, disallow root %v, dpi %v", text, v.RootAllowed, v.NAllow, v.NDisallow, v.HasDisallowRoot, v.DPI)
+		if v.RootAllowed != rootAllowed || v.NAllow != nAllow || v.NDisallow != nDisallow || v.HasDisallowRoot != hasRoot ||
+			v.DPI != dpi {
+			t.Errorf("%q: root %v, %d allow, %d disallow, disallow root %v, dpi %v", text, v.RootAllowed, v.NAllow, v.NDisallow,
+				v.HasDisallowRoot, v.DPI)
 		}
 	}
 	f("d:", true, 0, 1, false, DPINone)
@@ -529,9 +544,12 @@ func TestBelongings(t *testing.T) {
 	f("ua: a | d: / | ua: b | crawl-delay: 2", "b delay 2")
 	f("ua: a | d: / | ua: a | crawl-delay: 2 | d: / | ua: a | crawl-delay: 9", "a delay 2") // over all of its groups
 	f("ua: MJ12bot | crawl-delay: 4", "MJ12bot delay 4")
-	f("ua: Slurp | crawl-delay: 2 | ua: Yahoo! Slurp", "Slurp delay 2; Slurp delay 2") // the second reading assigns the first line to it, too
-	f("ua: Yahoo! Slurp | crawl-delay: 2 | ua: Slurp | crawl-delay: 3 | request-rate: 1/1", "Slurp delay 3 rate 1; Slurp delay 2 rate 1")
-	f("ua: Slurp | Content-Usage: search=n | d: | ua: Yahoo! Slurp | Content-Usage: train-ai=n", "Slurp usage search=n; Slurp usage train-ai=n, search=n")
+	// the second reading assigns the first line to it, too
+	f("ua: Slurp | crawl-delay: 2 | ua: Yahoo! Slurp", "Slurp delay 2; Slurp delay 2")
+	f("ua: Yahoo! Slurp | crawl-delay: 2 | ua: Slurp | crawl-delay: 3 | request-rate: 1/1",
+		"Slurp delay 3 rate 1; Slurp delay 2 rate 1")
+	f("ua: Slurp | Content-Usage: search=n | d: | ua: Yahoo! Slurp | Content-Usage: train-ai=n",
+		"Slurp usage search=n; Slurp usage train-ai=n, search=n")
 
 	f("ua: a | request-rate: 1/5", "a rate 0.2")
 	f("ua: a | request-rate: 5/0 | request-rate: 30/1m 0600-0845 | request-rate: 1/1", "a rate 0.5")
@@ -539,7 +557,8 @@ func TestBelongings(t *testing.T) {
 	f("ua: a | visit-time: 0600-0845", "a from 360 to 525")
 	f("ua: a | visit-time: 6am | visit-time: 2300-0100 | visit-time: 0000-2400", "a from 1380 to 60")
 	f("ua: a | visit-time: 0000-0000 | ua: b | d: /", "a from 0 to 0")
-	f("ua: a | visit-time: 0100-0200 | request-rate: 1/1 | crawl-delay: 1 | ua: b | crawl-delay: 2 | request-rate: 2/1", "a delay 1 rate 1 from 60 to 120; b delay 2 rate 2")
+	f("ua: a | visit-time: 0100-0200 | request-rate: 1/1 | crawl-delay: 1 | ua: b | crawl-delay: 2 | request-rate: 2/1",
+		"a delay 1 rate 1 from 60 to 120; b delay 2 rate 2")
 
 	f("ua: * | Content-Signal: search=yes, ai-train=no", "* signal search=yes, ai-train=no")
 	f("ua: * | Content-Signal: nonsense | Content-Signal: ai-train=no", "* signal ai-train=no")
@@ -553,7 +572,8 @@ func TestBelongings(t *testing.T) {
 	f("ua: * | Content-Usage: /**********************$ train-ai=n | Content-Usage: / search=y", "* usage train-ai=n")
 	f("ua: * | Content-Usage: /a train-ai=n", "") // says nothing of `/`
 	f("ua: * | Content-Usage: train-ai=n | Content-Usage: / train-ai=y", "* usage train-ai=y")
-	f("ua: * | Content-Usage: / train-ai=y | Content-Usage: train-ai=n, search=n", "* usage train-ai=y") // not the shorter one's search
+	// not the shorter one's search
+	f("ua: * | Content-Usage: / train-ai=y | Content-Usage: train-ai=n, search=n", "* usage train-ai=y")
 	f("ua: * | Content-Usage: /$ train-ai=n | Content-Usage: / train-ai=y", "* usage train-ai=n")
 	f("ua: * | Content-Usage: /* train-ai=n | Content-Usage: / train-ai=y", "* usage train-ai=n")
 	f("ua: * | Content-Usage: /ai-ok/ train-ai=y | Content-Usage: train-ai=n", "* usage train-ai=n")
@@ -561,10 +581,13 @@ func TestBelongings(t *testing.T) {
 	f("ua: * | Content-Usage: train-ai=n | Content-Usage: train-ai=y, search=y", "* usage train-ai=n, search=y")
 	f("ua: a | Content-Usage: train-ai=y | ua: b | Content-Usage: / train-ai=n", "a usage train-ai=n; b usage train-ai=n")
 	f("ua: a | Content-Usage: / train-ai=y | ua: b | Content-Usage: train-ai=n", "a usage train-ai=y; b usage train-ai=n")
-	f("ua: a | Content-Usage: train-ai=y | d: | ua: b | ua: a | Content-Usage: train-ai=n", "a usage train-ai=n; b usage train-ai=n")
+	f("ua: a | Content-Usage: train-ai=y | d: | ua: b | ua: a | Content-Usage: train-ai=n",
+		"a usage train-ai=n; b usage train-ai=n")
 	f("Content-Usage: train-ai=n | ua: *", "")
 	f("ua: MJ12bot | ua: x | Content-Usage: train-ai=n", "x usage train-ai=n; MJ12bot usage train-ai=n")
-	f("ua: * | d: /never/ | Content-Usage: train-ai=n | Content-Usage: /ai-ok/ train-ai=y | ua: ExampleBot | Content-Usage: train-ai=y", "* usage train-ai=n; examplebot usage train-ai=y") // the draft's own example
+	// the draft's own example
+	f(
+		"ua: * | d: /never/ | Content-Usage: train-ai=n | Content-Usage: /ai-ok/ train-ai=y | ua: ExampleBot | Content-Usage: train-ai=y", "* usage train-ai=n; examplebot usage train-ai=y")
 }
 
 func TestReportValues(t *testing.T) {
@@ -575,7 +598,8 @@ func TestReportValues(t *testing.T) {
 		for _, u := range r.Sitemaps {
 			urls = append(urls, string(u))
 		}
-		if string(r.ContentSignal) != signal || string(r.ContentUsage) != usage || string(r.License) != license || strings.Join(urls, " ") != sitemaps {
+		if string(r.ContentSignal) != signal || string(r.ContentUsage) != usage || string(r.License) != license ||
+			strings.Join(urls, " ") != sitemaps {
 			t.Errorf("%q: %q %q %q %q", text, r.ContentSignal, r.ContentUsage, r.License, urls)
 		}
 	}
@@ -608,8 +632,9 @@ func TestReportValues(t *testing.T) {
 	}
 }
 
-// TestUsageAgents shows that preferences in user-agent lines (draft-kelley-aipref-training-preference-signal) are evidence, and no
-// agents; that those in records of their own are no rules; and that other names and keys are what they were.
+// TestUsageAgents shows that preferences in user-agent lines (draft-kelley-aipref-training-preference-signal) are
+// evidence, and no agents; that those in records of their own are no rules; and that other names and keys are what they
+// were.
 func TestUsageAgents(t *testing.T) {
 	f := func(text, rows string, agents, extensions int, kinds string) {
 		t.Helper()
@@ -621,7 +646,8 @@ func TestUsageAgents(t *testing.T) {
 		for _, e := range r.Evidence {
 			evidence = append(evidence, fmt.Sprintf("%d %v", e.Line, e.Kind))
 		}
-		if strings.Join(got, ", ") != rows || r.Counts.Agents != agents || r.Counts.Extensions != extensions || strings.Join(evidence, ", ") != kinds {
+		if strings.Join(got, ", ") != rows || r.Counts.Agents != agents || r.Counts.Extensions != extensions ||
+			strings.Join(evidence, ", ") != kinds {
 			t.Errorf("%q: %v, %d agents, %d extensions, %v", text, got, r.Counts.Agents, r.Counts.Extensions, evidence)
 		}
 	}
@@ -629,13 +655,15 @@ func TestUsageAgents(t *testing.T) {
 	f("ua: __USAGE_x/1.0 | ua: __usage_x | ua: GPTBot | d: /", "GPTBot blocked", 1, 2, "1 usage, 2 usage")
 	f("ua: GPTBot | ua: __usage_x y | a: /", "GPTBot allowed", 1, 1, "2 usage")
 	f("ua: _usage_x | ua: __usage | d: /", "_usage_x blocked, __usage blocked", 2, 0, "")
-	f("ua: GPTBot | DisallowAITraining: / | AllowAITraining: /x | disallowaitraining:", "GPTBot allowed", 1, 3, "2 usage, 3 usage, 4 usage")
+	f("ua: GPTBot | DisallowAITraining: / | AllowAITraining: /x | disallowaitraining:", "GPTBot allowed", 1, 3,
+		"2 usage, 3 usage, 4 usage")
 	f("ua: GPTBot | DisallowAITraining: x", "GPTBot allowed", 1, 0, "2 invalid")
 	f("DisallowAITraining: / | ua: GPTBot | d: /x", "GPTBot partial", 1, 1, "1 usage")
 	f("ua: GPTBot | DisallowAITraining / | ua: CCBot | d: /", "GPTBot blocked, CCBot blocked", 2, 1, "2 typo, 2 usage")
 	f("ua: GPTBot | DisallowAI: / | ua: CCBot | d:", "GPTBot blocked, CCBot allowed", 2, 0, "2 typo")
 	f("ua: GPTBot | Disallow-AI-Training: /", "GPTBot blocked", 1, 0, "2 typo")
-	f("ua: GPTBot | Content-Signals: ai-train=no | Schemamap: https://a/s.xml | Schemamaps: https://a/s.xml", "GPTBot allowed", 1, 1,
+	f("ua: GPTBot | Content-Signals: ai-train=no | Schemamap: https://a/s.xml | Schemamaps: https://a/s.xml",
+		"GPTBot allowed", 1, 1,
 		"2 typo, 2 unknown, 3 extension, 4 unknown")
 }
 
@@ -729,7 +757,8 @@ func TestGroupsThatCrawlersFollow(t *testing.T) {
 			got = &out.Tokens[tokens.Default().Lookup(token)]
 		}
 		if got.Follows != follows || got.Via != via || got.Line != line {
-			t.Errorf("%s follows %s (%s, line %d), want %s (%s, line %d)", token, got.Follows, got.Via, got.Line, follows, via, line)
+			t.Errorf("%s follows %s (%s, line %d), want %s (%s, line %d)", token, got.Follows, got.Via, got.Line, follows, via,
+				line)
 		}
 	}
 	f("Googlebot-News", "googlebot-news", "own", 1)

@@ -18,8 +18,8 @@ var sniffed = [...]string{
 // maxNoise is how far into a body output of a server may reach before the first record, in bytes.
 const maxNoise = 4 << 10
 
-// isHTML reports whether a body that begins like HTML is a page: it has no record with a known key, or a page's mark before the
-// first one. Else a server has put a warning, a line break or a comment before a file.
+// isHTML reports whether a body that begins like HTML is a page: it has no record with a known key, or a page's mark
+// before the first one. Else a server has put a warning, a line break or a comment before a file.
 func isHTML(body []byte, d parser.Dialect) bool {
 	if !beginsAsHTML(body) {
 		return false
@@ -54,11 +54,12 @@ func hasPageMark(text []byte) bool {
 
 // isTag reports whether a text begins with a tag name in lower case, ignoring case, and white space or `>`.
 func isTag(text []byte, name string) bool {
-	return hasPrefixFold(text, name) && len(text) > len(name) && bytes.IndexByte([]byte(" \t\r\n\f>"), text[len(name)]) >= 0
+	return hasPrefixFold(text, name) && len(text) > len(name) && bytes.IndexByte([]byte(" \t\r\n\f>"),
+		text[len(name)]) >= 0
 }
 
-// beginsAsHTML reports whether a body begins as browsers recognize HTML, whatever its Content-Type. An XML declaration is
-// skipped.
+// beginsAsHTML reports whether a body begins as browsers recognize HTML, whatever its Content-Type. An XML declaration
+// is skipped.
 func beginsAsHTML(body []byte) bool {
 	body = bytes.TrimPrefix(body, []byte("\xEF\xBB\xBF"))
 	if len(body) == 0 || body[0] > '<' {
@@ -85,7 +86,8 @@ func beginsAsHTML(body []byte) bool {
 func isASCII(b []byte) bool {
 	high := uint64(0)
 	for ; len(b) >= 32; b = b[32:] {
-		high |= binary.LittleEndian.Uint64(b) | binary.LittleEndian.Uint64(b[8:]) | binary.LittleEndian.Uint64(b[16:]) | binary.LittleEndian.Uint64(b[24:])
+		high |= binary.LittleEndian.Uint64(b) | binary.LittleEndian.Uint64(b[8:]) | binary.LittleEndian.Uint64(b[16:]) |
+			binary.LittleEndian.Uint64(b[24:])
 	}
 	for _, c := range b {
 		high |= uint64(c)
@@ -111,8 +113,8 @@ const (
 	managedEnd   = "end cloudflare managed content"
 )
 
-// managedBlocks yields Cloudflare's blocks in a body, by their first and last lines and by their bytes. A block without an end reaches
-// to the end of the body, which may have been cut.
+// managedBlocks yields Cloudflare's blocks in a body, by their first and last lines and by their bytes. A block without
+// an end reaches to the end of the body, which may have been cut.
 func managedBlocks(body []byte, d parser.Dialect) iter.Seq[managedBlock] {
 	return func(yield func(managedBlock) bool) {
 		var block managedBlock
@@ -150,8 +152,8 @@ func withoutManaged(dst, body []byte, d parser.Dialect) []byte {
 	return append(dst, body[from:]...)
 }
 
-// managedBy returns who wrote the file or a block of it, as an index into managers; -1 if no comment says so. The end of a
-// block is not looked for, since a file may have been cut.
+// managedBy returns who wrote the file or a block of it, as an index into managers; -1 if no comment says so. The end
+// of a block is not looked for, since a file may have been cut.
 func managedBy(body []byte) int {
 	found := len(managers)
 	for {
@@ -178,8 +180,8 @@ func managedBy(body []byte) int {
 // maxTitleAt bounds how far into a page its title is looked for, in bytes.
 const maxTitleAt = 64 << 10
 
-// titleOf returns the text of an HTML page's title as it stands there, character references included, without white space
-// around it; nil if there is none. It is a view of the page.
+// titleOf returns the text of an HTML page's title as it stands there, character references included, without white
+// space around it; nil if there is none. It is a view of the page.
 func titleOf(page []byte) []byte {
 	page = page[:min(len(page), maxTitleAt)]
 	for {
@@ -188,7 +190,8 @@ func titleOf(page []byte) []byte {
 			return nil
 		}
 		page = page[i+1:]
-		if !hasPrefixFold(page, "title") || len(page) == len("title") || bytes.IndexByte([]byte(" \t\r\n\f>/"), page[len("title")]) < 0 {
+		if !hasPrefixFold(page, "title") || len(page) == len("title") || bytes.IndexByte([]byte(" \t\r\n\f>/"),
+			page[len("title")]) < 0 {
 			continue
 		}
 		begin := bytes.IndexByte(page, '>')

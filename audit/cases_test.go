@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// TestCases judges small files that were met in the wild. Each line says what is right: the finding, the verdict of `*`, the site's
-// Content-Signal, what holds besides, and the advice.
+// TestCases judges small files that were met in the wild. Each line says what is right: the finding, the verdict of
+// `*`, the site's Content-Signal, what holds besides, and the advice.
 func TestCases(t *testing.T) {
 	folder := sharedtest.Path(t, "cases", "robots")
 	met := map[string]bool{}
@@ -57,14 +57,16 @@ func TestCases(t *testing.T) {
 	f("c04", "rules", "allowed", "search=yes, ai-input=no, ai-train=no", "signal@2 signal@3 signal@4", "")
 	f("r25", "rules", "allowed", "search=yes, ai-input=no, ai-train=no", "signal@2 signal@5", "")
 	f("p07", "rules", "allowed", "", "GPTBot:ai-input=no,ai-train=no", "")
-	f("r26", "rules", "allowed", "ai-train=no, ai_train=no, ai-training=no", "invalid@2 typo@3 unknown@3 invalid@4 signal@5 signal@6 invalid@7 "+
-		"signal@8 signal@9 invalid@10 invalid@11 invalid@12 signal@13", "")
+	f("r26", "rules", "allowed", "ai-train=no, ai_train=no, ai-training=no",
+		"invalid@2 typo@3 unknown@3 invalid@4 signal@5 signal@6 invalid@7 "+
+			"signal@8 signal@9 invalid@10 invalid@11 invalid@12 signal@13", "")
 	// Usage records of drafts.
 	f("r30", "rules", "partial", "", "usage@3 !typo@3 *=partial", "")
 	f("r31", "rules", "allowed", "", "usage@2 usage@3 *=allowed", "")
 	f("r32", "rules", "partial", "", "usage@3 usage@6 usage@7 GPTBot=blocked", "")
 	// Managed blocks, deliberate splits.
-	f("c01", "rules", "partial", "search=yes, ai-train=no, use=reference", "GPTBot=allowed ClaudeBot=partial CloudflareBrowserRenderingCrawler=blocked", "managed_block_overruled@7")
+	f("c01", "rules", "partial", "search=yes, ai-train=no, use=reference",
+		"GPTBot=allowed ClaudeBot=partial CloudflareBrowserRenderingCrawler=blocked", "managed_block_overruled@7")
 	f("c05", "rules", "allowed", "search=yes, ai-train=no", "GPTBot=blocked", "")
 	f("c06", "rules", "allowed", "", "GPTBot=blocked ClaudeBot=blocked ChatGPT-User=allowed", "")
 	// What an author did not want.

@@ -22,12 +22,12 @@ const (
 	CheckWeight      = 1.0
 )
 
-// Reading is the version of what this package makes of a body, beside the registry's: it moves whenever a stored body would get
-// other rows of the same registry. The history tells such a change from one of the file. The check, its steps and weights are those
-// of CheckVersion.
+// Reading is the version of what this package makes of a body, beside the registry's: it moves whenever a stored body
+// would get other rows of the same registry. The history tells such a change from one of the file. The check, its steps
+// and weights are those of CheckVersion.
 //
-// 2: Content-Signal adds up and may have a path; usage records of drafts are no rules; output of a server before the first record
-// makes no page.
+// 2: Content-Signal adds up and may have a path; usage records of drafts are no rules; output of a server before the
+// first record makes no page.
 const Reading = 2
 
 // The steps of the check in the order in which they run, indices into Report.Steps.
@@ -122,7 +122,8 @@ func (s *Site) explainCoreSyntax() string {
 
 func (s *Site) explainExtensions() string {
 	n := &s.Report.Counts
-	text := fmt.Sprintf("Sitemaps: %d; other known extensions: %d; unknown records: %d.", n.Sitemaps, n.Extensions, n.Unknown)
+	text := fmt.Sprintf("Sitemaps: %d; other known extensions: %d; unknown records: %d.", n.Sitemaps, n.Extensions,
+		n.Unknown)
 	if n.Legacy > 0 {
 		text += fmt.Sprintf(" Unsupported legacy records: %d; use robots meta tags or X-Robots-Tag instead.", n.Legacy)
 	}

@@ -7,15 +7,16 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// This file reads Content-Signal values (contentsignals.org). A path before the pairs is no part of that specification; several
-// parsers read it, and at least one generator writes it.
+// This file reads Content-Signal values (contentsignals.org). A path before the pairs is no part of that specification;
+// several parsers read it, and at least one generator writes it.
 //
-// What the records of a file state becomes a short list of distinct facts. What holds for an agent is a set of these, so that
-// groups that name an agent add up by union.
+// What the records of a file state becomes a short list of distinct facts. What holds for an agent is a set of these,
+// so that groups that name an agent add up by union.
 
-// SignalValue takes a Content-Signal value apart: the pattern of the paths that it is for, empty for all, and its pairs. A value
-// is valid if it has a pair and every part of it is understood: a pair `key=value` of words, with `yes` or `no` for a known key,
-// and one of three words for `use`. Empty parts are allowed, as in HTTP's lists (RFC 9110 §5.6.1).
+// SignalValue takes a Content-Signal value apart: the pattern of the paths that it is for, empty for all, and its
+// pairs. A value is valid if it has a pair and every part of it is understood: a pair `key=value` of words, with `yes`
+// or `no` for a known key, and one of three words for `use`. Empty parts are allowed, as in HTTP's lists (RFC 9110
+// §5.6.1).
 func SignalValue(value []byte) (path, pairs []byte, valid bool) {
 	if len(value) > 0 && isRuleValue(value) {
 		end := bytes.IndexAny(value, " \t")
@@ -42,8 +43,8 @@ func SignalValue(value []byte) (path, pairs []byte, valid bool) {
 	return path, value, true
 }
 
-// SignalPairs yields the pairs of a valid value, as SignalValue returns them: trimmed, otherwise unchanged. Keys and values are
-// case-insensitive.
+// SignalPairs yields the pairs of a valid value, as SignalValue returns them: trimmed, otherwise unchanged. Keys and
+// values are case-insensitive.
 func SignalPairs(pairs []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		for pair := range bytes.SplitSeq(pairs, []byte(",")) {
@@ -173,8 +174,9 @@ func (f *signalFact) sameKey(o *signalFact) bool {
 	return f.known == o.known && (f.known < len(signalKeys) || bytes.EqualFold(f.key, o.key))
 }
 
-// overrules reports whether a fact takes the place of another one of its key on `/`: that of the longer path, and of equally long
-// ones the narrower, as IETF AIPREF has it for Content-Usage. `immediate` is neither narrower nor wider than other uses.
+// overrules reports whether a fact takes the place of another one of its key on `/`: that of the longer path, and of
+// equally long ones the narrower, as IETF AIPREF has it for Content-Usage. `immediate` is neither narrower nor wider
+// than other uses.
 func (f *signalFact) overrules(o *signalFact) bool {
 	if f.weight != o.weight {
 		return f.weight > o.weight && o.weight > 0
@@ -183,9 +185,9 @@ func (f *signalFact) overrules(o *signalFact) bool {
 		equalFold(f.value, "reference") && equalFold(o.value, "full"))
 }
 
-// atRoot returns what a set states on `/` in canonical form, such as `search=yes, ai-train=no`: in lower case, known keys in the
-// order of signalKeys, then others in that of the file. A pair beyond maxSignal is left out. It returns nil for nothing, and else a
-// view that is valid until reset.
+// atRoot returns what a set states on `/` in canonical form, such as `search=yes, ai-train=no`: in lower case, known
+// keys in the order of signalKeys, then others in that of the file. A pair beyond maxSignal is left out. It returns nil
+// for nothing, and else a view that is valid until reset.
 func (s *signalFacts) atRoot(set signalSet) []byte {
 	if set &= s.root; set == 0 {
 		return nil
@@ -194,7 +196,8 @@ func (s *signalFacts) atRoot(set signalSet) []byte {
 	for known := range len(signalKeys) + 1 {
 		for i := range s.list {
 			f := &s.list[i]
-			if f.known != known || set>>i&1 == 0 || set&f.over != 0 || len(s.text)-from+len(f.key)+len(f.value)+len(", =") > maxSignal {
+			if f.known != known || set>>i&1 == 0 || set&f.over != 0 || len(s.text)-from+len(f.key)+len(f.value)+
+				len(", =") > maxSignal {
 				continue
 			}
 			if len(s.text) > from {
@@ -214,8 +217,8 @@ func (s *signalFacts) atRoot(set signalSet) []byte {
 	return text
 }
 
-// contentSignal gives the facts of a record to the agents listed so far, or to the file before any group. It reports whether the
-// value is valid, and whether it contradicts what one of them was told before.
+// contentSignal gives the facts of a record to the agents listed so far, or to the file before any group. It reports
+// whether the value is valid, and whether it contradicts what one of them was told before.
 func (r *recordReader) contentSignal(rec *parser.Record) (valid, contradicts bool) {
 	path, pairs, valid := SignalValue(rec.Value)
 	if !valid {

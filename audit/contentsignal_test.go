@@ -84,20 +84,23 @@ func TestSignalsAddUp(t *testing.T) {
 	}
 	// One line: canonical form.
 	f("ua: * | Content-Signal: search=yes,ai-train=no", "search=yes, ai-train=no")
-	f("ua: * | Content-Signal: use=full, AI-Train = NO, ai-input=yes, search=no", "search=no, ai-input=yes, ai-train=no, use=full")
+	f("ua: * | Content-Signal: use=full, AI-Train = NO, ai-input=yes, search=no",
+		"search=no, ai-input=yes, ai-train=no, use=full")
 	f("ua: * | Content-Signal: Colour=Red, search=yes, a=b,colour=blue", "search=yes, colour=red, a=b, colour=blue")
 	f("ua: * | Content-Signal: search=no, search=yes", "search=no", 2)
 	f("ua: * | Content-Signal: search=yes, search=maybe", "")
 
 	// Lines of a group, of merged groups, and of groups of `*` with other agents.
-	f("ua: * | Content-Signal: search=yes | Content-Signal: ai-train=no | Content-Signal: ai-input=no", "search=yes, ai-input=no, ai-train=no")
+	f("ua: * | Content-Signal: search=yes | Content-Signal: ai-train=no | Content-Signal: ai-input=no",
+		"search=yes, ai-input=no, ai-train=no")
 	f("ua: * | Content-Signal: search=yes | a: / | ua: * | Content-Signal: ai-train=no", "search=yes, ai-train=no")
 	f("ua: * | Content-Signal: ai-train=yes | a: / | ua: a | ua: * | Content-Signal: ai-train=no", "ai-train=no", 6)
 	f("ua: * | Content-Signal: ai-train=no | Content-Signal: ai-train=yes | Content-Signal: ai-train=no", "ai-train=no", 3)
 	f("ua: * | Content-Signal: x=1, x=2 | Content-Signal: X=1", "x=1, x=2") // an unknown key may have several values
 	f("ua: a | Content-Signal: ai-train=yes | a: / | ua: * | Content-Signal: ai-train=no", "ai-train=no")
 	f("ua: a | Content-Signal: ai-train=no", "")
-	f("ua: a | Content-Signal: search=no | ua: * | Content-Signal: ai-train=no", "ai-train=no") // the first line is before `*`
+	// the first line is before `*`
+	f("ua: a | Content-Signal: search=no | ua: * | Content-Signal: ai-train=no", "ai-train=no")
 	f("ua: * | Content-Signal: search=yes; ai-train=no | Content-Signal: ai-train=no", "ai-train=no")
 
 	// Before any group.
@@ -115,12 +118,14 @@ func TestSignalsAddUp(t *testing.T) {
 	// Paths: only what matches `/` holds there, the longest pattern first; `no` wins among equally long ones.
 	f("ua: * | Content-Signal: /blog/ ai-train=no, search=yes", "")
 	f("ua: * | Content-Signal: / ai-train=no, search=yes", "search=yes, ai-train=no")
-	f("ua: * | Content-Signal: /*.pdf$ search=yes, ai-train=no | Content-Signal: ai-train=no, search=no", "search=no, ai-train=no")
+	f("ua: * | Content-Signal: /*.pdf$ search=yes, ai-train=no | Content-Signal: ai-train=no, search=no",
+		"search=no, ai-train=no")
 	f("ua: * | Content-Signal: /$ ai-train=yes | Content-Signal: ai-train=no, search=no", "search=no, ai-train=yes")
 	f("ua: * | Content-Signal: /* ai-train=no | Content-Signal: / ai-train=yes, search=yes", "search=yes, ai-train=no")
 	f("ua: * | Content-Signal: * ai-train=no | Content-Signal: ai-train=yes", "ai-train=no")
 	f("ua: * | Content-Signal: / ai-train=yes | Content-Signal: ai-train=no", "ai-train=no", 3) // the same paths
-	f("ua: * | Content-Signal: /blog ai-train=no | Content-Signal: /blog ai-train=yes | Content-Signal: /b ai-train=yes", "", 3)
+	f("ua: * | Content-Signal: /blog ai-train=no | Content-Signal: /blog ai-train=yes | Content-Signal: /b ai-train=yes",
+		"", 3)
 	f("ua: * | Content-Signal: /blog ai-train=no | Content-Signal: /Blog ai-train=yes", "")
 	f("ua: * | Content-Signal: /a ai-train=no | a: / | ua: * | Content-Signal: /a ai-train=yes", "", 5)
 }
@@ -139,16 +144,20 @@ func TestSignalsOfAgents(t *testing.T) {
 			t.Errorf("%q: %s, want %s", text, joined, want)
 		}
 	}
-	f("ua: GPTBot | Content-Signal: ai-train=no | a: / | ua: GPTBot | Content-Signal: ai-input=no | a: /", "GPTBot ai-input=no, ai-train=no")
-	f("ua: a | Content-Signal: ai-train=no | ua: b | Content-Signal: search=yes", "a search=yes, ai-train=no; b search=yes")
+	f("ua: GPTBot | Content-Signal: ai-train=no | a: / | ua: GPTBot | Content-Signal: ai-input=no | a: /",
+		"GPTBot ai-input=no, ai-train=no")
+	f("ua: a | Content-Signal: ai-train=no | ua: b | Content-Signal: search=yes",
+		"a search=yes, ai-train=no; b search=yes")
 	f("Content-Signal: ai-train=no | ua: a | Content-Signal: search=yes", "a search=yes") // the first is the file's
 	f("ua: Googlebot | Content-Signal: /x ai-train=no | Content-Signal: / search=no", "Googlebot search=no; "+
 		"Applebot search=no; Google-InspectionTool search=no; Googlebot-Image search=no; Googlebot-News search=no; Googlebot-Video search=no; "+
 		"KagiBot search=no; Google-CloudVertexBot search=no")
-	f("ua: Terra Cotta | Content-Signal: ai-train=no | a: / | ua: TerraCotta | Content-Signal: search=yes", "TerraCotta search=yes; TerraCotta search=yes, ai-train=no")
+	f("ua: Terra Cotta | Content-Signal: ai-train=no | a: / | ua: TerraCotta | Content-Signal: search=yes",
+		"TerraCotta search=yes; TerraCotta search=yes, ai-train=no")
 }
 
-// TestSignalBounds shows that a file keeps a bounded number of facts, and that facts of other paths leave room for those of `/`.
+// TestSignalBounds shows that a file keeps a bounded number of facts, and that facts of other paths leave room for
+// those of `/`.
 func TestSignalBounds(t *testing.T) {
 	var body strings.Builder
 	body.WriteString("User-agent: *\n")
@@ -163,16 +172,20 @@ func TestSignalBounds(t *testing.T) {
 	if !strings.HasPrefix(got, "ai-train=no, key-0-x") || len(got) > maxSignal || strings.Count(got, ", ") < 8 {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
-	if got = string(answered("User-agent: *\nContent-Signal: a=" + strings.Repeat("b", maxSignal) + ", c=d\n").Report.ContentSignal); got != "c=d" {
+	if got = string(answered("User-agent: *\nContent-Signal: a=" + strings.Repeat("b", maxSignal) +
+		", c=d\n").Report.ContentSignal); got != "c=d" {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 }
 
 // TestExplainedSignals shows the records of `check --json`.
 func TestExplainedSignals(t *testing.T) {
-	s := answered(lines("Content-Signal: search=yes | ua: a | ua: b | Content-Signal: /x AI-Train=No, use=full, use=immediate, use=reference | Content-Signal: x"))
+	s := answered(
+		lines(
+			"Content-Signal: search=yes | ua: a | ua: b | Content-Signal: /x AI-Train=No, use=full, use=immediate, use=reference | Content-Signal: x"))
 	out := Explain(s)
-	if got := fmt.Sprintf("%q %+v", out.ContentSignal, out.Signals); got != `"search=yes" [{Line:1 Path: Scope:file Pairs:map[search:yes] Agents:[]} `+
+	if got := fmt.Sprintf("%q %+v", out.ContentSignal,
+		out.Signals); got != `"search=yes" [{Line:1 Path: Scope:file Pairs:map[search:yes] Agents:[]} `+
 		`{Line:4 Path:/x Scope:group Pairs:map[ai-train:no use:immediate reference] Agents:[a b]}]` {
 		t.Error(got)
 	}

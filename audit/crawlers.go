@@ -128,8 +128,8 @@ type Treatment struct {
 	Rule     []byte // that line
 }
 
-// Treatment returns how the file of a site that this Auditor has judged treats a registry token. As in the dataset, a name
-// that only the second reading finds does not count. The lines are views of the body.
+// Treatment returns how the file of a site that this Auditor has judged treats a registry token. As in the dataset, a
+// name that only the second reading finds does not count. The lines are views of the body.
 func (a *Auditor) Treatment(s *Site, id int) Treatment {
 	t := Treatment{TokenResult: a.tokenResult(s, id)}
 	if t.Line == 0 {
@@ -180,7 +180,8 @@ func CheckURL(url string) error {
 		return nil
 	case !whole || !isScheme(scheme):
 		return errors.New("is neither a URL with its scheme (https://…) nor a path that begins with /")
-	case (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")) && (rest == "" || strings.ContainsAny(rest[:1], "/?#;")):
+	case (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")) &&
+		(rest == "" || strings.ContainsAny(rest[:1], "/?#;")):
 		return errors.New("has no host")
 	}
 	return nil

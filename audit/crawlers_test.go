@@ -46,7 +46,8 @@ func TestTester(t *testing.T) {
 		tester := standard().Tester(s, []Crawler{c})
 		tester.Decide(url)
 		by, a := tester.Followings[0], tester.Answer(0)
-		if got := fmt.Sprint(by.Via, " ", by.Name, " ", by.Lenient, " ", by.Groups, " ", a.Allow, " ", a.Reason); got != want {
+		if got := fmt.Sprint(by.Via, " ", by.Name, " ", by.Lenient, " ", by.Groups, " ", a.Allow, " ",
+			a.Reason); got != want {
 			t.Errorf("%q, literal %v, %s: %s; want %s", name, literal, url, got, want)
 		}
 	}
@@ -78,7 +79,8 @@ func TestTester(t *testing.T) {
 func TestCheckURL(t *testing.T) {
 	for url, want := range map[string]bool{
 		"/a?b": true, "//example.com/a": true, "https://example.com": true, "ftp://example.com/x": true, "HTTP://a/": true,
-		"private/x": false, "example.com": false, "": false, "https:///a": false, "https://": false, "/a\x00": false, "1x://a": false,
+		"private/x": false, "example.com": false, "": false, "https:///a": false, "https://": false, "/a\x00": false,
+		"1x://a": false,
 	} {
 		if err := CheckURL(url); (err == nil) != want {
 			t.Errorf("%q: %v", url, err)

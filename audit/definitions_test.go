@@ -24,7 +24,8 @@ type definitionVector struct {
 
 // judged returns the site of a vector.
 func (v *definitionVector) judged(by *audit.Auditor) *audit.Site {
-	s := &audit.Site{Fetch: exchange.Response{Outcome: exchange.Answered, Status: 200, Body: []byte(strings.Join(v.File, "\n"))}}
+	s := &audit.Site{Fetch: exchange.Response{Outcome: exchange.Answered, Status: 200,
+		Body: []byte(strings.Join(v.File, "\n"))}}
 	if v.Status != nil {
 		s.Fetch.Status = *v.Status
 	}
@@ -36,8 +37,8 @@ func (v *definitionVector) judged(by *audit.Auditor) *audit.Site {
 	return s
 }
 
-// TestDefinitionVectors asks each definition for the cells of definitions.json, in which every two definitions must differ, and compares
-// the examples of docs/definitions.md with it.
+// TestDefinitionVectors asks each definition for the cells of definitions.json, in which every two definitions must
+// differ, and compares the examples of docs/definitions.md with it.
 func TestDefinitionVectors(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader(readVectors(t, "registry.txt")))
 	if err != nil {
@@ -92,7 +93,8 @@ func TestDefinitionVectors(t *testing.T) {
 	}
 	for both, found := range apart {
 		a, b, _ := strings.Cut(both, " and not ")
-		implied := a == b || b == "any" && (a == "full" || a == "partial" || a == "explicit_root") || a == "explicit_root" && b == "mention" || a == "full" && b == "rfc_effective"
+		implied := a == b || b == "any" && (a == "full" || a == "partial" || a == "explicit_root") || a == "explicit_root" &&
+			b == "mention" || a == "full" && b == "rfc_effective"
 		if found == implied {
 			t.Errorf("%s: a vector has it: %v", both, found)
 		}

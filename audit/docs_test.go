@@ -65,8 +65,10 @@ func checksDocument() string {
 	line("")
 	line("## Steps")
 	line("")
-	line("The steps run in this order. The score is the sum of the weights of those that pass or warn. When a required step")
-	line("fails, the check fails and the later steps are skipped. Otherwise the check warns if a step warns, and passes if none does.")
+	line(
+		"The steps run in this order. The score is the sum of the weights of those that pass or warn. When a required step")
+	line(
+		"fails, the check fails and the later steps are skipped. Otherwise the check warns if a step warns, and passes if none does.")
 	for i, step := range steps {
 		required := ", required"
 		if i == StepExtensions {
@@ -96,8 +98,10 @@ func checksDocument() string {
 	line("")
 	line("## Evidence")
 	line("")
-	line("A noteworthy line makes one row, of the first kind that fits; of each kind at most %d rows are kept, of a key %d bytes,", MaxEvidenceRows, MaxEvidenceKey)
-	line("of a value %d. HTML pages have no rows of `%v` and `%v`. The totals are kept in any case.", MaxEvidenceValue, KindInvalid, KindUnknown)
+	line(
+		"A noteworthy line makes one row, of the first kind that fits; of each kind at most %d rows are kept, of a key %d bytes,", MaxEvidenceRows, MaxEvidenceKey)
+	line("of a value %d. HTML pages have no rows of `%v` and `%v`. The totals are kept in any case.", MaxEvidenceValue,
+		KindInvalid, KindUnknown)
 	line("")
 	line("| kind | a line is of this kind if it is |")
 	line("|---|---|")
@@ -107,7 +111,8 @@ func checksDocument() string {
 	line("")
 	line("## Findings")
 	line("")
-	line("`finding` is the word by which a survey counts a site: the first of these that fits. It says what this scan was shown; `access` says")
+	line(
+		"`finding` is the word by which a survey counts a site: the first of these that fits. It says what this scan was shown; `access` says")
 	line("what a crawler would make of the same answer. Shares of sites that block are of those with `rules`.")
 	line("")
 	line("| finding | when |")
@@ -118,8 +123,11 @@ func checksDocument() string {
 	line("")
 	line("## Advice")
 	line("")
-	line("`check` and `sites.advice` say in which way an answer probably does not do what its author wanted. Advice changes neither the score nor")
-	line("a verdict. A bot challenge gets none. Advice on lines is given to answers whose finding is `%v`; `%v` also to `%v`.", FindingRules, AdviceInvisible, FindingNoRules)
+	line(
+		"`check` and `sites.advice` say in which way an answer probably does not do what its author wanted. Advice changes neither the score nor")
+	line(
+		"a verdict. A bot challenge gets none. Advice on lines is given to answers whose finding is `%v`; `%v` also to `%v`.",
+		FindingRules, AdviceInvisible, FindingNoRules)
 	line("")
 	line("| advice | given if | text | why |")
 	line("|---|---|---|---|")
@@ -129,7 +137,8 @@ func checksDocument() string {
 	line("")
 	line("## Managed files")
 	line("")
-	line("`managed_by` is who wrote the file, or a block of it, in the site's place. It is recognised by a comment that begins with the text below,")
+	line(
+		"`managed_by` is who wrote the file, or a block of it, in the site's place. It is recognised by a comment that begins with the text below,")
 	line("upper or lower case. Of several the first in this table counts.")
 	line("")
 	line("| managed_by | comment |")

@@ -43,8 +43,9 @@ type Result struct {
 	BodyHash  int64            `json:"body_hash,string"` // as in the table `sites`
 	Truncated bool             `json:"truncated"`
 
-	// Known is that of Site. Where it is false, Status, Score and Star are absent, and Steps, Advice, Tokens and Verdicts are
-	// empty: a site that gave no answer has no result, although the dataset counts it as failed, and crawlers are to wait.
+	// Known is that of Site. Where it is false, Status, Score and Star are absent, and Steps, Advice, Tokens and Verdicts
+	// are empty: a site that gave no answer has no result, although the dataset counts it as failed, and crawlers are to
+	// wait.
 	Known  bool         `json:"known"`
 	Status string       `json:"status,omitempty"`
 	Score  *float64     `json:"score,omitempty"`
@@ -275,7 +276,8 @@ func (out *Result) listAdvice(s *Site) {
 			blocked, open := &reg.Tokens[notes.blocked], &reg.Tokens[notes.open]
 			result.Text += fmt.Sprintf(" Here, of %s: %s is blocked, %s is not.", blocked.Operator, blocked.Name, open.Name)
 		case AdviceJoined:
-			result.Text += fmt.Sprintf(" Here, line %d joins the user-agent line %d to those before it.", result.Line, notes.joined)
+			result.Text += fmt.Sprintf(" Here, line %d joins the user-agent line %d to those before it.", result.Line,
+				notes.joined)
 		case AdviceOverruled:
 			result.Text += fmt.Sprintf(" Here, line %d overrules line %d.", notes.overruled, result.Line)
 		case AdviceNear:
@@ -295,7 +297,8 @@ func (out *Result) listLines(s *Site) {
 	reg, r := s.Report.scratch.by.reg, &s.Report
 	out.Evidence, out.Sitemaps = []EvidenceResult{}, []string{}
 	for _, e := range r.Evidence {
-		out.Evidence = append(out.Evidence, EvidenceResult{e.Line, e.GroupLine, e.Kind.String(), clean(e.Key), clean(e.Value)})
+		out.Evidence = append(out.Evidence, EvidenceResult{e.Line, e.GroupLine, e.Kind.String(), clean(e.Key),
+			clean(e.Value)})
 	}
 	for _, u := range r.Sitemaps {
 		out.Sitemaps = append(out.Sitemaps, clean(u))
@@ -357,7 +360,8 @@ func signalResult(s *Site, i int, path, pairs []byte) SignalResult {
 }
 
 func usageResult(s *Site, i int, u *Usage) UsageResult {
-	usage := UsageResult{Line: s.Robots.Record(i).Line, Path: clean(u.Path), TrainAI: u.TrainAI.String(), Search: u.Search.String()}
+	usage := UsageResult{Line: s.Robots.Record(i).Line, Path: clean(u.Path), TrainAI: u.TrainAI.String(),
+		Search: u.Search.String()}
 	usage.Scope, usage.Agents = scope(s, i)
 	return usage
 }
@@ -387,7 +391,8 @@ func (out *Result) listVerdicts(s *Site) {
 			Token: clean(v.Token), Known: v.ID >= 0, Verdict: v.Decision.String(), Via: v.Via.String(),
 			RootAllowed: v.RootAllowed, NAllow: v.NAllow, NDisallow: v.NDisallow, HasDisallowRoot: v.HasDisallowRoot,
 			DPI: v.DPI.String(), RequestRate: v.RequestRate,
-			ContentSignal: string(v.ContentSignal), ContentUsage: v.ContentUsage.String(), Line: v.Line, Lenient: v.Lenient, Limited: v.Limited,
+			ContentSignal: string(v.ContentSignal), ContentUsage: v.ContentUsage.String(), Line: v.Line, Lenient: v.Lenient,
+			Limited: v.Limited,
 		}
 		if v.HasCrawlDelay {
 			delay := v.CrawlDelay
@@ -432,6 +437,7 @@ func (a *Auditor) tokenResult(s *Site, id int) TokenResult {
 	}
 	var v Verdict
 	s.fill(&v, agent)
-	out.Verdict, out.Via, out.Line, out.RootAllowed, out.Limited = v.Decision.String(), via.String(), v.Line, v.RootAllowed, v.Limited
+	out.Verdict, out.Via, out.Line, out.RootAllowed, out.Limited = v.Decision.String(), via.String(), v.Line,
+		v.RootAllowed, v.Limited
 	return out
 }

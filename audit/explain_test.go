@@ -63,8 +63,8 @@ func TestExplainWithoutFile(t *testing.T) {
 	f(exchange.RedirectLimit, 302, exchange.CauseRedirectLoop, "redirect_limit (redirect loop)", "allowed", "http")
 }
 
-// TestExplainWithoutStatus has every outcome without a status: there is no result, in the text of JSON either, whatever the
-// dataset has of it.
+// TestExplainWithoutStatus has every outcome without a status: there is no result, in the text of JSON either, whatever
+// the dataset has of it.
 func TestExplainWithoutStatus(t *testing.T) {
 	for _, outcome := range exchange.Outcomes() {
 		if outcome == exchange.Answered || outcome == exchange.RedirectLimit || outcome == exchange.RedirectInvalid {
@@ -73,8 +73,10 @@ func TestExplainWithoutStatus(t *testing.T) {
 		s := new(Site)
 		s.Fetch.Outcome = outcome
 		out := Explain(s)
-		if out.Known || out.Status != "" || out.Score != nil || out.Star != nil || len(out.Steps)+len(out.Advice)+len(out.Tokens)+len(out.Verdicts) > 0 {
-			t.Errorf("%v has the result %q, steps %v, advice %v, %d tokens", outcome, out.Status, out.Steps, out.Advice, len(out.Tokens))
+		if out.Known || out.Status != "" || out.Score != nil || out.Star != nil || len(out.Steps)+len(out.Advice)+
+			len(out.Tokens)+len(out.Verdicts) > 0 {
+			t.Errorf("%v has the result %q, steps %v, advice %v, %d tokens", outcome, out.Status, out.Steps, out.Advice,
+				len(out.Tokens))
 		}
 		text, err := json.Marshal(out)
 		if err != nil || strings.Contains(string(text), "null") || !strings.Contains(string(text), `"known":false`) {
@@ -93,8 +95,10 @@ func TestExplainFile(t *testing.T) {
 	f := func(s *Site, message, outcome string, status int) {
 		t.Helper()
 		out := Explain(s)
-		if out.Steps[StepFetch].Message != message || out.Outcome != outcome || out.HTTPStatus != status || out.Access != "conditional" || *out.Score != 1 {
-			t.Errorf("%q, %q %d, access %s, score %v; want %q, %q %d", out.Steps[StepFetch].Message, out.Outcome, out.HTTPStatus, out.Access, *out.Score, message, outcome, status)
+		if out.Steps[StepFetch].Message != message || out.Outcome != outcome || out.HTTPStatus != status ||
+			out.Access != "conditional" || *out.Score != 1 {
+			t.Errorf("%q, %q %d, access %s, score %v; want %q, %q %d", out.Steps[StepFetch].Message, out.Outcome, out.HTTPStatus,
+				out.Access, *out.Score, message, outcome, status)
 		}
 	}
 	file := &Site{IsFile: true}
@@ -157,7 +161,8 @@ func FuzzExplain(f *testing.F) {
 		}
 		r := &s.Report
 		if named != len(r.Named) || blocked != len(r.Blocked) || partial != len(r.Partial) {
-			t.Errorf("named %d, blocked %d, partial %d; the report has %d, %d, %d", named, blocked, partial, len(r.Named), len(r.Blocked), len(r.Partial))
+			t.Errorf("named %d, blocked %d, partial %d; the report has %d, %d, %d", named, blocked, partial, len(r.Named),
+				len(r.Blocked), len(r.Partial))
 		}
 		n := r.Counts
 		rows := [NumKinds]int{}
@@ -173,7 +178,8 @@ func FuzzExplain(f *testing.F) {
 				t.Errorf("%v: %d rows of %d", kind, rows[kind], total)
 			}
 		}
-		if kept := rows[KindExtension] + rows[KindSignal] + rows[KindUsage] + rows[KindLicense]; kept > n.Extensions || n.Extensions <= MaxEvidenceRows && kept != n.Extensions {
+		if kept := rows[KindExtension] + rows[KindSignal] + rows[KindUsage] + rows[KindLicense]; kept > n.Extensions ||
+			n.Extensions <= MaxEvidenceRows && kept != n.Extensions {
 			t.Errorf("extensions: %d rows of %d", kept, n.Extensions)
 		}
 		compare(t, s, body)

@@ -8,8 +8,8 @@ import (
 // crawler's reading of the same answer.
 type Finding uint8
 
-// The findings, in the order in which they are decided: the first whose condition holds is the site's. The zero value is
-// FindingNotAsked.
+// The findings, in the order in which they are decided: the first whose condition holds is the site's. The zero value
+// is FindingNotAsked.
 const (
 	FindingNotAsked Finding = iota
 	FindingChallenged
@@ -25,16 +25,20 @@ const (
 )
 
 var findings = [NumFindings]struct{ name, meaning string }{
-	FindingNotAsked:    {"not_asked", "the site was not asked: `opted_out`, `blocked_address`, `not_archived`, `carried`"},
-	FindingChallenged:  {"challenged", "the last response is a bot challenge by a documented header field, whatever its status; `challenge` says whose"},
+	FindingNotAsked: {"not_asked", "the site was not asked: `opted_out`, `blocked_address`, `not_archived`, `carried`"},
+	FindingChallenged: {"challenged",
+		"the last response is a bot challenge by a documented header field, whatever its status; `challenge` says whose"},
 	FindingRateLimited: {"rate_limited", "429, to the last retry"},
-	FindingUnreachable: {"unreachable", "no usable answer: another outcome than `answered` and `redirect_…`, or a status outside 200 to 599"},
+	FindingUnreachable: {"unreachable",
+		"no usable answer: another outcome than `answered` and `redirect_…`, or a status outside 200 to 599"},
 	FindingServerError: {"server_error", "5xx, or 408 to the last retry"},
 	FindingRefused:     {"refused", "any other 4xx but 404 and 410"},
 	FindingNone:        {"none", "404, 410, too many redirects, or an invalid one: there is no file"},
-	FindingHTML:        {"html", "2xx with an HTML page, also one with rules in it, or with binary data that has no such record"},
-	FindingNoRules:     {"no_rules", "2xx with text in which no record has a known key, or with an empty body"},
-	FindingRules:       {"rules", "2xx with at least one record with a known key: of the core or a known extension, valid or not, and not legacy"},
+	FindingHTML: {"html",
+		"2xx with an HTML page, also one with rules in it, or with binary data that has no such record"},
+	FindingNoRules: {"no_rules", "2xx with text in which no record has a known key, or with an empty body"},
+	FindingRules: {"rules",
+		"2xx with at least one record with a known key: of the core or a known extension, valid or not, and not legacy"},
 }
 
 // String returns the stable text of the dataset's column `finding`.
@@ -64,7 +68,8 @@ func (f Finding) IsGap() bool {
 	return false
 }
 
-// MayHideRules reports whether a finding is an answer in the place of a file: what the file says is not known, nor whether there is one.
+// MayHideRules reports whether a finding is an answer in the place of a file: what the file says is not known, nor
+// whether there is one.
 func (f Finding) MayHideRules() bool { return f == FindingRefused || f == FindingHTML }
 
 // Meaning says when a site has the finding, as a phrase for documents.
@@ -75,8 +80,8 @@ func (f Finding) Meaning() string {
 	return ""
 }
 
-// findingOf decides a site's finding from its answer and what its body is. A file that was never fetched counts as one that
-// a site answered with.
+// findingOf decides a site's finding from its answer and what its body is. A file that was never fetched counts as one
+// that a site answered with.
 func findingOf(s *Site) Finding {
 	f, r := &s.Fetch, &s.Report
 	if !s.IsFile {
@@ -110,8 +115,8 @@ func findingOf(s *Site) Finding {
 	return FindingNoRules
 }
 
-// isBinary reports whether a body is no text: it has a binary data byte among its first 1,445 (WHATWG MIME Sniffing §7.2), and
-// no mark of UTF-16 before it.
+// isBinary reports whether a body is no text: it has a binary data byte among its first 1,445 (WHATWG MIME Sniffing
+// §7.2), and no mark of UTF-16 before it.
 func isBinary(body []byte) bool {
 	if hasUTF16Mark(body) {
 		return false

@@ -79,8 +79,10 @@ func TestFinding(t *testing.T) {
 	// Output of a server before the first record is no page, unless a page's mark stands there or the record is far.
 	const rules = "User-agent: *\nDisallow: /\n"
 	for _, noise := range []string{
-		"<br />\n<b>Warning</b>:  Undefined variable $x in <b>/home/x/a.php</b> on line <b>12</b><br />\n", "<!-- cached -->\n", "<!-- cached -->",
-		"\xEF\xBB\xBF\r\n  <br>\n", "<?xml version=\"1.0\"?>\n<p>\n", "<script>var body = 1</script>\n", "<style>body { color: red }</style>", "<a>\nx: y\nNoindex: /\n",
+		"<br />\n<b>Warning</b>:  Undefined variable $x in <b>/home/x/a.php</b> on line <b>12</b><br />\n",
+		"<!-- cached -->\n", "<!-- cached -->",
+		"\xEF\xBB\xBF\r\n  <br>\n", "<?xml version=\"1.0\"?>\n<p>\n", "<script>var body = 1</script>\n",
+		"<style>body { color: red }</style>", "<a>\nx: y\nNoindex: /\n",
 		"<pre>\n<b>\n", "<header>\n", "<br />" + strings.Repeat(" ", 4000) + "\n",
 	} {
 		body(noise+rules, FindingRules)

@@ -60,7 +60,8 @@ func TestFrozen(t *testing.T) {
 		return
 	}
 	t.Errorf("the audit counts otherwise than %s says:\n%s\nIf that is meant: go test ./audit -run Frozen -refreeze\n"+
-		"rewrites the file; then read its whole diff, and explain it in the commit.", frozenPath, firstDifferences(string(want), got))
+		"rewrites the file; then read its whole diff, and explain it in the commit.", frozenPath,
+		firstDifferences(string(want), got))
 }
 
 // census has the counts of a corpus.
@@ -80,7 +81,8 @@ type tokenCounts struct {
 
 func newCensus() *census {
 	return &census{
-		facts: map[string]int{}, lists: map[string]map[string]int{}, tokens: make([]tokenCounts, len(tokens.Default().Tokens)),
+		facts: map[string]int{}, lists: map[string]map[string]int{}, tokens: make([]tokenCounts,
+			len(tokens.Default().Tokens)),
 	}
 }
 
@@ -130,9 +132,11 @@ func (c *census) countSite(s *Site) {
 		c.facts["advice "+a.String()]++
 	}
 	for name, holds := range map[string]bool{
-		"has has_bom": r.HasBOM, "has is_html": r.IsHTML, "has valid_utf8": r.ValidUTF8 == exchange.Yes, "has managed_block": r.ManagedBlock,
-		"has crawl_delay": r.HasCrawlDelay, "has content_signal": r.ContentSignal != nil, "has content_usage": r.ContentUsage != nil,
-		"has license": r.License != nil, "has body_hash": r.BodyHash != 0,
+		"has has_bom": r.HasBOM, "has is_html": r.IsHTML, "has valid_utf8": r.ValidUTF8 == exchange.Yes,
+		"has managed_block": r.ManagedBlock,
+		"has crawl_delay":   r.HasCrawlDelay, "has content_signal": r.ContentSignal != nil,
+		"has content_usage": r.ContentUsage != nil,
+		"has license":       r.License != nil, "has body_hash": r.BodyHash != 0,
 	} {
 		if holds {
 			c.facts[name]++
@@ -140,7 +144,8 @@ func (c *census) countSite(s *Site) {
 	}
 	n := &r.Counts
 	for name, total := range map[string]int{
-		"n_lines": n.Lines, "n_records": n.Records, "n_groups": n.Groups, "n_agents": n.Agents, "n_allow": n.Allow, "n_disallow": n.Disallow,
+		"n_lines": n.Lines, "n_records": n.Records, "n_groups": n.Groups, "n_agents": n.Agents, "n_allow": n.Allow,
+		"n_disallow": n.Disallow,
 		"n_sitemaps": n.Sitemaps, "n_extensions": n.Extensions, "n_legacy": n.Legacy, "n_unknown": n.Unknown,
 		"n_orphan": n.Orphan, "n_invalid": n.Invalid, "n_typo": n.Typo,
 	} {

@@ -21,13 +21,15 @@ var hostileBodies = map[string]func(size int) string{
 		return crowd(size) + repeated(size*94/100, func(i int) string { return fmt.Sprintf("allow:/%x\n", i) })
 	},
 	"rules-against-paths": func(size int) string {
-		return crowd(size) + "disallow: /\n" + repeated(size*94/100, func(i int) string { return fmt.Sprintf("allow:/%x\ndisallow:/%x*\n", i, i) })
+		return crowd(size) + "disallow: /\n" +
+			repeated(size*94/100, func(i int) string { return fmt.Sprintf("allow:/%x\ndisallow:/%x*\n", i, i) })
 	},
 	"wildcard-bomb": func(size int) string {
 		return crowd(size) + repeated(size*94/100, func(int) string { return "disallow: /*a*a*a*a*a*a*a*a*a*a*a*a*a*b\n" })
 	},
 	"wildcards-that-disagree": func(size int) string {
-		return crowd(size) + "disallow: /*\n" + repeated(size*94/100, func(i int) string { return fmt.Sprintf("allow: /*a*a*a*%x\ndisallow: /*a*a*a*%x*\n", i, i) })
+		return crowd(size) + "disallow: /*\n" +
+			repeated(size*94/100, func(i int) string { return fmt.Sprintf("allow: /*a*a*a*%x\ndisallow: /*a*a*a*%x*\n", i, i) })
 	},
 	// Long pieces between wildcards. In the last two, a search by hashes finds the same hash at every position.
 	"long-pieces": func(size int) string {
@@ -38,7 +40,8 @@ var hostileBodies = map[string]func(size int) string{
 	"colliding-pieces": func(size int) string {
 		long := size / 31
 		piece := "disallow: *" + strings.Repeat("a", long/2) + "aadcsapffw\n"
-		return "user-agent: *\nallow: /" + strings.Repeat("*", long) + "\n" + repeated(size*2/5, func(int) string { return piece }) +
+		return "user-agent: *\nallow: /" + strings.Repeat("*", long) + "\n" +
+			repeated(size*2/5, func(int) string { return piece }) +
 			repeated(size*3/5, func(i int) string { return "disallow: /" + strings.Repeat("a", long-i) + "\n" })
 	},
 	"middling-pieces": func(size int) string {
@@ -71,7 +74,8 @@ var hostileBodies = map[string]func(size int) string{
 	},
 	// Records that belong to many agents.
 	"delays": func(size int) string {
-		return crowd(size) + repeated(size/2, func(int) string { return "crawl-delay: 1\nrequest-rate: 1/1\nvisit-time: 0000-2400\n" })
+		return crowd(size) + repeated(size/2,
+			func(int) string { return "crawl-delay: 1\nrequest-rate: 1/1\nvisit-time: 0000-2400\n" })
 	},
 	"usages": func(size int) string {
 		return repeated(size, func(i int) string {
@@ -82,7 +86,8 @@ var hostileBodies = map[string]func(size int) string{
 		return crowd(size) + repeated(size/2, func(int) string { return "content-usage: /** search=n\n" })
 	},
 	"dictionaries": func(size int) string {
-		return "content-usage: " + repeated(16_000, func(i int) string { return fmt.Sprintf("a%d=(1 2 3);b, ", i) }) + repeated(size, func(int) string { return "\ncontent-usage: /" + strings.Repeat("*", 16_000) + " a=1" })
+		return "content-usage: " + repeated(16_000, func(i int) string { return fmt.Sprintf("a%d=(1 2 3);b, ", i) }) +
+			repeated(size, func(int) string { return "\ncontent-usage: /" + strings.Repeat("*", 16_000) + " a=1" })
 	},
 	"signals": func(size int) string {
 		return repeated(size, func(int) string { return "content-signal: " + strings.Repeat("a=b,", 4_000) + "\n" })

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// This file sums up what a file makes of all crawlers as a value, the Policy. Files with the same cells and signals have the same
-// policy, whatever their text. Definitions has each meaning of "blocks", as a function of a cell.
+// This file sums up what a file makes of all crawlers as a value, the Policy. Files with the same cells and signals
+// have the same policy, whatever their text. Definitions has each meaning of "blocks", as a function of a cell.
 
 // Cell is what a file makes of one crawler: a set of facts.
 type Cell uint8
@@ -27,8 +27,9 @@ const (
 	CellFallback                  // a group that names one of its fallbacks decides
 	CellStar                      // the group of `*` decides
 	CellRoot                      // its own group denies `/`; for `*`, that of `*`
-	CellDPIAll                    // the group that it follows is DPIAll; without CellOwn and CellFallback that of `*`, whether it heeds `*` or not
-	CellLenient                   // only the lenient reading finds its name, which no definition counts
+	// the group that it follows is DPIAll; without CellOwn and CellFallback that of `*`, whether it heeds `*` or not
+	CellDPIAll
+	CellLenient // only the lenient reading finds its name, which no definition counts
 )
 
 // Decision returns the verdict of the groups that the crawler follows.
@@ -42,20 +43,23 @@ func (c Cell) Decision() Decision {
 	return Allowed
 }
 
-// Definition is one meaning of "this site blocks that crawler": see docs/definitions.md. Its name is a column of token_stats.
+// Definition is one meaning of "this site blocks that crawler": see docs/definitions.md. Its name is a column of
+// token_stats.
 type Definition struct {
 	Name   string
 	Blocks func(Cell) bool
 }
 
-// Definitions are all of them, in the order of docs/definitions.md. All but rfc_effective are over sites with finding rules.
+// Definitions are all of them, in the order of docs/definitions.md. All but rfc_effective are over sites with finding
+// rules.
 var Definitions = [...]Definition{
 	{"mention", func(c Cell) bool { return c&CellOwn != 0 }},
 	{"explicit_root", func(c Cell) bool { return c&CellOwn != 0 && c&CellRoot != 0 }},
 	{"full", func(c Cell) bool { return c&CellBlocked != 0 }},
 	{"any", func(c Cell) bool { return c&(CellBlocked|CellPartial) != 0 }},
 	{"dpi_all", func(c Cell) bool { return c&CellDPIAll != 0 }},
-	{"rfc_effective", func(c Cell) bool { return c&CellBlocked != 0 }}, // of sites with an HTTP status; parser.AccessFullDisallow blocks, too
+	// of sites with an HTTP status; parser.AccessFullDisallow blocks, too
+	{"rfc_effective", func(c Cell) bool { return c&CellBlocked != 0 }},
 }
 
 // NamedCell is the cell of a registry token that a group of a file names.
@@ -64,16 +68,17 @@ type NamedCell struct {
 	Cell  Cell
 }
 
-// Policy is what a file makes of all crawlers. It keeps only what the file itself says; Cells derives the rest by a registry. Its
-// slices belong to the Report. The zero value is that of a site without a file in force.
+// Policy is what a file makes of all crawlers. It keeps only what the file itself says; Cells derives the rest by a
+// registry. Its slices belong to the Report. The zero value is that of a site without a file in force.
 type Policy struct {
-	// ID is a hash of the fields below, of tokens by their names, except Lenient. So it does not change when a registry gains a token,
-	// an alias or a fallback, unless the file names the token. 0: there is no policy.
+	// ID is a hash of the fields below, of tokens by their names, except Lenient. So it does not change when a registry
+	// gains a token, an alias or a fallback, unless the file names the token. 0: there is no policy.
 	ID uint64
 
-	Star          Cell        // of an agent that no group names
-	Named         []NamedCell // tokens that a group names, by the strict reading, in alphabetical order
-	ContentSignal []byte      // Report.ContentSignal, whose unknown keys and equal keys are in alphabetical order, not in that of the file
+	Star  Cell        // of an agent that no group names
+	Named []NamedCell // tokens that a group names, by the strict reading, in alphabetical order
+	// Report.ContentSignal, whose unknown keys and equal keys are in alphabetical order, not in that of the file
+	ContentSignal []byte
 	ContentUsage  Preferences // what Content-Usage says of `/` for agents of `*`
 	Licensed      bool        // there is a License with an absolute URL
 	ManagedBy     string      // Report.ManagedBy
@@ -114,20 +119,22 @@ func (p *Policy) unnamed(cells []Cell, t *tokens.Token) Cell {
 	return cell
 }
 
-// ranked are the named tokens of a site by the alphabetical order of names, for reuse. No order of a registry must change an id.
+// ranked are the named tokens of a site by the alphabetical order of names, for reuse. No order of a registry must
+// change an id.
 type ranked struct {
 	cells   []Cell   // by rank
 	present []uint64 // a bit for each rank
 }
 
-// setPolicies sets the policies of a judged file: in the dialect in which it was parsed, without its managed blocks, and in the RFC
-// dialect.
+// setPolicies sets the policies of a judged file: in the dialect in which it was parsed, without its managed blocks,
+// and in the RFC dialect.
 func (a *Auditor) setPolicies(s *Site) {
 	r, c := &s.Report, s.Report.scratch
 	a.setPolicy(s)
 	if r.ManagedBlock {
 		c.unmanaged = withoutManaged(c.unmanaged[:0], s.Fetch.Body, s.Robots.Dialect())
-		if r.Unmanaged = r.Policy.ID; len(c.unmanaged) < len(s.Fetch.Body) { // else the comment is behind a record, and there is nothing to leave out
+		if r.Unmanaged = r.Policy.ID; len(c.unmanaged) < len(s.Fetch.Body) {
+			// else the comment is behind a record, and there is nothing to leave out
 			a.judgeTwin(c.unmanaged, s.Robots.Dialect(), func(twin *Report) { r.Unmanaged = twin.Policy.ID })
 		}
 	}
@@ -202,7 +209,8 @@ func (a *Auditor) setPolicy(s *Site) {
 	c.content = a.identify(p, c.content[:0])
 }
 
-// identify sets the ID of a policy of which all else is set. It returns the content of which that is the hash, in the memory of dst.
+// identify sets the ID of a policy of which all else is set. It returns the content of which that is the hash, in the
+// memory of dst.
 func (a *Auditor) identify(p *Policy, dst []byte) []byte {
 	content := append(dst, byte(p.Star))
 	for _, named := range p.Named {

@@ -73,8 +73,8 @@ func TestPolicyVectors(t *testing.T) {
 	}
 }
 
-// TestCells compares the cells of all tokens with the rows of verdicts and the lists of sites, for real files and for made ones, by
-// the default registry and by a user's.
+// TestCells compares the cells of all tokens with the rows of verdicts and the lists of sites, for real files and for
+// made ones, by the default registry and by a user's.
 func TestCells(t *testing.T) {
 	own, err := tokens.Load(strings.NewReader(readVectors(t, "registry.txt")))
 	if err != nil {
@@ -144,7 +144,8 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// policyBodies are the files of policies.txt and crawlers.txt, each of their blocks as one file, and testdata/everything.txt.
+// policyBodies are the files of policies.txt and crawlers.txt, each of their blocks as one file, and
+// testdata/everything.txt.
 func policyBodies(t *testing.T) (bodies [][]byte) {
 	for _, block := range strings.Split(readVectors(t, "policies.txt"), "---\n") {
 		bodies = append(bodies, []byte(block))
@@ -156,8 +157,8 @@ func policyBodies(t *testing.T) (bodies [][]byte) {
 	return append(bodies, []byte(readVectors(t, "../everything.txt")), nil)
 }
 
-// TestRFCPolicy compares the second policy of a site with the only one of a site that is judged in the RFC dialect, for which most
-// files are not read again.
+// TestRFCPolicy compares the second policy of a site with the only one of a site that is judged in the RFC dialect, for
+// which most files are not read again.
 func TestRFCPolicy(t *testing.T) {
 	auditor := audit.New(tokens.Default())
 	f := func(t *testing.T, bodies [][]byte) {
@@ -177,7 +178,10 @@ func TestRFCPolicy(t *testing.T) {
 		}
 		t.Logf("%d of %d policies differ by the RFC", differ, len(bodies))
 	}
-	f(t, append(policyBodies(t), []byte("User-agent: GPTBot\nDissalow: /\nContent-Signal: search=no\n\nUser-agent: *\nDisallow: /a\nContent-Signal: a=1, b=2\n")))
+	f(t,
+		append(policyBodies(t),
+			[]byte(
+				"User-agent: GPTBot\nDissalow: /\nContent-Signal: search=no\n\nUser-agent: *\nDisallow: /a\nContent-Signal: a=1, b=2\n")))
 	for _, corpus := range []string{"typical12k", "modern-ai"} {
 		t.Run(corpus, func(t *testing.T) { f(t, sharedtest.Bodies(t, corpus)) })
 	}
@@ -193,7 +197,8 @@ func TestPolicyOfStatus(t *testing.T) {
 	}
 }
 
-// TestUnmanaged compares the policy of a file without its managed blocks with that of a file that was written without them.
+// TestUnmanaged compares the policy of a file without its managed blocks with that of a file that was written without
+// them.
 func TestUnmanaged(t *testing.T) {
 	auditor := audit.New(tokens.Default())
 	const (
@@ -218,7 +223,8 @@ func TestUnmanaged(t *testing.T) {
 	f(own+begin+"User-agent: GPTBot\nDisallow: /\n", own) // it was cut
 	f(block+"# START YOAST BLOCK\n"+own, "# START YOAST BLOCK\n"+own)
 	f("User-agent: x\nDisallow: / "+begin, "User-agent: x\nDisallow: / "+begin)
-	f(strings.Repeat("User-agent: a\nDisallow: / "+block, 3), strings.Repeat("User-agent: a\nDisallow: / "+begin+"User-agent: GPTBot\nDisallow: /\n# END Cloudflare Managed Content\n", 3))
+	f(strings.Repeat("User-agent: a\nDisallow: / "+block, 3), strings.Repeat("User-agent: a\nDisallow: / "+begin+
+		"User-agent: GPTBot\nDisallow: /\n# END Cloudflare Managed Content\n", 3))
 	if s := judged(auditor, own); s.Report.Unmanaged != 0 {
 		t.Errorf("a file without a block: %d", s.Report.Unmanaged)
 	}

@@ -221,7 +221,8 @@ func (r *recordReader) show(kind Kind, rec *parser.Record) {
 		key, value = nil, rec.KeyText // a line without a key is all value
 	}
 	r.Report.Evidence = append(r.Report.Evidence, Evidence{
-		Line: rec.Line, GroupLine: r.groupLine, Kind: kind, Key: cut(key, MaxEvidenceKey), Value: cut(value, MaxEvidenceValue),
+		Line: rec.Line, GroupLine: r.groupLine, Kind: kind, Key: cut(key, MaxEvidenceKey),
+		Value: cut(value, MaxEvidenceValue),
 	})
 }
 
@@ -350,8 +351,8 @@ func isUsageAgent(name []byte) bool {
 	return len(name) > 0 && name[0] == '_' && hasPrefixFold(name, "__usage_")
 }
 
-// adviseNear notes a user-agent value that differs from the name of a token only in what is neither letter nor digit, and is
-// not read as that token. A version after the name does not count.
+// adviseNear notes a user-agent value that differs from the name of a token only in what is neither letter nor digit,
+// and is not read as that token. A version after the name does not count.
 func (r *recordReader) adviseNear(value []byte, agent, line int) {
 	id := r.reg.Near(value)
 	if id >= 0 && (agent < 0 || int(r.agents[agent].id) != id) && len(r.advice.near) < maxNear {
@@ -410,8 +411,8 @@ func (r *recordReader) lenientToken(id int32, line int) int32 {
 	return r.byToken[id] - 1
 }
 
-// The three methods below assign a valid value to the agents of the record's group so far that have no value of the kind
-// yet. A record before any group belongs to no agent. They report whether the value is valid.
+// The three methods below assign a valid value to the agents of the record's group so far that have no value of the
+// kind yet. A record before any group belongs to no agent. They report whether the value is valid.
 
 func (r *recordReader) crawlDelay(rec *parser.Record) bool {
 	seconds, ok := parser.ParseCrawlDelay(rec.Value)

@@ -33,7 +33,8 @@ func newPlainRules(lines []plainRecord) *plainRules {
 		r.add(line.key == "allow", text)
 		// Google's code tries an allow of `…/index.htm…` that does not match again as its folder. That pattern is
 		// the shorter one, so adding it makes no difference if the other matches.
-		if slash := strings.LastIndex(text, "/"); line.key == "allow" && slash >= 0 && strings.HasPrefix(text[slash:], "/index.htm") {
+		if slash := strings.LastIndex(text, "/"); line.key == "allow" && slash >= 0 && strings.HasPrefix(text[slash:],
+			"/index.htm") {
 			r.add(true, text[:slash]+"/$")
 		}
 	}

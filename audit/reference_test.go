@@ -32,8 +32,10 @@ var corpora = []string{"mix12k", "typical12k", "modern-ai"}
 func reportedRows(r *Report) (rows []verdictRow) {
 	for _, v := range r.Verdicts {
 		rows = append(rows, verdictRow{
-			string(v.Token), v.ID, v.Lenient, v.Via, v.Decision, v.RootAllowed, v.NAllow, v.NDisallow, v.HasDisallowRoot, v.DPI, v.Line,
-			plainValues{v.CrawlDelay, v.RequestRate, v.HasCrawlDelay, int(v.Visit.From), int(v.Visit.To), v.HasVisit, string(v.ContentSignal), v.ContentUsage.String()},
+			string(v.Token), v.ID, v.Lenient, v.Via, v.Decision, v.RootAllowed, v.NAllow, v.NDisallow, v.HasDisallowRoot, v.DPI,
+			v.Line,
+			plainValues{v.CrawlDelay, v.RequestRate, v.HasCrawlDelay, int(v.Visit.From), int(v.Visit.To), v.HasVisit,
+				string(v.ContentSignal), v.ContentUsage.String()},
 		})
 	}
 	return rows
@@ -281,7 +283,8 @@ func TestDefinitions(t *testing.T) {
 	f("#"+strings.Repeat(" ", 16_662)+"\rUser-agent: GPTBot\nDisallow: /", "GPTBot", all)
 	f(strings.Repeat(" ", 16_663)+"User-agent: GPTBot\nDisallow: /", "GPTBot", nothing)
 	f("ua: GPTBot | d: /"+strings.Repeat("x", 16_653)+"y", "GPTBot", partly)
-	for _, key := range []string{"dissallow", "dissalow", "disalow", "diasllow", "disallaw", "disallowed", "Disallow ", "DISALLOW"} {
+	for _, key := range []string{"dissallow", "dissalow", "disalow", "diasllow", "disallaw", "disallowed", "Disallow ",
+		"DISALLOW"} {
 		f("ua: GPTBot | "+key+": /", "GPTBot", all)
 	}
 	for _, key := range []string{"useragent", "user agent", "User-agents", "USER-AGENT", "Useragent-x"} {
@@ -361,8 +364,10 @@ func TestDefinitionsOnInventions(t *testing.T) {
 	chance := rand.New(rand.NewPCG(9309, 1))
 	one := func(of ...string) string { return of[chance.IntN(len(of))] }
 	agent := func() string {
-		return one("*", "* x", "*x", "", "GPTBot", "gptbot/1.2", "Googlebot", "Googlebot-News", "msnbot", "bingbot", "AdsBot-Google",
-			"__usage_train", "MJ12bot", "MJ12bot/1", "mj12bot v1", "MJ", "Yahoo! Slurp", "slurp", "Terra Cotta", "TerraCotta x", "FooBot", "foobot 2", "2bot", "Linguee",
+		return one("*", "* x", "*x", "", "GPTBot", "gptbot/1.2", "Googlebot", "Googlebot-News", "msnbot", "bingbot",
+			"AdsBot-Google",
+			"__usage_train", "MJ12bot", "MJ12bot/1", "mj12bot v1", "MJ", "Yahoo! Slurp", "slurp", "Terra Cotta", "TerraCotta x",
+			"FooBot", "foobot 2", "2bot", "Linguee",
 			"Linguee Bot")
 	}
 	value := func() (text string) {
@@ -383,10 +388,14 @@ func TestDefinitionsOnInventions(t *testing.T) {
 		return one("", " # Disallow: /", "Sitemap: https://example.com/", "x:y", "x", "Disallow: /\x00a", "Crawl-delay: 1",
 			"crawl-delay:x", "Crawl-delay:", "Crawl-delay 2", "Request-rate: 1/5", "Request-rate: 2 / 1m",
 			"Visit-time:0600-0845", "Visit-time: 2300-2400", "Content-Signal: ai-train=no", "Content-Signal: search=yes, x",
-			"Content-Signal: search=maybe", "Content-Signal: ai-train=yes,search=no", "Content-Signal: / ai-train=yes, colour=red", "Content-Signal: /a search=no",
-			"Content-Signal: /* use=full, use=immediate", "Content-Signal: use=reference,,", "Content-Signal: /$ search=yes, Colour=blue", "content-signal: \"search=yes\"",
-			"DisallowAITraining: /", "allowaitraining /", "Content-Usage: train-ai=n", "Content-Usage: train-ai=y,search=n", "Content-Usage: / search=y",
-			"Content-Usage: /* search=n, train-ai=y", "Content-Usage: /a train-ai=n", "content-usage:/$ a=b", "Content-Usage: train-ai=",
+			"Content-Signal: search=maybe", "Content-Signal: ai-train=yes,search=no",
+			"Content-Signal: / ai-train=yes, colour=red", "Content-Signal: /a search=no",
+			"Content-Signal: /* use=full, use=immediate", "Content-Signal: use=reference,,",
+			"Content-Signal: /$ search=yes, Colour=blue", "content-signal: \"search=yes\"",
+			"DisallowAITraining: /", "allowaitraining /", "Content-Usage: train-ai=n", "Content-Usage: train-ai=y,search=n",
+			"Content-Usage: / search=y",
+			"Content-Usage: /* search=n, train-ai=y", "Content-Usage: /a train-ai=n", "content-usage:/$ a=b",
+			"Content-Usage: train-ai=",
 			"Content-Usage: train-ai=y, train-ai=maybe", "Content-Usage:") + one("", " # x")
 	}
 	s, n := new(Site), 20_000

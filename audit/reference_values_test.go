@@ -8,8 +8,8 @@ import (
 )
 
 // This file has the reference's reading of the extension records that belong to agents. Each belongs to the agents that
-// its group has named so far. The first valid record of an agent counts; of Content-Signal and Content-Usage all that concern
-// `/` count.
+// its group has named so far. The first valid record of an agent counts; of Content-Signal and Content-Usage all that
+// concern `/` count.
 
 // plainValues are the values of such records for an agent; zero for none.
 type plainValues struct {
@@ -119,10 +119,11 @@ func (v *plainValues) take(r plainRecord) {
 }
 
 var (
-	delayShape  = regexp.MustCompile(`^(\d{1,9}\.?\d*|\.\d+)$`)
-	rateShape   = regexp.MustCompile(`^(\d{1,9})[ \t]*/[ \t]*(\d{1,9})([smhSMH]?)(?:[ \t]+(.+))?$`)
-	visitShape  = regexp.MustCompile(`^(\d\d)(\d\d)[ \t]*-[ \t]*(\d\d)(\d\d)$`)
-	signalShape = regexp.MustCompile(`^([!#-&(-:<>-~]+)[ \t]*=[ \t]*([!#-&(-:<>-~]+)$`) // visible ASCII except quotation marks, ; and =
+	delayShape = regexp.MustCompile(`^(\d{1,9}\.?\d*|\.\d+)$`)
+	rateShape  = regexp.MustCompile(`^(\d{1,9})[ \t]*/[ \t]*(\d{1,9})([smhSMH]?)(?:[ \t]+(.+))?$`)
+	visitShape = regexp.MustCompile(`^(\d\d)(\d\d)[ \t]*-[ \t]*(\d\d)(\d\d)$`)
+	// visible ASCII except quotation marks, ; and =
+	signalShape = regexp.MustCompile(`^([!#-&(-:<>-~]+)[ \t]*=[ \t]*([!#-&(-:<>-~]+)$`)
 )
 
 // plainDelay reads a decimal number of seconds without sign.
@@ -170,8 +171,8 @@ type plainSignal struct {
 	path, key, value string // path is "" for all paths
 }
 
-// readPlainSignal returns the pairs of a value whose path matches `/`, none if any part of it is no valid pair. Known keys have
-// fixed values, other keys any.
+// readPlainSignal returns the pairs of a value whose path matches `/`, none if any part of it is no valid pair. Known
+// keys have fixed values, other keys any.
 func readPlainSignal(value string) (pairs []plainSignal) {
 	path := ""
 	if strings.HasPrefix(value, "/") || strings.HasPrefix(value, "*") {
@@ -203,8 +204,8 @@ func readPlainSignal(value string) (pairs []plainSignal) {
 	return pairs
 }
 
-// strongestSignals combines pairs of a few keys: for each key those with the longest path count, `/` being no longer than none, and
-// the narrowest of these wins.
+// strongestSignals combines pairs of a few keys: for each key those with the longest path count, `/` being no longer
+// than none, and the narrowest of these wins.
 func strongestSignals(pairs []plainSignal) string {
 	weight := func(p plainSignal) int {
 		if p.path == "/" {

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// Report is Judge's result for a site. All byte slices are views of the site's body or of the Report, valid until the Site is Reset.
-// They are raw bytes from the network.
+// Report is Judge's result for a site. All byte slices are views of the site's body or of the Report, valid until the
+// Site is Reset. They are raw bytes from the network.
 type Report struct {
 	Access  parser.Access
 	Finding Finding
@@ -30,7 +30,8 @@ type Report struct {
 	CrawlDelay    float64 // seconds, for `*`
 	HasCrawlDelay bool
 
-	ContentSignal         []byte // canonical: what holds for `/` and agents that no group names, records before any group included; nil for nothing
+	// canonical: what holds for `/` and agents that no group names, records before any group included; nil for nothing
+	ContentSignal         []byte
 	ContentUsage, License []byte // the first valid value of each; nil for none
 
 	Sitemaps [][]byte // the first MaxSitemaps valid ones
@@ -188,7 +189,8 @@ const (
 // String returns the stable text of the dataset's column `kind`.
 func (k Kind) String() string {
 	if k < NumKinds {
-		return [NumKinds]string{"sitemap", "extension", "signal", "usage", "license", "legacy", "unknown", "orphan", "invalid", "typo", "conflict"}[k]
+		return [NumKinds]string{"sitemap", "extension", "signal", "usage", "license", "legacy", "unknown", "orphan",
+			"invalid", "typo", "conflict"}[k]
 	}
 	return "?"
 }

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// This file reads the values of extension records: Request-rate, Visit-time, URLs. contentsignal.go reads Content-Signal,
-// usage.go Content-Usage. None of them changes which paths a crawler may fetch.
+// This file reads the values of extension records: Request-rate, Visit-time, URLs. contentsignal.go reads
+// Content-Signal, usage.go Content-Usage. None of them changes which paths a crawler may fetch.
 
 // view returns b as a string without a copy. b must not change while the string is used.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -173,14 +173,16 @@ var dictionary = func() *regexp.Regexp {
 	item := bare + parameters
 	inner := `\( *(?:` + item + `(?: +` + item + `)*)? *\)` + parameters
 	member := key + `(?:=(?:` + item + `|` + inner + `)|` + parameters + `)`
-	return regexp.MustCompile(`^ *(?:` + member + `(?:[ \t]*,[ \t]*` + member + `)*[ \t]*)?$`) // the algorithm in §4.2.2 allows the last white space
+	// the algorithm in §4.2.2 allows the last white space
+	return regexp.MustCompile(`^ *(?:` + member + `(?:[ \t]*,[ \t]*` + member + `)*[ \t]*)?$`)
 }()
 
 // FuzzUsage shows that a value is a Content-Usage exactly if it has the syntax of the drafts and of RFC 9651, and that
 // the last member of each key decides.
 func FuzzUsage(f *testing.F) {
 	for _, seed := range []string{
-		"train-ai=n", "/ai-ok/ train-ai=y", "train-ai=y, search=n", "/a/b \t train-ai=n;x=\"y\\\\\"", "a=(1 -2.5 \"s\" t/x :YQ==: ?1 @1);q=?0 , b",
+		"train-ai=n", "/ai-ok/ train-ai=y", "train-ai=y, search=n", "/a/b \t train-ai=n;x=\"y\\\\\"",
+		"a=(1 -2.5 \"s\" t/x :YQ==: ?1 @1);q=?0 , b",
 		"a=1.", "a=-", "a;b;c=*d", `a=%"%c3%a9"`, "a=(1 2", "a=()", "a=( )", "a=(1  2 )", "a=:", "/x", "", " ", "/ ", ",",
 	} {
 		f.Add([]byte(seed))
@@ -205,7 +207,8 @@ func FuzzUsage(f *testing.F) {
 		if ok && string(usage.Path) != path {
 			t.Errorf("%q: path %q, want %q", value, usage.Path, path)
 		}
-		if more, _ := ParseUsage([]byte(path + " " + text + ",train-ai=y")); ok && strings.TrimSpace(text) != "" && more.TrainAI != UseAllowed {
+		if more, _ := ParseUsage([]byte(path + " " + text + ",train-ai=y")); ok && strings.TrimSpace(text) != "" &&
+			more.TrainAI != UseAllowed {
 			t.Errorf("%q and train-ai=y says %v", value, more.TrainAI)
 		}
 	})

@@ -66,7 +66,8 @@ func TestNameVectors(t *testing.T) {
 		}
 		lists := len(s.Report.Named) + len(s.Report.Blocked) + len(s.Report.Partial)
 		if strings.HasPrefix(want, "lenient ") && lists > 0 {
-			t.Errorf("%q: named %v, blocked %v, partial %v: a lenient match stands outside", value, s.Report.Named, s.Report.Blocked, s.Report.Partial)
+			t.Errorf("%q: named %v, blocked %v, partial %v: a lenient match stands outside", value, s.Report.Named,
+				s.Report.Blocked, s.Report.Partial)
 		}
 		if name, ok := strings.CutPrefix(want, "strict "); ok {
 			id := auditor.Registry().Lookup(name)
@@ -78,8 +79,8 @@ func TestNameVectors(t *testing.T) {
 	t.Logf("%d values", n)
 }
 
-// TestTokensAreNamed checks how each token of the registry is read by each of its names: a product token, and the first alias that is
-// one where the name is none, count as named; other spellings do not.
+// TestTokensAreNamed checks how each token of the registry is read by each of its names: a product token, and the first
+// alias that is one where the name is none, count as named; other spellings do not.
 func TestTokensAreNamed(t *testing.T) {
 	auditor := audit.New(tokens.Default())
 	byAlias := 0

@@ -72,8 +72,8 @@ func BenchmarkArchives(b *testing.B) {
 	}
 }
 
-// BenchmarkReaudit has the built program judge stored files again, statistics included: by the registry that they were judged
-// by, and by one with a new crawler that every rule for * is for, so that nearly all rows of sites differ.
+// BenchmarkReaudit has the built program judge stored files again, statistics included: by the registry that they were
+// judged by, and by one with a new crawler that every rule for * is for, so that nearly all rows of sites differ.
 //
 //	make compare BENCH=Reaudit TIME=3x
 func BenchmarkReaudit(b *testing.B) {
@@ -82,7 +82,8 @@ func BenchmarkReaudit(b *testing.B) {
 		b.Fatal(err)
 	}
 	stored, registry := b.TempDir(), filepath.Join(b.TempDir(), "tokens.txt")
-	runProgram(b, program, append([]string{"scan", "--format", "warc", "-o", stored}, archives(b, scaled(500_000), 2, "typical12k")...)...)
+	runProgram(b, program, append([]string{"scan", "--format", "warc", "-o", stored}, archives(b, scaled(500_000), 2,
+		"typical12k")...)...)
 	text := "version 1\nname | aliases | category | purpose | operator | * | fallback | source | checked\n" +
 		"MyBot | | ai | training | Me | yes | | https://example.org | 2026-01-01\n"
 	if err := os.WriteFile(registry, []byte(text), 0o600); err != nil {
@@ -141,21 +142,27 @@ func capture(i int, body []byte) warc.Exchange {
 	head := "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
 	switch {
 	case i%100 == 99:
-		head, body = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/html\r\nRetry-After: 60\r\n", []byte("<h1>Service Unavailable</h1>\n")
+		head, body = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/html\r\nRetry-After: 60\r\n",
+			[]byte("<h1>Service Unavailable</h1>\n")
 	case i%10 == 8:
-		head, body = "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n", []byte("<html><title>404 Not Found</title><h1>Not Found</h1></html>\n")
+		head, body = "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n",
+			[]byte("<html><title>404 Not Found</title><h1>Not Found</h1></html>\n")
 	case i%10 == 9:
 		uri = fmt.Sprintf("http://www.site-%d.example.org/robots.txt", i)
-		head = fmt.Sprintf("HTTP/1.1 301 Moved Permanently\r\nContent-Type: text/html\r\nLocation: https://www.site-%d.example.org/robots.txt\r\n", i-9)
+		head = fmt.Sprintf(
+			"HTTP/1.1 301 Moved Permanently\r\nContent-Type: text/html\r\nLocation: https://www.site-%d.example.org/robots.txt\r\n", i-9)
 		body = []byte("<html><title>301 Moved Permanently</title></html>\n")
 	}
-	head += fmt.Sprintf("Date: Sat, 21 Nov 2026 12:00:00 GMT\r\nServer: nginx/1.26.%d\r\nConnection: keep-alive\r\nVary: Accept-Encoding\r\n"+
-		"ETag: W/\"%x\"\r\nX-Crawl-Content-Encoding: gzip\r\nContent-Length: %d\r\nStrict-Transport-Security: max-age=31536000\r\n\r\n",
+	head += fmt.Sprintf(
+		"Date: Sat, 21 Nov 2026 12:00:00 GMT\r\nServer: nginx/1.26.%d\r\nConnection: keep-alive\r\nVary: Accept-Encoding\r\n"+
+			"ETag: W/\"%x\"\r\nX-Crawl-Content-Encoding: gzip\r\nContent-Length: %d\r\nStrict-Transport-Security: max-age=31536000\r\n\r\n",
 		i%7, i*2654435761, len(body))
 	host := strings.Split(uri, "/")[2]
 	return warc.Exchange{
-		URI: uri, Date: captured.Add(time.Duration(i) * time.Millisecond), IP: netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), Protocols: []string{"http/1.1", "tls/1.3"},
-		Request: []byte("GET /robots.txt HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: CCBot/2.0 (https://commoncrawl.org/faq/)\r\n" +
+		URI: uri, Date: captured.Add(time.Duration(i) * time.Millisecond),
+		IP: netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), Protocols: []string{"http/1.1", "tls/1.3"},
+		Request: []byte("GET /robots.txt HTTP/1.1\r\nHost: " + host +
+			"\r\nUser-Agent: CCBot/2.0 (https://commoncrawl.org/faq/)\r\n" +
 			"Accept-Language: en-US,en;q=0.5\r\nAccept-Encoding: br,gzip\r\nConnection: Keep-Alive\r\n\r\n"),
 		Response: append([]byte(head), body...), Payload: len(head),
 		Metadata: fmt.Appendf(nil, "fetchTimeMs: %d\r\ncharset-detected: UTF-8\r\n", i%900),

@@ -31,8 +31,8 @@ const inFlight = 256
 // next numbers hosts, so that none is asked for twice in a process: answers are cached.
 var next atomic.Int64
 
-// parallel performs b.N operations, inFlight at a time, and reports processor time and allocations of this process. Each
-// goroutine performs operations by a function of its own, which is given the number of a host.
+// parallel performs b.N operations, inFlight at a time, and reports processor time and allocations of this process.
+// Each goroutine performs operations by a function of its own, which is given the number of a host.
 func parallel(b *testing.B, worker func() func(host int64) error) {
 	b.ReportAllocs()
 	b.SetParallelism(max(1, inFlight/runtime.GOMAXPROCS(0)))

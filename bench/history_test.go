@@ -24,8 +24,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// BenchmarkHistory has DuckDB read views.sql, and run each macro of the history, with two threads on the ledger of a million sites,
-// merged night by night for 365 nights. It measures as BenchmarkQueries does.
+// BenchmarkHistory has DuckDB read views.sql, and run each macro of the history, with two threads on the ledger of a
+// million sites, merged night by night for 365 nights. It measures as BenchmarkQueries does.
 //
 //	make compare BENCH=History TIME=5x
 func BenchmarkHistory(b *testing.B) {
@@ -36,10 +36,12 @@ func BenchmarkHistory(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		survey := queries.Survey{Sites: 1000, Dates: []string{ledger.Last}, Statistics: func(ctx context.Context, st store.Store, id string) error {
+		survey := queries.Survey{Sites: 1000, Dates: []string{ledger.Last}, Statistics: func(ctx context.Context,
+			st store.Store, id string) error {
 			return survey.Stats(ctx, st, id, survey.Options{})
 		}}
-		if err := errors.Join(survey.Write(b.Context(), st), ledger.Write(b.Context(), st), views.Write(b.Context(), st, nil)); err != nil {
+		if err := errors.Join(survey.Write(b.Context(), st), ledger.Write(b.Context(), st), views.Write(b.Context(), st,
+			nil)); err != nil {
 			b.Fatal(err)
 		}
 		data, err := store.ReadAll(b.Context(), st, views.Name, views.MaxBytes)
@@ -57,8 +59,10 @@ func BenchmarkHistory(b *testing.B) {
 		{"history_on", "SELECT cause, count(*), max(host) FROM history_on('2026-11-21') GROUP BY ALL"},
 		{"token_spells", "SELECT state, censoring, count(*) FROM token_spells('GPTBot') GROUP BY ALL"},
 		{"first_blocked", "SELECT valid_from, censoring, count(*) FROM first_blocked('GPTBot') GROUP BY ALL"},
-		{"transitions/apart=1", "SELECT before, after, change, count(*) FROM transitions('2026-11-20', '2026-11-21', 'GPTBot') GROUP BY ALL"},
-		{"transitions/apart=356", "SELECT before, after, change, count(*) FROM transitions('2025-11-30', '2026-11-21', 'GPTBot') GROUP BY ALL"},
+		{"transitions/apart=1",
+			"SELECT before, after, change, count(*) FROM transitions('2026-11-20', '2026-11-21', 'GPTBot') GROUP BY ALL"},
+		{"transitions/apart=356",
+			"SELECT before, after, change, count(*) FROM transitions('2025-11-30', '2026-11-21', 'GPTBot') GROUP BY ALL"},
 		{"reversals", "SELECT change, count(*) FROM reversals('GPTBot') GROUP BY ALL"},
 		{"flapping", "FROM flapping('GPTBot')"},
 		{"survival", "FROM survival('GPTBot')"},
@@ -92,8 +96,9 @@ func BenchmarkCountTokens(b *testing.B) {
 	}
 }
 
-// BenchmarkNights has DuckDB read views.sql, and count the sites of a date, where index and ledger have a year and ten years of nights.
-// The files of a night are hard links to those of a small scan, and past months are merged. It measures as BenchmarkQueries does.
+// BenchmarkNights has DuckDB read views.sql, and count the sites of a date, where index and ledger have a year and ten
+// years of nights. The files of a night are hard links to those of a small scan, and past months are merged. It
+// measures as BenchmarkQueries does.
 //
 //	make compare BENCH=Nights TIME=20x
 func BenchmarkNights(b *testing.B) {
@@ -117,14 +122,17 @@ func writeNights(b *testing.B, dir string, nights int) string {
 		b.Fatal(err)
 	}
 	const last = "2026-11-21"
-	survey := queries.Survey{Sites: 100, Dates: []string{"2026-10-30", "2026-10-31", last}, Statistics: func(ctx context.Context, st store.Store, id string) error {
-		return survey.Stats(ctx, st, id, survey.Options{})
-	}}
+	survey := queries.Survey{Sites: 100, Dates: []string{"2026-10-30", "2026-10-31", last},
+		Statistics: func(ctx context.Context, st store.Store, id string) error {
+			return survey.Stats(ctx, st, id, survey.Options{})
+		}}
 	ledger := queries.Ledger{Sites: 1000, Nights: nights, Last: last}
-	if err := errors.Join(survey.Write(b.Context(), st), ledger.Write(b.Context(), st), index.RollUp(b.Context(), st, "bench")); err != nil {
+	if err := errors.Join(survey.Write(b.Context(), st), ledger.Write(b.Context(), st), index.RollUp(b.Context(), st,
+		"bench")); err != nil {
 		b.Fatal(err)
 	}
-	if err := errors.Join(repeatNights(b.Context(), st, dir, last, nights), views.Write(b.Context(), st, nil)); err != nil {
+	if err := errors.Join(repeatNights(b.Context(), st, dir, last, nights), views.Write(b.Context(), st,
+		nil)); err != nil {
 		b.Fatal(err)
 	}
 	text, err := store.ReadAll(b.Context(), st, views.Name, views.MaxBytes)
@@ -134,8 +142,8 @@ func writeNights(b *testing.B, dir string, nights int) string {
 	return string(text)
 }
 
-// repeatNights writes the index of so many nights, and links to their files. The last night and its month stay; those before are like
-// the second night and its month.
+// repeatNights writes the index of so many nights, and links to their files. The last night and its month stay; those
+// before are like the second night and its month.
 func repeatNights(ctx context.Context, st store.Store, dir, last string, nights int) error {
 	var like, rows []index.Row
 	for row, err := range table.FileRows[index.Row](ctx, st, index.Name) {

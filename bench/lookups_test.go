@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 )
 
-// resolvers are the ways to look names up that are compared. Each makes functions that find the address of a name with one
-// question to the server.
+// resolvers are the ways to look names up that are compared. Each makes functions that find the address of a name with
+// one question to the server.
 var resolvers = []struct {
 	name string
 	open func(b *testing.B, server string) func(ctx context.Context, host string) (netip.Addr, error)
@@ -76,8 +76,8 @@ func openMiekg(_ *testing.B, server string) func(context.Context, string) (netip
 	}
 }
 
-// BenchmarkLookups looks each name up once, 256 at a time, and holds the answer against the address that the name has. The
-// name server is a process of its own, whose processor time does not count.
+// BenchmarkLookups looks each name up once, 256 at a time, and holds the answer against the address that the name has.
+// The name server is a process of its own, whose processor time does not count.
 //
 //	make compare BENCH=Lookups TIME=20000x COUNT=6
 func BenchmarkLookups(b *testing.B) {

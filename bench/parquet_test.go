@@ -112,7 +112,8 @@ func readArrow(tb testing.TB, path string) arrow.Table {
 // TestArrowReads has arrow-go read every column of every table of a scan.
 func TestArrowReads(t *testing.T) {
 	sites := judgedSites(t, [][]byte{
-		[]byte("User-agent: GPTBot\nDisallow: /\n\nSitemap: https://a.example/s.xml\n"), []byte("User-agent: *\nDisallow: /a\nCrawl-delay: 1\n"), {},
+		[]byte("User-agent: GPTBot\nDisallow: /\n\nSitemap: https://a.example/s.xml\n"),
+		[]byte("User-agent: *\nDisallow: /a\nCrawl-delay: 1\n"), {},
 	}, 300)
 	want := map[string]int{schema.Sites: len(sites), schema.Bodies: 2} // an empty file has none
 	for i := range sites {
@@ -128,9 +129,9 @@ func TestArrowReads(t *testing.T) {
 	}
 }
 
-// BenchmarkParquet writes a table of 100,000 sites with real files: ours from judged sites, of which it first makes rows, and
-// with hash, fsync, rename and commit; arrow-go from ready columns in memory, which it has read from our file, with zstd and
-// otherwise its own settings.
+// BenchmarkParquet writes a table of 100,000 sites with real files: ours from judged sites, of which it first makes
+// rows, and with hash, fsync, rename and commit; arrow-go from ready columns in memory, which it has read from our
+// file, with zstd and otherwise its own settings.
 //
 //	make compare BENCH=Parquet TIME=3x COUNT=6
 func BenchmarkParquet(b *testing.B) {
@@ -156,13 +157,15 @@ func BenchmarkParquet(b *testing.B) {
 			write(b, sites, n, table)
 			return ours
 		})
-		props := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd), parquet.WithMaxRowGroupLength(65536))
+		props := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd),
+			parquet.WithMaxRowGroupLength(65536))
 		measure("arrow", func(b *testing.B) int64 {
 			out, err := os.Create(filepath.Join(b.TempDir(), table))
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := pqarrow.WriteTable(rows, out, 65536, props, pqarrow.DefaultWriterProps()); err != nil { // which closes the file
+			if err := pqarrow.WriteTable(rows, out, 65536, props, pqarrow.DefaultWriterProps()); err != nil {
+				// which closes the file
 				b.Fatal(err)
 			}
 			info, err := os.Stat(out.Name())

@@ -19,8 +19,8 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// judge reads one file and writes whether each token may crawl each path into allowed, all paths of the first token first.
-// It may keep memory between files. An error says that the parser refuses the file.
+// judge reads one file and writes whether each token may crawl each path into allowed, all paths of the first token
+// first. It may keep memory between files. An error says that the parser refuses the file.
 type judge func(body []byte, allowed []bool) error
 
 // parsers are the robots.txt parsers that are compared, each used in the fastest way that its public functions offer.
@@ -87,8 +87,8 @@ func openSamclarke(tokens, paths []string) judge {
 	}
 }
 
-// openGrobotstxt asks all questions in one parse: one handler passes each line to a matcher for each token and path. The
-// library's own AgentAllowed parses the file again for each question.
+// openGrobotstxt asks all questions in one parse: one handler passes each line to a matcher for each token and path.
+// The library's own AgentAllowed parses the file again for each question.
 func openGrobotstxt(tokens, paths []string) judge {
 	var matchers fan
 	for _, token := range tokens {
@@ -138,8 +138,8 @@ func (f fan) HandleRobotsEnd()                        {}
 func (f fan) HandleSitemap(int, string)               {}
 func (f fan) HandleUnknownAction(int, string, string) {}
 
-// BenchmarkParsers parses all files of a pack and asks whether some registered tokens may crawl `/`. One operation is one
-// pass over the pack. One processor does the work, as one worker of a scan, and collects its own garbage.
+// BenchmarkParsers parses all files of a pack and asks whether some registered tokens may crawl `/`. One operation is
+// one pass over the pack. One processor does the work, as one worker of a scan, and collects its own garbage.
 //
 //	make compare BENCH=Parsers COUNT=6
 func BenchmarkParsers(b *testing.B) {
@@ -232,7 +232,8 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	for _, p := range parsers {
-		t.Logf("%s: %d of %d decisions are not Google's; %d files are refused", p.name, differ[p.name], asked, refused[p.name])
+		t.Logf("%s: %d of %d decisions are not Google's; %d files are refused", p.name, differ[p.name], asked,
+			refused[p.name])
 		if exact[p.name] && differ[p.name] > 0 {
 			t.Errorf("%s differs from Google", p.name)
 		}

@@ -17,9 +17,10 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// BenchmarkQueries has DuckDB run each query of docs/queries with two threads on 365 nights, of which the last two have a
-// million sites each, made with real files, and the others two thousand. ns/op is DuckDB's own time of a query, without
-// the start of its process; the query "load" reads views.sql. It needs `make internal/integration/duckdb/node_modules`.
+// BenchmarkQueries has DuckDB run each query of docs/queries with two threads on 365 nights, of which the last two have
+// a million sites each, made with real files, and the others two thousand. ns/op is DuckDB's own time of a query,
+// without the start of its process; the query "load" reads views.sql. It needs `make
+// internal/integration/duckdb/node_modules`.
 //
 //	make compare BENCH=Queries TIME=5x
 func BenchmarkQueries(b *testing.B) {
@@ -41,13 +42,15 @@ func BenchmarkQueries(b *testing.B) {
 	for n := scaled(364); n > 1; n-- {
 		nights = append(nights, last.AddDate(0, 0, -n).Format(time.DateOnly))
 	}
-	early := queries.Survey{Name: "early", Sites: 2000, Dates: nights, Tables: []string{schema.Sites, schema.Verdicts, schema.Evidence}, Statistics: statistics}
+	early := queries.Survey{Name: "early", Sites: 2000, Dates: nights, Tables: []string{schema.Sites, schema.Verdicts,
+		schema.Evidence}, Statistics: statistics}
 	if err := early.Write(b.Context(), st); err != nil {
 		b.Fatal(err)
 	}
 	survey := queries.Survey{
 		Sites: scaled(1_000_000), Dates: []string{"2026-11-20", "2026-11-21"},
-		Bodies: slices.Concat(sharedtest.Bodies(b, "typical12k"), sharedtest.Bodies(b, "modern-ai"), sharedtest.Bodies(b, "mix12k")[:300]),
+		Bodies: slices.Concat(sharedtest.Bodies(b, "typical12k"), sharedtest.Bodies(b, "modern-ai"),
+			sharedtest.Bodies(b, "mix12k")[:300]),
 		Tables: early.Tables, Statistics: statistics, // no query reads bodies
 	}
 	if err := survey.Write(b.Context(), st); err != nil {
@@ -63,7 +66,8 @@ func BenchmarkQueries(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	all = append([]queries.Query{{Name: "load", SQL: string(load)}, {Name: "one-date", SQL: "SELECT count(*) FROM sites WHERE scan_date = latest()"}}, all...)
+	all = append([]queries.Query{{Name: "load", SQL: string(load)},
+		{Name: "one-date", SQL: "SELECT count(*) FROM sites WHERE scan_date = latest()"}}, all...)
 	for _, query := range all {
 		b.Run("query="+query.Name, func(b *testing.B) { timeQuery(b, tools, dir, query.SQL) })
 	}
@@ -82,8 +86,8 @@ func duckDB(b *testing.B) (root, tools string) {
 	return root, tools
 }
 
-// timeQuery has DuckDB run a query with two threads. ns/op is DuckDB's own time, without the start of its process, and cpu-ms that
-// of processors.
+// timeQuery has DuckDB run a query with two threads. ns/op is DuckDB's own time, without the start of its process, and
+// cpu-ms that of processors.
 func timeQuery(b *testing.B, tools, dir, sql string) {
 	const threads = 2
 	answers, err := queries.Ask(b.Context(), tools, dir, []queries.Query{{SQL: sql}}, threads, b.N)

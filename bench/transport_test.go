@@ -56,7 +56,8 @@ func (w *web) tls() *tls.Config {
 	}
 }
 
-// dial connects other clients as ours connects: without keep-alive probes, and with a reset in place of TIME_WAIT on close.
+// dial connects other clients as ours connects: without keep-alive probes, and with a reset in place of TIME_WAIT on
+// close.
 func (w *web) dial(ctx context.Context, network, to string) (net.Conn, error) {
 	_, port, err := net.SplitHostPort(to)
 	if err != nil {
@@ -70,7 +71,8 @@ func (w *web) dial(ctx context.Context, network, to string) (net.Conn, error) {
 	return c, c.(*net.TCPConn).SetLinger(0)
 }
 
-// clients are the HTTP clients that are compared. Each makes functions that fetch the file of a host over a fresh connection.
+// clients are the HTTP clients that are compared. Each makes functions that fetch the file of a host over a fresh
+// connection.
 var clients = []struct {
 	name string
 	open func(b *testing.B, w *web) func() func(host int64) error
@@ -88,8 +90,8 @@ func (o only) Lookup(context.Context, string) resolve.Answer {
 	return resolve.Answer{Addrs: o}
 }
 
-// openFetcher does what a scan does between the address of a name and a judgement: address guard, redirect policy, all limits,
-// header fields and timing kept, the chain verified, the body in pooled memory.
+// openFetcher does what a scan does between the address of a name and a judgement: address guard, redirect policy, all
+// limits, header fields and timing kept, the chain verified, the body in pooled memory.
 func openFetcher(b *testing.B, w *web) func() func(int64) error {
 	f, err := fetcher.New(fetcher.Config{
 		Timeout: timeout, ConnectTimeout: connectTimeout, MaxBody: maxBody, UserAgent: agent, StrictTLS: true,
@@ -124,7 +126,8 @@ func openNetHTTP(b *testing.B, w *web) func() func(int64) error {
 	client := &http.Client{
 		Timeout: timeout,
 		Transport: &http.Transport{
-			DialContext: w.dial, TLSClientConfig: w.tls(), DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+			DialContext: w.dial, TLSClientConfig: w.tls(), DisableKeepAlives: true, DisableCompression: true,
+			MaxResponseHeaderBytes: 64 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -177,9 +180,10 @@ func check(status int, body []byte) error {
 	return nil
 }
 
-// BenchmarkTransport fetches one of 64 files, in the sizes of real ones, from each host over a fresh connection, plain and by TLS with a verified chain, 256
-// exchanges in flight. The web is a process of its own. Its processor time does not count, but on the loopback interface the
-// kernel does some of the receiver's work in the sender's time, for all clients alike.
+// BenchmarkTransport fetches one of 64 files, in the sizes of real ones, from each host over a fresh connection, plain
+// and by TLS with a verified chain, 256 exchanges in flight. The web is a process of its own. Its processor time does
+// not count, but on the loopback interface the kernel does some of the receiver's work in the sender's time, for all
+// clients alike.
 //
 //	make compare BENCH=Transport TIME=10000x COUNT=6
 func BenchmarkTransport(b *testing.B) {

@@ -157,7 +157,8 @@ func TestAddresses(t *testing.T) {
 	f("three time-outs", "6.0.0.1 6.0.0.2 6.0.0.3", "", "6.0.0.1 6.0.0.2 6.0.0.3", "connect_timeout 1 6.0.0.3 10s", slowly)
 	f("a time-out and a refusal", "6.0.0.1 8.0.0.1", "", "6.0.0.1 8.0.0.1", "connect_timeout 1 8.0.0.1 2s")
 	f("a refusal and a time-out", "8.0.0.1 6.0.0.1", "", "8.0.0.1 6.0.0.1", "connect_timeout 1 6.0.0.1 3s")
-	f("time-outs, and retries", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2", "connect_timeout 3 6.0.0.2 12s", retries)
+	f("time-outs, and retries", "6.0.0.1 6.0.0.2", "", "6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2 6.0.0.1 6.0.0.2",
+		"connect_timeout 3 6.0.0.2 12s", retries)
 	// IPv6 addresses are looked up after the IPv4 addresses have had all their time.
 	f("a time-out, and IPv6", "6.0.0.1", "2606::1", "6.0.0.1 2606::1", "answered 1 2606::1 3s")
 	f("time-outs, and IPv6", "6.0.0.1 6.0.0.2", "2606::1", "6.0.0.1 6.0.0.2 2606::1", "answered 1 2606::1 4s")
@@ -167,16 +168,24 @@ func TestAddresses(t *testing.T) {
 	f("a time-out, and a resolver of one family", "6.0.0.1", "2606::1", "6.0.0.1", "connect_timeout 1 6.0.0.1 3s", plain)
 	f("lost once", "5.0.0.1 8.0.0.1", "", "5.0.0.1 8.0.0.1 5.0.0.1", "answered 2 5.0.0.1 2s", retries)
 	f("lost once, no IPv6 address here", "5.0.0.1", "2609::1", "5.0.0.1 2609::1 5.0.0.1", "answered 2 5.0.0.1 3s", retries)
-	f("round and round", "8.0.0.1 6.0.0.1 8.0.0.2", "", "8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1 8.0.0.2", "connect_timeout 3 8.0.0.2 6s", retries)
-	f("three in turn, for long", "6.0.0.1", "2605::1", "6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1", "connect_timeout 6 2605::1 30s", often)
+	f("round and round", "8.0.0.1 6.0.0.1 8.0.0.2", "",
+		"8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1 8.0.0.2 8.0.0.1 6.0.0.1 8.0.0.2", "connect_timeout 3 8.0.0.2 6s", retries)
+	f("three in turn, for long", "6.0.0.1", "2605::1",
+		"6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1 6.0.0.1 2605::1",
+		"connect_timeout 6 2605::1 30s", often)
 	// The other scheme begins at the address that took the connection, and also tries each address. It is tried if
 	// all addresses failed.
-	f("by http only at the first", "4.0.0.1 3.0.0.1", "", "4.0.0.1/443 3.0.0.1/443 3.0.0.1 4.0.0.1", "answered 2 4.0.0.1 5s", both)
+	f("by http only at the first", "4.0.0.1 3.0.0.1", "", "4.0.0.1/443 3.0.0.1/443 3.0.0.1 4.0.0.1",
+		"answered 2 4.0.0.1 5s", both)
 	f("a time-out, then no TLS", "6.0.0.1 9.0.0.1", "", "6.0.0.1/443 9.0.0.1/443 9.0.0.1", "answered 2 9.0.0.1 7s", both)
-	f("a time-out, and no TLS by IPv6", "6.0.0.1", "2606::1", "6.0.0.1/443 2606::1/443 2606::1", "answered 2 2606::1 8s", both)
-	f("time-outs by both schemes", "6.0.0.1 6.0.0.2", "", "6.0.0.1/443 6.0.0.2/443 6.0.0.1 6.0.0.2", "connect_timeout 2 6.0.0.2 8s", both)
-	f("a time-out, and the other scheme", "6.0.0.1 4.0.0.1", "", "6.0.0.1/443 4.0.0.1/443 6.0.0.1 4.0.0.1", "answered 2 4.0.0.1 4s", both)
-	f("none by either scheme", "8.0.0.1 8.0.0.2", "", "8.0.0.1/443 8.0.0.2/443 8.0.0.1 8.0.0.2", "connect_refused 2 8.0.0.2", both)
+	f("a time-out, and no TLS by IPv6", "6.0.0.1", "2606::1", "6.0.0.1/443 2606::1/443 2606::1", "answered 2 2606::1 8s",
+		both)
+	f("time-outs by both schemes", "6.0.0.1 6.0.0.2", "", "6.0.0.1/443 6.0.0.2/443 6.0.0.1 6.0.0.2",
+		"connect_timeout 2 6.0.0.2 8s", both)
+	f("a time-out, and the other scheme", "6.0.0.1 4.0.0.1", "", "6.0.0.1/443 4.0.0.1/443 6.0.0.1 4.0.0.1",
+		"answered 2 4.0.0.1 4s", both)
+	f("none by either scheme", "8.0.0.1 8.0.0.2", "", "8.0.0.1/443 8.0.0.2/443 8.0.0.1 8.0.0.2",
+		"connect_refused 2 8.0.0.2", both)
 }
 
 // Do dials no address that the guard refuses, also as a further address of a host.

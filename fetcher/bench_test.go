@@ -37,7 +37,8 @@ func frugal(response string) func(net.Conn) {
 	}
 }
 
-var kilobyte = okHead + "Server: nginx\r\nContent-Type: text/plain\r\nContent-Length: 1001\r\n\r\n" + strings.Repeat("Disallow: /x\n", 77)
+var kilobyte = okHead + "Server: nginx\r\nContent-Type: text/plain\r\nContent-Length: 1001\r\n\r\n" +
+	strings.Repeat("Disallow: /x\n", 77)
 
 // Once buffers are allocated, an exchange allocates little more than its connection.
 func TestDoAllocatesLittle(t *testing.T) {
@@ -152,7 +153,8 @@ func server(tb testing.TB, mode string) (Config, origin.Origin) {
 // An exchange that waits for a body's second byte holds at most 30 KB plain and 80 KB over TLS, its goroutine's stack
 // included. After a large head it holds no more.
 func TestMemoryInFlight(t *testing.T) {
-	for mode, most := range map[string]uint64{"plain silent": 30_000, "tls silent": 80_000, "plain large head, silent": 30_000} {
+	for mode, most := range map[string]uint64{"plain silent": 30_000, "tls silent": 80_000,
+		"plain large head, silent": 30_000} {
 		t.Run(mode, func(t *testing.T) {
 			const many = 500
 			cfg, o := server(t, mode)

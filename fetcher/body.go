@@ -295,7 +295,8 @@ func await[T any](ctx context.Context, free <-chan T, deadline time.Time) (t T, 
 
 // collect reads src to its end or to limit bytes, whichever comes first. cut reports whether src has more. The caller
 // must recycle body, also after an error.
-func (m *memory) collect(ctx context.Context, src io.Reader, limit int, deadline time.Time) (body []byte, cut bool, err error) {
+func (m *memory) collect(ctx context.Context, src io.Reader, limit int, deadline time.Time) (body []byte, cut bool,
+	err error) {
 	body = []byte{} // an empty body is a body
 	for {
 		if len(body) < min(cap(body), limit) {

@@ -85,7 +85,8 @@ func classify(at stage, err error) (exchange.Outcome, exchange.Cause) {
 			return exchange.ConnectRefused, exchange.CauseRefused
 		case isAny(err, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN, syscall.EAFNOSUPPORT):
 			return exchange.ConnectFailed, exchange.CauseUnreachable
-		case isAny(err, syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EAGAIN):
+		case isAny(err, syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
+			syscall.ENOMEM, syscall.EAGAIN):
 			return exchange.ConnectFailed, exchange.CauseNoLocalResource
 		case reset:
 			return exchange.Reset, exchange.CauseResetHead

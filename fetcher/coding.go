@@ -41,7 +41,8 @@ const (
 // noCodings are values that servers send in Content-Encoding though they are no codings: character sets, media types,
 // and the framing of uploads to object stores. They are ignored if the body is text.
 var noCodings = [...]string{
-	"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "7bit", "8bit", "binary", "text", "text/plain", "plain", "aws-chunked", "chunked",
+	"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "7bit", "8bit", "binary", "text", "text/plain", "plain",
+	"aws-chunked", "chunked",
 }
 
 // contentCodings appends the codings of a head's Content-Encoding. Several field lines are one list (RFC 9110 §5.3), of
@@ -108,7 +109,8 @@ func (c coding) begins(body []byte) bool {
 	case gzipCoding:
 		return marked("\x1f\x8b")
 	case zstdCoding: // a frame or a skippable frame (RFC 8878 §3.1)
-		return marked("\x28\xb5\x2f\xfd") || len(body) >= 4 && body[0]&0xf0 == 0x50 && bytes.Equal(body[1:4], []byte("\x2a\x4d\x18"))
+		return marked("\x28\xb5\x2f\xfd") || len(body) >= 4 && body[0]&0xf0 == 0x50 &&
+			bytes.Equal(body[1:4], []byte("\x2a\x4d\x18"))
 	}
 	// Fewer than three bytes cannot hold a record, but can be an empty body's coding: ";" in Brotli.
 	return len(body) < 3 || !text(body)
@@ -224,7 +226,8 @@ var errEndsEarly = errors.New("the coding has no end")
 // true if the body was cut when it was received; the returned bool also if the result was cut at the limit. An error
 // discards what was decoded before it. proven reports whether a checksum of a coding shows that body is whole. decode
 // recycles body; the caller must recycle the result. It waits for a decoder and for memory until the deadline.
-func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut bool, deadline time.Time) (_ []byte, _, proven bool, _ error) {
+func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut bool, deadline time.Time) (_ []byte, _,
+	proven bool, _ error) {
 	var room []byte // for a result that does not fit in body
 	for {
 		d, err := f.takeDecoder(ctx, deadline)

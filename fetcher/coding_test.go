@@ -93,28 +93,32 @@ func TestDecodeFormats(t *testing.T) {
 	}
 	bad := func(name, codings, coded string) {
 		t.Helper()
-		if got, cut, err := decode(codings, coded); !errors.Is(err, protocolError(exchange.CauseCorruptCoding)) && !errors.Is(err, errEndsEarly) {
+		if got, cut, err := decode(codings, coded); !errors.Is(err, protocolError(exchange.CauseCorruptCoding)) &&
+			!errors.Is(err, errEndsEarly) {
 			t.Errorf("%s as %s: got %q, cut %v, %v", name, codings, got, cut, err)
 		}
 	}
 
 	for flags := byte(0); flags < 32; flags++ {
 		good(fmt.Sprintf("gzip with flags %05b", flags), "gzip", gzipMember(file, flags, nil), file)
-		good(fmt.Sprintf("two members with flags %05b", flags), "gzip", gzipMember(file, flags, nil)+gzipMember("x", flags^31, nil), file+"x")
+		good(fmt.Sprintf("two members with flags %05b", flags), "gzip", gzipMember(file, flags, nil)+
+			gzipMember("x", flags^31, nil), file+"x")
 	}
 	bad("gzip with reserved flags", "gzip", gzipMember(file, 0xe0, nil))
 	bad("gzip by another method", "gzip", gzipMember(file, 0, func(head, _ []byte) { head[2] = 7 }))
 	bad("gzip with a wrong header sum", "gzip", gzipMember(file, 2, func(head, _ []byte) { head[len(head)-1]++ }))
 	bad("gzip with a wrong sum", "gzip", gzipMember(file, 0, func(_, tail []byte) { tail[0]++ }))
 	bad("gzip with a wrong length", "gzip", gzipMember(file, 0, func(_, tail []byte) { tail[4]++ }))
-	bad("gzip whose second member has a wrong sum", "gzip", gzipMember(file, 0, nil)+gzipMember(file, 0, func(_, tail []byte) { tail[0]++ }))
+	bad("gzip whose second member has a wrong sum", "gzip", gzipMember(file, 0, nil)+
+		gzipMember(file, 0, func(_, tail []byte) { tail[0]++ }))
 	bad("gzip with an endless name", "gzip", "\x1f\x8b\x08\x08\x00\x00\x00\x00\x00\x03"+strings.Repeat("x", 900))
 	good("gzip in ninety empty members", "gzip", strings.Repeat(gzipMember("", 0, nil), 90)+gzipMember("x", 0, nil), "x")
 	bad("gzip in a thousand empty members", "gzip", strings.Repeat(gzipMember("", 0, nil), 1000)+gzipMember("x", 0, nil))
 
 	stored := "\x01\x02\x00\xfd\xffab" // RFC 1951 §3.2.4
 	good("a stored block", "deflate", stored, "ab")
-	good("a stored block in zlib", "deflate", string(binary.BigEndian.AppendUint32([]byte("\x78\x01"+stored), adler32.Checksum([]byte("ab")))), "ab")
+	good("a stored block in zlib", "deflate", string(binary.BigEndian.AppendUint32([]byte("\x78\x01"+stored),
+		adler32.Checksum([]byte("ab")))), "ab")
 	bad("a stored block with a wrong length", "deflate", "\x01\x02\x00\xfd\xfeab")
 	bad("zlib with a dictionary", "deflate", "\x78\xbb\x00\x00\x00\x01"+stored)
 	bad("a reserved block", "deflate", "\x07\x00")
@@ -123,7 +127,8 @@ func TestDecodeFormats(t *testing.T) {
 	good("zstd, one frame", "zstd", zstdFrame("\x20\x1a", file), file)
 	good("zstd, no content size", "zstd", zstdFrame("\x00\x00", file[:5], file[5:]), file)
 	good("zstd, two frames", "zstd", zstdFrame("\x20\x1a", file)+zstdFrame("\x00\x00", "x"), file+"x")
-	good("zstd, skippable frames", "zstd", "\x50\x2a\x4d\x18\x03\x00\x00\x00abc"+zstdFrame("\x20\x1a", file)+"\x5f\x2a\x4d\x18\x00\x00\x00\x00", file)
+	good("zstd, skippable frames", "zstd", "\x50\x2a\x4d\x18\x03\x00\x00\x00abc"+zstdFrame("\x20\x1a", file)+
+		"\x5f\x2a\x4d\x18\x00\x00\x00\x00", file)
 	good("zstd, a dictionary of number 0", "zstd", zstdFrame("\x21\x00\x1a", file), file)
 	good("zstd, a window of 8 MiB", "zstd", zstdFrame("\x00\x68", file), file)
 	bad("zstd, a window of 9 MiB", "zstd", zstdFrame("\x00\x69", file))
@@ -139,7 +144,8 @@ func TestDecodeFormats(t *testing.T) {
 	// coded in another format, must not decode.
 	for _, codings := range []string{"gzip", "deflate", "br", "zstd", "gzip, gzip", "br, br", "deflate, br"} {
 		for c := range 256 {
-			for _, text := range []string{"ser-agent: *\nDisallow: /\n", "itemap: https://example.com/sitemap.xml\n", " a comment", "\n", "\r\n\r\n", "<html>", "  ", "\x00\x00\x00"} {
+			for _, text := range []string{"ser-agent: *\nDisallow: /\n", "itemap: https://example.com/sitemap.xml\n",
+				" a comment", "\n", "\r\n\r\n", "<html>", "  ", "\x00\x00\x00"} {
 				bad(fmt.Sprintf("%q", string(rune(c))+text), codings, string(rune(c))+text)
 				if c >= 0x80 {
 					bad(fmt.Sprintf("%q", string([]byte{byte(c)})+text), codings, string([]byte{byte(c)})+text)
@@ -162,7 +168,8 @@ func TestDecodeCut(t *testing.T) {
 	f := newFetcher(t, testConfig(netip.AddrPort{}))
 	file := []byte(strings.Repeat("User-agent: *\nDisallow: /private\n", 20))
 	for name, encode := range encoders {
-		codings, _, err := contentCodings(nil, []byte("Content-Encoding: "+strings.TrimSuffix(strings.TrimSuffix(name, "/zlib"), "/raw")+"\r\n"))
+		codings, _, err := contentCodings(nil, []byte("Content-Encoding: "+
+			strings.TrimSuffix(strings.TrimSuffix(name, "/zlib"), "/raw")+"\r\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +215,8 @@ func TestCodedBodyIsTruncated(t *testing.T) {
 				t.Errorf("%s: got %v (%v), %d bytes, truncated %v", name, r.Outcome, r.Cause, len(r.Body), r.Truncated)
 			}
 			if r := ask([]byte(lines[:290_000])); rowOf(r) != answers(200, lines[:290_000]) || r.Truncated {
-				t.Errorf("%s, below the bound: got %v (%v), %d bytes, truncated %v", name, r.Outcome, r.Cause, len(r.Body), r.Truncated)
+				t.Errorf("%s, below the bound: got %v (%v), %d bytes, truncated %v", name, r.Outcome, r.Cause, len(r.Body),
+					r.Truncated)
 			}
 			if r := ask(noise); rowOf(r) != answers(200, string(noise[:50_001])) || !r.Truncated {
 				t.Errorf("%s of noise: got %v (%v), %d bytes, truncated %v", name, r.Outcome, r.Cause, len(r.Body), r.Truncated)
@@ -268,7 +276,8 @@ func TestBombs(t *testing.T) {
 			consumed := d.src.Size() - int64(d.src.Len())
 			allocations := testing.AllocsPerRun(3, decode)
 			scratch := cap(d.out[0]) + cap(d.out[1])
-			t.Logf("%s: %d bytes, decoded %d; the last coding consumed %d; %d KB are held, %v allocations each time", name, len(coded), size, consumed, live>>10, allocations)
+			t.Logf("%s: %d bytes, decoded %d; the last coding consumed %d; %d KB are held, %v allocations each time", name,
+				len(coded), size, consumed, live>>10, allocations)
 			// The decoders read ahead, 32 KiB at most.
 			if most := int64(len(once))*2*limit/size + 32<<10; codings[0] != brotliCoding && consumed > most {
 				t.Errorf("%s: %d bytes were consumed, of at most %d", name, consumed, most)

@@ -27,7 +27,8 @@ const unprivilegedPort = 1024
 func (w *wire) direct(ctx context.Context, to netip.AddrPort, end time.Time) (_ net.Conn, stop func() bool, err error) {
 	to = netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
 	source := w.f.cfg.SourceIP
-	if !to.IsValid() || to.Addr().Zone() != "" || source.IsValid() && (source.Is4() != to.Addr().Is4() || source.Zone() != "") {
+	if !to.IsValid() || to.Addr().Zone() != "" || source.IsValid() && (source.Is4() != to.Addr().Is4() ||
+		source.Zone() != "") {
 		return nil, nil, errIndirect
 	}
 	s := &socket{remote: to, sockaddr: sockaddr(to)}

@@ -183,7 +183,8 @@ func TestIndirect(t *testing.T) {
 	f("[::1]:1", "fe80::1%lo")
 	f("[::1]:1", "127.0.0.1")
 	f("127.0.0.1:1", "::1")
-	if _, _, err := newTestWire(t, testConfig(netip.AddrPort{})).direct(t.Context(), netip.AddrPort{}, time.Now()); err != errIndirect {
+	if _, _, err := newTestWire(t, testConfig(netip.AddrPort{})).direct(t.Context(), netip.AddrPort{},
+		time.Now()); err != errIndirect {
 		t.Errorf("to nowhere: got %v", err)
 	}
 }
@@ -218,7 +219,8 @@ func TestDirectConnection(t *testing.T) {
 			t.Helper()
 			var got int
 			var err error
-			if gone := conn.(*socket).raw.Control(func(fd uintptr) { got, err = get(int(fd)) }); gone != nil || err != nil || got != want {
+			if gone := conn.(*socket).raw.Control(func(fd uintptr) { got, err = get(int(fd)) }); gone != nil || err != nil ||
+				got != want {
 				t.Errorf("%s: got %d, %v, %v", name, got, err, gone)
 			}
 		}
@@ -229,7 +231,8 @@ func TestDirectConnection(t *testing.T) {
 		option("IP_BIND_ADDRESS_NO_PORT", func(fd int) (int, error) {
 			return unix.GetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT)
 		}, late)
-		option("close-on-exec", func(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) }, unix.FD_CLOEXEC)
+		option("close-on-exec", func(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) },
+			unix.FD_CLOEXEC)
 		_ = conn.Close()
 		if got := conn.LocalAddr(); got != nil {
 			t.Errorf("the local address of a closed connection is %v", got)
@@ -354,8 +357,10 @@ func TestDirectEnds(t *testing.T) {
 	}
 	f("closed", func(s *socket, _ func()) { _ = s.Close() }, net.ErrClosed)
 	f("cancelled", func(_ *socket, cancel func()) { cancel() }, net.ErrClosed)
-	f("deadline", func(s *socket, _ func()) { _ = s.SetDeadline(time.Now().Add(time.Millisecond)) }, os.ErrDeadlineExceeded)
-	f("read deadline", func(s *socket, _ func()) { _ = s.SetReadDeadline(time.Now().Add(time.Millisecond)) }, os.ErrDeadlineExceeded)
+	f("deadline", func(s *socket, _ func()) { _ = s.SetDeadline(time.Now().Add(time.Millisecond)) },
+		os.ErrDeadlineExceeded)
+	f("read deadline", func(s *socket, _ func()) { _ = s.SetReadDeadline(time.Now().Add(time.Millisecond)) },
+		os.ErrDeadlineExceeded)
 
 	// A write deadline, with a server that does not read.
 	release := make(chan struct{})
@@ -427,7 +432,8 @@ func TestSelfConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &socket{remote: to, sockaddr: sockaddr(to)}
-	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(hang.Milliseconds())); err != nil || !s.connected(uintptr(fd)) {
+	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(hang.Milliseconds())); err != nil ||
+		!s.connected(uintptr(fd)) {
 		t.Fatalf("not connected: %v", err)
 	}
 	if _, cause := classify(connecting, s.netError("dial", s.failed)); cause != exchange.CauseRefused {

@@ -29,7 +29,8 @@ func TestDeadlines(t *testing.T) {
 	headTimeout := row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""}
 	bodyTimeout := row{exchange.Timeout, exchange.CauseBodyTimeout, 200, ""}
 
-	f := func(name, entry string, edit func(*Config), roundTrip time.Duration, handle func(net.Conn), want row, after time.Duration) {
+	f := func(name, entry string, edit func(*Config), roundTrip time.Duration, handle func(net.Conn), want row,
+		after time.Duration) {
 		t.Helper()
 		bubble(t, name, func(t *testing.T) {
 			t.Helper()
@@ -66,7 +67,8 @@ func TestDeadlines(t *testing.T) {
 	f("connect", plain, nil, never, silent, connectTimeout, 5*time.Second)
 	f("connect, its own", plain, connectIn(3*time.Second), never, silent, connectTimeout, 3*time.Second)
 	f("connect, beyond the total", plain, connectIn(total+1), never, silent, connectTimeout, total)
-	f("connect, just in time", plain, connectIn(3*time.Second+1), 3*time.Second, later(0, 0, whole, goodish, file), answers(200, file), 2*3*time.Second)
+	f("connect, just in time", plain, connectIn(3*time.Second+1), 3*time.Second, later(0, 0, whole, goodish, file),
+		answers(200, file), 2*3*time.Second)
 
 	f("TLS silent", secure, nil, 0, silent, tlsTimeout, total)
 	f("TLS silent, its own", secure, tlsIn(2*time.Second), 0, silent, tlsTimeout, 2*time.Second)
@@ -75,31 +77,42 @@ func TestDeadlines(t *testing.T) {
 	f("TLS dripping", secure, nil, 0, over(aTime, 1, silent), tlsTimeout, total)
 	f("TLS dripping, its own", secure, tlsIn(2*time.Second), 0, over(aTime, 1, silent), tlsTimeout, 2*time.Second)
 	f("TLS deaf", secure, tlsIn(2*time.Second), 0, deaf, tlsTimeout, 2*time.Second)
-	f("TLS slow, then in time", secure, tlsIn(2*time.Second), 0, over(aTime, whole, later(3*time.Second, 0, whole, goodish+file)),
+	f("TLS slow, then in time", secure, tlsIn(2*time.Second), 0, over(aTime, whole, later(3*time.Second, 0, whole, goodish+
+		file)),
 		answers(200, file), aTime+3*time.Second+aTime)
 
 	f("deaf", plain, huge, 0, deaf, writeTimeout, total)
-	f("deaf, whatever the head may take", plain, func(c *Config) { huge(c); headIn(2 * time.Second)(c) }, 0, deaf, writeTimeout, total)
+	f("deaf, whatever the head may take", plain, func(c *Config) { huge(c); headIn(2 * time.Second)(c) }, 0, deaf,
+		writeTimeout, total)
 
 	f("head silent", plain, nil, 0, silent, headTimeout, total)
 	f("head silent, its own", plain, headIn(2*time.Second), 0, silent, headTimeout, 2*time.Second)
-	f("head silent, its own after a connect", plain, headIn(2*time.Second), aTime, silent, headTimeout, aTime+2*time.Second)
+	f("head silent, its own after a connect", plain, headIn(2*time.Second), aTime, silent, headTimeout, aTime+
+		2*time.Second)
 	f("head silent, beyond the total", plain, headIn(total), aTime, silent, headTimeout, total)
-	f("head silent over TLS, its own", secure, headIn(2*time.Second), 0, over(aTime, whole, silent), headTimeout, aTime+2*time.Second)
+	f("head silent over TLS, its own", secure, headIn(2*time.Second), 0, over(aTime, whole, silent), headTimeout, aTime+
+		2*time.Second)
 	f("head dripping", plain, nil, 0, later(0, aTime, 1, okHead+"X: "+long), headTimeout, total)
-	f("head dripping, its own", plain, headIn(2*time.Second), 0, later(0, aTime, 1, okHead+"X: "+long), headTimeout, 2*time.Second)
-	f("head of interim heads, its own", plain, headIn(2*time.Second), 0, later(0, aTime, whole, "HTTP/1.1 100 x\r\n\r\n", "HTTP/1.1 100 x\r\n\r\n", goodish), headTimeout, 2*time.Second)
+	f("head dripping, its own", plain, headIn(2*time.Second), 0, later(0, aTime, 1, okHead+"X: "+long), headTimeout,
+		2*time.Second)
+	f("head of interim heads, its own", plain, headIn(2*time.Second), 0, later(0, aTime, whole, "HTTP/1.1 100 x\r\n\r\n",
+		"HTTP/1.1 100 x\r\n\r\n", goodish), headTimeout, 2*time.Second)
 
 	f("body silent", plain, nil, 0, later(0, 0, whole, goodish), bodyTimeout, total)
 	f("body dripping", plain, nil, 0, later(0, aTime, 1, goodish[:1]) /* the head's first byte */, headTimeout, total)
-	f("body dripping by length", plain, nil, 0, later(0, aTime, 10, okHead+"Content-Length: 1000\r\n\r\n"+long), bodyTimeout, total)
+	f("body dripping by length", plain, nil, 0, later(0, aTime, 10, okHead+"Content-Length: 1000\r\n\r\n"+long),
+		bodyTimeout, total)
 	f("body dripping until close", plain, nil, 0, later(0, aTime, 10, okHead+"\r\n"+long), bodyTimeout, total)
-	f("body dripping by chunks", plain, nil, 0, later(0, aTime, 10, okHead+"Transfer-Encoding: chunked\r\n\r\n"+strings.Repeat("1\r\nx\r\n", 200)), bodyTimeout, total)
-	f("body slower than the head may be", plain, headIn(2*time.Second), 0, later(time.Second, 5*time.Second, whole, goodish, file), headTimeout, 2*time.Second)
-	f("body late, head in time", plain, headIn(6*time.Second), 0, later(0, 5*time.Second, whole, goodish, file), answers(200, file), 10*time.Second)
+	f("body dripping by chunks", plain, nil, 0, later(0, aTime, 10, okHead+"Transfer-Encoding: chunked\r\n\r\n"+
+		strings.Repeat("1\r\nx\r\n", 200)), bodyTimeout, total)
+	f("body slower than the head may be", plain, headIn(2*time.Second), 0, later(time.Second, 5*time.Second, whole,
+		goodish, file), headTimeout, 2*time.Second)
+	f("body late, head in time", plain, headIn(6*time.Second), 0, later(0, 5*time.Second, whole, goodish, file),
+		answers(200, file), 10*time.Second)
 	f("body over TLS", secure, nil, aTime, over(aTime, whole, later(0, 0, whole, goodish)), bodyTimeout, total)
 
-	f("all of it slow", secure, nil, time.Second, over(3*time.Second, whole, later(2*time.Second, 0, whole, goodish)), bodyTimeout, total)
+	f("all of it slow", secure, nil, time.Second, over(3*time.Second, whole, later(2*time.Second, 0, whole, goodish)),
+		bodyTimeout, total)
 
 	const ftp = "ftp://example.com"
 	f("ftp silent", ftp, nil, aTime, silent, headTimeout, total)
@@ -134,7 +147,8 @@ func TestDeadlinesOfFTPData(t *testing.T) {
 		})
 	}
 	// Before the data connection come a connection, a greeting half a round trip later, and five commands.
-	f("no connect", map[string]string{"EPSV": "229 (|||5000|)"}, nil, row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""}, 6500*time.Millisecond+3*time.Second)
+	f("no connect", map[string]string{"EPSV": "229 (|||5000|)"}, nil, row{exchange.Timeout, exchange.CauseHeadTimeout, 0,
+		""}, 6500*time.Millisecond+3*time.Second)
 	f("dripping", nil, func(conn net.Conn) {
 		_, _ = io.WriteString(&slow{conn, time.Second, 1}, strings.Repeat("x", 100))
 	}, row{exchange.Timeout, exchange.CauseBodyTimeout, 0, ""}, 15*time.Second)
@@ -162,7 +176,8 @@ func TestDeadlinesOfFTP(t *testing.T) {
 			began := time.Now()
 			r, _ := fetch(t, fetcher, "ftp://example.com")
 			if got, took := rowOf(r), time.Since(began); got != want || took != after {
-				t.Errorf("got %v (%v) %d after %v, want %v (%v) after %v", got.outcome, got.cause, got.status, took, want.outcome, want.cause, after)
+				t.Errorf("got %v (%v) %d after %v, want %v (%v) after %v", got.outcome, got.cause, got.status, took, want.outcome,
+					want.cause, after)
 			}
 			if len(fetcher.ftpData) != 0 {
 				t.Errorf("%d transfers are still counted", len(fetcher.ftpData))

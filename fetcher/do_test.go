@@ -34,7 +34,8 @@ func TestClassify(t *testing.T) {
 
 	f(connecting, system("connect", syscall.ECONNREFUSED), exchange.ConnectRefused, exchange.CauseRefused)
 	f(connecting, system("connect", syscall.ETIMEDOUT), exchange.ConnectTimeout, exchange.CauseConnectTimeout)
-	f(connecting, &net.OpError{Op: "dial", Err: context.DeadlineExceeded}, exchange.ConnectTimeout, exchange.CauseConnectTimeout)
+	f(connecting, &net.OpError{Op: "dial", Err: context.DeadlineExceeded}, exchange.ConnectTimeout,
+		exchange.CauseConnectTimeout)
 	f(connecting, late, exchange.ConnectTimeout, exchange.CauseConnectTimeout)
 	f(connecting, system("connect", syscall.EHOSTUNREACH), exchange.ConnectFailed, exchange.CauseUnreachable)
 	f(connecting, system("connect", syscall.ENETUNREACH), exchange.ConnectFailed, exchange.CauseUnreachable)
@@ -59,14 +60,16 @@ func TestClassify(t *testing.T) {
 	f(readingHead, late, exchange.Timeout, exchange.CauseHeadTimeout)
 	f(readingHead, system("read", syscall.ECONNRESET), exchange.Reset, exchange.CauseResetHead)
 	f(readingHead, system("read", syscall.EHOSTUNREACH), exchange.Reset, exchange.CauseResetHead)
-	f(readingHead, system("connect", syscall.ECONNREFUSED), exchange.Reset, exchange.CauseResetHead) // FTP's data connection
+	// FTP's data connection
+	f(readingHead, system("connect", syscall.ECONNREFUSED), exchange.Reset, exchange.CauseResetHead)
 	f(readingHead, system("read", syscall.ETIMEDOUT), exchange.Timeout, exchange.CauseHeadTimeout)
 	f(readingHead, io.EOF, exchange.ClosedEarly, exchange.CauseClosedBeforeHead)
 	f(readingHead, &net.OpError{Op: "remote error", Err: tls.AlertError(116)}, exchange.TLSFailed, exchange.CauseTLSAlert)
 	f(readingHead, errors.New("x"), exchange.BadResponse, exchange.CauseOther)
 	f(readingBody, late, exchange.Timeout, exchange.CauseBodyTimeout)
 	f(readingBody, system("read", syscall.ECONNRESET), exchange.Reset, exchange.CauseResetBody)
-	f(readingBody, &net.OpError{Op: "remote error", Err: tls.AlertError(80)}, exchange.ClosedEarly, exchange.CauseClosedInBody)
+	f(readingBody, &net.OpError{Op: "remote error", Err: tls.AlertError(80)}, exchange.ClosedEarly,
+		exchange.CauseClosedInBody)
 	f(readingBody, io.ErrUnexpectedEOF, exchange.ClosedEarly, exchange.CauseClosedInBody)
 	for cause, outcome := range protocolOutcome {
 		f(readingBody, protocolError(cause), outcome, cause)
@@ -93,10 +96,14 @@ func TestProtocolErrorsHaveOutcomes(t *testing.T) {
 }
 
 var causeNames = map[exchange.Cause]string{
-	exchange.CauseTLSUnverified: "CauseTLSUnverified", exchange.CauseNotHTTP: "CauseNotHTTP", exchange.CauseBadChunk: "CauseBadChunk",
-	exchange.CauseBadLength: "CauseBadLength", exchange.CauseBadStatus: "CauseBadStatus", exchange.CauseTooManyInterim: "CauseTooManyInterim",
-	exchange.CauseHeadTooLarge: "CauseHeadTooLarge", exchange.CauseUnknownTransfer: "CauseUnknownTransfer", exchange.CauseUnknownCoding: "CauseUnknownCoding", exchange.CauseCorruptCoding: "CauseCorruptCoding",
-	exchange.CauseNestedCoding: "CauseNestedCoding", exchange.CauseClosedInHead: "CauseClosedInHead", exchange.CauseClosedInBody: "CauseClosedInBody",
+	exchange.CauseTLSUnverified: "CauseTLSUnverified", exchange.CauseNotHTTP: "CauseNotHTTP",
+	exchange.CauseBadChunk:  "CauseBadChunk",
+	exchange.CauseBadLength: "CauseBadLength", exchange.CauseBadStatus: "CauseBadStatus",
+	exchange.CauseTooManyInterim: "CauseTooManyInterim",
+	exchange.CauseHeadTooLarge:   "CauseHeadTooLarge", exchange.CauseUnknownTransfer: "CauseUnknownTransfer",
+	exchange.CauseUnknownCoding: "CauseUnknownCoding", exchange.CauseCorruptCoding: "CauseCorruptCoding",
+	exchange.CauseNestedCoding: "CauseNestedCoding", exchange.CauseClosedInHead: "CauseClosedInHead",
+	exchange.CauseClosedInBody:    "CauseClosedInBody",
 	exchange.CauseNoLocalResource: "CauseNoLocalResource", exchange.CausePrivateAddress: "CausePrivateAddress",
 	exchange.CauseOther: "CauseOther",
 }
@@ -106,14 +113,15 @@ func TestConnectFailures(t *testing.T) {
 		cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:80"))
 		cfg.Dial = newWeb(t, time.Second).dial
 		r, _ := fetch(t, newFetcher(t, cfg), "http://example.com")
-		if got, want := rowOf(r), (row{exchange.ConnectRefused, exchange.CauseRefused, 0, ""}); got != want || r.Timing.Total != time.Second {
+		if got, want := rowOf(r), (row{exchange.ConnectRefused, exchange.CauseRefused, 0, ""}); got != want ||
+			r.Timing.Total != time.Second {
 			t.Errorf("got %v (%v) after %v", got, r.Cause, r.Timing.Total)
 		}
 	})
 }
 
-// Config.Dial opens every connection. It gets an IP address, and a context that ends when connecting must, but no deadline of the
-// connection. Its error counts as that of the system.
+// Config.Dial opens every connection. It gets an IP address, and a context that ends when connecting must, but no
+// deadline of the connection. Its error counts as that of the system.
 func TestDial(t *testing.T) {
 	const file = "User-agent: *\n"
 	cert := newAuthority(t).certificate(t, "example.com", nil)
@@ -122,9 +130,12 @@ func TestDial(t *testing.T) {
 		handle  func(net.Conn)
 		dialled []string
 	}{
-		"http://example.com":  {answer, []string{"127.0.0.1:80"}},
-		"https://example.com": {overTLS(&tls.Config{Certificates: []tls.Certificate{cert}}, answer), []string{"127.0.0.1:80"}},
-		"ftp://example.com":   {func(conn net.Conn) { time.Sleep(6 * time.Second); ftpServer(file, nil)(conn) }, []string{"127.0.0.1:80", "127.0.0.1:32769"}}, // the data connection
+		"http://example.com": {answer, []string{"127.0.0.1:80"}},
+		"https://example.com": {overTLS(&tls.Config{Certificates: []tls.Certificate{cert}}, answer),
+			[]string{"127.0.0.1:80"}},
+		// the data connection
+		"ftp://example.com": {func(conn net.Conn) { time.Sleep(6 * time.Second); ftpServer(file, nil)(conn) },
+			[]string{"127.0.0.1:80", "127.0.0.1:32769"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := site(t, 0, f.handle)
@@ -164,7 +175,8 @@ func TestLookupFailures(t *testing.T) {
 	cfg := testConfig(netip.AddrPort{})
 	cfg.ConnectTo = nil
 	r, asked := fetch(t, newFetcher(t, cfg), "example.com")
-	if got, want := rowOf(r), (row{exchange.DNSFailed, exchange.CauseDNSNetwork, 0, ""}); got != want || len(asked) != 1 || r.Attempts != 1 || r.FetchedAt.IsZero() {
+	if got, want := rowOf(r), (row{exchange.DNSFailed, exchange.CauseDNSNetwork, 0, ""}); got != want || len(asked) != 1 ||
+		r.Attempts != 1 || r.FetchedAt.IsZero() {
 		t.Errorf("got %v after %v", got, asked)
 	}
 	cfg.Resolver = names{}
@@ -190,7 +202,8 @@ func TestCancel(t *testing.T) {
 			}
 			dial := cfg.Dial
 			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-				// At the caller's deadline more ends than connecting. A Dial that did not wait for its ctx to end would return too early.
+				// At the caller's deadline more ends than connecting. A Dial that did not wait for its ctx to end would return too
+				// early.
 				if end, _ := ctx.Deadline(); time.Until(end) != 5*time.Second {
 					t.Errorf("dialled until %v", end)
 				}
@@ -211,9 +224,11 @@ func TestCancel(t *testing.T) {
 	}
 	const http, https, ftp = "http://example.com", "https://example.com", "ftp://example.com"
 	f("before", http, silent, nil, 0)
-	f("connect", http, silent, func(c *Config) { c.ConnectTo[0].Addr = netip.MustParseAddrPort(nowhere).Addr() }, time.Second)
+	f("connect", http, silent, func(c *Config) { c.ConnectTo[0].Addr = netip.MustParseAddrPort(nowhere).Addr() },
+		time.Second)
 	f("handshake", https, silent, nil, time.Second)
-	f("request", http, func(net.Conn) { time.Sleep(time.Hour) }, func(c *Config) { c.UserAgent = strings.Repeat("x", 100_000) }, time.Second)
+	f("request", http, func(net.Conn) { time.Sleep(time.Hour) },
+		func(c *Config) { c.UserAgent = strings.Repeat("x", 100_000) }, time.Second)
 	f("head", http, hold(), nil, time.Second)
 	f("body", http, hold(okHead+"Content-Length: 9\r\n\r\nabc"), nil, time.Second)
 	f("ftp", ftp, silent, nil, time.Second)
@@ -237,7 +252,8 @@ func TestBodyBudget(t *testing.T) {
 			held = append(held, r)
 		}
 		r, _ := fetch(t, f, "http://example.com")
-		if got, want := rowOf(r), (row{exchange.Timeout, exchange.CauseNoLocalResource, 200, ""}); got != want || r.Timing.Total != 15*time.Second {
+		if got, want := rowOf(r), (row{exchange.Timeout, exchange.CauseNoLocalResource, 200, ""}); got != want ||
+			r.Timing.Total != 15*time.Second {
 			t.Errorf("over the budget: got %v (%v) after %v", got.outcome, got.cause, r.Timing.Total)
 		}
 		time.AfterFunc(time.Second, held[0].Reset)
@@ -276,7 +292,8 @@ func TestManyAtOnce(t *testing.T) {
 					x.Target = f.First(x.Origin, x.Past)
 					x.Lookup = f.Resolve(t.Context(), x.Target)
 					f.Do(t.Context(), &x)
-					if rest := strings.ReplaceAll(string(r.Body), host+"\n", ""); r.Outcome != exchange.Answered || len(r.Body) == 0 || rest != "" || string(r.Fields.Server) != host {
+					if rest := strings.ReplaceAll(string(r.Body), host+"\n", ""); r.Outcome != exchange.Answered || len(r.Body) == 0 ||
+						rest != "" || string(r.Fields.Server) != host {
 						t.Errorf("%s: got %v (%v), server %q, %.80q", host, r.Outcome, r.Cause, r.Fields.Server, rest)
 						return
 					}
@@ -300,14 +317,18 @@ func TestFields(t *testing.T) {
 		f("", "", func(r *exchange.Response) bool {
 			return r.Fields.Server == nil && r.Fields.ContentType == nil && r.Fields.ETag == nil
 		})
-		f("server: x\ncontent-type: text/plain\nETAG: \"a\"\nlast-modified: b\ncache-control: max-age=1\ncontent-usage: train-ai=n\n", "", func(r *exchange.Response) bool {
-			return string(r.Fields.Server) == "x" && string(r.Fields.ContentType) == "text/plain" && string(r.Fields.ETag) == `"a"` &&
-				string(r.Fields.LastModified) == "b" && string(r.Fields.CacheControl) == "max-age=1" && string(r.Fields.ContentUsage) == "train-ai=n"
-		})
+		f(
+			"server: x\ncontent-type: text/plain\nETAG: \"a\"\nlast-modified: b\ncache-control: max-age=1\ncontent-usage: train-ai=n\n", "", func(r *exchange.Response) bool {
+				return string(r.Fields.Server) == "x" && string(r.Fields.ContentType) == "text/plain" &&
+					string(r.Fields.ETag) == `"a"` &&
+					string(r.Fields.LastModified) == "b" && string(r.Fields.CacheControl) == "max-age=1" &&
+					string(r.Fields.ContentUsage) == "train-ai=n"
+			})
 		f("X-Robots-Tag: noindex\nX-Robots-Tag: otherbot: nofollow\n", "", func(r *exchange.Response) bool {
 			return string(r.Fields.XRobotsTag) == "noindex, otherbot: nofollow"
 		})
-		f("Server: "+strings.Repeat("x", 9000)+"\n", "", func(r *exchange.Response) bool { return len(r.Fields.Server) == exchange.MaxField })
+		f("Server: "+strings.Repeat("x", 9000)+"\n", "",
+			func(r *exchange.Response) bool { return len(r.Fields.Server) == exchange.MaxField })
 		f(strings.Repeat("X-Robots-Tag: "+strings.Repeat("x", 90)+"\n", 100), "", func(r *exchange.Response) bool {
 			return len(r.Fields.XRobotsTag) == exchange.MaxField
 		})
@@ -423,7 +444,8 @@ func TestRetryAndRedirect(t *testing.T) {
 				_, _ = io.WriteString(conn, "HTTP/1.1 503 x\r\nRetry-After: 90\r\n\r\n")
 			case strings.Contains(request, "Host: example.com\r\n"):
 				_, _ = io.WriteString(conn, "HTTP/1.1 302 x\r\nLocation: //www.example.com/r b?c#d\r\n\r\n")
-			case strings.HasPrefix(request, "GET /r%20b?c HTTP/1.1\r\n") && strings.Contains(request, "Host: www.example.com\r\n"):
+			case strings.HasPrefix(request, "GET /r%20b?c HTTP/1.1\r\n") &&
+				strings.Contains(request, "Host: www.example.com\r\n"):
 				_, _ = io.WriteString(conn, okHead+"Content-Length: 2\r\n\r\nab")
 			}
 		})
@@ -442,10 +464,12 @@ func TestRetryAndRedirect(t *testing.T) {
 			t.Errorf("got %v (%v), waits %v, %d attempts", rowOf(r), r.Cause, waits, r.Attempts)
 		}
 		want := exchange.Hop{Status: 302, URL: "http://www.example.com/r%20b?c"}
-		if len(r.Hops) != 1 || r.Hops[0] != want || r.Final.String() != want.URL || r.Answered.String() != "http://example.com" {
+		if len(r.Hops) != 1 || r.Hops[0] != want || r.Final.String() != want.URL ||
+			r.Answered.String() != "http://example.com" {
 			t.Errorf("got hops %v, final %s, answered %s", r.Hops, r.Final, r.Answered)
 		}
-		if r.Timing != (exchange.Timing{Connect: time.Second, TTFB: time.Second, Total: 6 * time.Second}) || x.Past.Spent != r.Timing.Total {
+		if r.Timing != (exchange.Timing{Connect: time.Second, TTFB: time.Second, Total: 6 * time.Second}) ||
+			x.Past.Spent != r.Timing.Total {
 			t.Errorf("got %+v", r.Timing)
 		}
 	})

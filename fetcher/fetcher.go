@@ -60,9 +60,10 @@ type Config struct {
 	TLSTimeout     time.Duration // no bound of its own
 	HeaderTimeout  time.Duration // from the request's last byte to the head's end; no bound of its own
 
-	MaxRedirects  int           // per attempt, over schemes and hosts; 0 follows none; see DefaultMaxRedirects
-	Retries       int           // of an origin; 0 makes none; see DefaultRetries
-	RetryAfter    time.Duration // wait before the first retry, doubled for each further one; 0: none; see DefaultRetryAfter
+	MaxRedirects int // per attempt, over schemes and hosts; 0 follows none; see DefaultMaxRedirects
+	Retries      int // of an origin; 0 makes none; see DefaultRetries
+	// wait before the first retry, doubled for each further one; 0: none; see DefaultRetryAfter
+	RetryAfter    time.Duration
 	MaxRetryAfter time.Duration // the longest Retry-After that is obeyed; 0 ignores it; see DefaultMaxRetryAfter
 
 	MaxBody   int    // bytes of a decoded body that are kept; 512000
@@ -531,8 +532,8 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 	return w.hints, nil
 }
 
-// leastConnect is how long connecting to an address may take if another address follows: a lost first packet is sent again after one
-// second.
+// leastConnect is how long connecting to an address may take if another address follows: a lost first packet is sent
+// again after one second.
 const leastConnect = 2 * time.Second
 
 // connectFor returns how long connecting may take. The addresses of a host share Config.ConnectTimeout: an address

@@ -42,7 +42,8 @@ func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err 
 	began := time.Now()
 	session := &ftpSession{w: w, ctx: ctx, remote: r.Remote}
 	defer session.close()
-	client, err := ftp.Dial(r.Remote.String(), ftp.DialWithDialFunc(session.dial), ftp.DialWithDisabledUTF8(true), ftp.DialWithDisabledMLSD(true))
+	client, err := ftp.Dial(r.Remote.String(), ftp.DialWithDialFunc(session.dial), ftp.DialWithDisabledUTF8(true),
+		ftp.DialWithDisabledMLSD(true))
 	if session.control != nil {
 		at = readingHead
 		r.Timing.Connect = session.connected.Sub(began)

@@ -23,9 +23,9 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// playFTP plays an FTP server at a connection of a web. replies replace its usual replies by command: "" is the greeting, "226"
-// the reply after a transfer. A reply to PASV with two verbs gets the port of the data connection. send sends the file.
-// instead, if not nil, is called before each reply; if it returns true, it has replied itself.
+// playFTP plays an FTP server at a connection of a web. replies replace its usual replies by command: "" is the
+// greeting, "226" the reply after a transfer. A reply to PASV with two verbs gets the port of the data connection. send
+// sends the file. instead, if not nil, is called before each reply; if it returns true, it has replied itself.
 func playFTP(conn net.Conn, replies map[string]string, send func(net.Conn), instead func(command string) bool) {
 	var data net.Listener
 	open := func() int {
@@ -124,7 +124,8 @@ func TestFTP(t *testing.T) {
 			if want.outcome == exchange.Timeout {
 				after = 15 * time.Second
 			}
-			if got := rowOf(r); got != want || r.Timing.Total != after || len(asked) != 1 || asked[0] != "ftp://example.com/robots.txt" {
+			if got := rowOf(r); got != want || r.Timing.Total != after || len(asked) != 1 ||
+				asked[0] != "ftp://example.com/robots.txt" {
 				t.Errorf("got %v (%v) after %v and %v", got, r.Cause, asked, r.Timing.Total)
 			}
 		})
@@ -132,7 +133,8 @@ func TestFTP(t *testing.T) {
 	const file = "User-agent: *\nDisallow: /\n"
 	says := func(command, reply string) func(net.Conn) { return ftpServer(file, map[string]string{command: reply}) }
 	f("file", ftpServer(file, nil), answers(200, file))
-	f("over the bound", ftpServer(strings.Repeat("Disallow: /x\n", 100), nil), answers(200, strings.Repeat("Disallow: /x\n", 76)))
+	f("over the bound", ftpServer(strings.Repeat("Disallow: /x\n", 100), nil),
+		answers(200, strings.Repeat("Disallow: /x\n", 76)))
 	f("empty", ftpServer("", nil), answers(200, ""))
 	f("no file", says("RETR", "550 no such file"), answers(404, ""))
 	f("no file, though announced", ftpServer("", map[string]string{"226": "550 no such file"}), answers(404, ""))
@@ -151,24 +153,34 @@ func TestFTP(t *testing.T) {
 	f("too many users, at the user name", says("USER", "421 later"), answers(503, ""))
 	f("too many users, at the password", says("PASS", "421-later\r\n421 please"), answers(503, ""))
 	f("ready later", says("", "120 in an hour"), answers(500, ""))
-	f("a long welcome", says("PASS", "230-hello\r\n"+strings.Repeat("230-and again\r\n", 1000)+"230 welcome"), answers(200, file))
-	f("a welcome with other codes in it", says("PASS", "230-hello\r\n550 is no word\r\n421 neither\r\n230 welcome"), answers(200, file))
+	f("a long welcome", says("PASS", "230-hello\r\n"+strings.Repeat("230-and again\r\n", 1000)+"230 welcome"),
+		answers(200, file))
+	f("a welcome with other codes in it", says("PASS", "230-hello\r\n550 is no word\r\n421 neither\r\n230 welcome"),
+		answers(200, file))
 	f("ended by another code", says("226", "250 done"), answers(200, file))
 	f("aborted in the middle", says("226", "426 sorry"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
-	f("no file any more in the middle", says("226", "550 gone"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""})
+	f("no file any more in the middle", says("226", "550 gone"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0,
+		""})
 	f("passive mode refused", says("EPSV", "500 no"), answers(500, ""))
-	f("passive mode by PASV", ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": "227 Entering (127,0,0,1,%d,%d)."}), answers(200, file))
-	f("passive mode, hostile EPSV", ftpServer(file, map[string]string{"EPSV": "229 (|||)", "PASV": "227 Entering (127,0,0,1,%d,%d)."}), answers(200, file))
+	f("passive mode by PASV", ftpServer(file, map[string]string{"EPSV": "500 no",
+		"PASV": "227 Entering (127,0,0,1,%d,%d)."}), answers(200, file))
+	f("passive mode, hostile EPSV",
+		ftpServer(file, map[string]string{"EPSV": "229 (|||)", "PASV": "227 Entering (127,0,0,1,%d,%d)."}),
+		answers(200, file))
 	// For any address in a reply, the data connection goes to the address of the control connection.
-	for _, elsewhere := range []string{"10,0,0,1", "169,254,169,254", "127,0,0,2", "8,8,8,8", "0,0,0,0", "a,b,c,d", "999,1,1,1"} {
-		f("passive mode at "+elsewhere, ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": "227 (" + elsewhere + ",%d,%d)"}), answers(200, file))
+	for _, elsewhere := range []string{"10,0,0,1", "169,254,169,254", "127,0,0,2", "8,8,8,8", "0,0,0,0", "a,b,c,d",
+		"999,1,1,1"} {
+		f("passive mode at "+elsewhere, ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": "227 (" + elsewhere +
+			",%d,%d)"}), answers(200, file))
 	}
 	other := row{exchange.BadResponse, exchange.CauseOther, 0, ""}
-	for _, hostile := range []string{"227 )(", "227 ", "227 (", "227 ()", "227 (1,2,3,4,5)", "227 (10,0,0,1,0,0)", "227 (127,0,0,1,999,999)", "227 (127,0,0,1,-1,9)", "227 (127,0,0,1,x,y)", "227 (,,,,,)"} {
+	for _, hostile := range []string{"227 )(", "227 ", "227 (", "227 ()", "227 (1,2,3,4,5)", "227 (10,0,0,1,0,0)",
+		"227 (127,0,0,1,999,999)", "227 (127,0,0,1,-1,9)", "227 (127,0,0,1,x,y)", "227 (,,,,,)"} {
 		f("hostile passive mode "+hostile, ftpServer(file, map[string]string{"EPSV": "500 no", "PASV": hostile}), other)
 	}
 	for _, port := range []string{"0", "65536", "99999999999999999999", "-1", "x", ""} {
-		f("passive mode at port "+port, ftpServer(file, map[string]string{"EPSV": "229 (|||" + port + "|)", "PASV": "227 )("}), other)
+		f("passive mode at port "+port, ftpServer(file, map[string]string{"EPSV": "229 (|||" + port + "|)",
+			"PASV": "227 )("}), other)
 	}
 	f("data connection refused", says("EPSV", "229 (|||1|)"), row{exchange.Reset, exchange.CauseResetHead, 0, ""})
 	f("reset in the file", ftpData(func(_, data net.Conn) {
@@ -198,7 +210,8 @@ func TestFTP(t *testing.T) {
 			f("NULs after "+command, says(command, "\x00\x00\x00\x00 x"), other)
 		}
 	}
-	f("not FTP", func(conn net.Conn) { _, _ = io.WriteString(conn, "nonsense\r\n") }, row{exchange.BadResponse, exchange.CauseOther, 0, ""})
+	f("not FTP", func(conn net.Conn) { _, _ = io.WriteString(conn, "nonsense\r\n") },
+		row{exchange.BadResponse, exchange.CauseOther, 0, ""})
 	f("endless greeting", func(conn net.Conn) {
 		for {
 			if _, err := io.WriteString(conn, "220-hello\r\n"); err != nil {
@@ -267,14 +280,16 @@ func TestFTPTransfersAreBounded(t *testing.T) {
 
 		f.ftpData <- struct{}{}
 		f.ftpData <- struct{}{}
-		if r, _ := fetch(t, f, "ftp://example.com"); r.Outcome != exchange.Timeout || r.Cause != exchange.CauseNoLocalResource || r.Timing.Total != 15*time.Second {
+		if r, _ := fetch(t, f, "ftp://example.com"); r.Outcome != exchange.Timeout ||
+			r.Cause != exchange.CauseNoLocalResource || r.Timing.Total != 15*time.Second {
 			t.Errorf("got %v (%v) after %v", r.Outcome, r.Cause, r.Timing.Total)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began = time.Now()
 		session := &ftpSession{w: &wire{f: f, deadline: time.Now().Add(time.Hour)}, ctx: ctx}
-		if err := session.enterData(); !errors.Is(err, context.DeadlineExceeded) || session.data != 0 || time.Since(began) != time.Second {
+		if err := session.enterData(); !errors.Is(err, context.DeadlineExceeded) || session.data != 0 ||
+			time.Since(began) != time.Second {
 			t.Errorf("got %v after %v", err, time.Since(began))
 		}
 		if len(f.ftpData) != 2 {
@@ -306,7 +321,8 @@ func TestFTPCut(t *testing.T) {
 		})
 	}
 	// Of the last reply only the code is needed.
-	if least := len("220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n229 Entering (|||1|)\r\n150 here it comes\r\n226"); cut < least {
+	if least := len(
+		"220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n229 Entering (|||1|)\r\n150 here it comes\r\n226"); cut < least {
 		t.Errorf("the file came after %d bytes, of a dialogue of more than %d", cut, least)
 	}
 }
@@ -365,7 +381,8 @@ func TestFTPServer(t *testing.T) {
 		if err != nil {
 			t.Skipf("SKIPPED: %v", err)
 		}
-		s, err := ftpd.NewServer(&ftpd.Options{Driver: files, Auth: files, Perm: ftpd.NewSimplePerm("nobody", "nobody"), Logger: new(ftpd.DiscardLogger)})
+		s, err := ftpd.NewServer(&ftpd.Options{Driver: files, Auth: files, Perm: ftpd.NewSimplePerm("nobody", "nobody"),
+			Logger: new(ftpd.DiscardLogger)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -385,8 +402,10 @@ func TestFTPServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Helper()
 			r, _ := fetch(t, newFetcher(t, start(t, files)), "ftp://example.com")
-			if got := rowOf(r); got != want || r.Truncated != truncated || r.Attempts != 1 || r.Final.String() != "ftp://example.com/robots.txt" {
-				t.Errorf("got %v (%v) %d, %d bytes, truncated %v, %d attempts, from %s", r.Outcome, r.Cause, r.Status, len(r.Body), r.Truncated, r.Attempts, r.Final)
+			if got := rowOf(r); got != want || r.Truncated != truncated || r.Attempts != 1 ||
+				r.Final.String() != "ftp://example.com/robots.txt" {
+				t.Errorf("got %v (%v) %d, %d bytes, truncated %v, %d attempts, from %s", r.Outcome, r.Cause, r.Status, len(r.Body),
+					r.Truncated, r.Attempts, r.Final)
 			}
 		})
 	}
@@ -394,7 +413,8 @@ func TestFTPServer(t *testing.T) {
 	f("a file", at("/robots.txt", file), answers(200, file), false)
 	f("an empty file", at("/robots.txt", ""), answers(200, ""), false)
 	f("a file that is larger than the bound", at("/robots.txt", lines), answers(200, lines[:512_000/13*13]), true)
-	f("a file in which line ends count", at("/robots.txt", "a\nb\r\nc\rd\x00\xff"), answers(200, "a\nb\r\nc\rd\x00\xff"), false)
+	f("a file in which line ends count", at("/robots.txt", "a\nb\r\nc\rd\x00\xff"), answers(200, "a\nb\r\nc\rd\x00\xff"),
+		false)
 	// This server replies 551 instead of 550. In RFC 959 that is another failure.
 	f("no file", at("/index.html", file), answers(500, ""), false)
 	f("a folder", at("/robots.txt", "a folder"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 0, ""}, false)
@@ -420,7 +440,8 @@ func TestFTPServer(t *testing.T) {
 		wait.Wait()
 	})
 	t.Run("over IPv6", func(t *testing.T) {
-		if r, _ := fetch(t, newFetcher(t, startAt(t, at("/robots.txt", file), "::1")), "ftp://example.com"); rowOf(r) != answers(200, file) {
+		if r, _ := fetch(t, newFetcher(t, startAt(t, at("/robots.txt", file), "::1")),
+			"ftp://example.com"); rowOf(r) != answers(200, file) {
 			t.Errorf("got %v (%v)", rowOf(r), r.Cause)
 		}
 	})

@@ -87,7 +87,8 @@ func allocated() uint64 {
 
 // askWithin asks, and fails the test if that allocates more than most bytes. The count includes the whole process, so
 // it makes up to three attempts.
-func askWithin(t *testing.T, most uint64, ask func(sizes ...int) (*exchange.Response, string)) (*exchange.Response, string) {
+func askWithin(t *testing.T, most uint64, ask func(sizes ...int) (*exchange.Response, string)) (*exchange.Response,
+	string) {
 	t.Helper()
 	for try := 1; ; try++ {
 		before := allocated()
@@ -165,7 +166,8 @@ func likeNetHTTP(t *testing.T, wire []byte, r *exchange.Response) {
 	switch {
 	case r.Status/100 != 2 || r.Status == http.StatusResetContent, r.Truncated, plain.Header["Content-Encoding"] != nil:
 		return
-	case plain.ProtoMajor != 1 || len(plain.TransferEncoding) == 0 && strings.Contains(strings.ToLower(string(wire)), "transfer-encoding"):
+	case plain.ProtoMajor != 1 || len(plain.TransferEncoding) == 0 && strings.Contains(strings.ToLower(string(wire)),
+		"transfer-encoding"):
 		return // framing that net/http ignores
 	}
 	if want, err := io.ReadAll(plain.Body); err == nil && !bytes.Equal(r.Body, want) {
@@ -176,10 +178,15 @@ func likeNetHTTP(t *testing.T, wire []byte, r *exchange.Response) {
 // The same as FuzzResponse for the replies and the file of an FTP server.
 func FuzzFTP(f *testing.F) {
 	const login = "220 ready\r\n331 password\r\n230 welcome\r\n211-\r\n UTF8\r\n PRET\r\n211 end\r\n200 fine\r\n"
-	f.Add([]byte(login+"200 fine\r\n229 Entering (|||2000|)\r\n150 here\r\n226 done\r\n"), []byte("User-agent: *\n"), uint16(3), uint8(0))
-	f.Add([]byte(strings.Replace(login, " PRET\r\n", "", 1)+"500 no\r\n227 (10,0,0,1,7,208)\r\n150 here\r\n250 done\r\n"), []byte(""), uint16(30), uint8(1))
-	f.Add([]byte("220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n500 no\r\n227 )(\r\n"), []byte(""), uint16(0), uint8(2))
-	f.Add([]byte("220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n229 (|||1|)\r\n550-no\r\n550 no\r\n"), []byte("x"), uint16(0), uint8(0))
+	f.Add([]byte(login+"200 fine\r\n229 Entering (|||2000|)\r\n150 here\r\n226 done\r\n"), []byte("User-agent: *\n"),
+		uint16(3), uint8(0))
+	f.Add([]byte(strings.Replace(login, " PRET\r\n", "", 1)+"500 no\r\n227 (10,0,0,1,7,208)\r\n150 here\r\n250 done\r\n"),
+		[]byte(""), uint16(30), uint8(1))
+	f.Add([]byte("220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n500 no\r\n227 )(\r\n"), []byte(""),
+		uint16(0), uint8(2))
+	f.Add(
+		[]byte("220 ready\r\n331 password\r\n230 welcome\r\n500 what?\r\n200 fine\r\n229 (|||1|)\r\n550-no\r\n550 no\r\n"),
+		[]byte("x"), uint16(0), uint8(0))
 	f.Add([]byte("220-hello\r\n421 later\r\n"), []byte(""), uint16(5), uint8(3))
 	cfg := testConfig(netip.MustParseAddrPort("127.0.0.1:21"))
 	cfg.MaxBody = 1000

@@ -217,7 +217,8 @@ func oldFraming(head []byte) bool {
 		return false
 	}
 	for line := range bytes.Lines(head) {
-		if name, _, ok := bytes.Cut(line, []byte{':'}); ok && bytes.EqualFold(bytes.TrimSpace(name), []byte("transfer-encoding")) {
+		if name, _, ok := bytes.Cut(line, []byte{':'}); ok && bytes.EqualFold(bytes.TrimSpace(name),
+			[]byte("transfer-encoding")) {
 			return true
 		}
 	}
@@ -240,7 +241,8 @@ func mend(head []byte) ([]byte, exchange.Cause) {
 	}
 	// A reason phrase may follow without a space (`200OK`), a fourth digit may not.
 	status = bytes.TrimLeft(status, " ")
-	if len(status) < 3 || !digit(status[0]) || !digit(status[1]) || !digit(status[2]) || len(status) > 3 && digit(status[3]) {
+	if len(status) < 3 || !digit(status[0]) || !digit(status[1]) || !digit(status[2]) || len(status) > 3 &&
+		digit(status[3]) {
 		return nil, notHTTP
 	}
 	out := make([]byte, 0, len(head)+64)

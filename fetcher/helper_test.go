@@ -241,8 +241,8 @@ func hold(parts ...string) func(net.Conn) {
 // silent is a handler that says nothing until the client closes.
 func silent(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// later returns a handler that waits before it answers, writes the parts in pieces with a pause before each, and then keeps the
-// connection open.
+// later returns a handler that waits before it answers, writes the parts in pieces with a pause before each, and then
+// keeps the connection open.
 func later(first, pause time.Duration, piece int, parts ...string) func(net.Conn) {
 	return func(conn net.Conn) {
 		readRequest(conn)
@@ -269,8 +269,8 @@ func reset(parts ...string) func(net.Conn) {
 	}
 }
 
-// testConfig returns a Config for loopback: every target is dialled at addr, without retries. Its time-outs are those of a
-// test that hangs.
+// testConfig returns a Config for loopback: every target is dialled at addr, without retries. Its time-outs are those
+// of a test that hangs.
 func testConfig(addr netip.AddrPort) Config {
 	return Config{
 		Timeout:        hang,
@@ -368,7 +368,8 @@ func leaks(before int) (left string) {
 			left = fmt.Sprintf("%d sockets, of %d before", now, before)
 		}
 		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(stack, "bulkscan/fetcher.") && !strings.Contains(stack, "testing.") && !strings.Contains(stack, "fetcher.leaks(") {
+			if strings.Contains(stack, "bulkscan/fetcher.") && !strings.Contains(stack, "testing.") &&
+				!strings.Contains(stack, "fetcher.leaks(") {
 				left = stack
 			}
 		}
@@ -471,7 +472,8 @@ func (a *authority) sign(tb testing.TB, template *x509.Certificate, key *ecdsa.P
 // certificate returns a server certificate for a host, changed by edit.
 func (a *authority) certificate(tb testing.TB, host string, edit func(*x509.Certificate)) tls.Certificate {
 	tb.Helper()
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: host}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: host},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	if ip := net.ParseIP(host); ip != nil {
 		template.IPAddresses = []net.IP{ip}
 	} else {

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// Hundreds of concurrent exchanges with all kinds of ends leave no goroutine and no connection, return all lent memory, and end
-// at once, with their time-out, or when they are cancelled.
+// Hundreds of concurrent exchanges with all kinds of ends leave no goroutine and no connection, return all lent memory,
+// and end at once, with their time-out, or when they are cancelled.
 func TestNothingIsLeft(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	ca := newAuthority(t)
@@ -33,7 +33,8 @@ func TestNothingIsLeft(t *testing.T) {
 		}{
 			{"http://example.com", nil, 0},
 			{"http://example.com", reply(okHead + "\r\n" + large), 0},
-			{"http://example.com", reply(okHead + "Content-Encoding: gzip\r\n\r\n" + string(encoders["gzip"]([]byte(large)))), 0},
+			{"http://example.com", reply(okHead + "Content-Encoding: gzip\r\n\r\n" + string(encoders["gzip"]([]byte(large)))),
+				0},
 			{"http://example.com", reply(okHead + "Content-Encoding: gzip\r\n\r\n" + large), 0},
 			{"http://example.com", hold(okHead + "Content-Length: 200000\r\n\r\n" + large), timeout},
 			{"http://example.com", reset(okHead + "Content-Length: 200000\r\n\r\n" + large), 0},

@@ -97,7 +97,8 @@ func TestFollowInvalid(t *testing.T) {
 // robots.txt has one spelling as a target, so that loops are detected.
 func TestFollowCanonical(t *testing.T) {
 	base := exchange.Target{Origin: parse(t, "https://example.com")}
-	for _, location := range []string{"/robots.txt", "robots.txt", "https://example.com:443/robots.txt", "/x/../robots.txt#y", "#"} {
+	for _, location := range []string{"/robots.txt", "robots.txt", "https://example.com:443/robots.txt",
+		"/x/../robots.txt#y", "#"} {
 		if got, cause := follow(base, location); cause != 0 || got != base {
 			t.Errorf("%q: got %#v", location, got)
 		}
@@ -131,7 +132,8 @@ func FuzzFollow(f *testing.F) {
 		if _, isAddress := got.Origin.Addr(); isAddress {
 			return // addresses have more spellings than the standard library accepts
 		}
-		if want := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."); isASCII(want) && !strings.Contains(want, ":") && got.Origin.Host() != want {
+		if want := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."); isASCII(want) && !strings.Contains(want, ":") &&
+			got.Origin.Host() != want {
 			t.Fatalf("%q: host %q, want %q", location, got.Origin.Host(), want)
 		}
 	})

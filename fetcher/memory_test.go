@@ -68,10 +68,12 @@ func TestDecodeIsNoDeadlock(t *testing.T) {
 	noise := make([]byte, 90_000)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(noise)
-	for name, body := range map[string]string{"large": string(noise), "small, large once decoded": strings.Repeat("Disallow: /x\n", 7000)} {
+	for name, body := range map[string]string{"large": string(noise),
+		"small, large once decoded": strings.Repeat("Disallow: /x\n", 7000)} {
 		bubble(t, name, func(t *testing.T) {
 			coded := encoders["gzip"]([]byte(body))
-			cfg := site(t, 0, reply(fmt.Sprintf("%sContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", okHead, len(coded)), string(coded)))
+			cfg := site(t, 0, reply(fmt.Sprintf("%sContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", okHead, len(coded)),
+				string(coded)))
 			cfg.MaxBody, cfg.BodyBudget = 100_000, 400_000
 			fetchMany(t, newFetcher(t, cfg), 24, answers(200, body))
 		})
@@ -182,7 +184,8 @@ func TestBodyBudgetHolds(t *testing.T) {
 	allBack(t, f)
 	// Other memory of an exchange and of its server in this process is small, but there are a thousand of each.
 	const other = many * (smallBody + middleBody + 30<<10)
-	t.Logf("lent at most %d KB, the heap grew by at most %d KB; the budget is %d KB", most>>10, peak>>10, cfg.BodyBudget>>10)
+	t.Logf("lent at most %d KB, the heap grew by at most %d KB; the budget is %d KB", most>>10, peak>>10,
+		cfg.BodyBudget>>10)
 	if most > cfg.BodyBudget {
 		t.Errorf("%d bytes were lent of a budget of %d", most, cfg.BodyBudget)
 	}

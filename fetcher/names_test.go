@@ -45,7 +45,8 @@ func (c *changing) Lookup(_ context.Context, host string) resolve.Answer {
 	return answer
 }
 
-// dials gives a Config a web in which an address stands for its server's behaviour. The web records the dialled addresses.
+// dials gives a Config a web in which an address stands for its server's behaviour. The web records the dialled
+// addresses.
 func dials(t *testing.T, cfg *Config) *web {
 	t.Helper()
 	w := newWeb(t, 0)
@@ -101,7 +102,9 @@ func TestChangingNames(t *testing.T) {
 			if want == blocked && (r.Cause != exchange.CausePrivateAddress || r.Body != nil) {
 				t.Errorf("%s: the row is %+v", name, r)
 			}
-			if strings.HasPrefix(dialled, fails) && want == "answered" && (r.Status != 503 || r.Cause != exchange.CausePrivateAddress || r.Attempts != len(w.dialled) || r.FetchedAt.IsZero()) {
+			if strings.HasPrefix(dialled, fails) && want == "answered" &&
+				(r.Status != 503 || r.Cause != exchange.CausePrivateAddress || r.Attempts != len(w.dialled) ||
+					r.FetchedAt.IsZero()) {
 				t.Errorf("%s: the earlier answer is lost: %+v", name, r)
 			}
 			if len(resolver.asked) != len(asked) {
@@ -115,7 +118,8 @@ func TestChangingNames(t *testing.T) {
 
 	// One answer.
 	f("public", a, one(good), nil, good, "answered")
-	for _, private := range []string{"127.0.0.1", "10.0.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "255.255.255.255",
+	for _, private := range []string{"127.0.0.1", "10.0.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+		"255.255.255.255",
 		"::", "::1", "::ffff:127.0.0.1", "::ffff:0.0.0.0", "64:ff9b::7f00:1", "fe80::1", "fd00::1"} {
 		f(private, a, one(private), nil, "", blocked)
 		f(private+" first", a, one(private+" "+good), nil, good, "answered")
@@ -130,15 +134,18 @@ func TestChangingNames(t *testing.T) {
 	f("after the only look-up", a, one(good, "127.0.0.1"), nil, good, "answered")
 	f("at the redirect", a, one(onward, "127.0.0.1"), nil, onward, blocked)
 	f("at the redirect, to public ones", a, one(onward, good, "127.0.0.1"), nil, onward+" "+good, "answered")
-	f("at the redirect's further address", a, one(redirect), one(refuses+" "+good, "127.0.0.1 10.0.0.1"), redirect+" "+refuses, "connect_refused")
+	f("at the redirect's further address", a, one(redirect), one(refuses+" "+good, "127.0.0.1 10.0.0.1"), redirect+" "+
+		refuses, "connect_refused")
 	f("at the further address", a, one(refuses+" "+good, "127.0.0.1 10.0.0.1"), nil, refuses, "connect_refused")
-	f("at the further address, mixed", a, one(refuses+" "+good, "10.0.0.1 "+refuses+" "+good), nil, refuses+" "+good, "answered")
+	f("at the further address, mixed", a, one(refuses+" "+good, "10.0.0.1 "+refuses+" "+good), nil, refuses+" "+good,
+		"answered")
 	f("at the retry after 503", a, one(fails, "127.0.0.1"), nil, fails, "answered")
 	f("at the second retry", a, one(fails, fails, "127.0.0.1"), nil, fails+" "+fails, "answered")
 	f("at the retry after silence", a, one(silent, "127.0.0.1"), nil, silent, blocked)
 	f("at the retry, to public ones", a, one(silent, good, "127.0.0.1"), nil, silent+" "+good, "answered")
 	f("at the other scheme", "a.com", one(refuses, "127.0.0.1"), nil, refuses+":443", "connect_refused")
-	f("at the other scheme, to public ones", "a.com", one(refuses, good, "127.0.0.1"), nil, refuses+":443 "+good, "answered")
+	f("at the other scheme, to public ones", "a.com", one(refuses, good, "127.0.0.1"), nil, refuses+":443 "+good,
+		"answered")
 	f("to nothing", a, one(fails, ""), nil, fails, "dns_not_found")
 }
 
@@ -158,7 +165,8 @@ func TestCheckedIsDialled(t *testing.T) {
 			t.Fatalf("got %+v", x.Lookup)
 		}
 		time.Sleep(time.Until(x.Lookup.Until) - time.Second) // the answer is about to expire
-		if next := f.Do(t.Context(), &x); next.Again || x.Response.Outcome != exchange.Answered || x.Response.Remote.String() != "9.0.0.1:80" {
+		if next := f.Do(t.Context(), &x); next.Again || x.Response.Outcome != exchange.Answered ||
+			x.Response.Remote.String() != "9.0.0.1:80" {
 			t.Errorf("got %+v, %+v", x.Response, next)
 		}
 		if w.all() != "9.0.0.1" || fmt.Sprint(resolver.asked) != "[a.com]" {
@@ -221,7 +229,8 @@ func TestNamesAsked(t *testing.T) {
 	f(a, "http://bücher.example/", "a.com xn--bcher-kva.example")
 	f(a, "//B%C3%9CCHER.example:80/x", "a.com xn--bcher-kva.example")
 	f(a, "http://B.example./", "a.com b.example")
-	for _, location := range []string{"http://127.1/", "http://１２７.0.0.1/", "http://0x7f.1/", "http://[::1]/", "http://a b.example/", "http://.example/",
+	for _, location := range []string{"http://127.1/", "http://１２７.0.0.1/", "http://0x7f.1/", "http://[::1]/",
+		"http://a b.example/", "http://.example/",
 		"http://" + strings.Repeat("a", 64) + ".example/", "http://" + strings.Repeat("a.", 130) + "example/"} {
 		f(a, location, "a.com")
 	}
@@ -238,14 +247,16 @@ func TestLocalNames(t *testing.T) {
 	var asked []string
 	started := make(chan struct{})
 	// The server has a public address for every name: 9.0.0.9.
-	server := &dns.Server{PacketConn: packets, NotifyStartedFunc: func() { close(started) }, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		mu.Lock()
-		asked = append(asked, q.Question[0].Name)
-		mu.Unlock()
-		m := new(dns.Msg).SetReply(q)
-		m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: net.IPv4(9, 0, 0, 9)}}
-		_ = w.WriteMsg(m)
-	})}
+	server := &dns.Server{PacketConn: packets, NotifyStartedFunc: func() { close(started) },
+		Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+			mu.Lock()
+			asked = append(asked, q.Question[0].Name)
+			mu.Unlock()
+			m := new(dns.Msg).SetReply(q)
+			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET,
+				Ttl: 60}, A: net.IPv4(9, 0, 0, 9)}}
+			_ = w.WriteMsg(m)
+		})}
 	ended := make(chan error)
 	go func() { ended <- server.ActivateAndServe() }()
 	<-started
@@ -275,7 +286,8 @@ func TestLocalNames(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.Join(asked, " ") != questions || w.all() != dialled || r.Outcome.String() != want {
-			t.Errorf("%s: %v after questions %q and dialling %q; want %s after %q and %q", entry, r.Outcome, asked, w.all(), want, questions, dialled)
+			t.Errorf("%s: %v after questions %q and dialling %q; want %s after %q and %q", entry, r.Outcome, asked, w.all(),
+				want, questions, dialled)
 		}
 		r.Reset()
 	}

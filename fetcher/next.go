@@ -69,7 +69,8 @@ func failure(past *exchange.Past, s origin.Scheme) *exchange.Failure {
 // next decides what follows the exchange with target whose result is r, and updates past. It may change r: it sets
 // the outcome of a redirect that cannot be followed, and if both schemes failed, r becomes the first scheme's
 // failure. jitter is a random number from [0, 1).
-func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Past, r *exchange.Response, h hints, jitter float64) exchange.Next {
+func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Past, r *exchange.Response, h hints,
+	jitter float64) exchange.Next {
 	if unconnected(r) {
 		if h.more {
 			return exchange.Next{Again: true, Target: nextAddress(target, r.Outcome, h.waited)}
@@ -136,7 +137,8 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 		fail(r, start(o, first), lost)
 	}
 	// A retry that could not ask says nothing about the site. Its last status stands, with the retry's cause.
-	if status := seen.Status(); status != 0 && !r.HasStatus() && (!r.Outcome.Asked() || r.Cause == exchange.CauseNoLocalResource) {
+	if status := seen.Status(); status != 0 && !r.HasStatus() &&
+		(!r.Outcome.Asked() || r.Cause == exchange.CauseNoLocalResource) {
 		fail(r, start(o, scheme), exchange.Failure{Outcome: exchange.Answered, Cause: r.Cause})
 		r.Status = status
 	}
@@ -203,7 +205,8 @@ func unmetCause(o exchange.Outcome) exchange.Cause {
 }
 
 // retryScheme returns the scheme of the next retry after an attempt by scheme ended with r; 0 if no retry can help.
-func (p *policy) retryScheme(past *exchange.Past, r *exchange.Response, scheme, first origin.Scheme, fallback bool) origin.Scheme {
+func (p *policy) retryScheme(past *exchange.Past, r *exchange.Response, scheme, first origin.Scheme,
+	fallback bool) origin.Scheme {
 	last := exchange.Failure{Outcome: r.Outcome, Cause: r.Cause}
 	// A retry would meet the same challenge.
 	mayPass := last.Transient() || r.Outcome == exchange.Answered && r.Fields.Challenge == "" && passes(r.Status)
@@ -230,10 +233,11 @@ func passes(status int) bool {
 }
 
 // throttles reports whether a response says that its address is asked too often: a 429 (RFC 6585 §4), or a 503 with a
-// Retry-After (RFC 9110 §15.6.4). A 503 without one means a broken server. A challenge says nothing of how often its address
-// is asked, whatever its status.
+// Retry-After (RFC 9110 §15.6.4). A 503 without one means a broken server. A challenge says nothing of how often its
+// address is asked, whatever its status.
 func throttles(r *exchange.Response, h hints) bool {
-	return r.Fields.Challenge == "" && (r.Status == fasthttp.StatusTooManyRequests || r.Status == fasthttp.StatusServiceUnavailable && h.retryAfter > 0)
+	return r.Fields.Challenge == "" && (r.Status == fasthttp.StatusTooManyRequests ||
+		r.Status == fasthttp.StatusServiceUnavailable && h.retryAfter > 0)
 }
 
 // answered reports whether a status ever came, by either scheme.

@@ -41,7 +41,8 @@ func readings() []reading {
 	badStatus := func(status int) row { return bad(exchange.CauseBadStatus, status) }
 	beforeHead := row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""}
 	inHead, inBody := bad(exchange.CauseClosedInHead, 0), bad(exchange.CauseClosedInBody, 200)
-	corrupt, unknown, nested := bad(exchange.CauseCorruptCoding, 200), bad(exchange.CauseUnknownCoding, 200), bad(exchange.CauseNestedCoding, 200)
+	corrupt, unknown, nested := bad(exchange.CauseCorruptCoding, 200), bad(exchange.CauseUnknownCoding, 200),
+		bad(exchange.CauseNestedCoding, 200)
 
 	gz := string(encoders["gzip"]([]byte(file)))
 	zl := string(encoders["deflate/zlib"]([]byte(file)))
@@ -57,7 +58,8 @@ func readings() []reading {
 	filler := "X: 0123456789012345678901234567\r\n"
 
 	return []reading{
-		{"a part without a request for it", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 10-11/100\r\n" + two, answers(206, "ab"), ""},
+		{"a part without a request for it", "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 10-11/100\r\n" + two,
+			answers(206, "ab"), ""},
 		// The status line.
 		{"plain", okHead + two, ab, ""},
 		{"no reason phrase", "HTTP/1.1 200\r\n" + two, ab, ""},
@@ -105,18 +107,27 @@ func readings() []reading {
 		{"204 with a body", "HTTP/1.1 204 x\r\n" + two, answers(204, ""), ""},
 		{"205 with a body", "HTTP/1.1 205 x\r\n" + two, answers(205, ""), "a body behind 205"},
 		{"206", "HTTP/1.1 206 x\r\nContent-Range: bytes 0-1/9\r\n" + two, answers(206, "ab"), ""},
-		{"304 with a length", "HTTP/1.1 304 x\r\nContent-Length: 2\r\n\r\n", row{exchange.RedirectInvalid, exchange.CauseNoLocation, 304, ""}, ""},
-		{"404 cut in its body", "HTTP/1.1 404 x\r\nContent-Length: 9\r\n\r\nab", answers(404, ""), "the body of another status than 2xx, its framing and coding"},
-		{"404 of two lengths", "HTTP/1.1 404 x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nab", answers(404, ""), "the body of another status than 2xx, its framing and coding"},
-		{"404 of a negative length", "HTTP/1.1 404 x\r\nContent-Length: -2\r\n\r\nab", answers(404, ""), "the body of another status than 2xx, its framing and coding"},
-		{"404 in an unknown transfer coding", "HTTP/1.1 404 x\r\nTransfer-Encoding: x\r\n\r\nab", answers(404, ""), "the body of another status than 2xx, its framing and coding"},
-		{"404 badly coded", "HTTP/1.1 404 x\r\nContent-Encoding: gzip\r\n" + two, answers(404, ""), "the body of another status than 2xx, its framing and coding"},
+		{"304 with a length", "HTTP/1.1 304 x\r\nContent-Length: 2\r\n\r\n", row{exchange.RedirectInvalid,
+			exchange.CauseNoLocation, 304, ""}, ""},
+		{"404 cut in its body", "HTTP/1.1 404 x\r\nContent-Length: 9\r\n\r\nab", answers(404, ""),
+			"the body of another status than 2xx, its framing and coding"},
+		{"404 of two lengths", "HTTP/1.1 404 x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nab", answers(404, ""),
+			"the body of another status than 2xx, its framing and coding"},
+		{"404 of a negative length", "HTTP/1.1 404 x\r\nContent-Length: -2\r\n\r\nab", answers(404, ""),
+			"the body of another status than 2xx, its framing and coding"},
+		{"404 in an unknown transfer coding", "HTTP/1.1 404 x\r\nTransfer-Encoding: x\r\n\r\nab", answers(404, ""),
+			"the body of another status than 2xx, its framing and coding"},
+		{"404 badly coded", "HTTP/1.1 404 x\r\nContent-Encoding: gzip\r\n" + two, answers(404, ""),
+			"the body of another status than 2xx, its framing and coding"},
 
 		// Interim responses.
-		{"100, 102, 103, 199", "HTTP/1.1 100 x\r\n\r\nHTTP/1.1 102 x\r\n\r\nHTTP/1.1 103 x\r\nLink: </x>\r\n\r\nHTTP/1.1 199 x\r\n\r\n" + okHead + two, ab, ""},
+		{"100, 102, 103, 199",
+			"HTTP/1.1 100 x\r\n\r\nHTTP/1.1 102 x\r\n\r\nHTTP/1.1 103 x\r\nLink: </x>\r\n\r\nHTTP/1.1 199 x\r\n\r\n" + okHead +
+				two, ab, ""},
 		{"103 with bare line ends", "HTTP/1.1 103\n\n" + okHead + two, ab, ""},
 		{"ten interim responses", strings.Repeat("HTTP/1.1 100 x\r\n\r\n", 10) + okHead + two, ab, ""},
-		{"eleven interim responses", strings.Repeat("HTTP/1.1 100 x\r\n\r\n", 11) + okHead + two, bad(exchange.CauseTooManyInterim, 0), "more than ten interim responses"},
+		{"eleven interim responses", strings.Repeat("HTTP/1.1 100 x\r\n\r\n", 11) + okHead + two,
+			bad(exchange.CauseTooManyInterim, 0), "more than ten interim responses"},
 		{"an interim response with a body", "HTTP/1.1 100 x\r\nContent-Length: 2\r\n\r\nxy" + okHead + two, notHTTP, ""},
 		{"nothing after 100", "HTTP/1.1 100 x\r\n\r\n", beforeHead, ""},
 		{"nothing after 103", "HTTP/1.1 103 x\r\nLink: </x>\r\n\r\n", beforeHead, ""},
@@ -126,7 +137,8 @@ func readings() []reading {
 		{"bare line ends, nothing more", "HTTP/1.1 200\n\nab", ab, ""},
 		{"mixed line ends", "HTTP/1.1 200 OK\nContent-Length: 2\r\n\nabc", ab, ""},
 		{"mixed line ends, the other way", okHead + "Content-Length: 2\n\r\nabc", ab, ""},
-		{"doubled carriage returns", "HTTP/1.1 200 OK\r\r\nContent-Length: 2\r\r\n\r\r\nab", inHead, "an empty line of two carriage returns"},
+		{"doubled carriage returns", "HTTP/1.1 200 OK\r\r\nContent-Length: 2\r\r\n\r\r\nab", inHead,
+			"an empty line of two carriage returns"},
 		{"carriage returns alone", "HTTP/1.1 200 OK\rContent-Length: 2\r\rab", inHead, ""},
 		{"a carriage return within", okHead + "X: a\rb\r\n" + two, ab, ""},
 		{"no fields", okHead + "\r\nab", ab, ""},
@@ -137,7 +149,8 @@ func readings() []reading {
 		{"no colon", okHead + "nonsense\r\n" + two, ab, "a line that is no field"},
 		{"no name", okHead + ": x\r\n" + two, ab, ""},
 		{"a space in a name", okHead + "A B: x\r\n" + two, ab, ""},
-		{"a space before a colon", okHead + "Content-Length : 2\r\n\r\nabc", ab, "white space before the colon of Content-Length"},
+		{"a space before a colon", okHead + "Content-Length : 2\r\n\r\nabc", ab,
+			"white space before the colon of Content-Length"},
 		{"octets above 127", okHead + "X: \xff\xfe\r\n" + two, ab, ""},
 		{"NUL in a value", okHead + "X: a\x00b\r\n" + two, ab, "a NUL in the head"},
 		{"NUL in a name", okHead + "X\x00Y: ab\r\n" + two, ab, "a NUL in the head"},
@@ -145,8 +158,10 @@ func readings() []reading {
 		{"cut in a field", okHead + "Content-Length: 2\r\n", inHead, ""},
 		{"60 KB of fields", okHead + strings.Repeat(filler, 1800) + two, ab, ""},
 		{"a line of 60 KB", okHead + "X: " + strings.Repeat("x", 60_000) + "\r\n" + two, ab, ""},
-		{"70 KB of fields", okHead + strings.Repeat(filler, 2100) + two, bad(exchange.CauseHeadTooLarge, 0), "a head of more than 64 KiB"},
-		{"a line of 90 KB", okHead + "X: " + strings.Repeat("x", 90_000) + "\r\n" + two, bad(exchange.CauseHeadTooLarge, 0), "a head of more than 64 KiB"},
+		{"70 KB of fields", okHead + strings.Repeat(filler, 2100) + two, bad(exchange.CauseHeadTooLarge, 0),
+			"a head of more than 64 KiB"},
+		{"a line of 90 KB", okHead + "X: " + strings.Repeat("x", 90_000) + "\r\n" + two, bad(exchange.CauseHeadTooLarge, 0),
+			"a head of more than 64 KiB"},
 
 		// Lengths.
 		{"two equal lengths", okHead + "Content-Length: 2\r\n" + two, ab, ""},
@@ -160,7 +175,8 @@ func readings() []reading {
 		{"a length and more", okHead + "Content-Length: 2x\r\n\r\nab", badLength, "a length that is not digits alone"},
 		{"two numbers", okHead + "Content-Length: 2 2\r\n\r\nab", badLength, "a length that is not digits alone"},
 		{"a hexadecimal length", okHead + "Content-Length: 0x2\r\n\r\nab", badLength, "a length that is not digits alone"},
-		{"a length beyond 2⁶³", okHead + "Content-Length: 9223372036854775808\r\n\r\nab", badLength, "a length of 2⁶³ or more"},
+		{"a length beyond 2⁶³", okHead + "Content-Length: 9223372036854775808\r\n\r\nab", badLength,
+			"a length of 2⁶³ or more"},
 		{"a length of 2⁶³-1", okHead + "Content-Length: 9223372036854775807\r\n\r\nab", inBody, ""},
 		{"spaces around a length", okHead + "Content-Length: \t 2  \r\n\r\nab", ab, ""},
 		{"zeros before a length", okHead + "Content-Length: 0002\r\n\r\nab", ab, ""},
@@ -172,19 +188,28 @@ func readings() []reading {
 		{"chunked", chks + "2\r\nab\r\n0\r\n\r\n", ab, ""},
 		{"chunked in upper case", okHead + "TRANSFER-ENCODING: CHUNKED\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
 		{"chunked in HTTP/1.0", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
-		{"chunked, then a length", okHead + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5\r\nabcde\r\n0\r\n\r\n", answers(200, "abcde"), ""},
-		{"a length, then chunked", okHead + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n", answers(200, "abcde"), ""},
-		{"chunked and a broken length", okHead + "Content-Length: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", badLength, ""},
-		{"chunked in two lines", okHead + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
+		{"chunked, then a length", okHead + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
+			answers(200, "abcde"), ""},
+		{"a length, then chunked", okHead + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
+			answers(200, "abcde"), ""},
+		{"chunked and a broken length", okHead +
+			"Content-Length: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", badLength, ""},
+		{"chunked in two lines", okHead +
+			"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
 		{"chunked twice", okHead + "Transfer-Encoding: chunked, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
 		{"identity, chunked", okHead + "Transfer-Encoding: identity, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", ab, ""},
 		{"chunked and a parameter", okHead + "Transfer-Encoding: chunked;q=1\r\n\r\n2\r\nab\r\n0\r\n\r\n", badTransfer, ""},
-		{"chunked after a vertical tab", okHead + "Transfer-Encoding: \x0bchunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", badTransfer, ""},
-		{"gzip, chunked", okHead + "Transfer-Encoding: gzip, chunked\r\n\r\n" + strconv.FormatInt(int64(len(gz)), 16) + "\r\n" + gz + "\r\n0\r\n\r\n", badTransfer, "a Transfer-Encoding of gzip"},
-		{"gzip as transfer coding", okHead + "Transfer-Encoding: gzip\r\n\r\n" + gz, badTransfer, "a Transfer-Encoding of gzip"},
+		{"chunked after a vertical tab", okHead + "Transfer-Encoding: \x0bchunked\r\n\r\n2\r\nab\r\n0\r\n\r\n", badTransfer,
+			""},
+		{"gzip, chunked", okHead + "Transfer-Encoding: gzip, chunked\r\n\r\n" + strconv.FormatInt(int64(len(gz)), 16) +
+			"\r\n" + gz + "\r\n0\r\n\r\n", badTransfer, "a Transfer-Encoding of gzip"},
+		{"gzip as transfer coding", okHead + "Transfer-Encoding: gzip\r\n\r\n" + gz, badTransfer,
+			"a Transfer-Encoding of gzip"},
 		{"an unknown transfer coding", okHead + "Transfer-Encoding: x\r\n" + two, badTransfer, ""},
-		{"identity and a length", okHead + "Transfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nabc", ab, "Transfer-Encoding: identity, or empty, beside a length"},
-		{"no transfer coding and a length", okHead + "Transfer-Encoding:\r\nContent-Length: 2\r\n\r\nabc", ab, "Transfer-Encoding: identity, or empty, beside a length"},
+		{"identity and a length", okHead + "Transfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nabc", ab,
+			"Transfer-Encoding: identity, or empty, beside a length"},
+		{"no transfer coding and a length", okHead + "Transfer-Encoding:\r\nContent-Length: 2\r\n\r\nabc", ab,
+			"Transfer-Encoding: identity, or empty, beside a length"},
 
 		// Chunks.
 		{"chunk extensions", chks + "2;a=b\r\nab\r\n0;x\r\n\r\n", ab, ""},
@@ -222,29 +247,41 @@ func readings() []reading {
 		{"identity, gzip", coded("identity, gzip", gz), answers(200, file), ""},
 		{"gzip and a parameter", coded("gzip;q=1", gz), unknown, ""},
 		{"a character set", coded("utf-8", file), answers(200, file), "a Content-Encoding that names no coding, over text"},
-		{"a character set in capitals", coded("UTF-8", "\xef\xbb\xbf"+file+"# é\n"), answers(200, "\xef\xbb\xbf"+file+"# é\n"), "a Content-Encoding that names no coding, over text"},
+		{"a character set in capitals", coded("UTF-8", "\xef\xbb\xbf"+file+"# é\n"), answers(200, "\xef\xbb\xbf"+file+
+			"# é\n"), "a Content-Encoding that names no coding, over text"},
 		{"a character set, over nothing", coded("utf-8", ""), answers(200, ""), ""},
 		{"a character set, over gzip", coded("utf-8", gz), unknown, ""},
 		{"a character set, over a control byte", coded("utf-8", file+"\x00"), unknown, ""},
-		{"a character set and gzip", coded("utf-8, gzip", gz), answers(200, file), "a Content-Encoding that names no coding, over text"},
-		{"gzip and how it was uploaded", coded("gzip, aws-chunked", gz), answers(200, file), "a Content-Encoding that names no coding, over text"},
-		{"how it was uploaded", coded("aws-chunked", file), answers(200, file), "a Content-Encoding that names no coding, over text"},
-		{"as it was uploaded", coded("aws-chunked", "e;chunk-signature=0\r\nUser-agent: *\n\r\n0;chunk-signature=0\r\n\r\n"), unknown, ""},
+		{"a character set and gzip", coded("utf-8, gzip", gz), answers(200, file),
+			"a Content-Encoding that names no coding, over text"},
+		{"gzip and how it was uploaded", coded("gzip, aws-chunked", gz), answers(200, file),
+			"a Content-Encoding that names no coding, over text"},
+		{"how it was uploaded", coded("aws-chunked", file), answers(200, file),
+			"a Content-Encoding that names no coding, over text"},
+		{"as it was uploaded", coded("aws-chunked", "e;chunk-signature=0\r\nUser-agent: *\n\r\n0;chunk-signature=0\r\n\r\n"),
+			unknown, ""},
 		{"a media type", coded("text/plain", file), answers(200, file), "a Content-Encoding that names no coding, over text"},
 		{"a character set unknown to us", coded("utf-9", file), unknown, ""},
 		{"compress", coded("compress", file), unknown, ""},
 		{"deflate, gzip", coded("deflate, gzip", string(encoders["gzip"]([]byte(zl)))), answers(200, file), ""},
-		{"deflate, then gzip in another line", okHead + "Content-Encoding: deflate\r\n" + coded("gzip", string(encoders["gzip"]([]byte(zl))))[len(okHead):], answers(200, file), ""},
-		{"gzip, then nothing in another line", okHead + "Content-Encoding: gzip\r\n" + coded("", gz)[len(okHead):], answers(200, file), ""},
-		{"gzip, then identity in another line", okHead + "content-encoding: gzip\r\n" + coded("identity", gz)[len(okHead):], answers(200, file), ""},
+		{"deflate, then gzip in another line", okHead + "Content-Encoding: deflate\r\n" +
+			coded("gzip", string(encoders["gzip"]([]byte(zl))))[len(okHead):], answers(200, file), ""},
+		{"gzip, then nothing in another line", okHead + "Content-Encoding: gzip\r\n" + coded("", gz)[len(okHead):],
+			answers(200, file), ""},
+		{"gzip, then identity in another line", okHead + "content-encoding: gzip\r\n" + coded("identity", gz)[len(okHead):],
+			answers(200, file), ""},
 		{"gzip named twice", okHead + "Content-Encoding: gzip\r\n" + coded("gzip", gz)[len(okHead):], corrupt, ""},
-		{"gzip, folded", okHead + "Content-Encoding:\r\n gzip\r\n" + "Content-Length: " + strconv.Itoa(len(gz)) + "\r\n\r\n" + gz, answers(200, file), "a folded Content-Encoding"},
-		{"gzip, a space before the colon", okHead + "Content-Encoding : gzip\r\n" + "Content-Length: " + strconv.Itoa(len(gz)) + "\r\n\r\n" + gz, answers(200, file), "white space before the colon of Content-Encoding"},
+		{"gzip, folded", okHead + "Content-Encoding:\r\n gzip\r\n" + "Content-Length: " + strconv.Itoa(len(gz)) + "\r\n\r\n" +
+			gz, answers(200, file), "a folded Content-Encoding"},
+		{"gzip, a space before the colon", okHead + "Content-Encoding : gzip\r\n" + "Content-Length: " +
+			strconv.Itoa(len(gz)) + "\r\n\r\n" + gz, answers(200, file), "white space before the colon of Content-Encoding"},
 		{"three codings", coded("gzip, gzip, gzip", gz), nested, ""},
-		{"three codings, rightly", coded("gzip, gzip, gzip", string(encoders["gzip"](encoders["gzip"]([]byte(gz))))), nested, "more than two codings"},
+		{"three codings, rightly", coded("gzip, gzip, gzip", string(encoders["gzip"](encoders["gzip"]([]byte(gz))))), nested,
+			"more than two codings"},
 		{"gzip of nothing", coded("gzip", ""), answers(200, ""), ""},
 		{"gzip of nothing until the end", closed("gzip", ""), answers(200, ""), ""},
-		{"gzip of no chunks", okHead + "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", answers(200, ""), ""},
+		{"gzip of no chunks", okHead + "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+			answers(200, ""), ""},
 		{"br of nothing until the end", closed("br", ""), answers(200, ""), ""},
 		{"gzip that is text", coded("gzip", file), corrupt, ""},
 		{"gzip that is zlib", coded("gzip", zl), corrupt, "zlib that is called gzip"},
@@ -260,7 +297,8 @@ func readings() []reading {
 		{"gzip and zeros", coded("gzip", gz+"\x00\x00\x00"), answers(200, file), "octets behind a gzip or zlib body"},
 		{"deflate and rubbish", coded("deflate", zl+"rubbish"), answers(200, file), "octets behind a gzip or zlib body"},
 		{"deflate without zlib, and rubbish", coded("deflate", raw+"rubbish"), corrupt, ""},
-		{"deflate without zlib, and a line end", coded("deflate", raw+"\r\n"), corrupt, "up to four octets behind a bare deflate body"},
+		{"deflate without zlib, and a line end", coded("deflate", raw+"\r\n"), corrupt,
+			"up to four octets behind a bare deflate body"},
 		{"br and rubbish", coded("br", br+"rubbish"), corrupt, ""},
 		{"zstd and rubbish", coded("zstd", zs+"rubbish"), corrupt, ""},
 		{"gzip without its end", coded("gzip", gz[:len(gz)-4]), corrupt, "a coding without its end"},
@@ -268,11 +306,14 @@ func readings() []reading {
 		{"gzip of an octet", coded("gzip", gz[:1]), corrupt, "a coding without its end"},
 		{"gzip without its half, until the end", closed("gzip", gz[:len(gz)/2]), inBody, "a coding without its end"},
 		{"deflate without its half, until the end", closed("deflate", zl[:len(zl)/2]), inBody, "a coding without its end"},
-		{"bare deflate without its half, until the end", closed("deflate", raw[:len(raw)/2]), inBody, "a coding without its end"},
+		{"bare deflate without its half, until the end", closed("deflate", raw[:len(raw)/2]), inBody,
+			"a coding without its end"},
 		{"br without its half, until the end", closed("br", br[:len(br)/2]), inBody, "a coding without its end"},
 		{"zstd without its half, until the end", closed("zstd", zs[:len(zs)/2]), inBody, "a coding without its end"},
-		{"gzip in gzip, the inner without its end", closed("gzip, gzip", string(encoders["gzip"]([]byte(gz[:len(gz)/2])))), corrupt, "a coding without its end"},
-		{"gzip with fewer octets than said", okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n" + gz, answers(200, file), "a coded body that its checksum proves whole, and then less than announced"},
+		{"gzip in gzip, the inner without its end", closed("gzip, gzip", string(encoders["gzip"]([]byte(gz[:len(gz)/2])))),
+			corrupt, "a coding without its end"},
+		{"gzip with fewer octets than said", okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n" + gz,
+			answers(200, file), "a coded body that its checksum proves whole, and then less than announced"},
 		{"206 with gzip", "HTTP/1.1 206 x\r\n" + coded("gzip", gz)[len(okHead):], answers(206, file), ""},
 	}
 }
@@ -304,7 +345,8 @@ func TestReadings(t *testing.T) {
 	for i, c := range cases {
 		r, _ := fetch(t, f, "http://"+host(i))
 		if got[i] = rowOf(r); got[i] != c.want {
-			t.Errorf("%s: got %v (%v) %d %.80q, want %v (%v) %d %.80q", c.name, got[i].outcome, got[i].cause, got[i].status, got[i].body,
+			t.Errorf("%s: got %v (%v) %d %.80q, want %v (%v) %d %.80q", c.name, got[i].outcome, got[i].cause, got[i].status,
+				got[i].body,
 				c.want.outcome, c.want.cause, c.want.status, c.want.body)
 		}
 		r.Reset()
@@ -403,10 +445,13 @@ func askCurl(t *testing.T, addr netip.AddrPort, hosts []string) (version string,
 		for _, host := range hosts[len(answers):] {
 			fmt.Fprintf(&config, "url = http://%s/robots.txt\noutput = %s\n", host, strconv.Quote(filepath.Join(folder, host)))
 		}
-		command := exec.Command(curl, "-q", "--config", "-", "--silent", "--http1.1", "--compressed", "--noproxy", "*", "--max-time", fmt.Sprint(hang.Seconds()),
-			"--header", "Accept-Encoding: identity", "--header", "Connection: close", "--connect-to", "::"+addr.String(), "--write-out", "%{exitcode} %{http_code}\n")
+		command := exec.Command(curl, "-q", "--config", "-", "--silent", "--http1.1", "--compressed", "--noproxy", "*",
+			"--max-time", fmt.Sprint(hang.Seconds()),
+			"--header", "Accept-Encoding: identity", "--header", "Connection: close", "--connect-to", "::"+addr.String(),
+			"--write-out", "%{exitcode} %{http_code}\n")
 		command.Stdin, command.Stdout = &config, &out
-		_ = command.Run() // the error is the last transfer's; some failures end curl early, and then it runs again for the rest
+		// the error is the last transfer's; some failures end curl early, and then it runs again for the rest
+		_ = command.Run()
 		if out.Len() == 0 {
 			t.Fatalf("curl has answered %d of %d times", len(answers), len(hosts))
 		}

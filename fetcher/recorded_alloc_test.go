@@ -13,7 +13,8 @@ func TestReplayAllocatesLittle(t *testing.T) {
 	fetch := replayer(t, 1000)
 	target, _ := ParseTarget("http://example.com/robots.txt")
 	var r exchange.Response
-	rec := Recorded{Block: []byte("HTTP/1.1 200 x\r\nServer: y\r\nContent-Type: text/plain\r\nContent-Encoding: br\r\nTransfer-Encoding: chunked\r\n\r\nAllow: /\n"), Undone: true}
+	rec := Recorded{Block: []byte(
+		"HTTP/1.1 200 x\r\nServer: y\r\nContent-Type: text/plain\r\nContent-Encoding: br\r\nTransfer-Encoding: chunked\r\n\r\nAllow: /\n"), Undone: true}
 	x := exchange.Exchange{Origin: target.Origin, Target: target, Response: &r}
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {

@@ -64,16 +64,20 @@ func TestReplay(t *testing.T) {
 	f("HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\n", CutOff, `answered 404 HTTP/1.1`)
 
 	// Codings undone before the recording, with or without their fields.
-	f(ok("X-Crawl-Content-Encoding: gzip\r\nX-Crawl-Content-Length: 5\r\nContent-Length: 9\r\n", "Allow: /\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
+	f(ok("X-Crawl-Content-Encoding: gzip\r\nX-Crawl-Content-Length: 5\r\nContent-Length: 9\r\n", "Allow: /\n"), Whole,
+		`answered 200 HTTP/1.1 "Allow: /\n"`)
 	f(ok("Content-Length: 4\r\n", "Allow: /\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
-	f(ok("Transfer-Encoding: chunked\r\n", "3\r\nAll\r\n6\r\now: /\n\r\n0\r\n\r\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
-	f(ok("Content-Encoding: gzip\r\n", string(encoders["gzip"]([]byte("Allow: /\n")))), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
+	f(ok("Transfer-Encoding: chunked\r\n", "3\r\nAll\r\n6\r\now: /\n\r\n0\r\n\r\n"), Whole,
+		`answered 200 HTTP/1.1 "Allow: /\n"`)
+	f(ok("Content-Encoding: gzip\r\n", string(encoders["gzip"]([]byte("Allow: /\n")))), Whole,
+		`answered 200 HTTP/1.1 "Allow: /\n"`)
 	f(ok("Content-Encoding: gzip\r\n", "Allow: /a\nAllow: /b\n"), Whole, `bad_encoding 200 HTTP/1.1`)
 
 	// If a coding ends early, it is corrupt if the body has its length or last chunk; otherwise the connection was
 	// closed early.
 	f(ok("Content-Encoding: gzip\r\nContent-Length: 24\r\n", packed[:24]), Whole, `bad_encoding 200 HTTP/1.1`)
-	f(ok("Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", "18\r\n"+packed[:24]+"\r\n0\r\n\r\n"), Whole, `bad_encoding 200 HTTP/1.1`)
+	f(ok("Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", "18\r\n"+packed[:24]+"\r\n0\r\n\r\n"), Whole,
+		`bad_encoding 200 HTTP/1.1`)
 	f(ok("Content-Encoding: gzip\r\n", packed[:24]), Whole, `closed_early 200 HTTP/1.1`)
 	f(ok("Content-Encoding: gzip\r\nContent-Length: 25\r\n", packed[:24]), Whole, `closed_early 200 HTTP/1.1`)
 
@@ -88,8 +92,10 @@ func TestReplay(t *testing.T) {
 	f(ok("Content-Length: 100\r\n", "Allow: /\nDis"), TimedOut, `timeout 200 HTTP/1.1`)
 	f(ok("Transfer-Encoding: chunked\r\n", "30\r\nAllow: /\nDis"), TimedOut, `timeout 200 HTTP/1.1`)
 	f(ok("", strings.Repeat("a\n", 31)), TimedOut, `answered 200 HTTP/1.1 "`+strings.Repeat(`a\n`, 30)+`"…`)
-	f(ok("X-Long: "+strings.Repeat("y", 10_000)+"\r\nContent-Length: 9\r\n", "Allow: /\n"), Whole, `answered 200 HTTP/1.1 "Allow: /\n"`)
-	f(ok("X-Long: "+strings.Repeat("y", 10_000)+"\r\nContent-Length: 10\r\n", "Allow: /\n"), Whole, `closed_early 200 HTTP/1.1`)
+	f(ok("X-Long: "+strings.Repeat("y", 10_000)+"\r\nContent-Length: 9\r\n", "Allow: /\n"), Whole,
+		`answered 200 HTTP/1.1 "Allow: /\n"`)
+	f(ok("X-Long: "+strings.Repeat("y", 10_000)+"\r\nContent-Length: 10\r\n", "Allow: /\n"), Whole,
+		`closed_early 200 HTTP/1.1`)
 
 	f("", Whole, `closed_early 0 `)
 	f("HTTP/1.1 200 OK\r\nServ", Whole, `closed_early 0 `)
@@ -98,7 +104,8 @@ func TestReplay(t *testing.T) {
 	f("HTTP/1.1 999 No\r\n\r\n", Whole, `bad_response 999 HTTP/1.1`)
 	f(ok(strings.Repeat("X: y\r\n", 20_000), ""), Whole, `header_too_large 0 `)
 
-	f("HTTP/1.1 301 Moved\r\nLocation: //www.example.com/robots.txt\r\n\r\n", Whole, `answered 301 HTTP/1.1 → https://www.example.com/robots.txt`)
+	f("HTTP/1.1 301 Moved\r\nLocation: //www.example.com/robots.txt\r\n\r\n", Whole,
+		`answered 301 HTTP/1.1 → https://www.example.com/robots.txt`)
 	f("HTTP/1.1 301 Moved\r\nLocation: /robots.txt\r\n\r\n", Whole, `redirect_limit 301 HTTP/1.1`)
 	f("HTTP/1.1 301 Moved\r\n\r\n", Whole, `redirect_invalid 301 HTTP/1.1`)
 }
@@ -140,7 +147,8 @@ func TestReplayUndone(t *testing.T) {
 	f("Transfer-Encoding: chunked\r\n", "add: x\n", `answered "add: x\n"`)
 	f("Transfer-Encoding: chunked\r\n", "Dead end\n", `answered "Dead end\n"`)
 	f("Transfer-Encoding: chunked\r\n", "3 \t\r\nAll\r\n0\r\n\r\n", `answered "All"`)
-	f("Transfer-Encoding: chunked\r\n", "\r\n"+body, `answered `+fmt.Sprintf("%q", "\r\n"+body)) // Common Crawl, August 2018
+	// Common Crawl, August 2018
+	f("Transfer-Encoding: chunked\r\n", "\r\n"+body, `answered `+fmt.Sprintf("%q", "\r\n"+body))
 	f("Transfer-Encoding: chunked\r\n", body+"Dis", "answered whole…", CutOff)
 	for name, encode := range encoders {
 		packed := string(encode([]byte(body)))
@@ -152,7 +160,9 @@ func TestReplayUndone(t *testing.T) {
 		f(coding+"Content-Length: 9\r\n", body, "answered whole")
 		f(coding+"Transfer-Encoding: chunked\r\n", body, "answered whole")
 		f(coding+"X-Long: "+strings.Repeat("y", 10_000)+"\r\n", body, "answered whole")
-		f(coding+"X-Long: "+strings.Repeat("y", readBuffer-len("HTTP/1.1 200 OK\r\n")-len(coding)-len("X-Long: \r\n\r\n")-1)+"\r\n", body, "answered whole") // one body byte is in the buffer
+		// one body byte is in the buffer
+		f(coding+"X-Long: "+strings.Repeat("y", readBuffer-len("HTTP/1.1 200 OK\r\n")-len(coding)-len("X-Long: \r\n\r\n")-1)+
+			"\r\n", body, "answered whole")
 		f(coding, "", `answered ""`)
 		f(coding+"Content-Length: 999\r\n", body, "closed_early", Disconnected)
 		f(coding, packed, "answered whole")
@@ -180,18 +190,24 @@ func TestReplayHops(t *testing.T) {
 	at := time.Date(2024, 5, 18, 12, 0, 0, 0, time.UTC)
 	var r exchange.Response
 	x := exchange.Exchange{Origin: target.Origin, Target: target, Response: &r}
-	next := fetch.Replay(t.Context(), &x, &Recorded{Block: []byte("HTTP/1.1 301 x\r\nLocation: https://example.com/robots.txt\r\n\r\n"), At: at})
+	next := fetch.Replay(t.Context(), &x,
+		&Recorded{Block: []byte("HTTP/1.1 301 x\r\nLocation: https://example.com/robots.txt\r\n\r\n"), At: at})
 	x.Target = next.Target
 	past := x.Past
-	next = fetch.Replay(t.Context(), &x, &Recorded{Block: []byte("HTTP/1.1 200 x\r\nServer: y\r\n\r\nz\n"), At: at, Addr: netip.MustParseAddr("192.0.2.1"), TLSVersion: 0x304})
-	if next.Again || r.Outcome != exchange.Answered || len(r.Hops) != 1 || r.Hops[0] != (exchange.Hop{Status: 301, URL: "https://example.com/robots.txt"}) ||
-		r.Answered != target.Origin || r.Final.String() != "https://example.com/robots.txt" || r.Attempts != 1 || !r.FetchedAt.Equal(at) ||
-		r.Remote.String() != "192.0.2.1:443" || r.TLSVersion != 0x304 || string(r.Fields.Server) != "y" || string(r.Body) != "z\n" {
+	next = fetch.Replay(t.Context(), &x, &Recorded{Block: []byte("HTTP/1.1 200 x\r\nServer: y\r\n\r\nz\n"), At: at,
+		Addr: netip.MustParseAddr("192.0.2.1"), TLSVersion: 0x304})
+	if next.Again || r.Outcome != exchange.Answered || len(r.Hops) != 1 ||
+		r.Hops[0] != (exchange.Hop{Status: 301, URL: "https://example.com/robots.txt"}) ||
+		r.Answered != target.Origin || r.Final.String() != "https://example.com/robots.txt" || r.Attempts != 1 ||
+		!r.FetchedAt.Equal(at) ||
+		r.Remote.String() != "192.0.2.1:443" || r.TLSVersion != 0x304 || string(r.Fields.Server) != "y" ||
+		string(r.Body) != "z\n" {
 		t.Errorf("%v %+v", next, r)
 	}
 	x.Past = past
 	next = fetch.Replay(t.Context(), &x, nil)
-	if next.Again || r.Outcome != exchange.NotArchived || r.HasStatus() || len(r.Hops) != 1 || r.Final.String() != "https://example.com/robots.txt" || r.Body != nil {
+	if next.Again || r.Outcome != exchange.NotArchived || r.HasStatus() || len(r.Hops) != 1 ||
+		r.Final.String() != "https://example.com/robots.txt" || r.Body != nil {
 		t.Errorf("%v %+v", next, r)
 	}
 	r.Reset()
@@ -244,7 +260,8 @@ func BenchmarkReplay(b *testing.B) {
 	fetch := replayer(b, 512000)
 	target, _ := ParseTarget("http://example.com/robots.txt")
 	var r exchange.Response
-	rec := Recorded{Block: []byte("HTTP/1.1 200 x\r\nServer: y\r\nContent-Type: text/plain\r\n\r\n" + strings.Repeat("Disallow: /private\n", 100))}
+	rec := Recorded{Block: []byte("HTTP/1.1 200 x\r\nServer: y\r\nContent-Type: text/plain\r\n\r\n" +
+		strings.Repeat("Disallow: /private\n", 100))}
 	x := exchange.Exchange{Origin: target.Origin, Target: target, Response: &r}
 	ctx := b.Context()
 	b.ReportAllocs()

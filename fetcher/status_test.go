@@ -149,7 +149,8 @@ func faults() []fault {
 		fields := "Content-Encoding: " + coding + "\r\n"
 		list = append(list,
 			fault{name + " of text", fields + length("26"), file, io.EOF, corrupt},
-			fault{name + " without its end", fields + length(fmt.Sprint(len(packed)-3)), packed[:len(packed)-3], io.EOF, corrupt},
+			fault{name + " without its end", fields + length(fmt.Sprint(len(packed)-3)), packed[:len(packed)-3], io.EOF,
+				corrupt},
 			fault{name + " in a bad chunk", fields + chunked, "zz\r\n" + packed, io.EOF, badChunk},
 			fault{name + " of a broken length", fields + length("-1"), packed, io.EOF, badLength},
 		)
@@ -181,7 +182,8 @@ func TestStatusBeforeFraming(t *testing.T) {
 				if exchanges++; exchanges == 2 && strings.HasPrefix(status.line, "301") {
 					return okHead + "Content-Length: 12\r\n\r\nAllow: /new\n", io.EOF
 				}
-				return "HTTP/1.1 " + status.line + "\r\nServer: s\r\nRetry-After: 120\r\n" + status.fields + fault.fields + "\r\n" + fault.body, fault.end
+				return "HTTP/1.1 " + status.line + "\r\nServer: s\r\nRetry-After: 120\r\n" + status.fields + fault.fields + "\r\n" +
+					fault.body, fault.end
 			}, func(cfg *Config) { cfg.Retries, cfg.RetryAfter, cfg.MaxRetryAfter = 1, time.Second, 10*time.Minute })
 			r, waits := life(t, f, tapes)
 			want := status.want
@@ -200,8 +202,8 @@ func TestStatusBeforeFraming(t *testing.T) {
 	}
 }
 
-// TestStatusNeedsWholeHead shows what a head must be for its status to count: whole, and not too large. Lines in it that are
-// no fields do not matter.
+// TestStatusNeedsWholeHead shows what a head must be for its status to count: whole, and not too large. Lines in it
+// that are no fields do not matter.
 func TestStatusNeedsWholeHead(t *testing.T) {
 	const line = "HTTP/1.1 404 Not Found\r\n"
 	f := func(head string, end error, want string) {
@@ -215,7 +217,8 @@ func TestStatusNeedsWholeHead(t *testing.T) {
 		r.Reset()
 	}
 	for _, fields := range []string{
-		"", "nonsense\r\n", ": no name\r\n", "A b: c\r\n", "A\x00: b\r\n", "A: \x00\x1b\xff\r\n", " folded\r\n", "A: b\n", "Trailer: Content-Length\r\n",
+		"", "nonsense\r\n", ": no name\r\n", "A b: c\r\n", "A\x00: b\r\n", "A: \x00\x1b\xff\r\n", " folded\r\n", "A: b\n",
+		"Trailer: Content-Length\r\n",
 		"A: b\r\n c\r\n", "Content-Length : -1\r\n", "Content-Length\r\n", "A: " + strings.Repeat("x", 60_000) + "\r\n",
 	} {
 		for _, end := range ends {
@@ -274,8 +277,9 @@ func TestProvenBody(t *testing.T) {
 		{"identity", func(b []byte) []byte { return b }, -1},
 	}
 	failures := map[error]string{
-		io.EOF:                 "closed_early 200 full_disallow unreachable (connection closed before the body's end)",
-		io.ErrUnexpectedEOF:    "closed_early 200 full_disallow unreachable (connection closed before the body's end)", // TLS without its end
+		io.EOF: "closed_early 200 full_disallow unreachable (connection closed before the body's end)",
+		// TLS without its end
+		io.ErrUnexpectedEOF:    "closed_early 200 full_disallow unreachable (connection closed before the body's end)",
 		syscall.ECONNRESET:     "reset 200 full_disallow unreachable (connection reset in the body)",
 		os.ErrDeadlineExceeded: "timeout 200 full_disallow unreachable (the body did not end in time)",
 	}
@@ -307,7 +311,8 @@ func TestProvenBody(t *testing.T) {
 						want = "answered 200 conditional rules"
 					}
 					if got := endingOf(r, 0); got != want || r.Outcome == exchange.Answered && string(r.Body) != file {
-						t.Errorf("%s by %s, %d bytes of %d, then %v:\n got %s %q\nwant %s", c.codings, framed, n, len(packed), end, got, r.Body, want)
+						t.Errorf("%s by %s, %d bytes of %d, then %v:\n got %s %q\nwant %s", c.codings, framed, n, len(packed), end, got,
+							r.Body, want)
 					}
 					tapes.check(t, f, r)
 					r.Reset()
@@ -318,17 +323,20 @@ func TestProvenBody(t *testing.T) {
 	}
 }
 
-// TestProvenBodyWaits shows that a body counts only when its connection has fallen silent for all its time: more of it might come.
+// TestProvenBodyWaits shows that a body counts only when its connection has fallen silent for all its time: more of it
+// might come.
 func TestProvenBodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answer := okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n" + string(encoders["gzip"]([]byte("Allow: /\n")))
+		answer := okHead + "Content-Encoding: gzip\r\nContent-Length: 500\r\n\r\n" +
+			string(encoders["gzip"]([]byte("Allow: /\n")))
 		f := newFetcher(t, site(t, 0, hold(answer)))
 		x := exchange.Exchange{Origin: parse(t, "http://example.com"), Response: new(exchange.Response)}
 		x.Target = f.First(x.Origin, x.Past)
 		x.Lookup = f.Resolve(t.Context(), x.Target)
 		began := time.Now()
 		f.Do(t.Context(), &x)
-		if got, want := fmt.Sprintf("%v %v %q", time.Since(began), x.Response.Outcome, x.Response.Body), `15s answered "Allow: /\n"`; got != want {
+		if got, want := fmt.Sprintf("%v %v %q", time.Since(began), x.Response.Outcome, x.Response.Body),
+			`15s answered "Allow: /\n"`; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		x.Response.Reset()

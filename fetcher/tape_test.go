@@ -38,7 +38,8 @@ func (r *recordings) check(t *testing.T, f *Fetcher, live *exchange.Response) {
 	var again exchange.Response
 	x := exchange.Exchange{Origin: r.list[0].Target.Origin, Target: r.list[0].Target, Response: &again}
 	for i, rec := range r.list {
-		if string(rec.Request[:min(len(rec.Request), 4)]) != "GET " || !bytes.Contains(rec.Request, []byte("\r\nHost: example.com")) {
+		if string(rec.Request[:min(len(rec.Request), 4)]) != "GET " || !bytes.Contains(rec.Request,
+			[]byte("\r\nHost: example.com")) {
 			t.Errorf("exchange %d was asked %q", i, rec.Request)
 		}
 		if rec.Head > len(rec.Response) || rec.Target != x.Target {
@@ -50,7 +51,8 @@ func (r *recordings) check(t *testing.T, f *Fetcher, live *exchange.Response) {
 			}
 			return
 		}
-		next := f.Replay(t.Context(), &x, &Recorded{Block: rec.Response, Ending: rec.Ending, At: rec.At, Addr: rec.Remote.Addr(), TLSVersion: rec.TLSVersion})
+		next := f.Replay(t.Context(), &x, &Recorded{Block: rec.Response, Ending: rec.Ending, At: rec.At,
+			Addr: rec.Remote.Addr(), TLSVersion: rec.TLSVersion})
 		if next.Again != (i < len(r.list)-1) {
 			t.Fatalf("after exchange %d of %d, with %v, Next is %v", i+1, len(r.list), x.Target, next)
 		}
@@ -61,8 +63,10 @@ func (r *recordings) check(t *testing.T, f *Fetcher, live *exchange.Response) {
 		want.outcome = exchange.ClosedEarly
 	}
 	want.cause, got.cause = 0, 0
-	if got != want || again.Truncated != live.Truncated || again.Proto != live.Proto || string(again.Fields.Server) != string(live.Fields.Server) || len(again.Hops) != len(live.Hops) {
-		t.Errorf("recorded as %q…, %d:\n got %v %.80q\nwant %v %.80q", r.list[0].Response[:min(len(r.list[0].Response), 80)], r.list[0].Ending, got, got.body, want, want.body)
+	if got != want || again.Truncated != live.Truncated || again.Proto != live.Proto ||
+		string(again.Fields.Server) != string(live.Fields.Server) || len(again.Hops) != len(live.Hops) {
+		t.Errorf("recorded as %q…, %d:\n got %v %.80q\nwant %v %.80q", r.list[0].Response[:min(len(r.list[0].Response), 80)],
+			r.list[0].Ending, got, got.body, want, want.body)
 	}
 	again.Reset()
 }
@@ -96,21 +100,31 @@ func TestTape(t *testing.T) {
 			}
 		})
 	}
-	f("a body of its length", reply(okHead+"Content-Length: 3\r\n\r\nab\nrubbish"), okHead+"Content-Length: 3\r\n\r\n|ab\n", Whole)
+	f("a body of its length", reply(okHead+"Content-Length: 3\r\n\r\nab\nrubbish"), okHead+
+		"Content-Length: 3\r\n\r\n|ab\n", Whole)
 	f("a body until the end", reply(okHead+"\r\nab\n"), okHead+"\r\n|ab\n", Whole)
-	f("a body in chunks", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n3\r\nab\n\r\n0\r\n\r\nrubbish"), okHead+"Transfer-Encoding: chunked\r\n\r\n|3\r\nab\n\r\n0\r\n\r\n", Whole)
+	f("a body in chunks", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n3\r\nab\n\r\n0\r\n\r\nrubbish"), okHead+
+		"Transfer-Encoding: chunked\r\n\r\n|3\r\nab\n\r\n0\r\n\r\n", Whole)
 	f("no body", reply(okHead+"Content-Length: 0\r\n\r\n"), okHead+"Content-Length: 0\r\n\r\n|", Whole)
-	f("after an interim response", reply("HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n"+okHead+"\r\nab\n"), okHead+"\r\n|ab\n", Whole)
+	f("after an interim response", reply("HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n"+okHead+"\r\nab\n"), okHead+"\r\n|ab\n",
+		Whole)
 	f("after line ends", reply("\r\n\r\n"+okHead+"\r\nab\n"), okHead+"\r\n|ab\n", Whole)
 	long := okHead + "X-Long: " + strings.Repeat("y", 3*readBuffer) + "\r\n"
-	f("after a long head", reply(long+"Content-Length: 3\r\n\r\nab\n"+strings.Repeat("rubbish", readBuffer)), long+"Content-Length: 3\r\n\r\n|ab\n", Whole)
-	f("after a long head, in chunks", reply(long+"Transfer-Encoding: chunked\r\n\r\n3\r\nab\n\r\n0\r\n\r\nrubbish"), long+"Transfer-Encoding: chunked\r\n\r\n|3\r\nab\n\r\n0\r\n\r\n", Whole)
-	f("after a long head, too long", reply(long+"Content-Length: 30\r\n\r\n"+strings.Repeat("a", 30)), long+"Content-Length: 30\r\n\r\n|"+strings.Repeat("a", 21), CutOff)
-	f("after a long head, a short one", reply(long+"Content-Length: 30\r\n\r\nab\n"), long+"Content-Length: 30\r\n\r\n|ab\n", Disconnected)
+	f("after a long head", reply(long+"Content-Length: 3\r\n\r\nab\n"+strings.Repeat("rubbish", readBuffer)), long+
+		"Content-Length: 3\r\n\r\n|ab\n", Whole)
+	f("after a long head, in chunks", reply(long+"Transfer-Encoding: chunked\r\n\r\n3\r\nab\n\r\n0\r\n\r\nrubbish"), long+
+		"Transfer-Encoding: chunked\r\n\r\n|3\r\nab\n\r\n0\r\n\r\n", Whole)
+	f("after a long head, too long", reply(long+"Content-Length: 30\r\n\r\n"+strings.Repeat("a", 30)), long+
+		"Content-Length: 30\r\n\r\n|"+strings.Repeat("a", 21), CutOff)
+	f("after a long head, a short one", reply(long+"Content-Length: 30\r\n\r\nab\n"), long+
+		"Content-Length: 30\r\n\r\n|ab\n", Disconnected)
 	f("too long", reply(okHead+"\r\n"+strings.Repeat("a", 21)), okHead+"\r\n|"+strings.Repeat("a", 21), CutOff)
-	f("a body that is not read", reply("HTTP/1.1 404 x\r\nContent-Length: 3\r\n\r\nab\n"), "HTTP/1.1 404 x\r\nContent-Length: 3\r\n\r\n|", CutOff)
-	f("an empty body that is not read", reply("HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n"), "HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n|", Whole)
-	f("a short body", reply(okHead+"Content-Length: 30\r\n\r\nab\n"), okHead+"Content-Length: 30\r\n\r\n|ab\n", Disconnected)
+	f("a body that is not read", reply("HTTP/1.1 404 x\r\nContent-Length: 3\r\n\r\nab\n"),
+		"HTTP/1.1 404 x\r\nContent-Length: 3\r\n\r\n|", CutOff)
+	f("an empty body that is not read", reply("HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n"),
+		"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n|", Whole)
+	f("a short body", reply(okHead+"Content-Length: 30\r\n\r\nab\n"), okHead+"Content-Length: 30\r\n\r\n|ab\n",
+		Disconnected)
 	f("half a head", reply(okHead+"Server"), okHead+"Server|", Disconnected)
 	f("nothing", reply(), "|", Disconnected)
 	f("silence", hold(okHead+"Content-Length: 30\r\n\r\nab\n"), okHead+"Content-Length: 30\r\n\r\n|ab\n", TimedOut)
@@ -138,7 +152,8 @@ func TestTapeBudget(t *testing.T) {
 		rec := tapes.list[len(tapes.list)-1]
 		whole := len(okHead) + 2 + len(body)
 		if budget == allTapes && (rec.Ending != Whole || len(rec.Response) != whole) ||
-			budget < allTapes && (rec.Ending != CutOff || int64(len(rec.Response)) > budget+freeTape || !strings.HasPrefix(okHead+"\r\n"+body, string(rec.Response))) {
+			budget < allTapes && (rec.Ending != CutOff || int64(len(rec.Response)) > budget+freeTape ||
+				!strings.HasPrefix(okHead+"\r\n"+body, string(rec.Response))) {
 			t.Errorf("with %d for tapes, %d bytes of %d are recorded, ending %d", budget, len(rec.Response), whole, rec.Ending)
 		}
 	}

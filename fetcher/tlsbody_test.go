@@ -51,7 +51,8 @@ func TestBodyOverTLS(t *testing.T) {
 					t.Helper()
 					cfg := site(t, 0, func(conn net.Conn) {
 						under := &corked{Conn: conn}
-						server := tls.Server(under, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: version, MaxVersion: version})
+						server := tls.Server(under, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: version,
+							MaxVersion: version})
 						if server.Handshake() != nil {
 							return
 						}
@@ -67,7 +68,8 @@ func TestBodyOverTLS(t *testing.T) {
 					cfg.Roots = ca.pool()
 					r, _ := fetch(t, newFetcher(t, cfg), "https://example.com")
 					if got := rowOf(r); got != want || r.Truncated || r.Timing.Total != 0 {
-						t.Errorf("TLS %x, %s, %d bytes: got %v (%v) %d, %d bytes after %v", version, name, size, got.outcome, got.cause, got.status, len(got.body), r.Timing.Total)
+						t.Errorf("TLS %x, %s, %d bytes: got %v (%v) %d, %d bytes after %v", version, name, size, got.outcome, got.cause,
+							got.status, len(got.body), r.Timing.Total)
 					}
 					r.Reset()
 				})
@@ -83,7 +85,8 @@ func TestBodyOverTLS(t *testing.T) {
 			f("until close, no close_notify", okHead+"\r\n"+body, nothing, whole)
 			short := row{exchange.ClosedEarly, exchange.CauseClosedInBody, 200, ""}
 			f("short of its length", okHead+"Content-Length: "+strconv.Itoa(len(body)+1)+"\r\n\r\n"+body, notified, short)
-			f("without the last chunk", okHead+"Transfer-Encoding: chunked\r\n\r\n"+strings.TrimSuffix(chunks, "0\r\n\r\n"), notified, short)
+			f("without the last chunk", okHead+"Transfer-Encoding: chunked\r\n\r\n"+strings.TrimSuffix(chunks, "0\r\n\r\n"),
+				notified, short)
 			torn := func(_ *tls.Conn, c *corked) { c.held.Truncate(c.held.Len() - 3) }
 			if size >= 4_000 { // smaller bodies share a record with the head
 				f("until close, within a record", okHead+"\r\n"+body, torn, short)

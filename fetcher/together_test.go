@@ -66,7 +66,8 @@ func TestResolveAllIsResolve(t *testing.T) {
 	for _, host := range append(slices.Sorted(maps.Keys(b)), "9.0.0.1", "10.0.0.1", "[2606::1]") {
 		for skip := range uint8(2 * maxAddresses) {
 			for _, unmet := range []exchange.Outcome{0, exchange.ConnectRefused} {
-				queries = append(queries, &exchange.Query{ID: len(queries), Target: exchange.Target{Origin: parse(t, "http://"+host), Skip: skip, Unmet: unmet}})
+				queries = append(queries, &exchange.Query{ID: len(queries),
+					Target: exchange.Target{Origin: parse(t, "http://"+host), Skip: skip, Unmet: unmet}})
 			}
 		}
 	}
@@ -83,12 +84,15 @@ func TestResolveAllIsResolve(t *testing.T) {
 		for range queries {
 			q := <-found
 			if want := f.Resolve(t.Context(), q.Target); q.Lookup != want || seen[q.ID] {
-				t.Errorf("%T, %s at %d after %v:\ngot  %+v\nwant %+v", resolver, q.Target, q.Target.Skip, q.Target.Unmet, q.Lookup, want)
+				t.Errorf("%T, %s at %d after %v:\ngot  %+v\nwant %+v", resolver, q.Target, q.Target.Skip, q.Target.Unmet, q.Lookup,
+					want)
 			}
 			seen[q.ID], q.Lookup = true, exchange.Lookup{}
 		}
 	}
 	if want := (len(b) - 2) * len(queries) / (len(b) + 3); names != want {
-		t.Errorf("%d names were looked up together, want %d: no literals, and no hosts that opted out or are dialled elsewhere", names, want)
+		t.Errorf(
+			"%d names were looked up together, want %d: no literals, and no hosts that opted out or are dialled elsewhere",
+			names, want)
 	}
 }

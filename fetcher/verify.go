@@ -19,7 +19,8 @@ import (
 // Bounds of the cached issuers.
 const (
 	maxIssuers = 1000 // the public web uses some hundreds
-	maxTail    = 4    // certificates after the server's own; with more, their order can change a full verification's result
+	// certificates after the server's own; with more, their order can change a full verification's result
+	maxTail = 4
 )
 
 // verifier verifies certificate chains. It caches the issuing certificates that have verified, so that of most chains
@@ -77,7 +78,8 @@ func (v *verifier) verify(host string, chain []*x509.Certificate) exchange.Trist
 	}
 	leaf, tail := chain[0], chain[1:]
 	if known := v.cached(leaf, tail); known != nil && !explicitPolicy(leaf) {
-		if chains, err := leaf.Verify(x509.VerifyOptions{Roots: known.pool, DNSName: host}); err == nil && len(chains[0]) == 2 {
+		if chains, err := leaf.Verify(x509.VerifyOptions{Roots: known.pool, DNSName: host}); err == nil &&
+			len(chains[0]) == 2 {
 			return exchange.Yes
 		}
 	}

@@ -59,7 +59,8 @@ func TestVerifierCaches(t *testing.T) {
 		warm := newVerifier(root.pool())
 		for _, authority := range []*authority{issuer, deep} {
 			for range 2 {
-				if got := warm.verify("known.example", parsed(t, authority.certificate(t, "known.example", nil))); got != exchange.Yes {
+				if got := warm.verify("known.example",
+					parsed(t, authority.certificate(t, "known.example", nil))); got != exchange.Yes {
 					t.Fatalf("%s: a good chain got %v", name, got)
 				}
 			}
@@ -68,7 +69,8 @@ func TestVerifierCaches(t *testing.T) {
 			t.Fatalf("%d issuers are cached", n)
 		}
 		chain := parsed(t, f.chain)
-		if cold, got := newVerifier(root.pool()).verify("example.com", chain), warm.verify("example.com", chain); cold != f.want || got != f.want {
+		if cold, got := newVerifier(root.pool()).verify("example.com", chain),
+			warm.verify("example.com", chain); cold != f.want || got != f.want {
 			t.Errorf("%s: got %v cold, %v warm, want %v", name, cold, got, f.want)
 		}
 	}
@@ -77,7 +79,8 @@ func TestVerifierCaches(t *testing.T) {
 // below returns an authority that signs with a server's certificate, which is not allowed to sign.
 func below(t *testing.T, above *authority, edit func(*x509.Certificate)) *authority {
 	certificate := above.certificate(t, "example.com", edit)
-	return &authority{cert: parsed(t, certificate)[0], key: certificate.PrivateKey.(*ecdsa.PrivateKey), above: certificate.Certificate}
+	return &authority{cert: parsed(t, certificate)[0], key: certificate.PrivateKey.(*ecdsa.PrivateKey),
+		above: certificate.Certificate}
 }
 
 // A cached issuer replaces the chain to the root only for servers that send the whole chain.
@@ -123,7 +126,8 @@ func TestVerifierDoesNotCacheConstraints(t *testing.T) {
 		t.Helper()
 		root := newAuthority(t)
 		v := newVerifier(root.pool())
-		if got := v.verify("example.com", parsed(t, authority(root).certificate(t, "example.com", nil))); got != exchange.Yes {
+		if got := v.verify("example.com", parsed(t, authority(root).certificate(t, "example.com",
+			nil))); got != exchange.Yes {
 			t.Errorf("%s: got %v", name, got)
 		}
 		if n := len(*v.known.Load()); n != cached {
@@ -156,7 +160,8 @@ func TestVerifierExpires(t *testing.T) {
 		lasting := func(d time.Duration) func(*x509.Certificate) {
 			return func(c *x509.Certificate) { c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(d) }
 		}
-		chain := parsed(t, root.issuer(t, "a", lasting(20*time.Minute)).issuer(t, "b", lasting(30*time.Minute)).certificate(t, "example.com", nil))
+		chain := parsed(t, root.issuer(t, "a", lasting(20*time.Minute)).issuer(t, "b", lasting(30*time.Minute)).certificate(t,
+			"example.com", nil))
 		v := newVerifier(root.pool())
 		if got := v.verify("example.com", chain); got != exchange.Yes || len(*v.known.Load()) != 1 {
 			t.Errorf("got %v", got)
@@ -180,14 +185,16 @@ func TestVerifierIsBounded(t *testing.T) {
 		full[strconv.Itoa(i)] = &issuer{until: time.Now().Add(time.Hour)}
 	}
 	v.known.Store(&full)
-	if got := v.verify("example.com", parsed(t, root.issuer(t, "a", nil).certificate(t, "example.com", nil))); got != exchange.Yes {
+	if got := v.verify("example.com", parsed(t, root.issuer(t, "a", nil).certificate(t, "example.com",
+		nil))); got != exchange.Yes {
 		t.Errorf("got %v", got)
 	}
 	if v.known.Load() != &full {
 		t.Error("one more issuer was cached")
 	}
 	full["7"].until = time.Now() // room for another
-	if v.verify("example.com", parsed(t, root.issuer(t, "a", nil).certificate(t, "example.com", nil))); len(*v.known.Load()) != maxIssuers || v.known.Load() == &full {
+	if v.verify("example.com", parsed(t, root.issuer(t, "a", nil).certificate(t, "example.com",
+		nil))); len(*v.known.Load()) != maxIssuers || v.known.Load() == &full {
 		t.Error("an expired issuer was not removed")
 	}
 }
@@ -257,7 +264,8 @@ func TestRequestWithHandshake(t *testing.T) {
 	cert := newAuthority(t).certificate(t, "example.com", nil)
 	for version, want := range map[uint16]int{tls.VersionTLS13: 2, tls.VersionTLS12: 3} {
 		synctest.Test(t, func(t *testing.T) {
-			cfg := site(t, 0, overTLS(&tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version}, reply(okHead+"Content-Length: 2\r\n\r\nab")))
+			cfg := site(t, 0, overTLS(&tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version},
+				reply(okHead+"Content-Length: 2\r\n\r\nab")))
 			cfg.SkipVerify = true
 			writes := 0
 			dial := cfg.Dial
@@ -294,7 +302,8 @@ func TestAnswerBeforeRequestOverTLS(t *testing.T) {
 	cert := newAuthority(t).certificate(t, "example.com", nil)
 	for version, handshake := range map[uint16]int{tls.VersionTLS13: 1, tls.VersionTLS12: 2} {
 		synctest.Test(t, func(t *testing.T) {
-			cfg := site(t, 0, overTLS(&tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version}, reply("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")))
+			cfg := site(t, 0, overTLS(&tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version},
+				reply("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")))
 			cfg.SkipVerify = true
 			dial := cfg.Dial
 			cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -311,13 +320,15 @@ func TestAnswerBeforeRequestOverTLS(t *testing.T) {
 // A failed handshake sends the server an alert.
 func TestAlertIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		old := &tls.Config{Certificates: []tls.Certificate{newAuthority(t).certificate(t, "example.com", nil)}, MaxVersion: tls.VersionTLS12}
+		old := &tls.Config{Certificates: []tls.Certificate{newAuthority(t).certificate(t, "example.com", nil)},
+			MaxVersion: tls.VersionTLS12}
 		var seen error
 		// The server's hello reaches the client although it names a version that was not offered.
 		cfg := site(t, 0, func(conn net.Conn) {
 			hello := make([]byte, 4096)
 			_, _ = conn.Read(hello)
-			_, _ = conn.Write([]byte("\x16\x03\x03\x00\x2a\x02\x00\x00\x26\x03\x03" + strings.Repeat("r", 32) + "\x00\xc0\x2b\x00"))
+			_, _ = conn.Write([]byte("\x16\x03\x03\x00\x2a\x02\x00\x00\x26\x03\x03" + strings.Repeat("r", 32) +
+				"\x00\xc0\x2b\x00"))
 			seen = tls.Server(conn, old).Handshake()
 		})
 		cfg.TLSMin = tls.VersionTLS13

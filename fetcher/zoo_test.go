@@ -69,37 +69,59 @@ func TestZoo(t *testing.T) {
 	kept := lines[:100_000/13*13]
 	// Bodies.
 	f("until close, empty", reply(okHead+"\r\n"), answers(200, ""))
-	f("chunked", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n"), answers(200, "abc0123456789"))
-	f("chunked, padded, bare LF, trailer", reply(okHead+"transfer-encoding:Chunked\r\n\r\n3  \r\nabc\n1\nd\r\n0\r\nX: y\r\n\r\n"), answers(200, "abcd"))
-	f("chunked in 1.0", reply("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"), answers(200, "abcde"))
+	f("chunked", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n"),
+		answers(200, "abc0123456789"))
+	f("chunked, padded, bare LF, trailer",
+		reply(okHead+"transfer-encoding:Chunked\r\n\r\n3  \r\nabc\n1\nd\r\n0\r\nX: y\r\n\r\n"), answers(200, "abcd"))
+	f("chunked in 1.0", reply("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"),
+		answers(200, "abcde"))
 	f("chunked, never closed", hold(okHead+"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"), answers(200, "a"))
 	f("large by length", reply(okHead+"Content-Length: 91000\r\n\r\n"+lines[:91000]), answers(200, lines[:91000]))
 	f("exactly the bound", reply(okHead+"\r\n"+lines[:100_000]), answers(200, lines[:100_000]))
 	f("one more than the bound", reply(okHead+"\r\n"+lines[:100_001]), answers(200, kept))
 	f("over the bound by length", hold(okHead+"Content-Length: 104000\r\n\r\n"+lines), answers(200, kept))
-	f("endless chunk extension", endless(okHead+"Transfer-Encoding: chunked\r\n\r\n1;", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
-	f("many chunk extensions", endless(okHead+"Transfer-Encoding: chunked\r\n\r\n", "1;"+strings.Repeat("x", 1000)+"\r\nx\r\n"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
-	f("short of its length", reply(okHead+"Content-Length: 50\r\n\r\nabc"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 200, ""})
-	f("cut mid-chunk", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n5\r\nab"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 200, ""})
-	f("cut before last chunk", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"), row{exchange.ClosedEarly, exchange.CauseClosedInBody, 200, ""})
-	f("bad chunk size", reply(okHead+"Transfer-Encoding: chunked\r\n\r\nzz\r\nab"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
-	f("negative chunk size", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n-5\r\nab"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
-	f("huge chunk size", reply(okHead+"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\nab"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
-	f("chunk longer than said", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
-	f("unknown transfer coding", reply(okHead+"Transfer-Encoding: gzip\r\n\r\nabc"), row{exchange.BadEncoding, exchange.CauseUnknownTransfer, 200, ""})
-	f("identity transfer coding", reply(okHead+"Transfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nabc"), answers(200, "ab"))
-	f("little by little", later(0, time.Second, 40, okHead+"Content-Length: 1000\r\n\r\n"+strings.Repeat("x", 1000)), row{exchange.Timeout, exchange.CauseBodyTimeout, 200, ""})
-	f("reset in the body", reset(okHead+"Content-Length: 100\r\n\r\nabc"), row{exchange.Reset, exchange.CauseResetBody, 200, ""})
-	f("silence in the body", hold(okHead+"Content-Length: 100\r\n\r\nabc"), row{exchange.Timeout, exchange.CauseBodyTimeout, 200, ""})
+	f("endless chunk extension", endless(okHead+"Transfer-Encoding: chunked\r\n\r\n1;",
+		"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
+	f("many chunk extensions", endless(okHead+"Transfer-Encoding: chunked\r\n\r\n", "1;"+strings.Repeat("x", 1000)+
+		"\r\nx\r\n"), row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
+	f("short of its length", reply(okHead+"Content-Length: 50\r\n\r\nabc"),
+		row{exchange.ClosedEarly, exchange.CauseClosedInBody, 200, ""})
+	f("cut mid-chunk", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n5\r\nab"),
+		row{exchange.ClosedEarly, exchange.CauseClosedInBody, 200, ""})
+	f("cut before last chunk", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n"),
+		row{exchange.ClosedEarly, exchange.CauseClosedInBody, 200, ""})
+	f("bad chunk size", reply(okHead+"Transfer-Encoding: chunked\r\n\r\nzz\r\nab"),
+		row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
+	f("negative chunk size", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n-5\r\nab"),
+		row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
+	f("huge chunk size", reply(okHead+"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\nab"),
+		row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
+	f("chunk longer than said", reply(okHead+"Transfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n"),
+		row{exchange.BadResponse, exchange.CauseBadChunk, 200, ""})
+	f("unknown transfer coding", reply(okHead+"Transfer-Encoding: gzip\r\n\r\nabc"),
+		row{exchange.BadEncoding, exchange.CauseUnknownTransfer, 200, ""})
+	f("identity transfer coding", reply(okHead+"Transfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nabc"),
+		answers(200, "ab"))
+	f("little by little", later(0, time.Second, 40, okHead+"Content-Length: 1000\r\n\r\n"+strings.Repeat("x", 1000)),
+		row{exchange.Timeout, exchange.CauseBodyTimeout, 200, ""})
+	f("reset in the body", reset(okHead+"Content-Length: 100\r\n\r\nabc"), row{exchange.Reset, exchange.CauseResetBody,
+		200, ""})
+	f("silence in the body", hold(okHead+"Content-Length: 100\r\n\r\nabc"),
+		row{exchange.Timeout, exchange.CauseBodyTimeout, 200, ""})
 	f("NULs and UTF-16", reply(okHead+"Content-Length: 6\r\n\r\n\xff\xfeU\x00:\x00"), answers(200, "\xff\xfeU\x00:\x00"))
 
 	// Heads.
-	f("endless head", endless(okHead, "X-Filler: 0123456789\r\n"), row{exchange.HeaderTooLarge, exchange.CauseHeadTooLarge, 0, ""})
-	f("endless line in the head", endless(okHead+"X: ", "0123456789"), row{exchange.HeaderTooLarge, exchange.CauseHeadTooLarge, 0, ""})
+	f("endless head", endless(okHead, "X-Filler: 0123456789\r\n"), row{exchange.HeaderTooLarge, exchange.CauseHeadTooLarge,
+		0, ""})
+	f("endless line in the head", endless(okHead+"X: ", "0123456789"), row{exchange.HeaderTooLarge,
+		exchange.CauseHeadTooLarge, 0, ""})
 	f("endless line ends", endless("", "\r\n"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
-	f("103, 100, 200", reply("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"+okHead+"Content-Length: 2\r\n\r\nab"), answers(200, "ab"))
-	f("endless interim", endless("", "HTTP/1.1 100 Continue\r\n\r\n"), row{exchange.BadResponse, exchange.CauseTooManyInterim, 0, ""})
-	f("101", reply("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), row{exchange.BadResponse, exchange.CauseBadStatus, 101, ""})
+	f("103, 100, 200", reply("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"+okHead+
+		"Content-Length: 2\r\n\r\nab"), answers(200, "ab"))
+	f("endless interim", endless("", "HTTP/1.1 100 Continue\r\n\r\n"),
+		row{exchange.BadResponse, exchange.CauseTooManyInterim, 0, ""})
+	f("101", reply("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
+		row{exchange.BadResponse, exchange.CauseBadStatus, 101, ""})
 	f("line ends mixed", reply("HTTP/1.1 200 OK\nContent-Length: 2\r\n\nab"), answers(200, "ab"))
 	f("line end first", reply("\r\n"+okHead+"Content-Length: 2\r\n\r\nab"), answers(200, "ab"))
 	f("folded field", reply(okHead+"X: a\r\n b\r\nContent-Length: 2\r\n\r\nab"), answers(200, "ab"))
@@ -112,18 +134,25 @@ func TestZoo(t *testing.T) {
 	f("status 0", reply("HTTP/1.1 000 x\r\n\r\n"), row{exchange.BadResponse, exchange.CauseBadStatus, 0, ""})
 	f("status of two digits", reply("HTTP/1.1 20 OK\r\n\r\n"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
 	f("status of letters", reply("HTTP/1.1 abc OK\r\n\r\n"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
-	f("negative length", reply(okHead+"Content-Length: -1\r\n\r\nab"), row{exchange.BadResponse, exchange.CauseBadLength, 200, ""})
-	f("length beyond numbers", reply(okHead+"Content-Length: 9223372036854775808\r\n\r\nab"), row{exchange.BadResponse, exchange.CauseBadLength, 200, ""})
+	f("negative length", reply(okHead+"Content-Length: -1\r\n\r\nab"), row{exchange.BadResponse, exchange.CauseBadLength,
+		200, ""})
+	f("length beyond numbers", reply(okHead+"Content-Length: 9223372036854775808\r\n\r\nab"),
+		row{exchange.BadResponse, exchange.CauseBadLength, 200, ""})
 	f("two equal lengths in a list", reply(okHead+"Content-Length: 2, 2\r\n\r\nab"), answers(200, "ab"))
-	f("two different lengths", reply(okHead+"Content-Length: 2\r\nContent-Length: 3\r\n\r\nab"), row{exchange.BadResponse, exchange.CauseBadLength, 200, ""})
-	f("a broken length of an interim response", reply("HTTP/1.1 103 x\r\nContent-Length: x\r\n\r\n"+okHead+"Content-Length: 2\r\n\r\nab"), answers(200, "ab"))
+	f("two different lengths", reply(okHead+"Content-Length: 2\r\nContent-Length: 3\r\n\r\nab"),
+		row{exchange.BadResponse, exchange.CauseBadLength, 200, ""})
+	f("a broken length of an interim response", reply("HTTP/1.1 103 x\r\nContent-Length: x\r\n\r\n"+okHead+
+		"Content-Length: 2\r\n\r\nab"), answers(200, "ab"))
 	f("HTTP/0.9", reply("User-agent: *\n"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
-	f("HTTP/2 frames", hold("\x00\x00\x12\x04\x00\x00\x00\x00\x00"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
+	f("HTTP/2 frames", hold("\x00\x00\x12\x04\x00\x00\x00\x00\x00"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0,
+		""})
 	f("SSH banner", hold("SSH-2.0-OpenSSH_9.9\r\n"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
-	f("TLS alert on the plain port", reply("\x15\x03\x01\x00\x02\x02\x46"), row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
+	f("TLS alert on the plain port", reply("\x15\x03\x01\x00\x02\x02\x46"),
+		row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""})
 	f("silence", hold(), row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
 	f("silence in the head", hold(okHead), row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
-	f("head one byte at a time", later(0, time.Second, 1, okHead+strings.Repeat("X: y\r\n", 100)), row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
+	f("head one byte at a time", later(0, time.Second, 1, okHead+strings.Repeat("X: y\r\n", 100)),
+		row{exchange.Timeout, exchange.CauseHeadTimeout, 0, ""})
 	// Closing outright would reset the connection if the request has arrived.
 	closed := func(conn net.Conn) {
 		_ = conn.(stream).CloseWrite()
@@ -139,7 +168,8 @@ func TestZoo(t *testing.T) {
 
 	// Codings that were not asked for.
 	coded := func(name string, body []byte) func(net.Conn) {
-		return reply(fmt.Sprintf("%sContent-Encoding: %s\r\nContent-Length: %d\r\n\r\n", okHead, name, len(body)), string(body))
+		return reply(fmt.Sprintf("%sContent-Encoding: %s\r\nContent-Length: %d\r\n\r\n", okHead, name, len(body)),
+			string(body))
 	}
 	const file = "User-agent: *\nDisallow: /\n"
 	bomb := bytes.Repeat([]byte("Disallow: /x\n"), 1<<20)
@@ -155,13 +185,18 @@ func TestZoo(t *testing.T) {
 	}
 	f("gzip in gzip", coded("gzip, gzip", encoders["gzip"](encoders["gzip"]([]byte(file)))), answers(200, file))
 	packed := encoders["gzip"]([]byte(file))
-	f("gzip and zeros after it", coded("gzip", append(packed[:len(packed):len(packed)], make([]byte, 500)...)), answers(200, file))
-	f("gzip and a line end after it", coded("gzip", append(packed[:len(packed):len(packed)], "\r\n"...)), answers(200, file))
+	f("gzip and zeros after it", coded("gzip", append(packed[:len(packed):len(packed)], make([]byte, 500)...)),
+		answers(200, file))
+	f("gzip and a line end after it", coded("gzip", append(packed[:len(packed):len(packed)], "\r\n"...)),
+		answers(200, file))
 	f("gzip and a page after it", coded("gzip", append(packed[:len(packed):len(packed)], "<html>"...)), answers(200, file))
-	f("gzip and the beginning of another member", coded("gzip", append(packed[:len(packed):len(packed)], packed[:5]...)), row{exchange.BadEncoding, exchange.CauseCorruptCoding, 200, ""})
-	f("gzip with a wrong sum", coded("gzip", append(packed[:len(packed)-5:len(packed)-5], 1, 2, 3, 4, 5)), row{exchange.BadEncoding, exchange.CauseCorruptCoding, 200, ""})
+	f("gzip and the beginning of another member", coded("gzip", append(packed[:len(packed):len(packed)], packed[:5]...)),
+		row{exchange.BadEncoding, exchange.CauseCorruptCoding, 200, ""})
+	f("gzip with a wrong sum", coded("gzip", append(packed[:len(packed)-5:len(packed)-5], 1, 2, 3, 4, 5)),
+		row{exchange.BadEncoding, exchange.CauseCorruptCoding, 200, ""})
 	f("three codings", coded("gzip, gzip, gzip", nil), answers(200, ""))
-	f("three codings on a body", coded("gzip, gzip, gzip", []byte("x")), row{exchange.BadEncoding, exchange.CauseNestedCoding, 200, ""})
+	f("three codings on a body", coded("gzip, gzip, gzip", []byte("x")),
+		row{exchange.BadEncoding, exchange.CauseNestedCoding, 200, ""})
 	f("unknown coding", coded("compress", []byte(file)), row{exchange.BadEncoding, exchange.CauseUnknownCoding, 200, ""})
 }
 
@@ -252,16 +287,22 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	f("1.3", with(good, nil), answers(200, "ab"), tls.VersionTLS13, exchange.Yes)
-	f("1.2 only", with(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }), answers(200, "ab"), tls.VersionTLS12, exchange.Yes)
-	f("1.0 only", with(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS10 }), row{exchange.TLSFailed, exchange.CauseTLSVersion, 0, ""}, 0, exchange.Unknown)
-	f("no curve but P-521", with(good, func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{tls.CurveP521} }), answers(200, "ab"), tls.VersionTLS13, exchange.Yes)
-	f("other protocol only", with(good, func(c *tls.Config) { c.NextProtos = []string{"other"} }), row{exchange.TLSFailed, exchange.CauseTLSAlert, 0, ""}, 0, exchange.Unknown)
+	f("1.2 only", with(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }), answers(200, "ab"),
+		tls.VersionTLS12, exchange.Yes)
+	f("1.0 only", with(good, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS10 }),
+		row{exchange.TLSFailed, exchange.CauseTLSVersion, 0, ""}, 0, exchange.Unknown)
+	f("no curve but P-521", with(good, func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{tls.CurveP521} }),
+		answers(200, "ab"), tls.VersionTLS13, exchange.Yes)
+	f("other protocol only", with(good, func(c *tls.Config) { c.NextProtos = []string{"other"} }),
+		row{exchange.TLSFailed, exchange.CauseTLSAlert, 0, ""}, 0, exchange.Unknown)
 	f("expired", with(expired, nil), answers(200, "ab"), tls.VersionTLS13, exchange.No)
 	f("wrong name", with(wrongName, nil), answers(200, "ab"), tls.VersionTLS13, exchange.No)
 	f("unknown authority", with(unknown, nil), answers(200, "ab"), tls.VersionTLS13, exchange.No)
-	f("self-signed", with(tls.Certificate{Certificate: [][]byte{selfSigned.Raw}, PrivateKey: self.key}, nil), answers(200, "ab"), tls.VersionTLS13, exchange.No)
+	f("self-signed", with(tls.Certificate{Certificate: [][]byte{selfSigned.Raw}, PrivateKey: self.key}, nil),
+		answers(200, "ab"), tls.VersionTLS13, exchange.No)
 	f("a hundred certificates", with(long, nil), answers(200, "ab"), tls.VersionTLS13, exchange.Yes)
-	f("client certificate wanted", with(good, func(c *tls.Config) { c.ClientAuth = tls.RequireAnyClientCert }), row{exchange.TLSFailed, exchange.CauseTLSAlert, 0, ""}, tls.VersionTLS13, exchange.Yes)
+	f("client certificate wanted", with(good, func(c *tls.Config) { c.ClientAuth = tls.RequireAnyClientCert }),
+		row{exchange.TLSFailed, exchange.CauseTLSAlert, 0, ""}, tls.VersionTLS13, exchange.Yes)
 	f("until close without close_notify", func(conn net.Conn) {
 		server := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{good}})
 		if server.Handshake() == nil {
@@ -273,7 +314,8 @@ func TestTLS(t *testing.T) {
 	f("one byte a time", func(conn net.Conn) {
 		_, _ = io.WriteString(&slow{conn, time.Second, 1}, "\x16\x03\x03\x10\x00"+strings.Repeat("\x02", 100))
 	}, row{exchange.Timeout, exchange.CauseTLSTimeout, 0, ""}, 0, none)
-	f("closed", func(conn net.Conn) { _, _ = conn.Read(make([]byte, 4096)) }, row{exchange.ClosedEarly, exchange.CauseTLSClosed, 0, ""}, 0, none)
+	f("closed", func(conn net.Conn) { _, _ = conn.Read(make([]byte, 4096)) },
+		row{exchange.ClosedEarly, exchange.CauseTLSClosed, 0, ""}, 0, none)
 	f("reset", func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 4096))
 		_ = conn.(stream).SetLinger(0)
@@ -302,7 +344,8 @@ func TestTLS(t *testing.T) {
 					want, spoken = row{exchange.TLSFailed, exchange.CauseTLSVersion, 0, ""}, 0
 				}
 				if rowOf(r) != want || r.TLSVersion != spoken {
-					t.Errorf("a server of %#x, at least %#x: got %v (%v), version %#x", version, least, rowOf(r), r.Cause, r.TLSVersion)
+					t.Errorf("a server of %#x, at least %#x: got %v (%v), version %#x", version, least, rowOf(r), r.Cause,
+						r.TLSVersion)
 				}
 				r.Reset()
 			}
@@ -359,7 +402,8 @@ func TestRequest(t *testing.T) {
 		check("http://example.com", nil, "GET /robots.txt HTTP/1.1\r\n"+agent+"Host: example.com\r\n")
 		check("http://example.com:8080", nil, "GET /robots.txt HTTP/1.1\r\n"+agent+"Host: example.com:8080\r\n")
 		check("http://[2001:db8::1]", nil, "GET /robots.txt HTTP/1.1\r\n"+agent+"Host: [2001:db8::1]\r\n")
-		check("http://example.com", func(x *exchange.Target) { x.Path = "/a/../b//c%2f?d=%00&e" }, "GET /a/../b//c%2f?d=%00&e HTTP/1.1\r\n"+agent+"Host: example.com\r\n")
+		check("http://example.com", func(x *exchange.Target) { x.Path = "/a/../b//c%2f?d=%00&e" },
+			"GET /a/../b//c%2f?d=%00&e HTTP/1.1\r\n"+agent+"Host: example.com\r\n")
 	})
 }
 
@@ -386,7 +430,8 @@ func TestFallback(t *testing.T) {
 				edit(&cfg)
 			}
 			r, got := fetch(t, newFetcher(t, cfg), "example.com")
-			if rowOf(r) != want || r.Answered.String() != answered || strings.Join(got, " ") != strings.Join(asked, " ") || r.Attempts != len(asked) {
+			if rowOf(r) != want || r.Answered.String() != answered || strings.Join(got, " ") != strings.Join(asked, " ") ||
+				r.Attempts != len(asked) {
 				t.Errorf("got %v (%v) from %s after %v, %d attempts", rowOf(r), r.Cause, r.Answered, got, r.Attempts)
 			}
 		})
@@ -401,6 +446,8 @@ func TestFallback(t *testing.T) {
 	f("no fallback", notTLS, ok, func(c *Config) { c.NoFallback = true }, notTLSRow, "https://example.com", https)
 	f("http first", secure, ok, httpFirst, answers(200, "ab"), "http://example.com", http)
 	f("http first, https answers", secure, reply(), httpFirst, answers(200, "ab"), "https://example.com", http, https)
-	f("http first, none answers", notTLS, reply(), httpFirst, row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0, ""}, "http://example.com", http, https)
-	f("no http after bad http", notTLS, reply("SSH-2.0\r\n"), httpFirst, row{exchange.BadResponse, exchange.CauseNotHTTP, 0, ""}, "http://example.com", http)
+	f("http first, none answers", notTLS, reply(), httpFirst, row{exchange.ClosedEarly, exchange.CauseClosedBeforeHead, 0,
+		""}, "http://example.com", http, https)
+	f("no http after bad http", notTLS, reply("SSH-2.0\r\n"), httpFirst, row{exchange.BadResponse, exchange.CauseNotHTTP,
+		0, ""}, "http://example.com", http)
 }

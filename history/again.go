@@ -9,9 +9,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// A registry that gains a token says nothing of the nights before: their files do. So when a night has another judge than those before,
-// all nights are merged again, and their stored files are judged by that one. Where a file is not stored, its night keeps the judgement of
-// then, in an episode of its own.
+// A registry that gains a token says nothing of the nights before: their files do. So when a night has another judge
+// than those before, all nights are merged again, and their stored files are judged by that one. Where a file is not
+// stored, its night keeps the judgement of then, in an episode of its own.
 
 // again judges the files of the nights of a ledger in the making.
 type again struct {
@@ -55,7 +55,8 @@ func (a *again) judged(into, known judgedFiles, rows iter.Seq2[*schema.BodyRow, 
 
 // judgedBy reports whether a judge has judged all sites of a scan.
 func judgedBy(judge string, m *commit.Manifest) bool {
-	return judgeOf(m.RegistryVersion, m.Check) == judge && m.Rejudged == nil // else some sites may keep an earlier judgement
+	// else some sites may keep an earlier judgement
+	return judgeOf(m.RegistryVersion, m.Check) == judge && m.Rejudged == nil
 }
 
 // open judges the stored files of a night's scans that another judge has judged.

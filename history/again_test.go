@@ -60,13 +60,15 @@ func stateOf(t testing.TB, st store.Store, night Date, lacks string) string {
 	return state
 }
 
-// TestAnotherRegistry has a site night by night, and a registry that gains or loses a token. A word is a scan: o and p are files that say
-// nothing of the token, b and c block it, F is a refusal, - a failure. With + the registry has the token, with ! bodies are not stored, and & is
-// a second scan of the night. | prunes the nights before. What the ledger says is what the files say and reaudit finds, or it is unknown.
+// TestAnotherRegistry has a site night by night, and a registry that gains or loses a token. A word is a scan: o and p
+// are files that say nothing of the token, b and c block it, F is a refusal, - a failure. With + the registry has the
+// token, with ! bodies are not stored, and & is a second scan of the night. | prunes the nights before. What the ledger
+// says is what the files say and reaudit finds, or it is unknown.
 func TestAnotherRegistry(t *testing.T) {
 	by := registries(t)
 	testFiles["o"], testFiles["p"] = "User-agent: *\nDisallow: /x\n", "# p\nUser-agent: *\nDisallow: /x\n"
-	testFiles["B"], testFiles["C"] = testFiles["o"]+"User-agent: ZetaBot\nDisallow: /\n", testFiles["p"]+"User-agent: ZetaBot\nDisallow: /\n"
+	testFiles["B"], testFiles["C"] = testFiles["o"]+"User-agent: ZetaBot\nDisallow: /\n", testFiles["p"]+
+		"User-agent: ZetaBot\nDisallow: /\n"
 	what := map[byte]string{'o': "o", 'p': "p", 'b': "B", 'c': "C", 'F': "403", '-': "dead"}
 	f := func(scans, want string) {
 		t.Helper()
@@ -119,7 +121,8 @@ func TestAnotherRegistry(t *testing.T) {
 		for _, s := range scansOf(t, dir, idsOf(t, dir)...) {
 			if got := reauditedState(t, dir, s.ScanID, by[has]); got != "" {
 				date, _ := ParseDate(s.ScanDate)
-				if state := stateOf(t, dir, date, by[false].Version); state != "?" && state != got && !strings.Contains(scans, "&") {
+				if state := stateOf(t, dir, date, by[false].Version); state != "?" && state != got &&
+					!strings.Contains(scans, "&") {
 					t.Errorf("%s: reaudit of %s finds %s, and the ledger %s", scans, s.ScanDate, got, state)
 				}
 			}
@@ -185,7 +188,8 @@ func prunedBy(t testing.TB, st store.Store, before string, o Options) {
 	}
 	for i := range removing {
 		s := &removing[i]
-		if err := errors.Join(st.Delete(t.Context(), commit.ManifestName(s.ScanID)), commit.RemoveScan(t.Context(), st, s)); err != nil {
+		if err := errors.Join(st.Delete(t.Context(), commit.ManifestName(s.ScanID)), commit.RemoveScan(t.Context(), st,
+			s)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,7 +215,8 @@ func reauditedState(t testing.TB, st store.Store, id string, registry *tokens.Re
 		t.Fatal(err)
 	}
 	to := newDir(t)
-	if _, err := reaudit.Scan(t.Context(), scan, to, reaudit.Options{Judge: audit.New(registry).Judge, Registry: registry, Workers: 1}); err != nil {
+	if _, err := reaudit.Scan(t.Context(), scan, to, reaudit.Options{Judge: audit.New(registry).Judge, Registry: registry,
+		Workers: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if scan, err = commit.ReadScan(t.Context(), to, id); err != nil {

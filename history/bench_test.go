@@ -45,7 +45,8 @@ func benchmarkMerge(b *testing.B, sites int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := derive(ctx, dir, Options{}, h, &past{Pruned: &commit.Pruned{}, head: h}, &Ledger{Observer: bot}, scansOf(b, dir, "n0"), ""); err != nil {
+	if err := derive(ctx, dir, Options{}, h, &past{Pruned: &commit.Pruned{}, head: h}, &Ledger{Observer: bot},
+		scansOf(b, dir, "n0"), ""); err != nil {
 		b.Fatal(err)
 	}
 	first, err := store.ReadAll(ctx, dir, LedgerName, schema.MaxLedger)
@@ -113,11 +114,12 @@ func watchHeap(peak *uint64) (stop func()) {
 	return func() { close(end); done.Wait() }
 }
 
-// writeNight writes a scan with 2,000 policies. On every night but the first, 0.3 % of the sites have another policy, 3 %
-// fail, and 1 % are not listed.
+// writeNight writes a scan with 2,000 policies. On every night but the first, 0.3 % of the sites have another policy, 3
+// % fail, and 1 % are not listed.
 func writeNight(b *testing.B, st store.Store, n, sites int) {
 	rng := rand.New(rand.NewPCG(uint64(n), 1))
-	w, err := sink.Open(b.Context(), st, sink.Options{ScanID: fmt.Sprint("n", n), Date: fmt.Sprintf("2026-11-%02d", n+1), Observer: bot, Tables: []string{schema.Sites}})
+	w, err := sink.Open(b.Context(), st, sink.Options{ScanID: fmt.Sprint("n", n), Date: fmt.Sprintf("2026-11-%02d", n+1),
+		Observer: bot, Tables: []string{schema.Sites}})
 	if err != nil {
 		b.Fatal(err)
 	}

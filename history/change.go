@@ -48,8 +48,8 @@ type Treated struct {
 	Rule     string `json:"rule,omitzero" about:"the line that decides whether / may be fetched"`
 }
 
-// storedFiles finds the stored files of episodes. It keeps the last one: the file that an episode ends with is often the
-// one that it began with.
+// storedFiles finds the stored files of episodes. It keeps the last one: the file that an episode ends with is often
+// the one that it began with.
 type storedFiles struct {
 	ctx   context.Context
 	store store.Store
@@ -141,11 +141,12 @@ func (f *storedFiles) read(night Date, hash int64) ([]byte, error) {
 	return f.body, err
 }
 
-// find calls found for each wanted file that the scans of a night store, or, if that is 0, those of any, the newest first. It removes
-// the file from wanted.
+// find calls found for each wanted file that the scans of a night store, or, if that is 0, those of any, the newest
+// first. It removes the file from wanted.
 func (f *storedFiles) find(night Date, wanted map[int64]bool, found func(hash int64, body []byte)) (err error) {
 	scans, files := 0, int64(0)
-	for i := len(f.scans) - 1; i >= 0 && err == nil && len(wanted) > 0 && (f.most == 0 || scans < 2 || files < f.most); i-- {
+	for i := len(f.scans) - 1; i >= 0 && err == nil && len(wanted) > 0 && (f.most == 0 || scans < 2 ||
+		files < f.most); i-- {
 		if night != 0 && f.scans[i].ScanDate != night.String() {
 			continue
 		}
@@ -216,8 +217,9 @@ func byFile(auditor *audit.Auditor, site *audit.Site, id int) *Treated {
 		Line: t.Line, Group: bounded(t.Group), RuleLine: t.RuleLine, Rule: bounded(t.Rule)}
 }
 
-// TokenChange says that a site began or ceased to block a token by its rules, as the column change of token_spells does. It did so after
-// Before, the last night on which the former rules were seen, and by After, the first with the new ones.
+// TokenChange says that a site began or ceased to block a token by its rules, as the column change of token_spells
+// does. It did so after Before, the last night on which the former rules were seen, and by After, the first with the
+// new ones.
 type TokenChange struct {
 	Site            int64
 	Host, Requested string
@@ -239,7 +241,8 @@ const MostChanges = 100_000
 
 // change keeps what changed from a site's last rules to those of an episode.
 func (c *tokenCounter) change(s *siteState, kind int32, e *Episode) {
-	change := TokenChange{Site: e.Site, Port: e.Port, Before: s.until, After: e.ValidFrom, Was: LastFile{hash: s.body}, Is: LastFile{hash: e.LastBody}}
+	change := TokenChange{Site: e.Site, Port: e.Port, Before: s.until, After: e.ValidFrom, Was: LastFile{hash: s.body},
+		Is: LastFile{hash: e.LastBody}}
 	if e.ValidTo > c.later && e.Bodies > 1 {
 		change.Is.hash = 0 // the file may be of a night after the scan
 	}
@@ -263,14 +266,17 @@ func (c *tokenCounter) dropOldest() {
 	c.changes = c.changes[:min(len(c.changes), MostChanges)]
 }
 
-// Decide adds what the stored files say to changes of these counts. It reads at least the two newest nights, and no further one after so
-// many files; 0 is no bound.
+// Decide adds what the stored files say to changes of these counts. It reads at least the two newest nights, and no
+// further one after so many files; 0 is no bound.
 func (c *TokenCounts) Decide(changes []TokenChange, files int64) error {
 	wanted, decide := map[int64]bool{}, map[int64][]func(*audit.Site){}
 	for i := range changes {
 		for _, f := range []*LastFile{&changes[i].Was, &changes[i].Is} {
 			wanted[f.hash] = true
-			decide[f.hash] = append(decide[f.hash], func(site *audit.Site) { f.Treated = byFile(c.auditor, site, changes[i].Token) })
+			decide[f.hash] = append(decide[f.hash], func(site *audit.Site) {
+				f.Treated = byFile(c.auditor, site,
+					changes[i].Token)
+			})
 		}
 	}
 	delete(wanted, 0)
@@ -301,8 +307,8 @@ func byPolicy(p *Policy, registry *tokens.Registry, id int) *Treated {
 	return t
 }
 
-// differs reports whether the token is treated otherwise than in the episode before: by another verdict, by the groups of
-// another name, or by another rule for `/`. Where lines stand in the file does not matter. Without rules, what came
+// differs reports whether the token is treated otherwise than in the episode before: by another verdict, by the groups
+// of another name, or by another rule for `/`. Where lines stand in the file does not matter. Without rules, what came
 // instead of them does.
 func (e *Told) differs(before *Told) bool {
 	is, was := e.Token, before.Token

@@ -86,16 +86,23 @@ func TestTreatedByFile(t *testing.T) {
 		t.Helper()
 		id, _ := registry.Find([]byte(token))
 		got := byFile(auditor, judged(auditor, []byte(file)), id)
-		if text := fmt.Sprintf("%s %s %s; %d %s; %d %s", got.Verdict, got.Via, got.Follows, got.Line, got.Group, got.RuleLine, got.Rule); text != want {
+		if text := fmt.Sprintf("%s %s %s; %d %s; %d %s", got.Verdict, got.Via, got.Follows, got.Line, got.Group, got.RuleLine,
+			got.Rule); text != want {
 			t.Errorf("%s in %q: %s, want %s", token, file, text, want)
 		}
 	}
-	f("User-agent: a\r\nUser-agent: gptbot # ours\r\n\r\n Disallow : /\r\n", "GPTBot", "blocked own gptbot; 2 User-agent: gptbot # ours; 4 Disallow : /")
-	f("User-agent: GPTBot\nDisallow: /a\n\nUser-agent: GPTBot\nAllow: /\n", "GPTBot", "partial own GPTBot; 1 User-agent: GPTBot; 5 Allow: /")
-	f("User-agent: *\nDisallow: /\n\nUser-agent: googlebot\nDisallow: /a\n", "Googlebot-Image", "partial fallback googlebot; 4 User-agent: googlebot; 0 ")
+	f("User-agent: a\r\nUser-agent: gptbot # ours\r\n\r\n Disallow : /\r\n", "GPTBot",
+		"blocked own gptbot; 2 User-agent: gptbot # ours; 4 Disallow : /")
+	f("User-agent: GPTBot\nDisallow: /a\n\nUser-agent: GPTBot\nAllow: /\n", "GPTBot",
+		"partial own GPTBot; 1 User-agent: GPTBot; 5 Allow: /")
+	f("User-agent: *\nDisallow: /\n\nUser-agent: googlebot\nDisallow: /a\n", "Googlebot-Image",
+		"partial fallback googlebot; 4 User-agent: googlebot; 0 ")
 	f("User-agent: *\nDisallow: /\n", "AdsBot-Google", "allowed none ; 0 ; 0 ")
-	f("User-agent: *\nAllow: /\n\nUser-agent: MJ12bot\nDisallow: /\n", "MJ12bot", "allowed star *; 1 User-agent: *; 2 Allow: /") // no product token
-	f("User-agent: *\nDisallow: /"+strings.Repeat("x", maxLine)+"\nDisallow: /", "GPTBot", "blocked star *; 1 User-agent: *; 3 Disallow: /")
+	// no product token
+	f("User-agent: *\nAllow: /\n\nUser-agent: MJ12bot\nDisallow: /\n", "MJ12bot",
+		"allowed star *; 1 User-agent: *; 2 Allow: /")
+	f("User-agent: *\nDisallow: /"+strings.Repeat("x", maxLine)+"\nDisallow: /", "GPTBot",
+		"blocked star *; 1 User-agent: *; 3 Disallow: /")
 }
 
 // TestUnifiedDiff shows what is told of two files.

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Verify compares the ledger with its record and with the published scans, and reports the differences. Without a ledger
-// there is nothing to compare.
+// Verify compares the ledger with its record and with the published scans, and reports the differences. Without a
+// ledger there is nothing to compare.
 func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) error {
 	for retries := 0; ; retries++ {
 		ledger, findings, err := check(ctx, st)
@@ -52,7 +52,8 @@ func check(ctx context.Context, st store.Store) (*Ledger, []verify.Finding, erro
 }
 
 // checkFiles verifies files, and adds to each finding what to do.
-func checkFiles(ctx context.Context, st store.Store, files []File, remedy string) (findings []verify.Finding, err error) {
+func checkFiles(ctx context.Context, st store.Store, files []File, remedy string) (findings []verify.Finding,
+	err error) {
 	for _, f := range files {
 		found, err := verify.File(ctx, st, f.File, "")
 		if err != nil {
@@ -79,7 +80,8 @@ func checkLedger(ctx context.Context, st store.Store, h *commit.Head, p *past) (
 	case isNewer:
 		return nil, []verify.Finding{{Kind: verify.Newer, File: LedgerName, What: newer.Error()}}, nil
 	case err != nil:
-		return nil, []verify.Finding{{Kind: verify.Damaged, File: LedgerName, What: strings.TrimPrefix(err.Error(), "cannot read "+LedgerName+": ") + remedy}}, nil
+		return nil, []verify.Finding{{Kind: verify.Damaged, File: LedgerName, What: strings.TrimPrefix(err.Error(),
+			"cannot read "+LedgerName+": ") + remedy}}, nil
 	}
 	own := slices.DeleteFunc(slices.Clone(ledger.all()), func(f File) bool { return p.names(f.Name) })
 	findings, err := checkFiles(ctx, st, own, remedy)
@@ -94,7 +96,8 @@ func checkLedger(ctx context.Context, st store.Store, h *commit.Head, p *past) (
 	merged := isOf(ledger.Scans)
 	for _, s := range followed {
 		if !merged(s) {
-			findings = append(findings, verify.Finding{Kind: verify.Leftover, File: LedgerName, What: "it does not have scan " + s.ScanID + " as it is now: the scan was killed before merging it, or is about to; the next scan merges it"})
+			findings = append(findings, verify.Finding{Kind: verify.Leftover, File: LedgerName, What: "it does not have scan " +
+				s.ScanID + " as it is now: the scan was killed before merging it, or is about to; the next scan merges it"})
 		}
 	}
 	return ledger, findings, err

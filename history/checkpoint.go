@@ -4,9 +4,9 @@ import (
 	"slices"
 )
 
-// Checkpoint is what the ledger was after an earlier night: its scans are the first ones of the ledger, and its closed rows are in files
-// that the ledger still names. So a scan of an earlier night, or another one of the last night, costs the nights since the last
-// checkpoint before it.
+// Checkpoint is what the ledger was after an earlier night: its scans are the first ones of the ledger, and its closed
+// rows are in files that the ledger still names. So a scan of an earlier night, or another one of the last night, costs
+// the nights since the last checkpoint before it.
 type Checkpoint struct {
 	Nights int    `json:"nights"`
 	Scans  int    `json:"scans"`
@@ -14,8 +14,9 @@ type Checkpoint struct {
 	Files  []File `json:"files"` // with open rows, and of policies
 }
 
-// keeps reports whether a ledger of so many nights keeps the checkpoint after an earlier one. It keeps those of the last two nights, and
-// one or two at distances up to 4, 8, 16 nights and so on: 12 or so for a year. A checkpoint that has gone is never needed again.
+// keeps reports whether a ledger of so many nights keeps the checkpoint after an earlier one. It keeps those of the
+// last two nights, and one or two at distances up to 4, 8, 16 nights and so on: 12 or so for a year. A checkpoint that
+// has gone is never needed again.
 func keeps(nights, checkpoint int) bool {
 	return checkpoint > 0 && nights-checkpoint <= 2*(checkpoint&-checkpoint)
 }
@@ -24,20 +25,26 @@ func keeps(nights, checkpoint int) bool {
 func (l *Ledger) at(c Checkpoint) *Ledger {
 	was := *l
 	was.Scans, was.Judge = l.Scans[:c.Scans], c.Judge
-	was.Files = slices.Concat(c.Files, slices.DeleteFunc(slices.Clone(l.Files), func(f File) bool { return f.Open || f.Table == Policies || f.Nights > c.Nights }))
-	was.Checkpoints = slices.DeleteFunc(slices.Clone(l.Checkpoints), func(o Checkpoint) bool { return o.Nights >= c.Nights })
+	was.Files = slices.Concat(c.Files, slices.DeleteFunc(slices.Clone(l.Files), func(f File) bool {
+		return f.Open ||
+			f.Table == Policies || f.Nights > c.Nights
+	}))
+	was.Checkpoints = slices.DeleteFunc(slices.Clone(l.Checkpoints),
+		func(o Checkpoint) bool { return o.Nights >= c.Nights })
 	return &was
 }
 
-// before returns the last version of the ledger into which the rest of these scans can be merged: it has the first of them, and no
-// scan of the next one's date. It is the ledger as it is, one at a checkpoint, or what pruned nights have left.
+// before returns the last version of the ledger into which the rest of these scans can be merged: it has the first of
+// them, and no scan of the next one's date. It is the ledger as it is, one at a checkpoint, or what pruned nights have
+// left.
 func (l *Ledger) before(scans []MergedScan, p *past) *Ledger {
 	same := 0
 	for same < min(len(l.Scans), len(scans)) && l.Scans[same].same(scans[same]) {
 		same++
 	}
 	ends := func(n int) bool {
-		return n > 0 && n <= same && n >= len(p.base().Scans) && (n == len(scans) || scans[n].ScanDate > l.Scans[n-1].ScanDate)
+		return n > 0 && n <= same && n >= len(p.base().Scans) &&
+			(n == len(scans) || scans[n].ScanDate > l.Scans[n-1].ScanDate)
 	}
 	if ends(len(l.Scans)) {
 		return l

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
-// TestKeeps shows which checkpoints a ledger keeps: few, none comes back, and the way back to the last one before a night is never longer than
-// four times the nights since.
+// TestKeeps shows which checkpoints a ledger keeps: few, none comes back, and the way back to the last one before a
+// night is never longer than four times the nights since.
 func TestKeeps(t *testing.T) {
 	var kept []int
 	for nights := 1; nights <= 4000; nights++ {
@@ -41,8 +41,8 @@ func TestKeeps(t *testing.T) {
 	}
 }
 
-// TestCheckpoints publishes nights in random orders, alone or several at once, some of them twice, and takes some back. The ledger is
-// always the one that is derived anew, row by row.
+// TestCheckpoints publishes nights in random orders, alone or several at once, some of them twice, and takes some back.
+// The ledger is always the one that is derived anew, row by row.
 func TestCheckpoints(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() {
@@ -89,7 +89,8 @@ func TestCheckpoints(t *testing.T) {
 	}
 }
 
-// TestMergedAgain shows how many nights are merged for a scan that comes late, or after the nights were merged in one pass.
+// TestMergedAgain shows how many nights are merged for a scan that comes late, or after the nights were merged in one
+// pass.
 func TestMergedAgain(t *testing.T) {
 	for _, oneByOne := range []bool{true, false} {
 		dir := newDir(t)
@@ -122,7 +123,8 @@ func TestMergedAgain(t *testing.T) {
 		f(29, 1)
 		publication(t, dir, commit.PublicationDiscarded, "late29")
 		merged := 0
-		if u, err := Update(t.Context(), dir, Options{Progress: func(Merged) { merged++ }}); err != nil || merged > 0 || u.Has("late29") {
+		if u, err := Update(t.Context(), dir, Options{Progress: func(Merged) { merged++ }}); err != nil || merged > 0 ||
+			u.Has("late29") {
 			t.Errorf("%d nights are merged after the last one was withdrawn, %v", merged, err)
 		}
 	}

@@ -17,7 +17,8 @@ var update = flag.Bool("update", false, "write the columns into docs/history-sql
 var views = []struct {
 	name string
 	row  reflect.Type
-}{{History, reflect.TypeFor[Episode]()}, {"history_" + Policies, reflect.TypeFor[Policy]()}, {Gaps, reflect.TypeFor[Gap]()}}
+}{{History, reflect.TypeFor[Episode]()}, {"history_" + Policies, reflect.TypeFor[Policy]()},
+	{Gaps, reflect.TypeFor[Gap]()}}
 
 // TestColumnsDocument compares the end of docs/history-sql.md with the structs of the rows.
 func TestColumnsDocument(t *testing.T) {

@@ -39,9 +39,11 @@ type draft struct {
 
 // derive merges scans into a ledger, night after night, and replaces the record. A base without scans is an empty
 // ledger.
-func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *past, base *Ledger, scans []MergedScan, why string) error {
+func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *past, base *Ledger, scans []MergedScan,
+	why string) error {
 	present, err := readLedger(ctx, st, h) // it may be another one, which stays until the record is replaced
-	if _, damaged := errors.AsType[*schema.DamagedError](err); damaged || errors.Is(err, store.ErrNotExist) || errors.Is(err, commit.ErrRecord) {
+	if _, damaged := errors.AsType[*schema.DamagedError](err); damaged || errors.Is(err, store.ErrNotExist) ||
+		errors.Is(err, commit.ErrRecord) {
 		present, err = base, nil
 	}
 	if err != nil {
@@ -54,7 +56,8 @@ func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *p
 	}
 	d := newDraft(ctx, st, o, p, base)
 	d.again = judgeAgain(o.judge(scans))
-	d.ledger.Checkpoints = slices.DeleteFunc(slices.Clone(base.Checkpoints), func(c Checkpoint) bool { return c.Scans < len(p.base().Scans) })
+	d.ledger.Checkpoints = slices.DeleteFunc(slices.Clone(base.Checkpoints),
+		func(c Checkpoint) bool { return c.Scans < len(p.base().Scans) })
 	next, err := d.merged(scans, true)
 	if err != nil {
 		return err
@@ -65,7 +68,8 @@ func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *p
 func newDraft(ctx context.Context, st store.Store, o Options, p *past, base *Ledger) *draft {
 	return &draft{
 		ctx: ctx, store: st, options: o, past: p, run: newRun(), policies: map[int64]*Policy{}, nights: base.nights(),
-		ledger:         Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer, Judge: base.Judge, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files), Number: base.Number},
+		ledger: Ledger{SchemaVersion: schema.Version, ToolVersion: o.ToolVersion, Observer: base.Observer,
+			Judge: base.Judge, Scans: slices.Clone(base.Scans), Files: slices.Clone(base.Files), Number: base.Number},
 		episodes:       output[Episode]{table: History, kind: openRows},
 		closedEpisodes: output[Episode]{table: History, kind: closedRows},
 		gaps:           output[Gap]{table: Gaps, kind: openRows},
@@ -73,8 +77,8 @@ func newDraft(ctx context.Context, st store.Store, o Options, p *past, base *Led
 	}
 }
 
-// merged merges scans into the draft's ledger, and returns it, with or without checkpoints. Its files are there, and no record names
-// them yet.
+// merged merges scans into the draft's ledger, and returns it, with or without checkpoints. Its files are there, and no
+// record names them yet.
 func (d *draft) merged(scans []MergedScan, checkpoints bool) (_ *Ledger, err error) {
 	defer func() { err = errors.Join(err, d.discard()) }()
 	for p, err := range rowsOf[Policy](d.ctx, d.store, d.ledger.Files, Policies, false) {
@@ -104,7 +108,8 @@ func (d *draft) merged(scans []MergedScan, checkpoints bool) (_ *Ledger, err err
 			return nil, fmt.Errorf("cannot merge the night of %s into the history: %w", night[0].ScanDate, err)
 		}
 	}
-	d.ledger.Checkpoints = slices.DeleteFunc(d.ledger.Checkpoints, func(c Checkpoint) bool { return !keeps(last, c.Nights) })
+	d.ledger.Checkpoints = slices.DeleteFunc(d.ledger.Checkpoints,
+		func(c Checkpoint) bool { return !keeps(last, c.Nights) })
 	return &d.ledger, d.finish()
 }
 
@@ -191,7 +196,8 @@ func (d *draft) keep(tonight *night, id int64) {
 }
 
 // replaceOpen publishes the open rows of the night, in the place of those of the night before. A file without rows is
-// published, too: readers need one of each table. Files of this run that no checkpoint keeps are deleted at once: no record names them.
+// published, too: readers need one of each table. Files of this run that no checkpoint keeps are deleted at once: no
+// record names them.
 func (d *draft) replaceOpen(kept bool) error {
 	if err := d.episodes.begin(d); err != nil {
 		return err
@@ -234,7 +240,8 @@ func (p *past) openStored(ctx context.Context, scanID string) (*commit.Scan, err
 
 // findBodies calls found for each wanted body that a scan stores, and removes it from wanted. The body is valid until
 // found returns. The hashes of a part are read first: its bodies are read from the first wanted one to the last.
-func findBodies(ctx context.Context, scan *commit.Scan, wanted map[int64]bool, found func(hash int64, body []byte)) error {
+func findBodies(ctx context.Context, scan *commit.Scan, wanted map[int64]bool,
+	found func(hash int64, body []byte)) error {
 	if !scan.Has(schema.Bodies) {
 		return nil
 	}
@@ -246,7 +253,8 @@ func findBodies(ctx context.Context, scan *commit.Scan, wanted map[int64]bool, f
 		if from == to {
 			continue
 		}
-		if err := takeBodies(read.CommitRows[schema.BodyRow](ctx, scan, &scan.Commits[i], schema.Bodies, from, to), wanted, found); err != nil {
+		if err := takeBodies(read.CommitRows[schema.BodyRow](ctx, scan, &scan.Commits[i], schema.Bodies, from, to), wanted,
+			found); err != nil {
 			return err
 		}
 	}
@@ -254,7 +262,8 @@ func findBodies(ctx context.Context, scan *commit.Scan, wanted map[int64]bool, f
 }
 
 // takeBodies calls found with the wanted bodies among some rows, each once.
-func takeBodies(rows iter.Seq2[*schema.BodyRow, error], wanted map[int64]bool, found func(hash int64, body []byte)) error {
+func takeBodies(rows iter.Seq2[*schema.BodyRow, error], wanted map[int64]bool,
+	found func(hash int64, body []byte)) error {
 	for row, err := range rows {
 		if err != nil {
 			return err
@@ -267,8 +276,10 @@ func takeBodies(rows iter.Seq2[*schema.BodyRow, error], wanted map[int64]bool, f
 	return nil
 }
 
-// wantedRows returns between which rows of a commit the wanted bodies are, each at its first place; from is to if none is.
-func wantedRows(ctx context.Context, scan *commit.Scan, c *commit.Commit, wanted map[int64]bool) (from, to int64, err error) {
+// wantedRows returns between which rows of a commit the wanted bodies are, each at its first place; from is to if none
+// is.
+func wantedRows(ctx context.Context, scan *commit.Scan, c *commit.Commit, wanted map[int64]bool) (from, to int64,
+	err error) {
 	if len(wanted) == 0 {
 		return 0, 0, nil
 	}
@@ -326,11 +337,12 @@ func (d *draft) publishPolicies() error {
 	return err
 }
 
-// gathered is how many closed files of one level become one of the next. So ten years of nights have some 50 files a table.
+// gathered is how many closed files of one level become one of the next. So ten years of nights have some 50 files a
+// table.
 const gathered = 8
 
-// gather makes one file of as many closed files of a level between two checkpoints, where there are so many. Readers of the record
-// before still find those.
+// gather makes one file of as many closed files of a level between two checkpoints, where there are so many. Readers of
+// the record before still find those.
 func gather[T any](d *draft, tableName string) error {
 	for i := 0; i < len(d.ledger.Files); i++ {
 		first := d.ledger.Files[i]
@@ -359,8 +371,10 @@ func gather[T any](d *draft, tableName string) error {
 		if err != nil {
 			return err
 		}
-		files[0].Level, files[0].Nights = first.Level+1, slices.MaxFunc(of, func(a, b File) int { return a.Nights - b.Nights }).Nights
-		// Closed rows stay in the order of nights. All files before the first of these are of other kinds, so it keeps its place.
+		files[0].Level, files[0].Nights = first.Level+1,
+			slices.MaxFunc(of, func(a, b File) int { return a.Nights - b.Nights }).Nights
+		// Closed rows stay in the order of nights. All files before the first of these are of other kinds, so it keeps its
+		// place.
 		d.ledger.Files, i = slices.Insert(slices.DeleteFunc(d.ledger.Files, alike), i, files...), -1
 	}
 	return nil

@@ -33,8 +33,8 @@ const (
 
 // Ledger is the record of the ledger. Only the files that it names count. A merge publishes its files first and then
 // replaces the record; it never reuses a name. So a killed merge leaves the earlier ledger, and files that the next
-// merge deletes, unless its lock is late (see commit.Head). Files that a merge replaces stay until the next one, for readers
-// of the record before.
+// merge deletes, unless its lock is late (see commit.Head). Files that a merge replaces stay until the next one, for
+// readers of the record before.
 type Ledger struct {
 	SchemaVersion int             `json:"schema_version"`
 	ToolVersion   string          `json:"tool_version"`
@@ -72,8 +72,9 @@ type File struct {
 	Level  int  `json:"level,omitempty"`  // how often closed rows were gathered into larger files, see draft.gather
 }
 
-// ReadLedger reads the record. The error is store.ErrNotExist if the dataset has no ledger, and a *schema.DamagedError if it is not
-// the ledger that the head names. A later one is that of a merge that was killed before the head named it, or is about to be named.
+// ReadLedger reads the record. The error is store.ErrNotExist if the dataset has no ledger, and a *schema.DamagedError
+// if it is not the ledger that the head names. A later one is that of a merge that was killed before the head named it,
+// or is about to be named.
 func ReadLedger(ctx context.Context, st store.Store) (*Ledger, error) {
 	h, err := commit.ReadHead(ctx, st)
 	if err != nil {
@@ -100,7 +101,8 @@ func readLedger(ctx context.Context, st store.Store, h *commit.Head) (*Ledger, e
 	switch named := h.Ledger; {
 	case named == nil:
 	case err == nil && (l.Number < named.Number || l.Number == named.Number && l.Sum != named.SHA256):
-		err = &schema.DamagedError{What: "version", Expected: fmt.Sprint(named.Number), Found: fmt.Sprintf("another, %d", l.Number)}
+		err = &schema.DamagedError{What: "version", Expected: fmt.Sprint(named.Number), Found: fmt.Sprintf("another, %d",
+			l.Number)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", LedgerName, err)
@@ -124,7 +126,8 @@ func (l *Ledger) write(ctx context.Context, st store.Store, h *commit.Head, why 
 func (l *Ledger) version() commit.Merge { return commit.Merge{Number: l.Number, SHA256: l.Sum} }
 
 // rowsOf yields the rows of the ledger's files of a table, closed or open: all columns, or these.
-func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName string, open bool, columns ...string) iter.Seq2[*T, error] {
+func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName string, open bool,
+	columns ...string) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		fail := func(err error) {
 			if tableName != Bodies {
@@ -154,8 +157,8 @@ func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName 
 	}
 }
 
-// sweep deletes the files of the ledger's tables that are not among these, of the runs that begin with runs; "" is all. The caller
-// holds the lock.
+// sweep deletes the files of the ledger's tables that are not among these, of the runs that begin with runs; "" is all.
+// The caller holds the lock.
 func sweep(ctx context.Context, st store.Store, keep []File, runs string) error {
 	named := map[string]bool{}
 	for _, f := range keep {
@@ -195,7 +198,8 @@ const (
 	closedRows = "closed"
 )
 
-// output writes one file of a table. The file begins with its first row, or by begin. Rows are encoded in batches, beside the merge.
+// output writes one file of a table. The file begins with its first row, or by begin. Rows are encoded in batches,
+// beside the merge.
 type output[T any] struct {
 	table, kind string // in the names of its files
 	writer      *table.Writer[T]
@@ -213,7 +217,8 @@ func (w *output[T]) begin(d *draft) error {
 	d.made++
 	name := fmt.Sprintf("%s%s/%s-%s-%d.parquet", Folder, w.table, w.kind, d.run, d.made)
 	if w.writer == nil {
-		w.writer = table.NewWriter[T](w.table, 0, pageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: d.options.ToolVersion})
+		w.writer = table.NewWriter[T](w.table, 0, pageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version),
+			table.MetaTool: d.options.ToolVersion})
 	}
 	if err := w.writer.Begin(d.ctx, d.store, name); err != nil {
 		return err
@@ -301,7 +306,8 @@ func (w *output[T]) discard() error {
 }
 
 // fileName is what the names of the ledger's files are like: see output.begin, newRun and newPrunedDraft.
-var fileName = regexp.MustCompile(`^(?:open|closed|all|kept|gathered[0-9]+)-((?:` + prunedRun + `)?[0-9a-f]{12})-[0-9]+\.parquet$`)
+var fileName = regexp.MustCompile(`^(?:open|closed|all|kept|gathered[0-9]+)-((?:` + prunedRun +
+	`)?[0-9a-f]{12})-[0-9]+\.parquet$`)
 
 // runOf returns the run in a file's name; ok is false if the name is not of the ledger.
 func runOf(base string) (run string, ok bool) {

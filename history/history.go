@@ -2,13 +2,13 @@
 // history of a dataset: episodes, in which a site has one policy, and gaps, in which nothing was learned. The ledger is
 // derived from the scans and can be deleted.
 //
-// policy.go says what a policy is. Of the scans of a night, package units chooses one observation a site; night.go sorts them. merge.go merges a night into the
-// open episodes, by rules without I/O. read.go reads the observations of a scan. ledger.go has Update and Rebuild,
-// follow.go which scans they merge, draft.go the merge of files, checkpoint.go what a late night does not merge again, and files.go
-// the record and its tables. check.go compares
-// the ledger with its record and the scans. story.go tells what the ledger has of one host, and change.go adds what its
-// stored files say. again.go judges stored files by another judge, and prune.go keeps what is not to be
-// lost with nights that are deleted for their age.
+// policy.go says what a policy is. Of the scans of a night, package units chooses one observation a site; night.go
+// sorts them. merge.go merges a night into the open episodes, by rules without I/O. read.go reads the observations of a
+// scan. ledger.go has Update and Rebuild, follow.go which scans they merge, draft.go the merge of files, checkpoint.go
+// what a late night does not merge again, and files.go the record and its tables. check.go compares the ledger with its
+// record and the scans. story.go tells what the ledger has of one host, and change.go adds what its stored files say.
+// again.go judges stored files by another judge, and prune.go keeps what is not to be lost with nights that are deleted
+// for their age.
 package history
 
 import "time"
@@ -87,11 +87,13 @@ type Cause string
 
 // The causes.
 const (
-	First        Cause = "first"         // nothing is known of the time before
-	ByPolicy     Cause = "policy"        // other rules
-	ByManaged    Cause = "managed"       // only the blocks that a delivery network manages: without them, both files have the same policy
-	ByPresence   Cause = "presence"      // another class
-	ByRefusal    Cause = "refusal"       // the site began or ceased to refuse
-	ByObserver   Cause = "observer"      // another observer; no transition
-	UnknownJudge Cause = "unknown_judge" // another judge, which has not judged the earlier files: they are not stored; no transition
+	First    Cause = "first"  // nothing is known of the time before
+	ByPolicy Cause = "policy" // other rules
+	// only the blocks that a delivery network manages: without them, both files have the same policy
+	ByManaged  Cause = "managed"
+	ByPresence Cause = "presence" // another class
+	ByRefusal  Cause = "refusal"  // the site began or ceased to refuse
+	ByObserver Cause = "observer" // another observer; no transition
+	// another judge, which has not judged the earlier files: they are not stored; no transition
+	UnknownJudge Cause = "unknown_judge"
 )

@@ -19,7 +19,8 @@ import (
 // Options of Update and Rebuild.
 type Options struct {
 	ToolVersion string
-	// Rejudge judges the stored files of all nights, if it is the judge of the last one. Without it, each night keeps its own judgement.
+	// Rejudge judges the stored files of all nights, if it is the judge of the last one. Without it, each night keeps its
+	// own judgement.
 	Rejudge *Rejudge
 	// Progress, if not nil, is called after each merged night.
 	Progress func(Merged)
@@ -28,7 +29,8 @@ type Options struct {
 
 // Rejudge is a judge at hand.
 type Rejudge struct {
-	Judge  string                                        // as Source.Judge: versions of registry and rules (commit.Check.Rules), with a space between
+	// as Source.Judge: versions of registry and rules (commit.Check.Rules), with a space between
+	Judge  string
 	Policy func(body []byte) (p Policy, unmanaged int64) // p is valid until the next call; unmanaged is as in Episode
 }
 
@@ -68,15 +70,17 @@ var ErrNoScan = errors.New("the dataset has no complete scan")
 type GoneError struct{ ScanIDs []string }
 
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("nights have to be merged into the history again, and %d of their scans are not complete any more, or gone; the first is %s; restore them from a copy of the dataset; bulkscan nightly --withdraw DATE lets a night go", len(e.ScanIDs), e.ScanIDs[0])
+	return fmt.Sprintf(
+		"nights have to be merged into the history again, and %d of their scans are not complete any more, or gone; the first is %s; restore them from a copy of the dataset; bulkscan nightly --withdraw DATE lets a night go", len(e.ScanIDs), e.ScanIDs[0])
 }
 
 // Updated says what Update did.
 type Updated struct {
 	Observer commit.Observer // whose scans the ledger has, beside archives
-	Again    bool            // nights were merged again, since a scan came before the last one or has changed, or the judge has
-	Pruned   string          // date of the last pruned night, "" without one; the ledger takes in no other scan up to it
-	scans    []MergedScan
+	// nights were merged again, since a scan came before the last one or has changed, or the judge has
+	Again  bool
+	Pruned string // date of the last pruned night, "" without one; the ledger takes in no other scan up to it
+	scans  []MergedScan
 }
 
 // Has reports whether the ledger has a scan.
@@ -84,8 +88,8 @@ func (u *Updated) Has(scanID string) bool {
 	return slices.ContainsFunc(u.scans, func(s MergedScan) bool { return s.ScanID == scanID })
 }
 
-// Rebuild derives the ledger from all published scans that it follows (see follow.go). Scans that wait for the next publishing are
-// published with it.
+// Rebuild derives the ledger from all published scans that it follows (see follow.go). Scans that wait for the next
+// publishing are published with it.
 func Rebuild(ctx context.Context, st store.Store, o Options) error {
 	return commit.Change(ctx, st, o.Log, func(h *commit.Head) error {
 		ledger, ledgerErr := readLedger(ctx, st, h)
@@ -113,10 +117,10 @@ func Rebuild(ctx context.Context, st store.Store, o Options) error {
 	})
 }
 
-// Update merges the published scans that the ledger follows and does not have. If one is not after the last night, or a scan was
-// repaired, withdrawn or begun anew since it was merged, the nights from the last checkpoint before it are merged again; all, if the last
-// one has another judge that is at hand. A scan of the ledger that is not there any more stays in it: then the error is a *GoneError if
-// it would have to be merged again.
+// Update merges the published scans that the ledger follows and does not have. If one is not after the last night, or a
+// scan was repaired, withdrawn or begun anew since it was merged, the nights from the last checkpoint before it are
+// merged again; all, if the last one has another judge that is at hand. A scan of the ledger that is not there any more
+// stays in it: then the error is a *GoneError if it would have to be merged again.
 func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err error) {
 	err = commit.Change(ctx, st, o.Log, func(h *commit.Head) (err error) {
 		u, err = catchUp(ctx, st, o, h)
@@ -166,7 +170,8 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*U
 		added = u.scans[len(base.Scans):]
 	}
 	if len(added) == 0 && len(base.Scans) == len(ledger.Scans) {
-		if ledger.Sum != "" && (h.Ledger == nil || ledger.Number > h.Ledger.Number) { // its merge was killed before the head named it
+		if ledger.Sum != "" && (h.Ledger == nil || ledger.Number > h.Ledger.Number) {
+			// its merge was killed before the head named it
 			h.SetLedger(ledger.version(), "")
 		}
 		return u, nil
@@ -204,8 +209,8 @@ func isOf(scans []MergedScan) func(MergedScan) bool {
 	return func(s MergedScan) bool { return s.same(byID[s.ScanID]) }
 }
 
-// adopted returns the scans that a head which is being changed publishes, once it has adopted what waits for that, and what the ledger
-// has merged; nil: there is none. With a *commit.DamagedScansError, those that can be read.
+// adopted returns the scans that a head which is being changed publishes, once it has adopted what waits for that, and
+// what the ledger has merged; nil: there is none. With a *commit.DamagedScansError, those that can be read.
 func adopted(ctx context.Context, h *commit.Head, ledger *Ledger) ([]MergedScan, error) {
 	manifests, err := h.Manifests(ctx)
 	merged := isOf(nil)
@@ -231,7 +236,8 @@ func published(manifests []*commit.Manifest) (scans []MergedScan) {
 }
 
 func mergedScan(m *commit.Manifest) MergedScan {
-	s := MergedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer, judge: judgeOf(m.RegistryVersion, m.Check)}
+	s := MergedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer,
+		judge: judgeOf(m.RegistryVersion, m.Check)}
 	if m.FinishedAt != nil {
 		s.FinishedAt = *m.FinishedAt
 	}

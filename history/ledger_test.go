@@ -168,7 +168,8 @@ func story(t testing.TB, st store.Store, host string) string {
 	slices.SortFunc(all, func(a, b Episode) int { return cmp.Compare(a.ValidFrom, b.ValidFrom) })
 	var told []string
 	for _, e := range all {
-		told = append(told, fmt.Sprintf("%s %s %s-%s", e.Cause, classes[e.Policy], e.ValidFrom.String()[8:], e.ValidTo.String()[8:]))
+		told = append(told, fmt.Sprintf("%s %s %s-%s", e.Cause, classes[e.Policy], e.ValidFrom.String()[8:],
+			e.ValidTo.String()[8:]))
 	}
 	return strings.Join(told, ", ")
 }
@@ -313,7 +314,8 @@ func scansOf(t testing.TB, st store.Store, ids ...string) []MergedScan {
 	return slices.DeleteFunc(published(all), func(s MergedScan) bool { return !slices.Contains(ids, s.ScanID) })
 }
 
-// TestFollow shows whose scans the ledger has. A word is a scan: the observer, and its day. The observer archive is one.
+// TestFollow shows whose scans the ledger has. A word is a scan: the observer, and its day. The observer archive is
+// one.
 func TestFollow(t *testing.T) {
 	f := func(scans, want, observer string) {
 		t.Helper()
@@ -321,7 +323,8 @@ func TestFollow(t *testing.T) {
 		for i, word := range strings.Fields(scans) {
 			by, day, _ := strings.Cut(word, ".")
 			product, vantage, _ := strings.Cut(by, "@")
-			s := MergedScan{ScanID: word, ScanDate: "2026-11-" + day, StartedAt: time.Unix(int64(i), 0), Observer: commit.Observer{Source: commit.Live, Product: product, Vantage: vantage}}
+			s := MergedScan{ScanID: word, ScanDate: "2026-11-" + day, StartedAt: time.Unix(int64(i), 0),
+				Observer: commit.Observer{Source: commit.Live, Product: product, Vantage: vantage}}
 			if by == commit.Archive {
 				s.Observer = commit.Observer{Source: by, Product: by}
 			}
@@ -371,7 +374,8 @@ func TestGather(t *testing.T) {
 	first := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for n := range 35 {
 		date := first.AddDate(0, 0, n).Format(time.DateOnly)
-		scanned(t, dir, "n"+date, date, nil, "flaps.example="+[]string{"a", "404"}[n%2], "stays.example=a", "fails.example="+[]string{"a", "dead"}[n%2])
+		scanned(t, dir, "n"+date, date, nil, "flaps.example="+[]string{"a", "404"}[n%2], "stays.example=a", "fails.example="+
+			[]string{"a", "dead"}[n%2])
 		mustUpdate(t, dir)
 	}
 	closed := map[string]int{}
@@ -380,7 +384,8 @@ func TestGather(t *testing.T) {
 			closed[fmt.Sprint(f.Table, f.Level)]++
 		}
 	}
-	// Each night but the first closes an episode; each second one but the first closes a gap. Checkpoints are after nights 16, 24, 32, 33 and 34.
+	// Each night but the first closes an episode; each second one but the first closes a gap. Checkpoints are after nights
+	// 16, 24, 32, 33 and 34.
 	if want := map[string]int{"policies0": 1, "history0": 18, "history1": 2, "gaps0": 17}; !maps.Equal(closed, want) {
 		t.Errorf("closed files %v, want %v", closed, want)
 	}
@@ -430,11 +435,13 @@ func TestDamage(t *testing.T) {
 		if err := damage(dir, mustLedger(t, dir)); err != nil {
 			t.Fatal(err)
 		}
-		if found := verified(t, dir); len(found) == 0 || !strings.HasPrefix(found[0], "damaged: "+Folder) || !strings.Contains(found[0], "--rebuild") {
+		if found := verified(t, dir); len(found) == 0 || !strings.HasPrefix(found[0], "damaged: "+Folder) ||
+			!strings.Contains(found[0], "--rebuild") {
 			t.Errorf("Verify: %q", found)
 		}
 		scanned(t, dir, "n2", "2026-11-02", nil, "a.example=b")
-		if _, err := Update(t.Context(), dir, Options{}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--rebuild") {
+		if _, err := Update(t.Context(), dir, Options{}); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "--rebuild") {
 			t.Errorf("%v, want %q and a remedy", err, want)
 		}
 		mustRebuild(t, dir, Options{})
@@ -458,7 +465,8 @@ func TestDamage(t *testing.T) {
 		f("no such file", func(st store.Store, l *Ledger) error { return st.Delete(t.Context(), file(l)) })
 	}
 	f("it is damaged", func(st store.Store, l *Ledger) error {
-		return st.Put(t.Context(), LedgerName, []byte(strings.Replace(string(mustRead(t, st, LedgerName)), "2026", "2025", 1)))
+		return st.Put(t.Context(), LedgerName, []byte(strings.Replace(string(mustRead(t, st, LedgerName)), "2026", "2025",
+			1)))
 	})
 }
 
@@ -486,7 +494,8 @@ func TestVerify(t *testing.T) {
 	f()
 	scanned(t, dir, "n2", "2026-11-02", nil, "a.example=a")
 	scanned(t, dir, "beside", "2026-11-01", func(o *sink.Options) { o.Observer.Product = "other" }, "a.example=a")
-	f("leftover: history/_ledger.json: it does not have scan n2 as it is now: the scan was killed before merging it, or is about to; the next scan merges it")
+	f(
+		"leftover: history/_ledger.json: it does not have scan n2 as it is now: the scan was killed before merging it, or is about to; the next scan merges it")
 	mustUpdate(t, dir)
 	f()
 	newer := *mustLedger(t, dir)
@@ -515,7 +524,8 @@ func TestObservers(t *testing.T) {
 		return func(o *sink.Options) { o.Observer = commit.Observer{Source: source, Product: product} }
 	}
 	dir := newDir(t)
-	scanned(t, dir, "old", "2026-11-01", by("archive", ""), "http://a.example=b", "https://a.example=a", "http://b.example=404")
+	scanned(t, dir, "old", "2026-11-01", by("archive", ""), "http://a.example=b", "https://a.example=a",
+		"http://b.example=404")
 	scanned(t, dir, "mine", "2026-11-02", by("live", "bot"), "a.example=a", "b.example=404")
 	scanned(t, dir, "beside", "2026-11-02", by("live", "other"), "a.example=404", "b.example=403")
 	scanned(t, dir, "again", "2026-11-03", by("live", "bot"), "a.example=a", "b.example=404")
@@ -537,7 +547,8 @@ func TestObservers(t *testing.T) {
 	if u := mustUpdate(t, dir); u.Observer.Product != "renamed" || u.Again || u.Has("beside") {
 		t.Errorf("%+v", u)
 	}
-	if got, want := story(t, dir, "b.example"), "first none 01-01, observer none 02-03, observer refused 06-06"; got != want {
+	if got, want := story(t, dir, "b.example"),
+		"first none 01-01, observer none 02-03, observer refused 06-06"; got != want {
 		t.Errorf("after a scan by a new observer: %s, want %s", got, want)
 	}
 
@@ -556,7 +567,8 @@ func TestRejudge(t *testing.T) {
 	newer := *tokens.Default()
 	newer.Version = "newer"
 	scanned(t, dir, "n1", "2026-11-01", nil, "same.example=a", "comment.example=a", "other.example=a", "gone.example=a")
-	scanned(t, dir, "n2", "2026-11-02", func(o *sink.Options) { o.Registry = &newer }, "same.example=a", "comment.example=c", "other.example=b", "gone.example=404")
+	scanned(t, dir, "n2", "2026-11-02", func(o *sink.Options) { o.Registry = &newer }, "same.example=a",
+		"comment.example=c", "other.example=b", "gone.example=404")
 	f := func(o Options, want map[string]string) {
 		t.Helper()
 		mustRebuild(t, dir, o)
@@ -567,21 +579,24 @@ func TestRejudge(t *testing.T) {
 		}
 	}
 	same := "first rules 01-02"
-	f(Options{}, map[string]string{"same": same, "comment": "first rules 01-01, unknown_judge rules 02-02", "other": "first rules 01-01, unknown_judge rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
+	f(Options{}, map[string]string{"same": same, "comment": "first rules 01-01, unknown_judge rules 02-02",
+		"other": "first rules 01-01, unknown_judge rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
 	var judged []string
 	at := &Rejudge{Judge: "newer " + sink.Check().Rules(), Policy: func(body []byte) (Policy, int64) {
 		judged = append(judged, string(body))
 		return Policy{Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot"}}, 1
 	}}
-	f(Options{Rejudge: at}, map[string]string{"same": same, "comment": "first rules 01-02", "other": "first rules 01-01, policy rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
+	f(Options{Rejudge: at}, map[string]string{"same": same, "comment": "first rules 01-02",
+		"other": "first rules 01-01, policy rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
 	if !slices.Equal(judged, []string{testFiles["a"]}) {
 		t.Errorf("judged again: %q", judged)
 	}
-	f(Options{Rejudge: RejudgeBy(&newer)}, map[string]string{"same": same, "comment": "first rules 01-02", "other": "first rules 01-01, policy rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
+	f(Options{Rejudge: RejudgeBy(&newer)}, map[string]string{"same": same, "comment": "first rules 01-02",
+		"other": "first rules 01-01, policy rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
 }
 
-// TestReading changes how files are read, and with it a body: the history tells the change of the judge from that of the file,
-// although registry and check are the same.
+// TestReading changes how files are read, and with it a body: the history tells the change of the judge from that of
+// the file, although registry and check are the same.
 func TestReading(t *testing.T) {
 	dir := newDir(t)
 	scanned(t, dir, "n1", "2026-11-01", nil, "same.example=a", "comment.example=a", "other.example=a")
@@ -606,8 +621,10 @@ func TestReading(t *testing.T) {
 	if err := m.Write(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	f(Options{}, "first rules 01-02; first rules 01-01, unknown_judge rules 02-02; first rules 01-01, unknown_judge rules 02-02; ")
-	f(Options{Rejudge: RejudgeBy(tokens.Default())}, "first rules 01-02; first rules 01-02; first rules 01-01, policy rules 02-02; ")
+	f(Options{},
+		"first rules 01-02; first rules 01-01, unknown_judge rules 02-02; first rules 01-01, unknown_judge rules 02-02; ")
+	f(Options{Rejudge: RejudgeBy(tokens.Default())},
+		"first rules 01-02; first rules 01-02; first rules 01-01, policy rules 02-02; ")
 }
 
 // TestLedgerJSON shows the record that readers open.
@@ -660,7 +677,8 @@ func TestStories(t *testing.T) {
 		var got []string
 		for _, s := range stories {
 			for _, e := range s.Episodes {
-				got = append(got, fmt.Sprintf("%d %s: %s %v after %q: %s %s %q", s.Port, s.Requested, e.ValidFrom, e.Cause, e.PreviousLast, e.What.Class, e.What.StarVerdict, e.What.OwnBlocked))
+				got = append(got, fmt.Sprintf("%d %s: %s %v after %q: %s %s %q", s.Port, s.Requested, e.ValidFrom, e.Cause,
+					e.PreviousLast, e.What.Class, e.What.StarVerdict, e.What.OwnBlocked))
 			}
 			for _, g := range s.Gaps {
 				got = append(got, fmt.Sprintf("%d %s: %s %s to %s", s.Port, s.Requested, g.Class, g.First, g.Last))
@@ -711,8 +729,8 @@ func (s *lateStore) Put(ctx context.Context, name string, data []byte) error {
 func (l lateLease) Late() bool { return true }
 func (l lateLease) Fenced()    { l.st.steps = append(l.st.steps, "fenced") }
 
-// TestFence shows that a holder of a late lock deletes no file that a late record of a dead process may name, and that late records do no
-// harm any more once it has written a ledger and a head of its own.
+// TestFence shows that a holder of a late lock deletes no file that a late record of a dead process may name, and that
+// late records do no harm any more once it has written a ledger and a head of its own.
 func TestFence(t *testing.T) {
 	late := &lateStore{Store: newDir(t)}
 	f := func(what string, do func(), want ...string) {
@@ -767,7 +785,8 @@ func TestTablesWithoutRows(t *testing.T) {
 	f("gaps 0, history 0, policies 0")
 }
 
-// TestKilledFirstMerge kills the first merge, and a later one, before a head names its ledger: the next update has it named, and merges nothing.
+// TestKilledFirstMerge kills the first merge, and a later one, before a head names its ledger: the next update has it
+// named, and merges nothing.
 func TestKilledFirstMerge(t *testing.T) {
 	dir := newDir(t)
 	for n := range 3 {

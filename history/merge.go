@@ -10,7 +10,8 @@ import (
 type Merger struct {
 	// Policy returns a policy by its id. It knows those of the open episodes, of the night, and of Judged.
 	Policy func(id int64) *Policy
-	// Judged, if not nil, gives an episode with rules that has had one file what another judge says of that, if the file is stored.
+	// Judged, if not nil, gives an episode with rules that has had one file what another judge says of that, if the file
+	// is stored.
 	Judged func(*Episode)
 
 	// These get the episodes and gaps in the order of sites. The argument is valid until they return.
@@ -30,9 +31,11 @@ type Merged struct {
 // ErrOrder says that an input of Merge is not sorted by site, or is not from before the night.
 var ErrOrder = errors.New("the ledger is not in order")
 
-// Merge merges the night of a date. The open episodes and gaps are those that the merge of the night before handed over;
-// night returns the next observation, nil after the last; all are sorted by site. The first error of an input or a callback ends the merge.
-func (m *Merger) Merge(date Date, episodes iter.Seq2[*Episode, error], gaps iter.Seq2[*Gap, error], night func() (*Observation, error)) (Merged, error) {
+// Merge merges the night of a date. The open episodes and gaps are those that the merge of the night before handed
+// over; night returns the next observation, nil after the last; all are sorted by site. The first error of an input or
+// a callback ends the merge.
+func (m *Merger) Merge(date Date, episodes iter.Seq2[*Episode, error], gaps iter.Seq2[*Gap, error],
+	night func() (*Observation, error)) (Merged, error) {
 	run := merge{Merger: m, date: date, done: Merged{Date: date, Causes: map[Cause]int64{}, Gaps: map[string]int64{}}}
 	openEpisodes, stop := pull(episodes)
 	defer stop()
@@ -198,8 +201,9 @@ func (m *merge) unobserved(e *Episode, g *Gap, class string, site int64) error {
 	return m.OpenGap(&Gap{Site: site, Class: class, First: m.date, Last: m.date, Nights: 1})
 }
 
-// change returns why the observation begins another episode, or "" if it belongs to this one. The first rule that applies
-// decides. One judge has judged all files of an episode: another one begins a new episode, unless it has judged the only file.
+// change returns why the observation begins another episode, or "" if it belongs to this one. The first rule that
+// applies decides. One judge has judged all files of an episode: another one begins a new episode, unless it has judged
+// the only file.
 func (m *merge) change(e *Episode, o *Observation) Cause {
 	before := m.Policy(e.Policy)
 	switch {
@@ -207,7 +211,8 @@ func (m *merge) change(e *Episode, o *Observation) Cause {
 		return ByObserver // two observers may be served different files
 	case before.Class == o.Finding && o.Finding != ClassRules:
 		return ""
-	case e.Judge == o.From.Judge, e.LastBody == 0, !ofFile(before.Class), !ofFile(o.Finding): // else the class may depend on the judge
+	case e.Judge == o.From.Judge, e.LastBody == 0, !ofFile(before.Class), !ofFile(o.Finding):
+		// else the class may depend on the judge
 	case e.LastBody != o.Body, e.Bodies > 1:
 		return UnknownJudge
 	default:

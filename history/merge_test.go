@@ -69,7 +69,8 @@ var letters = map[byte]Policy{
 	'B': {Class: ClassRules, StarVerdict: "allowed"},
 	'C': {Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot", "NewBot"}},
 	'M': {Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot", "CCBot"}, Managed: "cloudflare"},
-	'O': {Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot", "CCBot", "NewBot"}, Managed: "cloudflare"},
+	'O': {Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot", "CCBot", "NewBot"},
+		Managed: "cloudflare"},
 	'E': {Class: ClassNoRules},
 	'H': {Class: ClassHTML},
 	'N': {Class: ClassNone},
@@ -79,9 +80,9 @@ var letters = map[byte]Policy{
 // Without their managed blocks, M has the policy A, and O has C.
 var unmanaged = map[byte]int64{'A': 'A', 'B': 'B', 'C': 'C', 'M': 'A', 'O': 'C'}
 
-// TestRules has a line for each rule of what counts as a change. A word is a night: the letter of a policy and the digit of
-// a body, a gap's class, or - for a site that is not listed; @ is before another observer, / before another judge. On the
-// night of judge z body 1 is kept, and z gives it policy C.
+// TestRules has a line for each rule of what counts as a change. A word is a night: the letter of a policy and the
+// digit of a body, a gap's class, or - for a site that is not listed; @ is before another observer, / before another
+// judge. On the night of judge z body 1 is kept, and z gives it policy C.
 func TestRules(t *testing.T) {
 	ids, names := map[byte]int64{}, map[int64]string{}
 	policies := map[int64]*Policy{}
@@ -121,7 +122,8 @@ func TestRules(t *testing.T) {
 			for _, n := range []struct {
 				name  string
 				value int
-			}{{"after", int(e.PreviousLast)}, {"seen", int(e.Observations)}, {"failed", int(e.Failures)}, {"pending", int(e.Pending)}, {"bodies", int(e.Bodies)}} {
+			}{{"after", int(e.PreviousLast)}, {"seen", int(e.Observations)}, {"failed", int(e.Failures)},
+				{"pending", int(e.Pending)}, {"bodies", int(e.Bodies)}} {
 				if n.value > 1 || n.value == 1 && n.name != "seen" && n.name != "bodies" {
 					text += fmt.Sprintf(" %s %d", n.name, n.value)
 				}
@@ -142,7 +144,8 @@ func TestRules(t *testing.T) {
 	// Rule 2: a failure is a gap of its class.
 	f("A1 unreachable A1", "first A 1..3 seen 2 failed 1; unreachable 2..2 (1)")
 	f("A1 server_error server_error", "first A 1..1 pending 2; server_error 2..3 (2)")
-	f("A1 rate_limited challenged - not_asked A1", "first A 1..6 seen 2 failed 3; rate_limited 2..2 (1); challenged 3..3 (1); unlisted 4..4 (1); not_asked 5..5 (1)")
+	f("A1 rate_limited challenged - not_asked A1",
+		"first A 1..6 seen 2 failed 3; rate_limited 2..2 (1); challenged 3..3 (1); unlisted 4..4 (1); not_asked 5..5 (1)")
 	f("unreachable - unreachable", "unreachable 1..1 (1); unlisted 2..2 (1); unreachable 3..3 (1)")
 	f("unreachable A1", "first A 2..2; unreachable 1..1 (1)")
 	f("A1 another_word", "first A 1..1 pending 1; another_word 2..2 (1)")
@@ -155,7 +158,8 @@ func TestRules(t *testing.T) {
 	f("F F", "first F 1..2 seen 2")
 	f("H1 H2", "first H 1..2 seen 2 bodies 2")
 	f("E1 E2", "first E 1..2 seen 2 bodies 2")
-	// Rule 5: a site that has had one file, and still serves it, stays in its episode, even if another judge gives the file another policy.
+	// Rule 5: a site that has had one file, and still serves it, stays in its episode, even if another judge gives the
+	// file another policy.
 	f("A1 C1/y", "first C 1..2 seen 2")
 	f("A1 C1/y C1/y A1", "first A 1..4 seen 4")
 	f("A1 B2 unreachable C2/y", "first A 1..1; policy C 2..4 after 1 seen 2 failed 1; unreachable 3..3 (1)")
@@ -202,7 +206,8 @@ func TestRules(t *testing.T) {
 func TestOrder(t *testing.T) {
 	p := Policy{Class: ClassNone}.Canonical()
 	l := memory{policies: map[int64]*Policy{p.ID: &p}}
-	night := []Observation{{Site: 1, Finding: ClassNone, Policy: p.ID, From: &Source{}}, {Site: 2, Finding: "unreachable", From: &Source{}}}
+	night := []Observation{{Site: 1, Finding: ClassNone, Policy: p.ID, From: &Source{}}, {Site: 2, Finding: "unreachable",
+		From: &Source{}}}
 	if _, err := l.merge(5, night); err != nil {
 		t.Fatal(err)
 	}

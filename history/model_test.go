@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// This file defines the ledger a second time, from the text of the rules: for one site after the other, over the list of
-// all nights at once. Random worlds show that the incremental merge finds the same.
+// This file defines the ledger a second time, from the text of the rules: for one site after the other, over the list
+// of all nights at once. Random worlds show that the incremental merge finds the same.
 
 // world is a list of nights, and what judges would say of its bodies.
 type world struct {
@@ -131,7 +131,8 @@ func newWorld(seed uint64) *world {
 			if chance(churn) {
 				continue
 			}
-			o := Observation{Site: int64(i*1000003) - 3000000, Host: fmt.Sprint("host", i), Port: 443, Requested: "auto", From: &by}
+			o := Observation{Site: int64(i*1000003) - 3000000, Host: fmt.Sprint("host", i), Port: 443, Requested: "auto",
+				From: &by}
 			switch {
 			case s.cdn && outage == ClassHTML:
 				o.Finding, o.Body, o.Policy = ClassHTML, 12, w.files[12].policy[by.Judge]
@@ -235,7 +236,8 @@ func (w *world) modelSite(site int64, judged *int) (episodes []Episode, gaps []G
 		e := Episode{
 			Site: site, Host: first.row.Host, Port: first.row.Port, Requested: first.row.Requested, Policy: last.row.Policy,
 			ValidFrom: first.date, PreviousLast: previous, ValidTo: last.date, Observations: int32(end - begin),
-			Bodies: 1, LastBody: last.row.Body, Unmanaged: last.row.Unmanaged, Cause: cause, Observer: last.row.From.Observer, Judge: last.row.From.Judge,
+			Bodies: 1, LastBody: last.row.Body, Unmanaged: last.row.Unmanaged, Cause: cause, Observer: last.row.From.Observer,
+			Judge: last.row.From.Judge,
 		}
 		for k := begin + 1; k < end; k++ {
 			before, now := nights[at[k-1]], nights[at[k]]
@@ -265,7 +267,8 @@ func (w *world) modelSite(site int64, judged *int) (episodes []Episode, gaps []G
 	return episodes, gaps
 }
 
-// between returns why an episode ends between two successive observations, "" if it goes on. only: it has had no other file than the first's.
+// between returns why an episode ends between two successive observations, "" if it goes on. only: it has had no other
+// file than the first's.
 func (w *world) between(p, c *Observation, only bool) Cause {
 	noFile := func(o *Observation) bool { return o.Finding == "none" || o.Finding == "refused" || o.Body == 0 }
 	switch {
@@ -316,8 +319,14 @@ func TestModel(t *testing.T) {
 		w := newWorld(seed)
 		wantEpisodes, wantGaps, again := w.model()
 		l := w.incremental(t)
-		same(t, seed, "episode", slices.Concat(l.closed, l.open), wantEpisodes, func(e Episode) (int64, Date) { return e.Site, e.ValidFrom })
-		same(t, seed, "gap", slices.Concat(l.closedGaps, l.openGaps), wantGaps, func(g Gap) (int64, Date) { return g.Site, g.First })
+		same(t, seed, "episode", slices.Concat(l.closed, l.open), wantEpisodes, func(e Episode) (int64, Date) {
+			return e.Site,
+				e.ValidFrom
+		})
+		same(t, seed, "gap", slices.Concat(l.closedGaps, l.openGaps), wantGaps, func(g Gap) (int64, Date) {
+			return g.Site,
+				g.First
+		})
 		last := w.nights[len(w.nights)-1].date
 		open := map[int64]bool{}
 		for _, e := range l.open {
@@ -362,7 +371,8 @@ func same[T comparable](t *testing.T, seed uint64, what string, got, want []T, k
 	slices.SortFunc(want, compare)
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Errorf("world %d, %s %d:\n got %+v\nwant %+v", seed, what, i, got[min(i, len(got)):min(i+1, len(got))], want[min(i, len(want)):min(i+1, len(want))])
+			t.Errorf("world %d, %s %d:\n got %+v\nwant %+v", seed, what, i, got[min(i, len(got)):min(i+1, len(got))],
+				want[min(i, len(want)):min(i+1, len(want))])
 			return
 		}
 	}

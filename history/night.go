@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// sorted sorts a night's observations by site in little memory, however many they are. Ids of sites are hashes, so ranges of ids have
-// about the same number of sites. The records of each range are collected in a temporary file, and sorted when they are read. A night
-// of one range needs no file.
+// sorted sorts a night's observations by site in little memory, however many they are. Ids of sites are hashes, so
+// ranges of ids have about the same number of sites. The records of each range are collected in a temporary file, and
+// sorted when they are read. A night of one range needs no file.
 type sorted struct {
 	ranges  []siteRange
 	file    *os.File // it has no name once it is open
@@ -101,8 +101,9 @@ func (s *sorted) close() {
 	}
 }
 
-// all returns a function for the next observation in the order of sites, which is valid until the next; nil is the end. Of those that share
-// an id it has the one with the lowest host: each site has one observation, since package units chooses. A call ends the one before.
+// all returns a function for the next observation in the order of sites, which is valid until the next; nil is the end.
+// Of those that share an id it has the one with the lowest host: each site has one observation, since package units
+// chooses. A call ends the one before.
 func (s *sorted) all() func() (*Observation, error) {
 	var o *Observation
 	begun := 0 // ranges
@@ -163,7 +164,8 @@ func (s *sorted) decode(record []byte, o *Observation) {
 		*number = int64(binary.LittleEndian.Uint64(record[4+8*i:]))
 	}
 	numbers, host := split(record)
-	o.Port, o.Finding, o.Requested, o.From, o.Host = int32(numbers[0]), s.words[numbers[1]], s.words[numbers[2]], s.sources[numbers[3]], string(host)
+	o.Port, o.Finding, o.Requested, o.From, o.Host = int32(numbers[0]), s.words[numbers[1]], s.words[numbers[2]],
+		s.sources[numbers[3]], string(host)
 }
 
 // split returns what a record has after its length, its site, its policies and its body.

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestSorted sorts nights of one range and of many, twice each: every site comes once, in order, with all that was found at it. Memory has
-// one range and a piece of each, the file the rest.
+// TestSorted sorts nights of one range and of many, twice each: every site comes once, in order, with all that was
+// found at it. Memory has one range and a piece of each, the file the rest.
 func TestSorted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for seed := range uint64(15) {
@@ -26,7 +26,8 @@ func TestSorted(t *testing.T) {
 		for i := range n {
 			o := Observation{
 				Site: int64(rng.Uint64()), Host: fmt.Sprintf("%0*d.example", rng.IntN(60), i), Port: int32(rng.IntN(65536)),
-				Requested: []string{"auto", "http"}[rng.IntN(2)], Finding: []string{ClassRules, ClassNone, "unreachable"}[rng.IntN(3)],
+				Requested: []string{"auto", "http"}[rng.IntN(2)], Finding: []string{ClassRules, ClassNone,
+					"unreachable"}[rng.IntN(3)],
 				Policy: int64(rng.Uint64()), Body: int64(rng.Uint64()), From: sources[rng.IntN(2)],
 			}
 			if i > 0 && rng.IntN(20) == 0 {
@@ -64,7 +65,8 @@ func TestSorted(t *testing.T) {
 	}
 }
 
-// TestNightOfManyRanges merges a night that is sorted in a file, and the same night again: every site has one episode of two nights.
+// TestNightOfManyRanges merges a night that is sorted in a file, and the same night again: every site has one episode
+// of two nights.
 func TestNightOfManyRanges(t *testing.T) {
 	dir := newDir(t)
 	var sites []string
@@ -72,7 +74,8 @@ func TestNightOfManyRanges(t *testing.T) {
 		sites = append(sites, fmt.Sprintf("h%d.example=404", i))
 	}
 	for _, day := range []string{"01", "02"} {
-		scanned(t, dir, "n"+day, "2026-11-"+day, func(o *sink.Options) { o.PartRows, o.Tables = 0, []string{schema.Sites} }, sites...)
+		scanned(t, dir, "n"+day, "2026-11-"+day, func(o *sink.Options) { o.PartRows, o.Tables = 0, []string{schema.Sites} },
+			sites...)
 		mustUpdate(t, dir)
 	}
 	hosts, last := map[string]bool{}, int64(math.MinInt64)

@@ -23,8 +23,8 @@ const (
 	ClassRefused = "refused"
 )
 
-// The classes of gaps that are no findings: of sites that were not on the list, and of those whose earlier answer an archive has
-// repeated, which is an outcome.
+// The classes of gaps that are no findings: of sites that were not on the list, and of those whose earlier answer an
+// archive has repeated, which is an outcome.
 const (
 	Unlisted = "unlisted"
 	Carried  = "carried"
@@ -39,8 +39,9 @@ func isGap(finding string) bool {
 	return !known || f.IsGap()
 }
 
-// Policy is a row of the ledger's table policies, of which the view is history_policies. It has the verdicts of `*` and of tokens with a group of their own only: with
-// the verdicts of all tokens, a registry that gains one token would change nearly every site's policy.
+// Policy is a row of the ledger's table policies, of which the view is history_policies. It has the verdicts of `*` and
+// of tokens with a group of their own only: with the verdicts of all tokens, a registry that gains one token would
+// change nearly every site's policy.
 type Policy struct {
 	ID            int64    `json:"policy_id,string" parquet:"policy_id" about:"hash of all other columns" example:"6151466271542271102"`
 	Class         string   `json:"class" parquet:"class,dict" about:"finding: rules, no_rules, html, none, refused; all following columns are empty or null unless it is rules" example:"rules"`
@@ -108,8 +109,8 @@ func (p *Policy) content(b []byte) []byte {
 	return b
 }
 
-// cells returns what a policy with rules makes of each token of a registry, but for what the ledger does not keep: CellRoot and CellDPIAll, and
-// whether there is a group of `*` that denies nothing.
+// cells returns what a policy with rules makes of each token of a registry, but for what the ledger does not keep:
+// CellRoot and CellDPIAll, and whether there is a group of `*` that denies nothing.
 func (p *Policy) cells(registry *tokens.Registry) []audit.Cell {
 	kept := read.PolicyOf(&schema.PolicyRow{
 		Star: p.StarVerdict != audit.Allowed.String(), StarVerdict: p.StarVerdict,

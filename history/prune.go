@@ -18,9 +18,10 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file is about nights whose scans were deleted for their age. The ledger has them, and can be derived anew only from
-// a snapshot of what it was after the last of them. The snapshot is a ledger, too: its files lie among those of the
-// ledger, and a rebuilt ledger names some of them. Of the deleted files of sites, the last one of each open episode is kept.
+// This file is about nights whose scans were deleted for their age. The ledger has them, and can be derived anew only
+// from a snapshot of what it was after the last of them. The snapshot is a ledger, too: its files lie among those of
+// the ledger, and a rebuilt ledger names some of them. Of the deleted files of sites, the last one of each open episode
+// is kept.
 
 // Bodies is the table of kept files of sites. Its columns are those of schema.Bodies.
 const Bodies = schema.Bodies
@@ -31,7 +32,8 @@ type past struct {
 	kept
 	head      *commit.Head    // by which it was read
 	withdrawn map[string]bool // scans that the head names, and not as published
-	gone      bool            // scans of the ledger are, and nothing says why: the heads may have been lost, so no file is deleted
+	// scans of the ledger are, and nothing says why: the heads may have been lost, so no file is deleted
+	gone bool
 }
 
 // kept is what commit.Pruned has of the history.
@@ -107,7 +109,9 @@ func (p *past) sound(ctx context.Context, st store.Store) error {
 
 // remedy is what to do about a damaged file of the snapshot, or of bodies.
 func (p *past) remedy() string {
-	return fmt.Sprintf("; restore it from a copy of the dataset: the nights up to %s were pruned, and it has what is left of them", p.Through)
+	return fmt.Sprintf(
+		"; restore it from a copy of the dataset: the nights up to %s were pruned, and it has what is left of them",
+		p.Through)
 }
 
 // missing returns the scans of a ledger that are not there any more, and were neither pruned nor withdrawn.
@@ -130,7 +134,8 @@ func (p *past) and(scans []MergedScan) []MergedScan {
 	for i := range p.Scans {
 		s := &p.Scans[i]
 		if s.Publication != commit.PublicationDiscarded && slices.Contains(s.Tables, schema.Sites) && !there(s.ScanID) {
-			scans = append(scans, MergedScan{ScanID: s.ScanID, ScanDate: s.ScanDate, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, Observer: s.Observer})
+			scans = append(scans, MergedScan{ScanID: s.ScanID, ScanDate: s.ScanDate, StartedAt: s.StartedAt,
+				FinishedAt: s.FinishedAt, Observer: s.Observer})
 		}
 	}
 	return scans
@@ -154,15 +159,16 @@ func (p *past) bodies(ctx context.Context, st store.Store) iter.Seq2[*schema.Bod
 }
 
 // findBodies is findBodies for what was pruned.
-func (p *past) findBodies(ctx context.Context, st store.Store, wanted map[int64]bool, found func(hash int64, body []byte)) error {
+func (p *past) findBodies(ctx context.Context, st store.Store, wanted map[int64]bool,
+	found func(hash int64, body []byte)) error {
 	if len(wanted) == 0 {
 		return nil
 	}
 	return takeBodies(p.bodies(ctx, st), wanted, found)
 }
 
-// KeptBodies returns the files of sites that were kept when their nights were pruned, by their hashes: at most so many bytes.
-// left is how many more there are.
+// KeptBodies returns the files of sites that were kept when their nights were pruned, by their hashes: at most so many
+// bytes. left is how many more there are.
 func KeptBodies(ctx context.Context, st store.Store, most int) (kept map[int64][]byte, left int64, err error) {
 	p, err := pastOf(ctx, st)
 	if err != nil {
@@ -194,8 +200,9 @@ type Pruning struct {
 	Registries map[string][]string // by version: the tokens of registries of which only Nights have statistics
 }
 
-// Prune keeps what is not to be lost with the scans, and has a head name these as pruned. After that they can be deleted: those of
-// which files may be left are in removing. A killed Prune has changed nothing, and leaves files that the next Prune or merge deletes.
+// Prune keeps what is not to be lost with the scans, and has a head name these as pruned. After that they can be
+// deleted: those of which files may be left are in removing. A killed Prune has changed nothing, and leaves files that
+// the next Prune or merge deletes.
 func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (removing []commit.PrunedScan, err error) {
 	err = commit.Change(ctx, st, o.Log, func(h *commit.Head) error {
 		before, err := readPast(ctx, h)
@@ -204,7 +211,10 @@ func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (removing 
 		}
 		back := p.Nights // scans that have come back, from a copy
 		p.Nights = slices.DeleteFunc(slices.Clone(p.Nights), func(m *commit.Manifest) bool { return before.Has(m.ScanID) })
-		back = slices.DeleteFunc(slices.Clone(back), func(m *commit.Manifest) bool { return has(p.Nights, m.ScanID) || slices.Contains(h.Removing, m.ScanID) })
+		back = slices.DeleteFunc(slices.Clone(back), func(m *commit.Manifest) bool {
+			return has(p.Nights, m.ScanID) ||
+				slices.Contains(h.Removing, m.ScanID)
+		})
 		next := before
 		if len(p.Nights)+len(p.Without) > 0 {
 			if next, err = before.without(ctx, st, o, h, &p); err != nil {
@@ -220,7 +230,8 @@ func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (removing 
 		for _, m := range back {
 			h.Removing = append(h.Removing, m.ScanID)
 		}
-		removing = slices.DeleteFunc(slices.Clone(next.Scans), func(s commit.PrunedScan) bool { return !slices.Contains(h.Removing, s.ScanID) })
+		removing = slices.DeleteFunc(slices.Clone(next.Scans),
+			func(s commit.PrunedScan) bool { return !slices.Contains(h.Removing, s.ScanID) })
 		return nil
 	})
 	return removing, err
@@ -236,7 +247,8 @@ func newPrunedDraft(ctx context.Context, st store.Store, o Options, p *past, bas
 }
 
 // without is what there will be in the place of pruned nights, beside the ledger as it is.
-func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit.Head, going *Pruning) (next *past, err error) {
+func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit.Head, going *Pruning) (next *past,
+	err error) {
 	o.Progress = nil
 	if _, err := catchUp(ctx, st, o, h); err != nil {
 		return nil, err
@@ -249,7 +261,8 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit
 		return nil, err
 	}
 	there := func(scanID string) bool { return has(going.All, scanID) }
-	if len(p.missing(ledger, there)) == 0 && !h.Late { // what a pruning has left that was killed, or had no room; readers of the ledger before have the rest
+	if len(p.missing(ledger, there)) == 0 && !h.Late {
+		// what a pruning has left that was killed, or had no room; readers of the ledger before have the rest
 		if err := sweep(ctx, st, slices.Concat(ledger.all(), p.files()), prunedRun); err != nil {
 			return nil, err
 		}
@@ -281,7 +294,8 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit
 
 // add adds a scan that is about to be deleted.
 func (p *past) add(m *commit.Manifest) {
-	s := commit.PrunedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer, ListID: m.ListID, Tables: m.Tables, Publication: m.Publication}
+	s := commit.PrunedScan{ScanID: m.ScanID, ScanDate: m.ScanDate, StartedAt: m.StartedAt, Observer: m.Observer,
+		ListID: m.ListID, Tables: m.Tables, Publication: m.Publication}
 	if m.FinishedAt != nil {
 		s.FinishedAt = *m.FinishedAt
 	}
@@ -298,7 +312,8 @@ func (p *past) add(m *commit.Manifest) {
 }
 
 // snapshot merges the nights that are about to be deleted into the snapshot.
-func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *Ledger, going *Pruning, through string) (_ *Ledger, err error) {
+func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *Ledger, going *Pruning,
+	through string) (_ *Ledger, err error) {
 	var nights []MergedScan
 	gone := &GoneError{}
 	for _, s := range ledger.Scans {
@@ -322,7 +337,9 @@ func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *
 	switch other := func(m *commit.Manifest) bool { return !judgedBy(ledger.Judge, m) }; {
 	case ledger.Judge == "" || base.Judge == ledger.Judge && !slices.ContainsFunc(going.Nights, other):
 	case o.Rejudge == nil || o.Rejudge.Judge != ledger.Judge:
-		return nil, fmt.Errorf("the nights were judged by another registry or check than the history, %.99q, which has to be at hand; the next night replaces it", ledger.Judge)
+		return nil,
+			fmt.Errorf(
+				"the nights were judged by another registry or check than the history, %.99q, which has to be at hand; the next night replaces it", ledger.Judge)
 	default:
 		d.again = judgeAgain(o.Rejudge)
 	}
@@ -335,20 +352,23 @@ func repairable(err error) error {
 	if err == nil || table.IsDamage(err) { // which says it
 		return err
 	}
-	return fmt.Errorf("%w; if its files are damaged, restore the files that bulkscan verify names, or fetch their sites again by scan --repair", err)
+	return fmt.Errorf(
+		"%w; if its files are damaged, restore the files that bulkscan verify names, or fetch their sites again by scan --repair", err)
 }
 
 func has(scans []*commit.Manifest, scanID string) bool {
 	return slices.ContainsFunc(scans, func(m *commit.Manifest) bool { return m.ScanID == scanID })
 }
 
-// keepBodies copies the last bodies of open episodes that no other scan is known to have, and returns all files with such
-// bodies. A body is that of the last night of its episode, so only these nights matter.
-func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger *Ledger, going *Pruning) ([]File, error) {
+// keepBodies copies the last bodies of open episodes that no other scan is known to have, and returns all files with
+// such bodies. A body is that of the last night of its episode, so only these nights matter.
+func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger *Ledger, going *Pruning) ([]File,
+	error) {
 	without := map[string]bool{} // dates of which a scan has no stored bodies
 	for _, s := range ledger.Scans {
 		i := slices.IndexFunc(going.All, func(m *commit.Manifest) bool { return m.ScanID == s.ScanID })
-		if i < 0 || !slices.Contains(going.All[i].Tables, schema.Bodies) || has(going.Nights, s.ScanID) || has(going.Without[Bodies], s.ScanID) {
+		if i < 0 || !slices.Contains(going.All[i].Tables, schema.Bodies) || has(going.Nights, s.ScanID) ||
+			has(going.Without[Bodies], s.ScanID) {
 			without[s.ScanDate] = true
 		}
 	}

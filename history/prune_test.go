@@ -21,8 +21,8 @@ func pruned(t testing.TB, st store.Store, before string) {
 	prunedBy(t, st, before, Options{})
 }
 
-// TestPrune prunes again and again between other nights. The ledger stays what it is without pruning, continued or derived
-// anew, and the files of open episodes are there.
+// TestPrune prunes again and again between other nights. The ledger stays what it is without pruning, continued or
+// derived anew, and the files of open episodes are there.
 func TestPrune(t *testing.T) {
 	const nights = 12
 	whole, dir := newDir(t), newDir(t)
@@ -69,7 +69,8 @@ func TestPrune(t *testing.T) {
 func copyScan(t testing.TB, from, to store.Store, id string) {
 	t.Helper()
 	for _, name := range namesOf(t, from, "") {
-		if strings.Contains(name, "/"+id+"/") || strings.Contains(name, "part-"+id+"-") || strings.Contains(name, "part-"+id+".") {
+		if strings.Contains(name, "/"+id+"/") || strings.Contains(name, "part-"+id+"-") || strings.Contains(name, "part-"+id+
+			".") {
 			if err := to.Put(t.Context(), name, mustRead(t, from, name)); err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +144,8 @@ func TestPrunedBodies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Prune(t.Context(), dir, Options{}, Pruning{All: all, Without: map[string][]*commit.Manifest{Bodies: {m}}}); err != nil {
+			if _, err := Prune(t.Context(), dir, Options{},
+				Pruning{All: all, Without: map[string][]*commit.Manifest{Bodies: {m}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -170,8 +172,8 @@ func TestPrunedBodies(t *testing.T) {
 	}
 }
 
-// TestPrunedAnew shows that the ledger takes in no night up to the last pruned one, and that a repaired later night is merged
-// from the snapshot on.
+// TestPrunedAnew shows that the ledger takes in no night up to the last pruned one, and that a repaired later night is
+// merged from the snapshot on.
 func TestPrunedAnew(t *testing.T) {
 	dir := newDir(t)
 	for n, what := range []string{"a", "b", "a", "c", "b"} {
@@ -193,7 +195,9 @@ func TestPrunedAnew(t *testing.T) {
 	if err := dir.Put(t.Context(), commit.ManifestName("n1"), n1); err != nil { // copied back
 		t.Fatal(err)
 	}
-	for _, o := range []sink.Options{{ScanID: "n1", Date: "2026-11-09", Restart: true}, {ScanID: "begun"}, {ScanID: "shared", Date: "2026-11-02", Shard: "0", Shares: 2}, {ScanID: "other", Date: "2026-11-02"}, {ScanID: "n2", Date: "2026-11-02", Restart: true}} {
+	for _, o := range []sink.Options{{ScanID: "n1", Date: "2026-11-09", Restart: true}, {ScanID: "begun"},
+		{ScanID: "shared", Date: "2026-11-02", Shard: "0", Shares: 2}, {ScanID: "other", Date: "2026-11-02"},
+		{ScanID: "n2", Date: "2026-11-02", Restart: true}} {
 		if w, err := sink.Open(t.Context(), dir, o); err == nil || !strings.Contains(err.Error(), "pruned") {
 			t.Errorf("%+v is begun: %v, %v", o, w, err)
 		}
@@ -249,8 +253,8 @@ func TestPrunedObservers(t *testing.T) {
 	}
 }
 
-// TestPrunedJudges prunes nights that the history judges by another registry than they were: the snapshot has what the ledger has, and
-// nothing is pruned without that registry.
+// TestPrunedJudges prunes nights that the history judges by another registry than they were: the snapshot has what the
+// ledger has, and nothing is pruned without that registry.
 func TestPrunedJudges(t *testing.T) {
 	dir := newDir(t)
 	newer, newest := *tokens.Default(), *tokens.Default()
@@ -266,13 +270,17 @@ func TestPrunedJudges(t *testing.T) {
 		for i := range sites {
 			sites[i] = strings.Replace(sites[i], "=", ".example=", 1)
 		}
-		scanned(t, dir, fmt.Sprint("n", n+1), fmt.Sprintf("2026-11-%02d", n+1), func(o *sink.Options) { o.Registry = nights[n] }, sites...)
-		if u, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(nights[n])}); err != nil || u.Again != (n == 1 || n == 3) {
+		scanned(t, dir, fmt.Sprint("n", n+1), fmt.Sprintf("2026-11-%02d", n+1),
+			func(o *sink.Options) { o.Registry = nights[n] }, sites...)
+		if u, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(nights[n])}); err != nil ||
+			u.Again != (n == 1 || n == 3) {
 			t.Fatalf("night %d: %+v, %v", n+1, u, err)
 		}
 	}
 	want := contents(t, dir)
-	if !strings.Contains(want, "Cause:policy") || !strings.Contains(want, "Cause:presence") || strings.Contains(want, "Cause:unknown_judge") || strings.Count(want, "Judge:newer ") != 1 { // of a site without a file
+	if !strings.Contains(want, "Cause:policy") || !strings.Contains(want, "Cause:presence") ||
+		strings.Contains(want, "Cause:unknown_judge") || strings.Count(want, "Judge:newer ") != 1 {
+		// of a site without a file
 
 		t.Fatalf("the ledger is\n%s", want)
 	}
@@ -281,7 +289,8 @@ func TestPrunedJudges(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []Options{{}, {Rejudge: RejudgeBy(&newer)}} {
-		if _, err := Prune(t.Context(), dir, o, Pruning{All: all, Nights: all[:2]}); err == nil || !strings.Contains(err.Error(), "newest") {
+		if _, err := Prune(t.Context(), dir, o, Pruning{All: all, Nights: all[:2]}); err == nil ||
+			!strings.Contains(err.Error(), "newest") {
 			t.Errorf("pruned without the judge: %v", err)
 		}
 	}
@@ -354,7 +363,8 @@ func TestPrunedDamage(t *testing.T) {
 // allVerified is verified of the whole dataset.
 func allVerified(t *testing.T, st store.Store) (found []string) {
 	t.Helper()
-	if _, err := verify.Dataset(t.Context(), st, verify.Options{Report: func(f verify.Finding) { found = append(found, f.String()) }}); err != nil {
+	if _, err := verify.Dataset(t.Context(), st,
+		verify.Options{Report: func(f verify.Finding) { found = append(found, f.String()) }}); err != nil {
 		t.Fatal(err)
 	}
 	return append(found, verified(t, st)...)
@@ -390,7 +400,8 @@ func TestPrunedForgotten(t *testing.T) {
 		}
 	}
 	if found := allVerified(t, dir); !slices.ContainsFunc(found, func(f string) bool {
-		return strings.HasPrefix(f, "damaged: "+commit.ManifestName("n2")) && strings.Contains(f, "it is missing, and "+before.Name())
+		return strings.HasPrefix(f, "damaged: "+commit.ManifestName("n2")) && strings.Contains(f, "it is missing, and "+
+			before.Name())
 	}) {
 		t.Errorf("%q", found)
 	}
@@ -414,15 +425,16 @@ func TestPrunedForgotten(t *testing.T) {
 	}
 }
 
-// TestHeadsLost loses the newest heads, one after the other, and all, or damages them: the next merge or rebuilding publishes again what the
-// ledger has merged, and the history is as it was. Without any head no reader answers.
+// TestHeadsLost loses the newest heads, one after the other, and all, or damages them: the next merge or rebuilding
+// publishes again what the ledger has merged, and the history is as it was. Without any head no reader answers.
 func TestHeadsLost(t *testing.T) {
 	for n := range 9 {
 		lost, damage, rebuild := n%3+1, []string{"deleted", "", "{}"}[n/3], n >= 3
 		dir := newDir(t)
 		for n := range 3 {
 			id := fmt.Sprint("n", n+1)
-			scanned(t, dir, id, fmt.Sprintf("2026-11-%02d", n+1), func(o *sink.Options) { o.NoPublish = true }, "h.example="+[]string{"a", "b"}[n%2])
+			scanned(t, dir, id, fmt.Sprintf("2026-11-%02d", n+1), func(o *sink.Options) { o.NoPublish = true }, "h.example="+
+				[]string{"a", "b"}[n%2])
 			publication(t, dir, commit.PublicationDone, id)
 			mustUpdate(t, dir)
 			if n == 1 {
@@ -464,7 +476,8 @@ func TestHeadsLost(t *testing.T) {
 	}
 }
 
-// TestMonthLost damages or loses the file of a closed month: derived anew the history is as it was, all nights count, and readers answer.
+// TestMonthLost damages or loses the file of a closed month: derived anew the history is as it was, all nights count,
+// and readers answer.
 func TestMonthLost(t *testing.T) {
 	for _, damage := range []string{"deleted", "", "[]", "{}"} {
 		dir := newDir(t)
@@ -493,7 +506,8 @@ func TestMonthLost(t *testing.T) {
 		}
 		h := newestHead(t, dir)
 		all, err := h.All(t.Context())
-		if got := contents(t, dir); got != want || err != nil || len(all) != 4 || len(h.Months) != 2 || h.Causes[0].What != commit.CauseLost {
+		if got := contents(t, dir); got != want || err != nil || len(all) != 4 || len(h.Months) != 2 ||
+			h.Causes[0].What != commit.CauseLost {
 			t.Errorf("%q: %+v, %v\n%s\nwant\n%s", damage, h, err, got, want)
 		}
 	}
@@ -552,7 +566,8 @@ func TestPrunedAgain(t *testing.T) {
 	}
 	var files int
 	for try := range 3 {
-		if _, err := Prune(t.Context(), noRecord{dir}, Options{}, Pruning{All: all, Nights: all[:1]}); err == nil || !strings.Contains(err.Error(), "no space left") {
+		if _, err := Prune(t.Context(), noRecord{dir}, Options{}, Pruning{All: all, Nights: all[:1]}); err == nil ||
+			!strings.Contains(err.Error(), "no space left") {
 			t.Fatal(err)
 		}
 		now := len(namesOf(t, dir, Folder))

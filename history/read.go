@@ -36,7 +36,8 @@ func readNight(ctx context.Context, scans []*commit.Scan, host string, again *ag
 			rows += commit.CountCommits(s.Commits).Rows
 		}
 	}
-	n := &night{sorted: newSorted(rows, rangeSites), host: host, again: again, policies: policySet{}, known: map[uint64]*Policy{}}
+	n := &night{sorted: newSorted(rows, rangeSites), host: host, again: again, policies: policySet{},
+		known: map[uint64]*Policy{}}
 	defer func() {
 		if err != nil {
 			n.close()
@@ -60,11 +61,12 @@ func readNight(ctx context.Context, scans []*commit.Scan, host string, again *ag
 	return n, nil
 }
 
-// columns are those of sites that the ledger needs for an observation: without its policy, and those that PolicyOf needs beside the
-// finding.
+// columns are those of sites that the ledger needs for an observation: without its policy, and those that PolicyOf
+// needs beside the finding.
 var (
 	columns       = []string{"host", "port", "requested", "outcome", "finding", "registry_version", "body_hash"}
-	policyColumns = []string{"star_verdict", "content_signal", "content_usage", "license", "managed_by", "named", "blocked", "partial", "policy_id", "unmanaged_policy_id"}
+	policyColumns = []string{"star_verdict", "content_signal", "content_usage", "license", "managed_by", "named",
+		"blocked", "partial", "policy_id", "unmanaged_policy_id"}
 )
 
 // PolicyOf returns the policy of a row of sites, without its id. Its texts share memory with the row.
@@ -72,7 +74,8 @@ func PolicyOf(row *schema.SiteRow) Policy {
 	if row.Finding != ClassRules {
 		return Policy{Class: row.Finding}
 	}
-	p := Policy{Class: row.Finding, StarVerdict: row.StarVerdict, ContentSignal: row.ContentSignal, ContentUsage: row.ContentUsage, License: row.License, Managed: row.ManagedBy}
+	p := Policy{Class: row.Finding, StarVerdict: row.StarVerdict, ContentSignal: row.ContentSignal,
+		ContentUsage: row.ContentUsage, License: row.License, Managed: row.ManagedBy}
 	for _, token := range row.Named {
 		switch {
 		case slices.Contains(row.Blocked, token):
@@ -155,7 +158,9 @@ func (n *night) read(ctx context.Context, s *commit.Scan) error {
 
 // policyOf interns the policy of a row. Most rows have the same columns as an earlier one, and so its policy.
 func (n *night) policyOf(row *schema.SiteRow) *Policy {
-	columns := Policy{Class: row.Finding, StarVerdict: row.StarVerdict, OwnBlocked: row.Blocked, OwnPartial: row.Partial, OwnAllowed: row.Named, ContentSignal: row.ContentSignal, ContentUsage: row.ContentUsage, License: row.License, Managed: row.ManagedBy}
+	columns := Policy{Class: row.Finding, StarVerdict: row.StarVerdict, OwnBlocked: row.Blocked, OwnPartial: row.Partial,
+		OwnAllowed: row.Named, ContentSignal: row.ContentSignal, ContentUsage: row.ContentUsage, License: row.License,
+		Managed: row.ManagedBy}
 	n.buffer = columns.content(n.buffer[:0])
 	key := xxhash.Sum64(n.buffer)
 	if n.known[key] == nil {

@@ -29,8 +29,8 @@ type Told struct {
 	Token  *Treated `json:"token,omitempty" about:"how the episode treats the token"`
 }
 
-// Asked says what to tell beside episodes and gaps: how the episodes treat a token, or what changed in the files between
-// them.
+// Asked says what to tell beside episodes and gaps: how the episodes treat a token, or what changed in the files
+// between them.
 type Asked struct {
 	Token    string // as the registry spells it, or empty
 	Registry *tokens.Registry
@@ -103,7 +103,8 @@ func Stories(ctx context.Context, st store.Store, host string, asked Asked) ([]S
 
 // everyRow calls do for each row of a table, closed or open.
 func everyRow[T any](ctx context.Context, st store.Store, l *Ledger, tableName string, do func(*T)) error {
-	for _, rows := range []iter.Seq2[*T, error]{rowsOf[T](ctx, st, l.Files, tableName, false), rowsOf[T](ctx, st, l.Files, tableName, true)} {
+	for _, rows := range []iter.Seq2[*T, error]{rowsOf[T](ctx, st, l.Files, tableName, false), rowsOf[T](ctx, st, l.Files,
+		tableName, true)} {
 		for row, err := range rows {
 			if err != nil {
 				return err

@@ -17,8 +17,8 @@ import (
 )
 
 // This file counts what the ledger has of tokens, as the macros first_blocked, transitions and survival of views.sql do
-// (docs/history-sql.md), and lists changes as token_spells does. It reads the ledger once. Of a site it keeps 48 bytes, and 4 more for
-// each of Tokens; of each change, 150.
+// (docs/history-sql.md), and lists changes as token_spells does. It reads the ledger once. Of a site it keeps 48 bytes,
+// and 4 more for each of Tokens; of each change, 150.
 //
 // The episodes of a site come in order: closed ones in the order of the record's files, then the open one, which every
 // observed site has.
@@ -66,8 +66,8 @@ type Transition struct {
 	Sites         int64
 }
 
-// Survival says of how many of the sites that block a token on the last night it is known that they have done so since a
-// night, and how many may have.
+// Survival says of how many of the sites that block a token on the last night it is known that they have done so since
+// a night, and how many may have.
 type Survival struct {
 	Night                Date
 	ByThen, Maybe, Sites int64
@@ -111,17 +111,18 @@ const noKind = 0
 
 // siteState is what has been read of a site.
 type siteState struct {
-	last                  Date  // beginning of the last episode
-	broke                 Date  // beginning of the last episode of which observer or judge may be the cause
-	earlier, later, rules int32 // kinds: on the night before the last one, on the last one, and of the last episode with rules
+	last  Date // beginning of the last episode
+	broke Date // beginning of the last episode of which observer or judge may be the cause
+	// kinds: on the night before the last one, on the last one, and of the last episode with rules
+	earlier, later, rules int32
 	gaps                  [2]word
 	read                  Date  // end of the last episode that showed rules, or that there are none
 	until                 Date  // end of the last episode with rules
 	body                  int64 // hash of its last file
 }
 
-// blockedSpell is when a site last began to block a token: after a night, 0 if that is not known, and by a night. Both are
-// counted in days from the day before the first night.
+// blockedSpell is when a site last began to block a token: after a night, 0 if that is not known, and by a night. Both
+// are counted in days from the day before the first night.
 type blockedSpell struct{ after, by uint16 }
 
 // tokenCounter counts. Its slices have the same order of sites.
@@ -172,7 +173,8 @@ func CountTokens(ctx context.Context, st store.Store, asked TokensAsked) (*Token
 	c := &tokenCounter{
 		TokensAsked: asked, before: nights[0] - 1, earlier: math.MinInt32, later: nights[len(nights)-1],
 		policies: map[int64]kind{}, kinds: make([]kind, 1), numbers: map[kindKey]int32{}, unobserved: map[int64][2]word{},
-		words: []string{isNothing: "", isBlocked: "blocked", isOpen: "open", isUnknown: "unknown", isAbsent: "absent", isRefused: ClassRefused, isNone: ClassNone, isNoRules: ClassNoRules},
+		words: []string{isNothing: "", isBlocked: "blocked", isOpen: "open", isUnknown: "unknown", isAbsent: "absent",
+			isRefused: ClassRefused, isNone: ClassNone, isNoRules: ClassNoRules},
 	}
 	c.all = slices.Concat(asked.Tokens, asked.Further)
 	c.changed = make([]int64, len(c.all))
@@ -188,9 +190,11 @@ func CountTokens(ctx context.Context, st store.Store, asked TokensAsked) (*Token
 	}
 	c.dropOldest()
 	l.Scans = slices.DeleteFunc(l.Scans, func(s MergedScan) bool { return s.ScanDate > c.later.String() })
-	done := &TokenCounts{Nights: nights, Changes: c.changes, stored: &storedFiles{ctx: ctx, store: st, scans: l.Scans, past: p}, auditor: audit.New(asked.Registry)}
+	done := &TokenCounts{Nights: nights, Changes: c.changes, stored: &storedFiles{ctx: ctx, store: st, scans: l.Scans,
+		past: p}, auditor: audit.New(asked.Registry)}
 	for t := range asked.Tokens {
-		done.Tokens = append(done.Tokens, TokenCount{FirstBlocked: c.firstBlocked(t), Survival: c.survival(t, nights), Changes: c.changed[t]})
+		done.Tokens = append(done.Tokens, TokenCount{FirstBlocked: c.firstBlocked(t), Survival: c.survival(t, nights),
+			Changes: c.changed[t]})
 	}
 	c.transitions(done.Tokens)
 	return done, nil
@@ -230,7 +234,8 @@ func (c *tokenCounter) read(ctx context.Context, st store.Store, l *Ledger) erro
 	}
 	at := 0
 	for _, open := range []bool{false, true} {
-		for e, err := range rowsOf[Episode](ctx, st, l.Files, History, open, "site", "policy_id", "valid_from", "previous_last", "cause", "judge", "host", "port", "requested", "valid_to", "bodies", "last_body") {
+		for e, err := range rowsOf[Episode](ctx, st, l.Files, History, open, "site", "policy_id", "valid_from",
+			"previous_last", "cause", "judge", "host", "port", "requested", "valid_to", "bodies", "last_body") {
 			if err != nil {
 				return err
 			}
@@ -269,7 +274,8 @@ func (c *tokenCounter) policy(p *Policy) {
 	c.policies[p.ID] = k
 }
 
-// word returns the number of a class. The ledger has a dozen; should it have more than fit, the others count as unknown.
+// word returns the number of a class. The ledger has a dozen; should it have more than fit, the others count as
+// unknown.
 func (c *tokenCounter) word(text string) word {
 	i := slices.Index(c.words, text)
 	if i < 0 {
@@ -463,7 +469,8 @@ func (c *tokenCounter) transitions(tokens []TokenCount) {
 			tokens[t].Transitions = append(tokens[t].Transitions, row)
 		}
 		slices.SortFunc(tokens[t].Transitions, func(a, b Transition) int {
-			return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.Before, b.Before), cmp.Compare(a.After, b.After), cmp.Compare(b.Change, a.Change))
+			return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.Before, b.Before), cmp.Compare(a.After, b.After),
+				cmp.Compare(b.Change, a.Change))
 		})
 	}
 }

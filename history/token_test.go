@@ -29,7 +29,10 @@ func (l *memory) write(t *testing.T, st store.Store, nights []worldNight) {
 	} {
 		ledger.Files = append(ledger.Files, files...)
 	}
-	if err := commit.Change(t.Context(), st, nil, func(h *commit.Head) error { return ledger.write(t.Context(), st, h, "") }); err != nil {
+	if err := commit.Change(t.Context(), st, nil, func(h *commit.Head) error {
+		return ledger.write(t.Context(), st, h,
+			"")
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -51,8 +54,8 @@ func writeRows[T any](t *testing.T, st store.Store, table string, open bool, row
 	return files
 }
 
-// TestTokensOfWorlds compares the counts of tokens with the observations of random worlds, night by night and without episodes. The
-// worlds have one judge: another one may judge earlier nights anew.
+// TestTokensOfWorlds compares the counts of tokens with the observations of random worlds, night by night and without
+// episodes. The worlds have one judge: another one may judge earlier nights anew.
 func TestTokensOfWorlds(t *testing.T) {
 	worlds := uint64(400)
 	if testing.Short() {
@@ -82,7 +85,8 @@ func TestTokensOfWorlds(t *testing.T) {
 		st := newDir(t)
 		w.incremental(t).write(t, st, w.nights)
 		for last := 1; last < len(w.nights); last++ {
-			got, err := CountTokens(t.Context(), st, TokensAsked{ScanID: w.nights[last].date.String(), Registry: registry, Tokens: asked})
+			got, err := CountTokens(t.Context(), st, TokensAsked{ScanID: w.nights[last].date.String(), Registry: registry,
+				Tokens: asked})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +113,8 @@ func (w *world) compare(t *testing.T, token string, last int, got *TokenCount) {
 			return o.Finding
 		case p.Class != ClassRules:
 			return p.Class
-		case slices.Contains(p.OwnBlocked, token), token == "B" && slices.Contains(p.OwnBlocked, "A"), token != "C" && p.StarVerdict == "blocked":
+		case slices.Contains(p.OwnBlocked, token), token == "B" && slices.Contains(p.OwnBlocked, "A"), token != "C" &&
+			p.StarVerdict == "blocked":
 			return "blocked"
 		}
 		return "open"
@@ -150,7 +155,8 @@ func (w *world) compare(t *testing.T, token string, last int, got *TokenCount) {
 	}
 	for _, r := range got.Transitions {
 		want[r.Before+" "+r.After] -= r.Sites
-		if r.Change == "began" && r.Before+r.After != "openblocked" || r.Change == "ceased" && r.Before+r.After != "blockedopen" {
+		if r.Change == "began" && r.Before+r.After != "openblocked" || r.Change == "ceased" && r.Before+
+			r.After != "blockedopen" {
 			t.Errorf("token %s: %+v", token, r)
 		}
 	}
@@ -167,15 +173,17 @@ func (w *world) compare(t *testing.T, token string, last int, got *TokenCount) {
 	}
 }
 
-// TestOnsets has a site on the nights 1, 2 and so on, a letter each: o open, b blocked, n no file, r refused, h a page, - a failure, ? by
-// a registry that lacks the token, B blocked as another observer sees it. It blocks the token at last: it began after a night, and by a night.
+// TestOnsets has a site on the nights 1, 2 and so on, a letter each: o open, b blocked, n no file, r refused, h a page,
+// - a failure, ? by a registry that lacks the token, B blocked as another observer sees it. It blocks the token at
+// last: it began after a night, and by a night.
 func TestOnsets(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader("name\nGPTBot\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	policies, ids := map[int64]*Policy{}, map[byte]int64{}
-	for letter, p := range map[byte]Policy{'o': letters['B'], 'b': letters['A'], 'B': letters['A'], '?': letters['B'], 'n': letters['N'], 'r': letters['F'], 'h': letters['H']} {
+	for letter, p := range map[byte]Policy{'o': letters['B'], 'b': letters['A'], 'B': letters['A'], '?': letters['B'],
+		'n': letters['N'], 'r': letters['F'], 'h': letters['H']} {
 		p = p.Canonical()
 		policies[p.ID], ids[letter] = &p, p.ID
 	}
@@ -216,7 +224,8 @@ func TestOnsets(t *testing.T) {
 			t.Errorf("%s: %+v, want %s by %d", site, first, censoring, by)
 		}
 		for _, row := range counts.Tokens[0].Survival {
-			if maybe := row.Night > after; row.Maybe != 1 && maybe || row.Maybe != 0 && !maybe || row.ByThen != 1 && row.Night >= by || row.ByThen != 0 && row.Night < by {
+			if maybe := row.Night > after; row.Maybe != 1 && maybe || row.Maybe != 0 && !maybe || row.ByThen != 1 &&
+				row.Night >= by || row.ByThen != 0 && row.Night < by {
 				t.Errorf("%s: %+v, want after %d and by %d", site, row, after, by)
 			}
 		}

@@ -21,9 +21,9 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file makes worlds of which the truth is known: the file of each site on each night. Scans see it, or a refusal, a page or a failure
-// in its place; they are late, repeated and cut, and the registry changes. Real scans write what they see, and the ledger is
-// compared with the truth.
+// This file makes worlds of which the truth is known: the file of each site on each night. Scans see it, or a refusal,
+// a page or a failure in its place; they are late, repeated and cut, and the registry changes. Real scans write what
+// they see, and the ledger is compared with the truth.
 
 // knownBots are the tokens that a registry adds to the default one. fallback is one of them.
 type knownBots map[string]struct {
@@ -128,7 +128,8 @@ func (f *trueFile) policy(bots knownBots) string {
 
 func policyText(star string, blocked, partial, allowed []string, managed string) string {
 	sorted := func(list []string) []string { return slices.Sorted(slices.Values(list)) }
-	return fmt.Sprintf("* %s, blocked %v, partial %v, allowed %v, managed %q", star, sorted(blocked), sorted(partial), sorted(allowed), managed)
+	return fmt.Sprintf("* %s, blocked %v, partial %v, allowed %v, managed %q", star, sorted(blocked), sorted(partial),
+		sorted(allowed), managed)
 }
 
 // trueSite is what a site has on a night: a file, or none, a text without rules or a page.
@@ -184,7 +185,8 @@ func newTrueWorld(t testing.TB, seed uint64) *trueWorld {
 	}
 	agents := []string{"AlphaBot", "ZetaBot", "ZetaNew", "DeafBot", "GPTBot", "StrangeBot", "*"}
 	rule := func() string { return []string{deniesAll, deniesAll, deniesSome, deniesNone}[rng.IntN(4)] }
-	blocks := []map[string]string{{"GPTBot": deniesAll}, {"GPTBot": deniesAll, "ZetaBot": deniesAll}, {"StrangeBot": deniesAll}}
+	blocks := []map[string]string{{"GPTBot": deniesAll}, {"GPTBot": deniesAll, "ZetaBot": deniesAll},
+		{"StrangeBot": deniesAll}}
 	var files []*trueFile
 	for range 4 + rng.IntN(6) {
 		f := &trueFile{own: map[string]string{"*": deniesSome}, note: rng.IntN(2)}
@@ -307,7 +309,8 @@ func hostOf(site int) string { return fmt.Sprintf("h%02d.example", site) }
 func (w *trueWorld) write(t testing.TB, st store.Store, scan *trueScan) {
 	t.Helper()
 	registry := w.registries[scan.registry]
-	o := sink.Options{ScanID: scan.id, Date: scan.date.String(), Observer: bot, Registry: registry, Tables: []string{schema.Sites}, Unlisted: true}
+	o := sink.Options{ScanID: scan.id, Date: scan.date.String(), Observer: bot, Registry: registry,
+		Tables: []string{schema.Sites}, Unlisted: true}
 	if w.archive {
 		o.Observer.Source = commit.Archive
 	}
@@ -389,7 +392,8 @@ func readTold(t testing.TB, st store.Store) *toldWorld {
 		hosts[e.Site] = strings.Clone(e.Host)
 		told.episodes[e.Host] = append(told.episodes[e.Host], Told{Episode: *e, What: *policies[e.Policy]})
 	}))
-	err = errors.Join(err, everyRow(t.Context(), st, l, Gaps, func(g *Gap) { told.gaps[hosts[g.Site]] = append(told.gaps[hosts[g.Site]], *g) }))
+	err = errors.Join(err, everyRow(t.Context(), st, l, Gaps,
+		func(g *Gap) { told.gaps[hosts[g.Site]] = append(told.gaps[hosts[g.Site]], *g) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,8 +406,8 @@ func readTold(t testing.TB, st store.Store) *toldWorld {
 	return told
 }
 
-// counted returns the capture that counts of a site on a night, nil if it was not listed: an observation beats a failure, then https beats
-// http, then the later one counts.
+// counted returns the capture that counts of a site on a night, nil if it was not listed: an observation beats a
+// failure, then https beats http, then the later one counts.
 func (w *trueWorld) counted(site int, date Date) (best *capture, scan *trueScan) {
 	rank := func(c *capture) string {
 		return fmt.Sprint(c.observed(), !c.plain, " ", c.at.UTC().Format(time.RFC3339Nano))
@@ -430,7 +434,8 @@ type trueEpisode struct {
 
 // model returns the episodes and gaps of a site by one judge who has all files, as text: night after night.
 //
-// Pages and texts without rules are not stored, so they keep the judge of then: if another one may have made the class, the cause is not known.
+// Pages and texts without rules are not stored, so they keep the judge of then: if another one may have made the class,
+// the cause is not known.
 func (w *trueWorld) model(site int, nights []Date, current int) (episodes, gaps []string) {
 	bots, judge := registriesOfWorlds[current], current
 	var all []*trueEpisode
@@ -576,7 +581,8 @@ func (w *trueWorld) checkSite(t *testing.T, site int, told *toldWorld, current i
 	for _, e := range told.episodes[hostOf(site)] {
 		p := &e.What
 		n.causes[e.Cause]++
-		is := trueEpisode{p.Class, "", e.Cause, e.ValidFrom, e.PreviousLast, e.ValidTo, e.Observations, e.Failures, e.Pending, e.Bodies}
+		is := trueEpisode{p.Class, "", e.Cause, e.ValidFrom, e.PreviousLast, e.ValidTo, e.Observations, e.Failures, e.Pending,
+			e.Bodies}
 		if p.Class == ClassRules {
 			is.policy = policyText(p.StarVerdict, p.OwnBlocked, p.OwnPartial, p.OwnAllowed, p.Managed)
 		} else {
@@ -593,10 +599,12 @@ func (w *trueWorld) checkSite(t *testing.T, site int, told *toldWorld, current i
 		return // a site that was never observed has no host in the ledger
 	}
 	if !slices.Equal(episodes, wantEpisodes) {
-		t.Errorf("world %d: %s has the episodes\n\t%s\nwant\n\t%s", w.seed, hostOf(site), strings.Join(episodes, "\n\t"), strings.Join(wantEpisodes, "\n\t"))
+		t.Errorf("world %d: %s has the episodes\n\t%s\nwant\n\t%s", w.seed, hostOf(site), strings.Join(episodes, "\n\t"),
+			strings.Join(wantEpisodes, "\n\t"))
 	}
 	if !slices.Equal(gaps, wantGaps) {
-		t.Errorf("world %d: %s has the gaps\n\t%s\nwant\n\t%s", w.seed, hostOf(site), strings.Join(gaps, "\n\t"), strings.Join(wantGaps, "\n\t"))
+		t.Errorf("world %d: %s has the gaps\n\t%s\nwant\n\t%s", w.seed, hostOf(site), strings.Join(gaps, "\n\t"),
+			strings.Join(wantGaps, "\n\t"))
 	}
 }
 
@@ -622,7 +630,8 @@ func asserted(e *Told, token string, bots knownBots, lacks func(version, token s
 }
 
 // checkToken compares what the ledger says of a token.
-func (w *trueWorld) checkToken(t *testing.T, token string, registry int, told *toldWorld, counts *TokenCounts, place int, asked TokensAsked, n *truths) {
+func (w *trueWorld) checkToken(t *testing.T, token string, registry int, told *toldWorld, counts *TokenCounts,
+	place int, asked TokensAsked, n *truths) {
 	t.Helper()
 	bots := registriesOfWorlds[registry]
 	first, survival, truly := map[FirstBlocked]int64{}, map[Date]Survival{}, map[Date]int64{}
@@ -665,7 +674,8 @@ func (w *trueWorld) checkToken(t *testing.T, token string, registry int, told *t
 					t.Errorf("world %d: %s on %v is unknown, and its file is stored", w.seed, host, night)
 				}
 			case state != want:
-				t.Errorf("world %d: the ledger says that %s is %s for %s on %v, and it is %s (episode %+v)", w.seed, host, state, token, night, want, e)
+				t.Errorf("world %d: the ledger says that %s is %s for %s on %v, and it is %s (episode %+v)", w.seed, host, state,
+					token, night, want, e)
 			}
 			if night == e.ValidFrom && (e.Cause == ByObserver || e.Cause == UnknownJudge) {
 				broke = night
@@ -690,7 +700,8 @@ func (w *trueWorld) checkToken(t *testing.T, token string, registry int, told *t
 					}
 					dated = true
 				}
-				if until != 0 && broke <= until && (before == "open" && state == "blocked" || before == "blocked" && state == "open") {
+				if until != 0 && broke <= until && (before == "open" && state == "blocked" || before == "blocked" &&
+					state == "open") {
 					change := map[string]string{"blocked": "began", "open": "ceased"}[state]
 					wantChanges = append(wantChanges, fmt.Sprintln(host, change, until, night))
 					if truth(until) != before || truth(night) != state {
@@ -737,7 +748,8 @@ func (w *trueWorld) checkToken(t *testing.T, token string, registry int, told *t
 			t.Errorf("world %d: survival of %s is %+v, want %+v", w.seed, token, row, survival[row.Night])
 		}
 		if row.Maybe < truly[row.Night] {
-			t.Errorf("world %d: at most %d sites block %s since %v, and %d do", w.seed, row.Maybe, token, row.Night, truly[row.Night])
+			t.Errorf("world %d: at most %d sites block %s since %v, and %d do", w.seed, row.Maybe, token, row.Night,
+				truly[row.Night])
 		}
 	}
 	if blocking > 0 && len(is.Survival) != len(told.nights) {
@@ -767,8 +779,8 @@ func (w *trueWorld) last(scans []trueScan) *trueScan {
 	return last
 }
 
-// TestTruth compares ledgers with worlds of which the truth is known: no night is asserted that was otherwise, each onset lies in its
-// interval, survival is bounded, and it does not matter how and in which order scans are merged.
+// TestTruth compares ledgers with worlds of which the truth is known: no night is asserted that was otherwise, each
+// onset lies in its interval, survival is bounded, and it does not matter how and in which order scans are merged.
 func TestTruth(t *testing.T) {
 	worlds := uint64(60)
 	if testing.Short() {

@@ -6,8 +6,9 @@ import (
 	"os"
 )
 
-// OpenFile opens a file that a person names. It returns when ctx ends, even if the file is a named pipe that no process opens for writing:
-// then the opening goes on in the background. The end of ctx closes the file, which ends reads of a pipe.
+// OpenFile opens a file that a person names. It returns when ctx ends, even if the file is a named pipe that no process
+// opens for writing: then the opening goes on in the background. The end of ctx closes the file, which ends reads of a
+// pipe.
 func OpenFile(ctx context.Context, path string) (*os.File, error) {
 	var file *os.File
 	opened := make(chan error, 1)
@@ -25,8 +26,8 @@ func OpenFile(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// abandonable returns a reader of r whose Read returns when ctx ends, even if r blocks forever, as a terminal does. A goroutine reads r.
-// After the end of ctx it lives until r returns.
+// abandonable returns a reader of r whose Read returns when ctx ends, even if r blocks forever, as a terminal does. A
+// goroutine reads r. After the end of ctx it lives until r returns.
 func abandonable(ctx context.Context, r io.Reader) io.Reader {
 	out, in := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { _ = in.CloseWithError(ctx.Err()) })

@@ -17,10 +17,10 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// Ten million lines, as a scan reads them, of real hosts: each of the shared list is there 29 times, with a label in front of it,
-// so that all are distinct. Some of the lists have names in other scripts, the A-labels of which are to be found, one has each
-// host twice, and one is read with so little memory that most of what was seen is on disk. CPU is that of all threads, so that
-// it holds on a loaded machine too.
+// Ten million lines, as a scan reads them, of real hosts: each of the shared list is there 29 times, with a label in
+// front of it, so that all are distinct. Some of the lists have names in other scripts, the A-labels of which are to be
+// found, one has each host twice, and one is read with so little memory that most of what was seen is on disk. CPU is
+// that of all threads, so that it holds on a loaded machine too.
 //
 //	go test -run - -bench TenMillion -benchtime 1x ./inputs
 func BenchmarkTenMillion(b *testing.B) {
@@ -84,8 +84,14 @@ func BenchmarkTenMillion(b *testing.B) {
 		i %= n / 2
 		plain(w, i, i/len(hosts), hosts[i%len(hosts)])
 	})
-	run("urls", n, Options{}, func(w *bufio.Writer, _, label int, host string) { fmt.Fprintf(w, "https://w%d.%s/a?b\n", label, host) })
-	run("csv", n, Options{}, func(w *bufio.Writer, i, label int, host string) { fmt.Fprintf(w, "%d,w%d.%s\r\n", i+1, label, host) })
+	run("urls", n, Options{}, func(w *bufio.Writer, _, label int, host string) {
+		fmt.Fprintf(w, "https://w%d.%s/a?b\n",
+			label, host)
+	})
+	run("csv", n, Options{}, func(w *bufio.Writer, i, label int, host string) {
+		fmt.Fprintf(w, "%d,w%d.%s\r\n", i+1, label,
+			host)
+	})
 	run("jsonl", n, Options{}, func(w *bufio.Writer, i, label int, host string) {
 		fmt.Fprintf(w, "{\"rank\":%d,\"domain\":\"w%d.%s\"}\n", i+1, label, host)
 	})
@@ -115,7 +121,8 @@ func BenchmarkParquet(b *testing.B) {
 	b.ReportMetric(float64(processorTime()-cpu)/float64(n)/float64(b.N), "CPU-ns/line")
 }
 
-// processorTime is what this process has used so far, user's and system's, on all threads; 0 where the system does not tell.
+// processorTime is what this process has used so far, user's and system's, on all threads; 0 where the system does not
+// tell.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// FuzzParquet compares the entries and rejects of a table with the table itself: each row is one or the other, in order, with
-// the row's number, while the table can be read.
+// FuzzParquet compares the entries and rejects of a table with the table itself: each row is one or the other, in
+// order, with the row's number, while the table can be read.
 //
 //	go test -run - -fuzz FuzzParquet -fuzztime 10s -fuzzminimizetime 10x ./inputs
 func FuzzParquet(f *testing.F) {
@@ -39,12 +39,13 @@ func FuzzParquet(f *testing.F) {
 		}
 		const most = 10_000 // a few bytes can stand for as many rows as they claim
 		var rejects []Reject
-		opt := Options{Format: Parquet, Parquet: openParquet, Stdin: bytes.NewReader(content), TempDir: t.TempDir(), Reject: func(r Reject) error {
-			if rejects = append(rejects, r); len(rejects) == most {
-				return io.ErrShortBuffer
-			}
-			return nil
-		}}
+		opt := Options{Format: Parquet, Parquet: openParquet, Stdin: bytes.NewReader(content), TempDir: t.TempDir(),
+			Reject: func(r Reject) error {
+				if rejects = append(rejects, r); len(rejects) == most {
+					return io.ErrShortBuffer
+				}
+				return nil
+			}}
 		r, err := Open(t.Context(), []string{"-"}, opt)
 		if err != nil {
 			t.Fatal(err)
@@ -91,8 +92,8 @@ func FuzzParquet(f *testing.F) {
 	})
 }
 
-// FuzzContainer compares the unpacking of any bytes with the compression libraries: lines are cut from what these unpack, and
-// half a line before an error is no line. A bomb is cut at a few MiB.
+// FuzzContainer compares the unpacking of any bytes with the compression libraries: lines are cut from what these
+// unpack, and half a line before an error is no line. A bomb is cut at a few MiB.
 //
 //	go test -run - -fuzz FuzzContainer -fuzztime 10s ./inputs
 func FuzzContainer(f *testing.F) {
@@ -117,13 +118,14 @@ func FuzzContainer(f *testing.F) {
 			return // another target's input
 		}
 		var got []string
-		r, err := Open(t.Context(), []string{"-"}, Options{Format: Lines, Stdin: bytes.NewReader(content), Reject: func(r Reject) error {
-			if r.Line == 0 || len(r.Text) > MaxText {
-				t.Fatalf("%+v", r)
-			}
-			got = append(got, r.Text)
-			return nil
-		}})
+		r, err := Open(t.Context(), []string{"-"}, Options{Format: Lines, Stdin: bytes.NewReader(content),
+			Reject: func(r Reject) error {
+				if r.Line == 0 || len(r.Text) > MaxText {
+					t.Fatalf("%+v", r)
+				}
+				got = append(got, r.Text)
+				return nil
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +143,8 @@ func FuzzContainer(f *testing.F) {
 		}
 		plain, ok := unpackPlainly(kind, content, most)
 		inner, _ := magic(plain)
-		if !ok || inner != "" || bytes.ContainsAny(plain, "\x00#") || bytes.HasPrefix(plain, []byte("\xef\xbb\xbf")) || len(r.stats.Files) == 0 || r.layout.eol == '\r' {
+		if !ok || inner != "" || bytes.ContainsAny(plain, "\x00#") || bytes.HasPrefix(plain, []byte("\xef\xbb\xbf")) ||
+			len(r.stats.Files) == 0 || r.layout.eol == '\r' {
 			return // it is damaged, or exceeds the lines read
 		}
 		if n := countLines(plain, '\n'); s.Lines != n {
@@ -173,7 +176,8 @@ func unpackPlainly(kind string, content []byte, most int64) (plain []byte, ok bo
 		r, err = gzip.NewReader(bytes.NewReader(content))
 	case "zstd":
 		var z *zstd.Decoder
-		if z, err = zstd.NewReader(bytes.NewReader(content), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(1)); err == nil {
+		if z, err = zstd.NewReader(bytes.NewReader(content), zstd.WithDecoderMaxWindow(maxWindow),
+			zstd.WithDecoderConcurrency(1)); err == nil {
 			defer z.Close()
 		}
 		r = z

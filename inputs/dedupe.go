@@ -7,11 +7,12 @@ import (
 	"github.com/bulkscan/bulkscan/origin"
 )
 
-// seen is a set of origins, held as 72-bit hashes of host, port and requested scheme: 8 bits choose a table, and 64 stand in its slots.
-// The tables use open addressing and are between 7/10 and 7/8 full: 9 to 12 bytes an origin, whatever the length of its name.
+// seen is a set of origins, held as 72-bit hashes of host, port and requested scheme: 8 bits choose a table, and 64
+// stand in its slots. The tables use open addressing and are between 7/10 and 7/8 full: 9 to 12 bytes an origin,
+// whatever the length of its name.
 //
-// Each set has its own hash key, so that no list can be written whose entries collide. Two of ten million origins share a hash with a
-// probability of about 10⁻⁸, two of a hundred million with 10⁻⁶. The zero value is an empty set.
+// Each set has its own hash key, so that no list can be written whose entries collide. Two of ten million origins share
+// a hash with a probability of about 10⁻⁸, two of a hundred million with 10⁻⁶. The zero value is an empty set.
 type seen struct {
 	keys   [2]maphash.Seed
 	tables *[tables]hashTable
@@ -63,7 +64,8 @@ func (s *seen) close() {
 	*s = seen{}
 }
 
-// home returns the preferred slot of a hash among n. The high word of the product spreads a hash over any number, not only powers of two.
+// home returns the preferred slot of a hash among n. The high word of the product spreads a hash over any number, not
+// only powers of two.
 func (k slot) home(n int) int {
 	home, _ := bits.Mul64(uint64(k), uint64(n))
 	return int(home)

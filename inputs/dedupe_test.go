@@ -31,8 +31,8 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestTable fills a part with keys clustered at its beginning, the worst case for probing, and one that grows until it lies outside the
-// heap. Growing loses none and bounds the memory of all sizes.
+// TestTable fills a part with keys clustered at its beginning, the worst case for probing, and one that grows until it
+// lies outside the heap. Growing loses none and bounds the memory of all sizes.
 func TestTable(t *testing.T) {
 	f := func(n uint64, key func(i uint64) slot) {
 		t.Helper()
@@ -61,7 +61,8 @@ func TestTable(t *testing.T) {
 	f(300_000, func(i uint64) slot { return slot((i + 1) * 0x9e3779b97f4a7c15) })
 }
 
-// TestDuplicatesOfLists reads a list twice. The first entry of each host counts, in order, and each later one is a reject.
+// TestDuplicatesOfLists reads a list twice. The first entry of each host counts, in order, and each later one is a
+// reject.
 func TestDuplicatesOfLists(t *testing.T) {
 	const n = 30_000
 	path := listFile(t, "list", bigList(n, "host-%d-%x.example\n"))

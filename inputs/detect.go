@@ -84,7 +84,8 @@ func (e *layoutError) Remedy() string { return e.remedy }
 const sampleLines = 200
 
 // HostNames are the usual names of host columns, the most specific first: an origin has more than a domain.
-var HostNames = []string{"origin", "url", "domain", "host", "hostname", "fqdn", "website", "site", "domain_name", "root_domain", "host_name", "homepage"}
+var HostNames = []string{"origin", "url", "domain", "host", "hostname", "fqdn", "website", "site", "domain_name",
+	"root_domain", "host_name", "homepage"}
 
 // RankNames are the usual names of rank columns.
 var RankNames = []string{"rank", "globalrank", "global_rank", "popularity_rank", "tranco_rank", "alexa_rank"}
@@ -133,7 +134,8 @@ func detect(head []byte, whole bool, opt Options) (layout, error) {
 	case opt.Column != "" || opt.LabelColumn != "" || looksLikeCSV(lines):
 		return l, l.detectCSV(lines, opt)
 	case isHostsFile(lines):
-		return l, &layoutError{"it is a hosts file, with an address before each name", "write its names alone, as `awk '!/^#/ {print $2}'` does"}
+		return l, &layoutError{"it is a hosts file, with an address before each name",
+			"write its names alone, as `awk '!/^#/ {print $2}'` does"}
 	}
 	var names weight
 	for _, line := range lines {
@@ -175,12 +177,13 @@ func (l *layout) sample(head []byte, whole bool) [][]byte {
 
 // looksLikeCSV reports whether lines have columns, or one column with a header.
 func looksLikeCSV(lines [][]byte) bool {
-	return separatorLine(lines[0]) != 0 || headerDelimiter(lines[0]) != 0 || findDelimiter(lines, outsidePaths) != 0 || tableDelimiter(lines) != 0 || allQuoted(lines)
+	return separatorLine(lines[0]) != 0 || headerDelimiter(lines[0]) != 0 || findDelimiter(lines, outsidePaths) != 0 ||
+		tableDelimiter(lines) != 0 || allQuoted(lines)
 }
 
-// tableDelimiter returns the delimiter of lines that begin with a URL with a path, in which a delimiter may be a part of the path. It
-// is one if nearly all lines have as many cells, and the first line is a header or most others tell of a table: by a number, another
-// URL, or a tab, which no URL has. Else it returns 0.
+// tableDelimiter returns the delimiter of lines that begin with a URL with a path, in which a delimiter may be a part
+// of the path. It is one if nearly all lines have as many cells, and the first line is a header or most others tell of
+// a table: by a number, another URL, or a tab, which no URL has. Else it returns 0.
 func tableDelimiter(lines [][]byte) byte {
 	for _, d := range []byte(delimiters) {
 		width, same, telling := 0, 0, 0
@@ -354,7 +357,8 @@ func (l *layout) rows(lines [][]byte) [][]string {
 // weight counts the kinds of cells of a column, without the first row.
 type weight struct {
 	filled, names, addresses, numbers int
-	forward, backward                 int // of names, those with a top-level domain only at their end, or only at their beginning
+	// of names, those with a top-level domain only at their end, or only at their beginning
+	forward, backward int
 }
 
 // holdsReversed reports whether most names are written as com.example.www.
@@ -440,7 +444,10 @@ func (l *layout) findHeader(rows [][]string, columns []weight, opt Options) {
 	if first.names+first.addresses+first.numbers > 0 || first.filled == 0 {
 		return
 	}
-	below := len(rows) > 1 && slices.ContainsFunc(columns, func(w weight) bool { return w.holdsNames() || w.holdsAddresses() || w.holdsNumbers() })
+	below := len(rows) > 1 && slices.ContainsFunc(columns, func(w weight) bool {
+		return w.holdsNames() ||
+			w.holdsAddresses() || w.holdsNumbers()
+	})
 	if l.header = known || below; l.header {
 		l.names = rows[0]
 	}
@@ -473,7 +480,8 @@ func (l *layout) findHost(rows [][]string, columns []weight, opt Options) (err e
 			l.fallback = addresses[0]
 		}
 	case len(names) > 1:
-		return &layoutError{fmt.Sprintf("several columns hold host names (%s)", l.list(names)), "choose one with --column, or pass --format lines"}
+		return &layoutError{fmt.Sprintf("several columns hold host names (%s)", l.list(names)),
+			"choose one with --column, or pass --format lines"}
 	case len(addresses) == 1:
 		l.host = addresses[0]
 	case len(columns) == 2 && columns[0].holdsNumbers():
@@ -481,7 +489,8 @@ func (l *layout) findHost(rows [][]string, columns []weight, opt Options) (err e
 	case len(columns) == 1:
 		l.host = 0
 	default:
-		return &layoutError{fmt.Sprintf("none of its %d columns is known to hold hosts (%s)", len(columns), l.list(upTo(len(columns)))), "choose one with --column, or pass --format lines"}
+		return &layoutError{fmt.Sprintf("none of its %d columns is known to hold hosts (%s)", len(columns),
+			l.list(upTo(len(columns)))), "choose one with --column, or pass --format lines"}
 	}
 	return nil
 }
@@ -519,13 +528,15 @@ func (l *layout) column(want string, width int, flag string) (int, error) {
 		return n - 1, nil
 	}
 	if !l.header {
-		return -1, &layoutError{fmt.Sprintf("its first line does not name a column %q", want), "give " + flag + " a number, counted from 1"}
+		return -1, &layoutError{fmt.Sprintf("its first line does not name a column %q", want), "give " + flag +
+			" a number, counted from 1"}
 	}
-	return -1, &layoutError{fmt.Sprintf("it has no column %q, but %s", Clip(want, 80), l.list(upTo(len(l.names)))), "choose one of these with " + flag}
+	return -1, &layoutError{fmt.Sprintf("it has no column %q, but %s", Clip(want, 80), l.list(upTo(len(l.names)))),
+		"choose one of these with " + flag}
 }
 
-// named returns the place of the first of the wanted names that there is, as a whole or, if none is, as what follows a name's last dot,
-// as of structs; -1 if there is none.
+// named returns the place of the first of the wanted names that there is, as a whole or, if none is, as what follows a
+// name's last dot, as of structs; -1 if there is none.
 func named(names, wanted []string) int {
 	for _, last := range []bool{false, true} {
 		for _, want := range wanted {

@@ -38,7 +38,8 @@ func sumFile(ctx context.Context, path string) (sum fileSum, err error) {
 	if again, _, err := rereadable(path); err != nil {
 		return sum, err
 	} else if !again {
-		return sum, &Error{File: path, Err: errors.New("it is a pipe or a device, which can be read only once"), Remedy: "save it as a file first"}
+		return sum, &Error{File: path, Err: errors.New("it is a pipe or a device, which can be read only once"),
+			Remedy: "save it as a file first"}
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -52,8 +53,8 @@ func sumFile(ctx context.Context, path string) (sum fileSum, err error) {
 	return fileSum(hash.Sum(nil)), nil
 }
 
-// Spool copies r, which can be read only once, to a new file in dir. The caller removes the file; after an error there is none. Spool
-// returns when ctx ends, even if a read blocks; that read continues in the background until r returns.
+// Spool copies r, which can be read only once, to a new file in dir. The caller removes the file; after an error there
+// is none. Spool returns when ctx ends, even if a read blocks; that read continues in the background until r returns.
 func Spool(ctx context.Context, r io.Reader, dir string) (path string, err error) {
 	file, err := os.CreateTemp(dir, "bulkscan-stdin-*")
 	if err != nil {

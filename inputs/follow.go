@@ -11,9 +11,9 @@ import (
 
 const followEvery = 5 * time.Second
 
-// follow calls read each time that a file has other bytes than those of the sum, until the context ends; read returns the sum of what
-// it has read. A file that is gone, or cannot be read, is tried again every 5 s, and failed is called once for each error that differs
-// from the one before.
+// follow calls read each time that a file has other bytes than those of the sum, until the context ends; read returns
+// the sum of what it has read. A file that is gone, or cannot be read, is tried again every 5 s, and failed is called
+// once for each error that differs from the one before.
 func follow(ctx context.Context, path string, sum fileSum, read func() (fileSum, error), failed func(error)) {
 	logged := "" // the last error
 	ticker := time.NewTicker(followEvery)

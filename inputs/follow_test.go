@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestFollowOptOut shows that what is added to the file holds within seconds, that nothing which is deleted is contacted
-// before the process ends, and that a file that cannot be read changes nothing.
+// TestFollowOptOut shows that what is added to the file holds within seconds, that nothing which is deleted is
+// contacted before the process ends, and that a file that cannot be read changes nothing.
 func TestFollowOptOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "optout.txt")
 	start := time.Now()
@@ -47,7 +47,8 @@ func TestFollowOptOut(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if told != wantTold || has != "" && !list.Contains(has) || hasNot != "" && list.Contains(hasNot) {
-				t.Errorf("%s: told %q, want %q; has %s %v, %s %v", what, told, wantTold, has, list.Contains(has), hasNot, list.Contains(hasNot))
+				t.Errorf("%s: told %q, want %q; has %s %v, %s %v", what, told, wantTold, has, list.Contains(has), hasNot,
+					list.Contains(hasNot))
 			}
 			told = ""
 		}
@@ -82,8 +83,8 @@ func TestFollowOptOut(t *testing.T) {
 	})
 }
 
-// TestFollowAfterError shows that a file which cannot be read for a passing reason is read again though it has not changed since, and that
-// the reason is told once.
+// TestFollowAfterError shows that a file which cannot be read for a passing reason is read again though it has not
+// changed since, and that the reason is told once.
 func TestFollowAfterError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "optout.txt")
 	if err := os.WriteFile(path, []byte("a.test\n"), 0o666); err != nil {

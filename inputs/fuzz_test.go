@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin"
 )
 
-// There is one target for each format. Whatever the bytes are, nothing panics, every line is counted, and each entry is what
-// origin.Parse makes of its text. For example:
+// There is one target for each format. Whatever the bytes are, nothing panics, every line is counted, and each entry is
+// what origin.Parse makes of its text. For example:
 //
 //	go test -run - -fuzz FuzzCSV -fuzztime 10s ./inputs
 
@@ -67,7 +67,8 @@ func fuzz(f *testing.F, opt Options) {
 				t.Fatalf("seq %d after %d", e.Seq, last)
 			}
 			last = int64(e.Seq)
-			if again, err := origin.Parse(e.Input); len(e.Input) < MaxInput && (err != nil || again != e.Origin) || len(e.Input) > MaxInput {
+			if again, err := origin.Parse(e.Input); len(e.Input) < MaxInput && (err != nil || again != e.Origin) ||
+				len(e.Input) > MaxInput {
 				t.Fatalf("%+v reads as %v, %v", e, again, err)
 			}
 			if !utf8.ValidString(e.Input) || !utf8.ValidString(e.Label) || e.Rank < 0 {

@@ -59,7 +59,8 @@ func transcript(t *testing.T, path string) []byte {
 	for _, file := range s.Files {
 		fmt.Fprintf(&b, "layout %s\n", strings.TrimPrefix(file.Compression+" ", " ")+file.Layout)
 	}
-	fmt.Fprintf(&b, "lines=%d entries=%d rejects=%d duplicates=%d skipped=%d\n\n", s.Lines, s.Entries, s.Rejects, s.Duplicates, s.Skipped)
+	fmt.Fprintf(&b, "lines=%d entries=%d rejects=%d duplicates=%d skipped=%d\n\n", s.Lines, s.Entries, s.Rejects,
+		s.Duplicates, s.Skipped)
 	for _, e := range entries {
 		fmt.Fprintf(&b, "entry seq=%d rank=%d %q: %s (%s)\n", e.Seq, e.Rank, e.Input, e.Origin, e.Origin.Scheme())
 	}

@@ -74,8 +74,8 @@ type Options struct {
 	Mine func(origin.Origin) bool
 	// Reject, if not nil, receives each line without an origin, in order, during Next. Its error ends the reading.
 	Reject func(Reject) error
-	// LocalNames takes names without a top-level domain, as internal ones are: those without a dot, or with one letter behind the
-	// last. Else they are rejects, since lists have such words for what is unknown.
+	// LocalNames takes names without a top-level domain, as internal ones are: those without a dot, or with one letter
+	// behind the last. Else they are rejects, since lists have such words for what is unknown.
 	LocalNames bool
 	// Stdin is the input "-".
 	Stdin io.Reader
@@ -87,8 +87,8 @@ type Options struct {
 	TempDir string
 }
 
-// Stats counts what a Reader has read. Lines = Entries + Rejects + Skipped + LeftOut + Elsewhere, except for the line at
-// which an error or the limit ended the reading.
+// Stats counts what a Reader has read. Lines = Entries + Rejects + Skipped + LeftOut + Elsewhere, except for the line
+// at which an error or the limit ended the reading.
 type Stats struct {
 	Lines      uint64
 	Entries    uint64
@@ -150,8 +150,8 @@ type Reader struct {
 	labels map[string]string
 	err    error
 
-	// Of the current stream, for Progress: how many bytes of text or rows were returned, and how many of these stand for how many
-	// bytes of the file; 0: not known yet.
+	// Of the current stream, for Progress: how many bytes of text or rows were returned, and how many of these stand for
+	// how many bytes of the file; 0: not known yet.
 	taken, of, bytes atomic.Int64
 }
 
@@ -280,8 +280,8 @@ func (r *Reader) step() (Entry, bool, error) {
 	return entry, true, nil
 }
 
-// read reads one line, or opens the next stream; ok reports whether it is a line. reason is why the line is no entry. The error is
-// io.EOF after the last stream.
+// read reads one line, or opens the next stream; ok reports whether it is a line. reason is why the line is no entry.
+// The error is io.EOF after the last stream.
 func (r *Reader) read() (line []byte, reason string, ok bool, err error) {
 	if !r.open {
 		return nil, "", false, r.nextStream()
@@ -385,8 +385,8 @@ func isLocal(host string) bool {
 }
 
 // misread reports whether an entry is a number, price, date or padded address that browsers would read as an IPv4
-// address. Such an entry would cause requests to a host that is not on the list. Entries with private addresses stay, so
-// that their rows say that the address was blocked. Numbers below 2²⁴ (0.x.x.x) are misread, too: they are counts.
+// address. Such an entry would cause requests to a host that is not on the list. Entries with private addresses stay,
+// so that their rows say that the address was blocked. Numbers below 2²⁴ (0.x.x.x) are misread, too: they are counts.
 func misread(o origin.Origin, spelling origin.Spelling) bool {
 	if spelling == origin.Full {
 		return false
@@ -438,7 +438,8 @@ func (r *Reader) nextStream() error {
 		return err
 	}
 	r.take.begin()
-	r.stats.Files = append(r.stats.Files, FileStats{Name: r.name, Compression: stream.compression, Layout: r.layout.String()})
+	r.stats.Files = append(r.stats.Files, FileStats{Name: r.name, Compression: stream.compression,
+		Layout: r.layout.String()})
 	r.open = true
 	return nil
 }
@@ -469,9 +470,10 @@ func (r *Reader) Stats() Stats {
 	return s
 }
 
-// Progress returns of how many bytes of the files all lines have been returned, and how many bytes there are: 0 if unknown, as of
-// a pipe, and of the beginning of a compressed file. Files are read ahead of their lines; of a compressed file the bytes are estimated,
-// of a table they are those of its share of rows. It is safe for concurrent use.
+// Progress returns of how many bytes of the files all lines have been returned, and how many bytes there are: 0 if
+// unknown, as of a pipe, and of the beginning of a compressed file. Files are read ahead of their lines; of a
+// compressed file the bytes are estimated, of a table they are those of its share of rows. It is safe for concurrent
+// use.
 func (r *Reader) Progress() (read, total int64) {
 	begun, taken, of := r.src.begun.Load(), r.taken.Load(), r.of.Load()
 	switch {

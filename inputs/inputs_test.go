@@ -164,7 +164,8 @@ func TestZip(t *testing.T) {
 		"empty.txt", "",
 	))
 	var rejects []Reject
-	r, err := Open(t.Context(), []string{path, path}, Options{Reject: func(r Reject) error { rejects = append(rejects, r); return nil }})
+	r, err := Open(t.Context(), []string{path, path},
+		Options{Reject: func(r Reject) error { rejects = append(rejects, r); return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +279,8 @@ func TestErrors(t *testing.T) {
 	f(file("a.lz4", "\x04\x22\x4d\x18"), Options{}, "lz4")
 	f(file("a.gz", "\x1f\x8b\x08"), Options{}, "damaged")
 	f(file("cut.zip", string(packed(t, "zip", "example.com")[:40])), Options{}, "damaged")
-	f(file("book.xlsx", string(zipped(t, "[Content_Types].xml", "<x/>", "xl/sheet.xml", "<x/>"))), Options{}, "office document")
+	f(file("book.xlsx", string(zipped(t, "[Content_Types].xml", "<x/>", "xl/sheet.xml", "<x/>"))), Options{},
+		"office document")
 	f(file("nothing.zip", string(zipped(t, "README", "x"))), Options{}, "no list")
 	f(file("zip.gz", string(packed(t, "gzip", string(packed(t, "zip", "example.com"))))), Options{}, "zip archive inside")
 	deep := "example.com\n"
@@ -367,7 +369,8 @@ func TestMisread(t *testing.T) {
 	// Private addresses are entries, whose rows will say that the address is blocked.
 	f("127.1\n0x7f.2\n017700000003\n2130706436\nhttp://10.9\n192.168.001.001\n", Options{},
 		"0:127.0.0.1 1:127.0.0.2 2:127.0.0.3 3:127.0.0.4 4:http://10.0.0.9 5:192.168.1.1")
-	f("169.254.43518\n100.64.1\n0xac.16.1\n0xe0.1\n240.1\n", Options{}, "0:169.254.169.254 1:100.64.0.1 2:172.16.0.1 3:224.0.0.1 4:240.0.0.1")
+	f("169.254.43518\n100.64.1\n0xac.16.1\n0xe0.1\n240.1\n", Options{},
+		"0:169.254.169.254 1:100.64.0.1 2:172.16.0.1 3:224.0.0.1 4:240.0.0.1")
 	// Four decimal numbers are an address, in any encoding.
 	f("8.8.8.8\n1.1.1.1.\nhttp://%39.9.9.9/1.2\n４.4.4.4\n[::ffff:8.8.4.4]\n8.8.8.7/x\n", Options{},
 		"0:8.8.8.8 1:1.1.1.1 2:http://9.9.9.9 3:4.4.4.4 4:8.8.4.4 5:8.8.8.7")
@@ -388,14 +391,16 @@ func TestMisread(t *testing.T) {
 }
 
 func TestLabels(t *testing.T) {
-	path := listFile(t, "list.csv", []byte("host,tag\na.example,x\nb.example, x"+strings.Repeat("é", 300)+"\nc.example,\n"))
+	path := listFile(t, "list.csv", []byte("host,tag\na.example,x\nb.example, x"+strings.Repeat("é", 300)+
+		"\nc.example,\n"))
 	r, err := Open(t.Context(), []string{path}, Options{LabelColumn: "tag"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeReader(t, r)
 	entries, err := readAll(r)
-	if err != nil || len(entries) != 3 || entries[0].Label != "x" || entries[1].Label != "x"+strings.Repeat("é", MaxLabel/2-1) || entries[2].Label != "" {
+	if err != nil || len(entries) != 3 || entries[0].Label != "x" || entries[1].Label != "x"+
+		strings.Repeat("é", MaxLabel/2-1) || entries[2].Label != "" {
 		t.Errorf("%+v, %v", entries, err)
 	}
 }
@@ -461,12 +466,14 @@ func TestLongLines(t *testing.T) {
 	f("a.example/"+long[:MaxLine-10]+"\r\nb.example\n", "0:a.example 1:b.example")
 	f("a.example/"+long[:MaxLine-9]+"\r\nb.example\n", "!1 1:b.example")
 
-	r, err := Open(t.Context(), []string{"-"}, Options{Stdin: strings.NewReader("a.example/" + strings.Repeat("é", 10_000))})
+	r, err := Open(t.Context(), []string{"-"},
+		Options{Stdin: strings.NewReader("a.example/" + strings.Repeat("é", 10_000))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeReader(t, r)
-	if e, err := r.Next(); err != nil || e.Origin.Host() != "a.example" || e.Input != "a.example/"+strings.Repeat("é", (MaxInput-10)/2) {
+	if e, err := r.Next(); err != nil || e.Origin.Host() != "a.example" || e.Input != "a.example/"+
+		strings.Repeat("é", (MaxInput-10)/2) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
@@ -494,7 +501,8 @@ func TestSeveralInputs(t *testing.T) {
 	if err != nil || got != "0:a.example 2:b.example !1 4:e.example 6:https://c.example 7:https://d.example" {
 		t.Errorf("%s, %v", got, err)
 	}
-	if len(s.Files) != 4 || s.Files[0].Lines != 3 || s.Files[1].Lines != 0 || s.Files[2].Name != "standard input" || s.Files[3].Lines != 3 {
+	if len(s.Files) != 4 || s.Files[0].Lines != 3 || s.Files[1].Lines != 0 || s.Files[2].Name != "standard input" ||
+		s.Files[3].Lines != 3 {
 		t.Errorf("%+v", s.Files)
 	}
 }
@@ -545,8 +553,8 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// TestProgressTellsTheWhole shows that from a fiftieth of a list on its length is estimated within 2 %, of every form: what is read or
-// decompressed ahead of the lines does not count.
+// TestProgressTellsTheWhole shows that from a fiftieth of a list on its length is estimated within 2 %, of every form:
+// what is read or decompressed ahead of the lines does not count.
 func TestProgressTellsTheWhole(t *testing.T) {
 	const n = 100_000
 	var text strings.Builder
@@ -716,7 +724,8 @@ func TestXZGuard(t *testing.T) {
 	f(several, nil)
 	for n := range len(several) - 1 {
 		// The library reports the truncation.
-		if got, err := io.ReadAll(newXZGuard(bufio.NewReaderSize(bytes.NewReader(several[:n]), 4<<10))); err != nil || len(got) != n {
+		if got, err := io.ReadAll(newXZGuard(bufio.NewReaderSize(bytes.NewReader(several[:n]), 4<<10))); err != nil ||
+			len(got) != n {
 			if !errors.Is(err, errXZ) { // in a number of the index
 				t.Fatalf("cut at %d: %d bytes, %v", n, len(got), err)
 			}
@@ -735,7 +744,8 @@ func TestXZGuard(t *testing.T) {
 	f(large, errDictionary)
 	large[second+property] = 41
 	f(large, errXZ)
-	got, _, err := origins(t, Options{}, listFile(t, "streams.xz", slices.Concat(own, []byte("\x00\x00\x00\x00"), packed(t, "xz", "b.example\n"))))
+	got, _, err := origins(t, Options{}, listFile(t, "streams.xz", slices.Concat(own, []byte("\x00\x00\x00\x00"),
+		packed(t, "xz", "b.example\n"))))
 	if err != nil || got != "0:a.example 1:b.example" {
 		t.Errorf("of two streams: %s, %v", got, err)
 	}

@@ -88,8 +88,8 @@ func (c *record) readJSON(line []byte, l *layout) string {
 	return ""
 }
 
-// jsonText returns the text of a string, a number or a truth, and nil for other values. Half a surrogate pair, which the library
-// refuses, becomes U+FFFD.
+// jsonText returns the text of a string, a number or a truth, and nil for other values. Half a surrogate pair, which
+// the library refuses, becomes U+FFFD.
 func jsonText(value *jsonlite.Value) []byte {
 	switch {
 	case value == nil || slices.Contains([]jsonlite.Kind{jsonlite.Null, jsonlite.Object, jsonlite.Array}, value.Kind()):
@@ -133,12 +133,14 @@ func (l *layout) detectJSON(lines [][]byte, opt Options) error {
 		}
 		i := slices.IndexFunc(keys, func(key string) bool { return normalName(key) == normalName(f.name) })
 		if i < 0 {
-			return &layoutError{fmt.Sprintf("its first objects have no key %q, but %s", Clip(f.name, 80), all), "choose one of these with " + f.flag}
+			return &layoutError{fmt.Sprintf("its first objects have no key %q, but %s", Clip(f.name, 80), all),
+				"choose one of these with " + f.flag}
 		}
 		l.paths[f.wanted] = paths[i]
 	}
 	if l.paths[jsonHost] == nil && len(paths) > 0 {
-		return &layoutError{fmt.Sprintf("no key of its first objects is known to hold hosts (%s)", all), "choose one with --column"}
+		return &layoutError{fmt.Sprintf("no key of its first objects is known to hold hosts (%s)", all),
+			"choose one with --column"}
 	}
 	return nil
 }
@@ -184,7 +186,8 @@ func objectPaths(lines [][]byte) ([]jsonPath, error) {
 		}
 	}
 	if objects == 0 && trimSpace(lines[0])[0] != '"' {
-		return nil, &layoutError{"its first lines are no JSON objects", "write one object a line, as `jq -c .` does, or pass --format lines or csv"}
+		return nil, &layoutError{"its first lines are no JSON objects",
+			"write one object a line, as `jq -c .` does, or pass --format lines or csv"}
 	}
 	slices.SortFunc(paths, func(a, b jsonPath) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b))

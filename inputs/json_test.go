@@ -25,12 +25,15 @@ func TestJSONLines(t *testing.T) {
 	f(`{"Site":{"Alias":"b.example"}}`, Options{Column: "site.alias"}, "0:b.example")
 	f(`{"ho\u0073t":"a.example"}`, Options{}, "0:a.example")
 	f(`{"host":"a.ex\u0061mple\/x"}`, Options{}, "0:a.example")
-	f("{\"host\":null}\r\n{\"host\":\"a.example\"}\n\n{}\n[]\n{\"host\":\"b.example\"}x\n{\"host\":{\"x\":1}}\n\"c.example\"", Options{Format: JSONL},
+	f(
+		"{\"host\":null}\r\n{\"host\":\"a.example\"}\n\n{}\n[]\n{\"host\":\"b.example\"}x\n{\"host\":{\"x\":1}}\n\"c.example\"", Options{Format: JSONL},
 		"!1 1:a.example !4 !5 !6 !7 7:c.example")
 	// The last of equal keys counts, whatever its value.
-	f("{\"host\":\"a.example\",\"host\":\"b.example\"}\n{\"host\":\"c.example\",\"host\":1.5e}\n{\"host\":\"c.example\",\"host\":[]}", Options{}, "0:b.example !2 !3")
+	f(
+		"{\"host\":\"a.example\",\"host\":\"b.example\"}\n{\"host\":\"c.example\",\"host\":1.5e}\n{\"host\":\"c.example\",\"host\":[]}", Options{}, "0:b.example !2 !3")
 	f("{\"s\":{\"host\":\"a.example\"}}\n{\"s\":{\"host\":\"b.example\"},\"s\":{}}", Options{}, "0:a.example !2")
-	f(`{"host":"a.example","deep":`+strings.Repeat("[", maxJSONDepth+1)+strings.Repeat("]", maxJSONDepth+1)+"}\n", Options{}, "!1")
+	f(`{"host":"a.example","deep":`+strings.Repeat("[", maxJSONDepth+1)+strings.Repeat("]", maxJSONDepth+1)+"}\n",
+		Options{}, "!1")
 
 	path := listFile(t, "list", []byte(`{"a":{"rank":7,"url":"https://a.example"},"b":{"tag":"x\u00e9"}}`))
 	r, err := Open(t.Context(), []string{path}, Options{LabelColumn: "b.tag"})
@@ -38,12 +41,14 @@ func TestJSONLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeReader(t, r)
-	if e, err := r.Next(); err != nil || e.Rank != 7 || e.Label != "xé" || r.Stats().Files[0].Layout != `jsonl, host under "a.url", rank under "a.rank", label under "b.tag"` {
+	if e, err := r.Next(); err != nil || e.Rank != 7 || e.Label != "xé" ||
+		r.Stats().Files[0].Layout != `jsonl, host under "a.url", rank under "a.rank", label under "b.tag"` {
 		t.Errorf("%+v, %v, %+v", e, err, r.Stats())
 	}
 	for _, opt := range []Options{{Column: "host"}, {LabelColumn: "host"}} {
 		_, err = Open(t.Context(), []string{path}, opt)
-		if err == nil || !strings.Contains(err.Error(), `"a.rank", "a.url", "b.tag"`) || !strings.Contains(err.Error(), path) {
+		if err == nil || !strings.Contains(err.Error(), `"a.rank", "a.url", "b.tag"`) || !strings.Contains(err.Error(),
+			path) {
 			t.Errorf("%+v: %v", opt, err)
 		}
 	}
@@ -100,7 +105,8 @@ func (r *inChunks) Read(p []byte) (int, error) {
 func TestJSONLabels(t *testing.T) {
 	f := func(value, want string) {
 		t.Helper()
-		path := listFile(t, "list", []byte("{\"host\":\"a.example\",\"tag\":\"x\"}\n{\"host\":\"b.example\",\"tag\":"+value+"}\n"))
+		path := listFile(t, "list", []byte("{\"host\":\"a.example\",\"tag\":\"x\"}\n{\"host\":\"b.example\",\"tag\":"+value+
+			"}\n"))
 		r, err := Open(t.Context(), []string{path}, Options{LabelColumn: "tag"})
 		if err != nil {
 			t.Fatal(err)
@@ -119,13 +125,16 @@ func TestJSONLabels(t *testing.T) {
 	f(`["y"]`, "")
 }
 
-// FuzzJSONWalk compares what is read of lines with encoding/json: which lines are objects, and the values at their paths.
+// FuzzJSONWalk compares what is read of lines with encoding/json: which lines are objects, and the values at their
+// paths.
 //
 //	go test -run - -fuzz FuzzJSONWalk -fuzztime 10s ./inputs
 func FuzzJSONWalk(f *testing.F) {
 	for _, line := range []string{
-		`{}`, `{"a":"x"}`, `{"a":{"b":"x","b":1}}`, `{"a":{"b":1},"a":2}`, `{"a":-0.5e+3,"r":[1,null,{"a":true}]}`, `{"\u0061":"\ud800"}`,
-		`{"a":01}`, `{"a":1.}`, `{"a":"\x"}`, `{"a":"\u12g4"}`, `{"a" :	{ "b" : "y" } } `, `{"a":1}}`, `{"a":tru}`, `{,}`, `{"a":1,}`, `[1]`, "{\"a\":\"\x01\"}",
+		`{}`, `{"a":"x"}`, `{"a":{"b":"x","b":1}}`, `{"a":{"b":1},"a":2}`, `{"a":-0.5e+3,"r":[1,null,{"a":true}]}`,
+		`{"\u0061":"\ud800"}`,
+		`{"a":01}`, `{"a":1.}`, `{"a":"\x"}`, `{"a":"\u12g4"}`, `{"a" :	{ "b" : "y" } } `, `{"a":1}}`, `{"a":tru}`, `{,}`,
+		`{"a":1,}`, `[1]`, "{\"a\":\"\x01\"}",
 	} {
 		f.Add(line)
 	}

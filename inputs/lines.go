@@ -23,8 +23,8 @@ type counted struct {
 	src    io.Reader
 	filled int64 // bytes of text
 	err    error
-	// Of a compressed stream: how many bytes of the file stand for how many of the text. When the file is read on, all that was
-	// read of it before has been given as text.
+	// Of a compressed stream: how many bytes of the file stand for how many of the text. When the file is read on, all
+	// that was read of it before has been given as text.
 	position     func() int64 // bytes of the file that were read
 	packed, text int64
 	least        int64 // of text, from which on that is known

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenFilePipe shows that the end of the context ends the opening of a pipe that has no writer, and the reading of one whose writer
-// is silent.
+// TestOpenFilePipe shows that the end of the context ends the opening of a pipe that has no writer, and the reading of
+// one whose writer is silent.
 func TestOpenFilePipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(path, 0o666); err != nil {

@@ -32,14 +32,17 @@ func parsePlace(entry, remedy string) (place, error) {
 		return place{}, fmt.Errorf("%w; %s", err, remedy)
 	}
 	if spelling != origin.Full {
-		return place{}, fmt.Errorf("%.80q is no address in full; write all four numbers, as in 192.0.2.1, and a range as 192.0.2.0/24", entry)
+		return place{},
+			fmt.Errorf("%.80q is no address in full; write all four numbers, as in 192.0.2.1, and a range as 192.0.2.0/24",
+				entry)
 	}
 	addr, isAddress := o.Addr()
 	if !isAddress {
 		return place{host: o}, nil
 	}
 	if _, path, _ := strings.Cut(entry, "/"); path != "" && o.Scheme() == origin.Auto {
-		return place{}, fmt.Errorf("%.80q is neither an address nor a range; write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32", entry)
+		return place{}, fmt.Errorf("%.80q is neither an address nor a range; write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32",
+			entry)
 	}
 	return place{prefix: netip.PrefixFrom(addr, addr.BitLen())}, nil
 }
@@ -104,7 +107,8 @@ func (s *places[T]) ofAddr(addr netip.Addr) (value T, ok bool) {
 	return value, false
 }
 
-// ofHost returns the value of a host, or of the nearest name above it that has one, and that name. It allocates nothing.
+// ofHost returns the value of a host, or of the nearest name above it that has one, and that name. It allocates
+// nothing.
 func (s *places[T]) ofHost(host string) (name string, value T, ok bool) {
 	for ok = len(s.hosts) > 0; ok; _, host, ok = strings.Cut(host, ".") {
 		if value, ok := s.hosts[host]; ok {
@@ -124,8 +128,8 @@ func familyOf(addr netip.Addr) int {
 	return 1
 }
 
-// readLines calls take with each line of a file that is neither blank nor a # comment, and returns the sum of the file. An error of
-// take gets the file's name and the line's number.
+// readLines calls take with each line of a file that is neither blank nor a # comment, and returns the sum of the file.
+// An error of take gets the file's name and the line's number.
 func readLines(path string, take func(line int, text string) error) (sum fileSum, err error) {
 	file, err := os.Open(path)
 	if err != nil {

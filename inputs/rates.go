@@ -10,8 +10,9 @@ import (
 	"github.com/bulkscan/bulkscan/origin"
 )
 
-// Rates are the rates of some address ranges, and of some domains with all names below them, in exchanges a second; 0 is no
-// limit. Looking one up allocates nothing; where rates are divided and a public suffix may lie between a host and its domain, a little.
+// Rates are the rates of some address ranges, and of some domains with all names below them, in exchanges a second; 0
+// is no limit. Looking one up allocates nothing; where rates are divided and a public suffix may lie between a host and
+// its domain, a little.
 type Rates struct {
 	places[rated]
 
@@ -66,8 +67,8 @@ func (s *Rates) read(line int, text string) error {
 	return nil
 }
 
-// Among divides the rates among the tasks that write shares of a scan at once. That of hosts which are all in one share stays: those of one
-// registrable domain.
+// Among divides the rates among the tasks that write shares of a scan at once. That of hosts which are all in one share
+// stays: those of one registrable domain.
 func (s *Rates) Among(workers int) { s.workers = float64(workers) }
 
 func (s *Rates) of(r rated) float64 {
@@ -91,9 +92,11 @@ func checkRated(p place, entry string) error {
 	addr, bits := p.prefix.Addr(), p.prefix.Bits()
 	switch masked := p.prefix.Masked(); {
 	case addr.Is6() && bits > 64:
-		return fmt.Errorf("%.80q is a part of a /64, which has one rate; write %v", entry, netip.PrefixFrom(addr, 64).Masked())
+		return fmt.Errorf("%.80q is a part of a /64, which has one rate; write %v", entry,
+			netip.PrefixFrom(addr, 64).Masked())
 	case masked != p.prefix:
-		return fmt.Errorf("%.80q has bits behind its prefix; write %v, or %v for the one address", entry, masked, netip.PrefixFrom(addr, min(64, addr.BitLen())).Masked())
+		return fmt.Errorf("%.80q has bits behind its prefix; write %v, or %v for the one address", entry, masked,
+			netip.PrefixFrom(addr, min(64, addr.BitLen())).Masked())
 	}
 	return nil
 }
@@ -104,11 +107,13 @@ func (s *Rates) Address(addr netip.Addr) (perSecond float64, ok bool) {
 	return s.of(r), ok
 }
 
-// Domain returns the rate that all hosts of a domain share, by the longest domain that a host belongs to, and that domain.
+// Domain returns the rate that all hosts of a domain share, by the longest domain that a host belongs to, and that
+// domain.
 func (s *Rates) Domain(host string) (domain string, perSecond float64, ok bool) {
 	domain, r, ok := s.ofHost(host)
 	if ok && !r.divided && s.workers > 1 && strings.Count(host, ".") > strings.Count(domain, ".")+1 {
-		r.divided = len(origin.RegistrableDomain(host)) > len(domain) // a public suffix may lie between, as in bucket.s3.amazonaws.com
+		// a public suffix may lie between, as in bucket.s3.amazonaws.com
+		r.divided = len(origin.RegistrableDomain(host)) > len(domain)
 	}
 	return domain, s.of(r), ok
 }

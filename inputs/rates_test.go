@@ -18,8 +18,8 @@ func writeRates(t testing.TB, text string) string {
 	return path
 }
 
-// TestRates looks hosts and addresses up: the longest name and the smallest range count, and of eight workers each gets its
-// part, except of a domain whose hosts are all in one share.
+// TestRates looks hosts and addresses up: the longest name and the smallest range count, and of eight workers each gets
+// its part, except of a domain whose hosts are all in one share.
 func TestRates(t *testing.T) {
 	const text = "\ufeff# delivery networks\r\n192.0.2.0/24 80\r\n192.0.2.128/25 40 # of it\n192.0.2.200 8\n0.0.0.0/0 16\n2001:DB8::/32 24\n2001:db8:1::/48 0\n" +
 		"\nSoft112.com 2\nslow.soft112.com 0.5\n*.myshopify.com 200\nbücher.example. 1e1\namazonaws.com 6\n"
@@ -75,7 +75,8 @@ func TestBadRates(t *testing.T) {
 	f := func(line, want string) {
 		t.Helper()
 		_, err := ReadRates(writeRates(t, "# rates\n198.51.100.0/24 5\nexample.com 5\n"+line+"\n"))
-		if err == nil || !strings.HasPrefix(err.Error(), "rates.txt:4: ") || !strings.Contains(err.Error(), want) || len(err.Error()) > 500 {
+		if err == nil || !strings.HasPrefix(err.Error(), "rates.txt:4: ") || !strings.Contains(err.Error(), want) ||
+			len(err.Error()) > 500 {
 			t.Errorf("%.80q: %v; want %q", line, err, want)
 		}
 	}
@@ -129,11 +130,13 @@ func TestRatesAreBounded(t *testing.T) {
 
 // TestRatesAllocateNothing looks up what every exchange looks up.
 func TestRatesAllocateNothing(t *testing.T) {
-	rates, err := ReadRates(writeRates(t, "192.0.2.0/24 5\n10.0.0.0/8 1\n2001:db8::/32 5\n2001:db8:1::/64 5\nexample.com 5\n"))
+	rates, err := ReadRates(writeRates(t,
+		"192.0.2.0/24 5\n10.0.0.0/8 1\n2001:db8::/32 5\n2001:db8:1::/64 5\nexample.com 5\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, out, six := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8:2::1")
+	in, out, six := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("203.0.113.1"),
+		netip.MustParseAddr("2001:db8:2::1")
 	if n := testing.AllocsPerRun(100, func() {
 		for _, addr := range []netip.Addr{in, out, six} {
 			rates.Address(addr)
@@ -147,7 +150,8 @@ func TestRatesAllocateNothing(t *testing.T) {
 
 // FuzzRates shows that a line is refused, or gives its place the rate that it says.
 func FuzzRates(f *testing.F) {
-	for _, line := range []string{"192.0.2.0/24 50", "2001:db8::/32 0", "*.myshopify.com 0.5", "example.com 1e3 # why", "com 5", "10.0.0.1/8 5", "::ffff:1.2.3.4 1", "[2001:db8::]/64 1", "xn--bcher-kva.example 2"} {
+	for _, line := range []string{"192.0.2.0/24 50", "2001:db8::/32 0", "*.myshopify.com 0.5", "example.com 1e3 # why",
+		"com 5", "10.0.0.1/8 5", "::ffff:1.2.3.4 1", "[2001:db8::]/64 1", "xn--bcher-kva.example 2"} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -163,12 +167,14 @@ func FuzzRates(f *testing.F) {
 			t.Fatalf("%q: %d entries", line, rates.Entries())
 		}
 		for prefix, want := range rates.ranges {
-			if got, ok := rates.Address(prefix.Addr()); !ok || got != want.perSecond || prefix.Masked() != prefix || prefix.Addr().Is6() && prefix.Bits() > 64 {
+			if got, ok := rates.Address(prefix.Addr()); !ok || got != want.perSecond || prefix.Masked() != prefix ||
+				prefix.Addr().Is6() && prefix.Bits() > 64 {
 				t.Errorf("%q: %v has %v %v", line, prefix, got, ok)
 			}
 		}
 		for name, want := range rates.hosts {
-			if domain, got, ok := rates.Domain("www." + name); !ok || domain != name || got != want.perSecond || !strings.Contains(name, ".") {
+			if domain, got, ok := rates.Domain("www." + name); !ok || domain != name || got != want.perSecond ||
+				!strings.Contains(name, ".") {
 				t.Errorf("%q: %q has %q %v %v", line, name, domain, got, ok)
 			}
 		}

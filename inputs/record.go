@@ -180,8 +180,8 @@ const maxNumber = 1e15
 // number is how pandas and spreadsheets spell one.
 var number = regexp.MustCompile(`^([0-9]+|[0-9]{1,3}(,[0-9]{3})+)(\.[0-9]*)?([eE]\+?[0-9]+)?$`)
 
-// Number reads a positive whole number below maxNumber, also as pandas and spreadsheets write it: `2.0`, `1,000`, `1e3`. It returns 0
-// for anything else.
+// Number reads a positive whole number below maxNumber, also as pandas and spreadsheets write it: `2.0`, `1,000`,
+// `1e3`. It returns 0 for anything else.
 func Number(b []byte) int64 {
 	if n, err := strconv.ParseUint(string(b), 10, 63); err == nil && n < maxNumber {
 		return int64(n)

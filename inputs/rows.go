@@ -26,7 +26,8 @@ type Column struct {
 	Objects bool     // in JSON its values may be objects; those of others are texts
 }
 
-// Rows opens files that have the same columns, for packages that read no lists. It is not safe for concurrent use, except for Read.
+// Rows opens files that have the same columns, for packages that read no lists. It is not safe for concurrent use,
+// except for Read.
 type Rows struct {
 	opt     Options
 	columns []Column
@@ -63,8 +64,8 @@ type Row struct {
 	Cells  map[string][]byte // by column; nil: it has none
 }
 
-// OpenRows prepares to read the files in the given order. Of the options those of temporary files, Stdin and Parquet count. Errors of
-// NextStream and Next are io.EOF, an *Error, or that of the context.
+// OpenRows prepares to read the files in the given order. Of the options those of temporary files, Stdin and Parquet
+// count. Errors of NextStream and Next are io.EOF, an *Error, or that of the context.
 func OpenRows(ctx context.Context, paths []string, opt Options, columns []Column) *Rows {
 	r := &Rows{opt: opt, columns: columns}
 	r.src.init(ctx, paths, opt)
@@ -78,7 +79,8 @@ func (r *Rows) NextStream() (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{FileStats: FileStats{Name: in.name, Compression: in.compression}, ctx: r.src.ctx, columns: r.columns, row: Row{Cells: map[string][]byte{}}, layout: layout{eol: '\n', header: true}}
+	s := &Stream{FileStats: FileStats{Name: in.name, Compression: in.compression}, ctx: r.src.ctx, columns: r.columns,
+		row: Row{Cells: map[string][]byte{}}, layout: layout{eol: '\n', header: true}}
 	switch {
 	case in.archive:
 		s.layout.format, s.Archive, s.Size = WARC, in.table, in.size
@@ -132,7 +134,8 @@ func (s *Stream) beginText(in stream) error {
 	s.layout.format = JSONL
 	switch first := bytes.TrimLeft(text, " \t\r\n"); {
 	case bytes.IndexByte(text, 0) >= 0:
-		return &layoutError{"it is neither JSON lines nor CSV, nor Parquet, nor an archive", "see docs/archives.md for what is read"}
+		return &layoutError{"it is neither JSON lines nor CSV, nor Parquet, nor an archive",
+			"see docs/archives.md for what is read"}
 	case bytes.HasPrefix(first, []byte("[")):
 		return errJSONArray
 	case !bytes.HasPrefix(first, []byte("{")):
@@ -193,14 +196,15 @@ func (s *Stream) find(names []string) error {
 		case c.Given:
 			return missing
 		case c.Needed != "" && !slices.ContainsFunc(c.Instead, there):
-			return &layoutError{fmt.Sprintf("no column is known to hold %s (%s)", c.Needed, s.layout.list(upTo(len(names)))), "name one with --columns " + c.Name + "=NAME"}
+			return &layoutError{fmt.Sprintf("no column is known to hold %s (%s)", c.Needed, s.layout.list(upTo(len(names)))),
+				"name one with --columns " + c.Name + "=NAME"}
 		}
 	}
 	return nil
 }
 
-// cut is the bufio.SplitFunc of rows that are not blank. A row ends behind a line, and of CSV behind one after which no quote is open
-// (RFC 4180 §2). One that is too long, or has a quote that is not closed, costs its first line only.
+// cut is the bufio.SplitFunc of rows that are not blank. A row ends behind a line, and of CSV behind one after which no
+// quote is open (RFC 4180 §2). One that is too long, or has a quote that is not closed, costs its first line only.
 func (s *Stream) cut(data []byte, ended bool) (advance int, row []byte, _ error) {
 	if len(data) <= MaxRow && !ended && len(data) < 2*s.searched { // a long row is not searched for each of its pieces
 		return 0, nil, nil
@@ -226,7 +230,8 @@ func (s *Stream) cut(data []byte, ended bool) (advance int, row []byte, _ error)
 		return begin, nil, nil
 	}
 	several := s.layout.delimiter != 0 && bytes.IndexByte(row[:len(row)-1], '\n') >= 0 // lines, of CSV
-	if s.bad = !found || several && s.cells(row) != ""; s.bad {                        // a quote of another row may close this one's
+	if s.bad = !found || several && s.cells(row) != ""; s.bad {
+		// a quote of another row may close this one's
 		first := bytes.IndexByte(row, '\n') + 1
 		s.tail = first == 0
 		row = row[:cmp.Or(first, len(row))]
@@ -283,7 +288,8 @@ func (s *Stream) parseJSON(row string) (reason string) {
 func (s *Stream) cells(row []byte) (reason string) {
 	const maxCells = 1 << 16
 	reason = s.take.split(bytes.TrimRight(row, "\r\n"), s.layout.delimiter, maxCells)
-	if n, width := len(s.take.cells), len(s.layout.names); reason == "" && n != width && width > 0 { // 0: this is the header
+	if n, width := len(s.take.cells), len(s.layout.names); reason == "" && n != width && width > 0 {
+		// 0: this is the header
 		return fmt.Sprintf("the row has %d cells, and the header %d", n, width)
 	}
 	return reason

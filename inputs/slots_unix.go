@@ -7,14 +7,15 @@ import (
 	"unsafe"
 )
 
-// mappedSlots is the length from which tables lie outside the heap. There the garbage collector would let as much garbage arise
-// beside them before it runs.
+// mappedSlots is the length from which tables lie outside the heap. There the garbage collector would let as much
+// garbage arise beside them before it runs.
 const mappedSlots = 8 << 10
 
 // newSlots returns free slots.
 func newSlots(n int) []slot {
 	if n >= mappedSlots {
-		if b, err := syscall.Mmap(-1, 0, n*slotBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE); err == nil {
+		if b, err := syscall.Mmap(-1, 0, n*slotBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|
+			syscall.MAP_PRIVATE); err == nil {
 			return unsafe.Slice((*slot)(unsafe.Pointer(unsafe.SliceData(b))), n)
 		}
 	}
@@ -24,6 +25,7 @@ func newSlots(n int) []slot {
 // releaseSlots ends the use of slots.
 func releaseSlots(s []slot) {
 	if len(s) >= mappedSlots {
-		_ = syscall.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*slotBytes)) // refuses what it has not mapped
+		// refuses what it has not mapped
+		_ = syscall.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*slotBytes))
 	}
 }

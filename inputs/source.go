@@ -62,7 +62,8 @@ func (s *source) init(ctx context.Context, paths []string, opt Options) {
 	s.ctx, s.paths, s.stdin, s.dir = ctx, paths, opt.Stdin, opt.TempDir
 }
 
-// ReadText reads a file, whatever it holds, but no more than limit bytes. If it may be packed, its compression is removed.
+// ReadText reads a file, whatever it holds, but no more than limit bytes. If it may be packed, its compression is
+// removed.
 func ReadText(ctx context.Context, path string, packed bool, limit int) (text []byte, err error) {
 	s := &source{ctx: ctx}
 	defer func() { err = errors.Join(err, s.Close()) }()
@@ -191,7 +192,8 @@ func (s *source) decode(in stream) (stream, error) {
 			return s.copyTable(in)
 		}
 		if depth == maxNesting {
-			return stream{}, &Error{File: in.name, Err: errors.New("too many compressions around one list"), Remedy: "unpack it first"}
+			return stream{}, &Error{File: in.name, Err: errors.New("too many compressions around one list"),
+				Remedy: "unpack it first"}
 		}
 		if in.Reader, err = s.unpack(kind, buffered); err != nil {
 			return stream{}, damaged(in.name, 0, err)
@@ -211,7 +213,8 @@ func damaged(name string, line uint64, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
-	case errors.Is(err, zip.ErrAlgorithm), errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrUnknownDictionary), errors.Is(err, errDictionary):
+	case errors.Is(err, zip.ErrAlgorithm), errors.Is(err, zstd.ErrWindowSizeExceeded),
+		errors.Is(err, zstd.ErrUnknownDictionary), errors.Is(err, errDictionary):
 		return &Error{File: name, Line: line, Err: err, Remedy: "unpack it first"}
 	}
 	return &Error{File: name, Line: line, Err: err, Remedy: "the file is cut off or damaged: fetch it again"}
@@ -257,7 +260,8 @@ func (s *source) openArchive(name string, file *os.File) (stream, error) {
 		return stream{}, damaged(name, 0, err)
 	}
 	if len(archive.File) > maxMembers {
-		return stream{}, &Error{File: name, Err: fmt.Errorf("more than %d files in the archive", maxMembers), Remedy: "unpack it and name the files"}
+		return stream{}, &Error{File: name, Err: fmt.Errorf("more than %d files in the archive", maxMembers),
+			Remedy: "unpack it and name the files"}
 	}
 	for _, member := range archive.File {
 		if member.Name == "[Content_Types].xml" {
@@ -295,7 +299,8 @@ func (s *source) openMember(member *zip.File) (stream, error) {
 // isData reports whether a member of a zip is a list, not a folder, a note or a file of the operating system.
 func isData(member *zip.File) bool {
 	base := path.Base(member.Name)
-	if !member.Mode().IsRegular() || strings.HasSuffix(member.Name, "/") || strings.HasPrefix(base, ".") || strings.HasPrefix(member.Name, "__MACOSX/") {
+	if !member.Mode().IsRegular() || strings.HasSuffix(member.Name, "/") || strings.HasPrefix(base, ".") ||
+		strings.HasPrefix(member.Name, "__MACOSX/") {
 		return false
 	}
 	lower := strings.ToLower(base)
@@ -351,7 +356,8 @@ func (s *source) copyTable(in stream) (stream, error) {
 		return stream{}, damaged(in.name, 0, err)
 	}
 	if in.size > maxTable {
-		return stream{}, &Error{File: in.name, Err: fmt.Errorf("it has more than %d GiB", maxTable>>30), Remedy: "unpack it and name the file"}
+		return stream{}, &Error{File: in.name, Err: fmt.Errorf("it has more than %d GiB", maxTable>>30),
+			Remedy: "unpack it and name the file"}
 	}
 	in.Reader, in.table = nil, readerAt{s.ctx, file, new(atomic.Int64)}
 	return in, nil
@@ -416,7 +422,8 @@ var magics = []struct {
 	{0, "\x00\x00\xfe\xff", "", &problem{"it is UTF-32 text", "convert it to UTF-8"}},
 	{0, "\xff\xfe", "utf-16le", nil},
 	{0, "\xfe\xff", "utf-16be", nil},
-	{0, "PK\x03\x04", "", &problem{"it is a zip archive inside another or in a pipe", "save it as a file, or unpack it first"}},
+	{0, "PK\x03\x04", "", &problem{"it is a zip archive inside another or in a pipe",
+		"save it as a file, or unpack it first"}},
 	{0, "PK\x05\x06", "", &problem{"it is an empty zip archive", ""}},
 	{0, "PARE\x15", "", &problem{"it is an encrypted Parquet file", "decrypt it first"}},
 	{0, magicWARC, "", &problem{"it is an archive (WARC) and no list", "bulkscan import judges its captures"}},

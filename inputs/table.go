@@ -8,13 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// Table is a file of columns, such as Parquet's. Its errors are of the file; one with a method Remedy says itself what to
-// do about it.
+// Table is a file of columns, such as Parquet's. Its errors are of the file; one with a method Remedy says itself what
+// to do about it.
 type Table interface {
 	// Columns and Rows return how many there are.
 	Columns() int
 	Rows() int64
-	// Column returns a column's name and what it holds: "text", "numbers" or "truths", or in words what cannot be selected.
+	// Column returns a column's name and what it holds: "text", "numbers" or "truths", or in words what cannot be
+	// selected.
 	Column(i int) (name, holds string)
 	// Select chooses the columns that are read, before the first Next.
 	Select(columns ...int) error
@@ -24,15 +25,16 @@ type Table interface {
 	Text(i int) (value []byte, ok bool)
 }
 
-// rowsBetween is how many rows may pass before the end of the context is looked at: a few bytes of a table may stand for
-// millions of rows.
+// rowsBetween is how many rows may pass before the end of the context is looked at: a few bytes of a table may stand
+// for millions of rows.
 const rowsBetween = 1 << 10
 
 // beginTable opens a table, and finds its columns.
 func (r *Reader) beginTable(stream stream) error {
 	switch {
 	case r.opt.Parquet == nil:
-		return damaged(r.name, 0, &layoutError{"it is a Parquet file, which cannot be read here", "export the column of hosts as CSV"})
+		return damaged(r.name, 0, &layoutError{"it is a Parquet file, which cannot be read here",
+			"export the column of hosts as CSV"})
 	case r.opt.Format != Auto && r.opt.Format != Parquet:
 		return damaged(r.name, 0, &layoutError{"it is a Parquet file", "pass --format auto"})
 	}
@@ -41,7 +43,8 @@ func (r *Reader) beginTable(stream stream) error {
 		r.layout, err = detectTable(table, r.opt)
 	}
 	if err == nil {
-		err = table.Select(slices.DeleteFunc([]int{r.layout.host, r.layout.rank, r.layout.label}, func(i int) bool { return i < 0 })...)
+		err = table.Select(slices.DeleteFunc([]int{r.layout.host, r.layout.rank, r.layout.label},
+			func(i int) bool { return i < 0 })...)
 	}
 	if err != nil {
 		return damaged(r.name, 0, err)
@@ -88,11 +91,13 @@ func detectTable(table Table, opt Options) (layout, error) {
 	case len(texts) == 1:
 		l.host = texts[0]
 	default:
-		return l, &layoutError{fmt.Sprintf("none of its %d columns is known to hold hosts (%s)", len(l.names), l.list(upTo(len(l.names)))), "choose one with --column"}
+		return l, &layoutError{fmt.Sprintf("none of its %d columns is known to hold hosts (%s)", len(l.names),
+			l.list(upTo(len(l.names)))), "choose one with --column"}
 	}
 	for _, i := range []int{l.host, l.label} {
 		if i >= 0 && !slices.Contains([]string{"text", "numbers", "truths"}, kinds[i]) {
-			return l, &layoutError{fmt.Sprintf("its column %s holds %s", l.columnName(i), kinds[i]), "choose one of text or numbers, or write its values one a row"}
+			return l, &layoutError{fmt.Sprintf("its column %s holds %s", l.columnName(i), kinds[i]),
+				"choose one of text or numbers, or write its values one a row"}
 		}
 	}
 	return l, nil
@@ -116,7 +121,8 @@ func (r *Reader) nextRow() (line []byte, reason string, err error) {
 		value, _ := r.table.Text(i)
 		i++
 		if len(value) > MaxLine {
-			return value[:MaxLine+1] // too long for a host and long enough for a label: a page may repeat it for each of its rows
+			// too long for a host and long enough for a label: a page may repeat it for each of its rows
+			return value[:MaxLine+1]
 		}
 		return trimSpace(bytes.TrimRight(value, "\x00")) // texts of a fixed length are filled up
 	}

@@ -96,7 +96,8 @@ func TestParquet(t *testing.T) {
 func TestParquetRows(t *testing.T) {
 	path := listFile(t, "list.parquet", parquetOf(t, rankedRows()))
 	var rejects []Reject
-	r, err := Open(t.Context(), []string{path}, Options{Parquet: openParquet, LabelColumn: "sector", Reject: func(r Reject) error { rejects = append(rejects, r); return nil }})
+	r, err := Open(t.Context(), []string{path}, Options{Parquet: openParquet, LabelColumn: "sector",
+		Reject: func(r Reject) error { rejects = append(rejects, r); return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,22 +132,24 @@ reject 9 "" the cell of the host is empty
 	}
 }
 
-// TestParquetLongCells: a page may repeat one text of 100 MB for millions of rows, and so no more is looked at than a line
-// may have.
+// TestParquetLongCells: a page may repeat one text of 100 MB for millions of rows, and so no more is looked at than a
+// line may have.
 func TestParquetLongCells(t *testing.T) {
 	type row struct {
 		Host string `parquet:"host,dict"`
 		Tag  string `parquet:"tag,dict"`
 	}
 	long := strings.Repeat("\u00e9", MaxLine)
-	path := listFile(t, "list.parquet", parquetOf(t, []row{{"a.example" + strings.Repeat(" ", MaxLine), "x"}, {"b.example", long}}))
+	path := listFile(t, "list.parquet", parquetOf(t, []row{{"a.example" + strings.Repeat(" ", MaxLine), "x"},
+		{"b.example", long}}))
 	r, err := Open(t.Context(), []string{path}, Options{Parquet: openParquet, LabelColumn: "tag"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeReader(t, r)
 	entries, err := readAll(r)
-	if err != nil || len(entries) != 1 || entries[0].Input != "b.example" || entries[0].Label != long[:MaxLabel] || r.Stats().Rejects != 1 {
+	if err != nil || len(entries) != 1 || entries[0].Input != "b.example" || entries[0].Label != long[:MaxLabel] ||
+		r.Stats().Rejects != 1 {
 		t.Errorf("%d entries, %v, %+v", len(entries), err, r.Stats())
 	}
 }
@@ -254,11 +257,13 @@ func TestParquetErrors(t *testing.T) {
 	}
 	path := listFile(t, "broken.parquet", broken)
 	got, s, err := origins(t, Options{Parquet: openParquet}, path)
-	if e, ok := errors.AsType[*Error](err); !ok || e.Line != s.Lines+1 || s.Entries < 1000 || !strings.HasPrefix(got, "0:host-0.example 1:host-1.example ") {
+	if e, ok := errors.AsType[*Error](err); !ok || e.Line != s.Lines+1 || s.Entries < 1000 ||
+		!strings.HasPrefix(got, "0:host-0.example 1:host-1.example ") {
 		t.Errorf("%d entries, %v", s.Entries, err)
 	}
 	// A text that begins as a table does is text.
-	if got, _, err := origins(t, Options{Parquet: openParquet}, listFile(t, "list", []byte("PAR1S.example\n"))); err != nil || got != "0:par1s.example" {
+	if got, _, err := origins(t, Options{Parquet: openParquet},
+		listFile(t, "list", []byte("PAR1S.example\n"))); err != nil || got != "0:par1s.example" {
 		t.Errorf("%s, %v", got, err)
 	}
 }

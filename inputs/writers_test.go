@@ -36,9 +36,10 @@ var writers = []written{
 	{"Screaming Frog", []string{"Address", "Content Type", "Status Code", "Title 1"}, func(i int) []string {
 		return []string{"https://" + nameOf(i) + "/x?q=1#y", "text/html; charset=UTF-8", "200", "Home of page " + cell(i, 1)}
 	}, nameOf, ""},
-	{"Screaming Frog with canonical links", []string{"Address", "Status Code", "Canonical Link Element 1"}, func(i int) []string {
-		return []string{"https://" + nameOf(i) + "/x", "200", "https://" + nameOf(i) + "/"}
-	}, nil, ""},
+	{"Screaming Frog with canonical links", []string{"Address", "Status Code", "Canonical Link Element 1"},
+		func(i int) []string {
+			return []string{"https://" + nameOf(i) + "/x", "200", "https://" + nameOf(i) + "/"}
+		}, nil, ""},
 	{"Wikidata", []string{"item", "officialWebsite"}, func(i int) []string {
 		return []string{"http://www.wikidata.org/entity/Q" + cell(i, 7), "https://" + nameOf(i) + "/"}
 	}, nil, ""},
@@ -51,16 +52,18 @@ var writers = []written{
 	{"links of names", []string{"from", "to"}, func(i int) []string {
 		return []string{nameOf(i), "t" + cell(i, 1) + ".example"}
 	}, nil, ""},
-	{"ranks of a web graph", []string{"hc_pos", "hc_val", "pr_pos", "pr_val", "host_rev", "n_hosts"}, func(i int) []string {
-		return []string{cell(i+1, 1), "2." + cell(i+1, 3) + "E7", cell(i+2, 1), "0.0127504075179097" + cell(i, 1), "com.site" + cell(i, 1) + ".www", cell(i+1, 5)}
-	}, func(i int) string { return "www.site" + cell(i, 1) + ".com" }, ""},
+	{"ranks of a web graph", []string{"hc_pos", "hc_val", "pr_pos", "pr_val", "host_rev", "n_hosts"},
+		func(i int) []string {
+			return []string{cell(i+1, 1), "2." + cell(i+1, 3) + "E7", cell(i+2, 1), "0.0127504075179097" + cell(i, 1),
+				"com.site" + cell(i, 1) + ".www", cell(i+1, 5)}
+		}, func(i int) string { return "www.site" + cell(i, 1) + ".com" }, ""},
 	{"vertices of a web graph", []string{"id", "host_rev"}, func(i int) []string {
 		return []string{cell(i+1, 1), "uk.co.site" + cell(i, 1)}
 	}, func(i int) string { return "site" + cell(i, 1) + ".co.uk" }, ""},
 }
 
-// TestWriters reads what programs write, in every shape: separators, quotes, line ends, with and without a header, short and long. Each
-// list gives its sites and nothing else, or asks for a column; with the column it gives the sites.
+// TestWriters reads what programs write, in every shape: separators, quotes, line ends, with and without a header,
+// short and long. Each list gives its sites and nothing else, or asks for a column; with the column it gives the sites.
 func TestWriters(t *testing.T) {
 	read := func(content string, opt Options) (hosts []string, first Entry, err error) {
 		r, err := Open(t.Context(), []string{listFile(t, "list", []byte(content))}, opt)
@@ -109,10 +112,12 @@ func TestWriters(t *testing.T) {
 									want = append(want, w.host(i))
 								}
 							}
-							what := fmt.Sprintf("%s, %q, quoted %v, header %v, %q, %d rows:\n%s", w.name, delimiter, quoted, header, end, n, b.String()[:min(b.Len(), 200)])
+							what := fmt.Sprintf("%s, %q, quoted %v, header %v, %q, %d rows:\n%s", w.name, delimiter, quoted, header, end, n,
+								b.String()[:min(b.Len(), 200)])
 							hosts, first, err := read(b.String(), Options{})
 							if w.host == nil {
-								if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Error(), "several columns hold host names") || !strings.Contains(e.Remedy, "--column") {
+								if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Error(),
+									"several columns hold host names") || !strings.Contains(e.Remedy, "--column") {
 									t.Errorf("%s%v and %v, want to be asked for a column", what, err, hosts)
 								}
 								hosts, _, err = read(b.String(), Options{Column: "1"})
@@ -174,7 +179,8 @@ func TestPathsOfLists(t *testing.T) {
 		t.Helper()
 		var b strings.Builder
 		for i := range n {
-			b.WriteString(strings.NewReplacer("SITE", nameOf(i), "N", strconv.Itoa(i), "COMMAS", strings.Repeat(",", i%4)).Replace(pattern) + "\n")
+			b.WriteString(strings.NewReplacer("SITE", nameOf(i), "N", strconv.Itoa(i), "COMMAS",
+				strings.Repeat(",", i%4)).Replace(pattern) + "\n")
 		}
 		r, err := Open(t.Context(), []string{listFile(t, "list", []byte(b.String()))}, Options{})
 		if err != nil {
@@ -199,13 +205,17 @@ func TestPathsOfLists(t *testing.T) {
 	}
 }
 
-// TestWords checks which cells of a column of sites are none, in every form: names without a top-level domain, and what spreadsheets have
-// for what is unknown.
+// TestWords checks which cells of a column of sites are none, in every form: names without a top-level domain, and what
+// spreadsheets have for what is unknown.
 func TestWords(t *testing.T) {
-	words := []string{"N/A", "n/a", "n.a.", "-", "--", "null", "NULL", "None", "nan", `\N`, "unknown", "(blank)", "TBD", "Total", "no website", "www", "localhost", "intranet",
-		"http://", "https://n/a", "0", "https://https://x.example", "https://http://x.example/", "http//example.biz", `https:\\example.info`, "example.com / example.org", "http:// example.net", "#DIV/0!", "?", "…"}
-	sites := []string{"a.example", "https://b.example/x", "c.example:8443", "203.0.113.7", "[2001:db8::1]", "EXAMPLE.com.", "xn--p1ai.xn--p1ai"}
-	for name, line := range map[string]string{"lines": "%s\n", "csv": "1,\"%s\"\n", "jsonl": "{\"rank\":1,\"domain\":%q}\n"} {
+	words := []string{"N/A", "n/a", "n.a.", "-", "--", "null", "NULL", "None", "nan", `\N`, "unknown", "(blank)", "TBD",
+		"Total", "no website", "www", "localhost", "intranet",
+		"http://", "https://n/a", "0", "https://https://x.example", "https://http://x.example/", "http//example.biz",
+		`https:\\example.info`, "example.com / example.org", "http:// example.net", "#DIV/0!", "?", "…"}
+	sites := []string{"a.example", "https://b.example/x", "c.example:8443", "203.0.113.7", "[2001:db8::1]", "EXAMPLE.com.",
+		"xn--p1ai.xn--p1ai"}
+	for name, line := range map[string]string{"lines": "%s\n", "csv": "1,\"%s\"\n",
+		"jsonl": "{\"rank\":1,\"domain\":%q}\n"} {
 		var b strings.Builder
 		for _, s := range sites {
 			fmt.Fprintf(&b, line, s)
@@ -246,12 +256,14 @@ func TestRanks(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int64{
-		"1": 1, "007": 7, "999999999999999": 999999999999999, "2.0": 2, "2.": 2, "2.000000": 2, "1,000": 1000, "12,345,678": 12345678, "1,000.0": 1000,
+		"1": 1, "007": 7, "999999999999999": 999999999999999, "2.0": 2, "2.": 2, "2.000000": 2, "1,000": 1000,
+		"12,345,678": 12345678, "1,000.0": 1000,
 		"1e3": 1000, "1E+3": 1000, "1.5e3": 1500, "2.4993276E7": 24993276, "1e14": 100000000000000,
 	} {
 		f(text, want)
 	}
-	for _, text := range []string{"", "0", "0.0", "-5", "+5", "2.5", "1e-3", "1.5e0", "1e", "e3", "1e15", "1e99999999999", "1000000000000000", "1,00", "1,0000", "1000,000", ",100", "1,,000",
+	for _, text := range []string{"", "0", "0.0", "-5", "+5", "2.5", "1e-3", "1.5e0", "1e", "e3", "1e15", "1e99999999999",
+		"1000000000000000", "1,00", "1,0000", "1000,000", ",100", "1,,000",
 		"1.0.0", "1.000,5", "0x10", "inf", "NaN", "1 000", "1e3e3", strings.Repeat("1", 500), strings.Repeat("0", 40), "٣"} {
 		f(text, 0)
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // xzGuard passes an xz file on and checks the header of every block first. The library allocates the dictionary that a
-// block asks for, up to 4 GiB, and every block and stream of a file may ask for another one. To find the headers, xzGuard
-// follows the file from part to part (The .xz File Format 1.2.1; within LZMA2, the lengths of chunks):
+// block asks for, up to 4 GiB, and every block and stream of a file may ask for another one. To find the headers,
+// xzGuard follows the file from part to part (The .xz File Format 1.2.1; within LZMA2, the lengths of chunks):
 //
 //	stream header │ block header │ chunk … │ padding, check │ block header … │ index │ footer │ padding │ stream header …
 type xzGuard struct {

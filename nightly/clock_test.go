@@ -22,7 +22,8 @@ type listServer struct {
 }
 
 func (s *listServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	w := &http.Response{StatusCode: http.StatusOK, Request: r, Header: http.Header{"Date": {s.date}}, Body: io.NopCloser(strings.NewReader("h0.test\nh1.test\n"))}
+	w := &http.Response{StatusCode: http.StatusOK, Request: r, Header: http.Header{"Date": {s.date}},
+		Body: io.NopCloser(strings.NewReader("h0.test\nh1.test\n"))}
 	if s.age > 0 {
 		w.Header.Set("Age", strconv.Itoa(int(s.age.Seconds())))
 	}
@@ -100,15 +101,16 @@ func (m *clocks) right() {
 	today := m.now.Format(time.DateOnly)
 	n := m.is(Published)
 	first := m.now.AddDate(0, 0, 1-m.keep.Nights).Format(time.DateOnly)
-	if got := m.published(); n.Date != today || !slices.Contains(got, today) || m.keep.Nights > 0 && got[0] < first && n.PruneError == "" {
+	if got := m.published(); n.Date != today || !slices.Contains(got, today) || m.keep.Nights > 0 && got[0] < first &&
+		n.PruneError == "" {
 		m.Errorf("%s: published is %s, and there are %s", today, n.Date, got)
 	}
 	m.missed = n.PruneError != ""
 	m.tomorrow()
 }
 
-// TestWrongClock runs nights by clocks that are wrong by days: nothing is pruned, and as soon as the clock is right, nights go on as if
-// there had been none, also on the dates that the clock had then.
+// TestWrongClock runs nights by clocks that are wrong by days: nothing is pruned, and as soon as the clock is right,
+// nights go on as if there had been none, also on the dates that the clock had then.
 func TestWrongClock(t *testing.T) {
 	f := func(keep int, https bool, after int, wrong ...int) {
 		t.Helper()
@@ -123,7 +125,8 @@ func TestWrongClock(t *testing.T) {
 				m.wrong = time.Duration(days) * 24 * time.Hour
 				n, err := m.run()
 				switch held := err == nil && n.State == Held && n.Out[0].Figure == "date"; {
-				case !https && days > 0 && held && strings.Contains(m.told[len(m.told)-1], fmt.Sprintf("the date is %d days after", days+missed+1)):
+				case !https && days > 0 && held && strings.Contains(m.told[len(m.told)-1], fmt.Sprintf("the date is %d days after",
+					days+missed+1)):
 				case !held && err != nil && strings.Contains(err.Error(), "clock"):
 				default:
 					t.Errorf("keep %d, https %v, %d days: %+v, %v", keep, https, days, n, err)
@@ -131,7 +134,8 @@ func TestWrongClock(t *testing.T) {
 			}
 			m.now = m.now.Truncate(24 * time.Hour).Add(2 * time.Hour)
 			if after := fmt.Sprint(m.published()); after != before || (https || days < 0) && m.asked != asked {
-				t.Errorf("keep %d, https %v, %d days: there were the nights %s, and are %s; %d sites were asked", keep, https, days, before, after, m.asked-asked)
+				t.Errorf("keep %d, https %v, %d days: there were the nights %s, and are %s; %d sites were asked", keep, https, days,
+					before, after, m.asked-asked)
 			}
 			if days > 0 && days%2 == 1 { // the wrong night was the only one of its day
 				m.missed = true
@@ -294,7 +298,8 @@ func TestMissedNights(t *testing.T) {
 	for _, e := range list {
 		states = append(states, e.ScanID+" "+string(e.Publication))
 	}
-	if want := "[night-2026-11-01 published night-2026-11-03 discarded night-2026-11-03-again published]"; err != nil || fmt.Sprint(states) != want {
+	if want := "[night-2026-11-01 published night-2026-11-03 discarded night-2026-11-03-again published]"; err != nil ||
+		fmt.Sprint(states) != want {
 		t.Errorf("the listing is %q, %v, want %s", states, err, want)
 	}
 	m.sound("at the end")
@@ -306,7 +311,8 @@ func TestMissedNights(t *testing.T) {
 	pause(m, 1)
 	o = m.options()
 	o.Keep.Nights = 2
-	if err := Prune(t.Context(), o, 0, false); err == nil || !strings.Contains(err.Error(), "the date is 2 days after that of the last night that is in no doubt: the clock may be wrong; if it is right, repeat with --date 2026-11-06") {
+	if err := Prune(t.Context(), o, 0, false); err == nil || !strings.Contains(err.Error(),
+		"the date is 2 days after that of the last night that is in no doubt: the clock may be wrong; if it is right, repeat with --date 2026-11-06") {
 		t.Errorf("pruning by a date in doubt: %v", err)
 	}
 	o.Date = "2026-11-05"

@@ -34,7 +34,8 @@ func Count(ctx context.Context, scan *commit.Scan, o survey.Options) (*Figures, 
 	f := &Figures{Findings: map[string]int64{}, CDNs: map[string]*CDN{}}
 	var row schema.SiteRow
 	fields := []table.Field{
-		{Name: "finding", Into: &row.Finding}, {Name: "outcome", Into: &row.Outcome}, {Name: "cdn", Into: &row.CDN}, {Name: "policy_id", Into: &row.PolicyID},
+		{Name: "finding", Into: &row.Finding}, {Name: "outcome", Into: &row.Outcome}, {Name: "cdn", Into: &row.CDN},
+		{Name: "policy_id", Into: &row.PolicyID},
 	}
 	for cursor, err := range read.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err != nil {

@@ -40,13 +40,15 @@ type Check struct {
 
 func (c Check) String() string {
 	if c.Figure == dateFigure {
-		return fmt.Sprintf("the date is %v days after that of the last night that is in no doubt: the clock may be wrong", c.Share)
+		return fmt.Sprintf("the date is %v days after that of the last night that is in no doubt: the clock may be wrong",
+			c.Share)
 	}
 	from := "as given"
 	if c.Nights > 0 {
 		from = fmt.Sprintf("by the last %d nights", c.Nights)
 	}
-	return fmt.Sprintf("%s is %.1f %% of %d sites, expected from %.1f to %.1f %% %s", c.Figure, 100*c.Share, c.Of, 100*c.Low, 100*c.High, from)
+	return fmt.Sprintf("%s is %.1f %% of %d sites, expected from %.1f to %.1f %% %s", c.Figure, 100*c.Share, c.Of,
+		100*c.Low, 100*c.High, from)
 }
 
 // share is one figure of a night.
@@ -118,7 +120,8 @@ func IsFigure(name string) bool {
 func (f *Figures) at(name string, all map[string]share) (s share, ok bool) {
 	if s, ok = all[name]; !ok {
 		s.of = f.Sites
-		if network, finding, isFinding := strings.Cut(strings.TrimPrefix(name, "cdn."), "."); isFinding && strings.HasPrefix(name, "cdn.") {
+		if network, finding, isFinding := strings.Cut(strings.TrimPrefix(name, "cdn."), "."); isFinding &&
+			strings.HasPrefix(name, "cdn.") {
 			cdn := f.CDNs[network]
 			if s.of = 0; cdn != nil {
 				s = share{cdn.Findings[finding], cdn.Sites}

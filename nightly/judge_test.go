@@ -68,14 +68,16 @@ func TestJudge(t *testing.T) {
 	}
 	f("a night like the others", figuresOf(100_000, nil), month, nil, "")
 	f("first night", figuresOf(100_000, nil), nil, nil, "")
-	f("few nights before, and anything may be new", figuresOf(100_000, become("cloudflare", "rules", "refused", 100)), nights(2, 100_000), nil, "")
+	f("few nights before, and anything may be new", figuresOf(100_000, become("cloudflare", "rules", "refused", 100)),
+		nights(2, 100_000), nil, "")
 	f("few nights before, but nobody answers", figuresOf(100_000, lost), nights(2, 100_000), nil, "no_answer")
 	f("first night, and nobody answers", figuresOf(100_000, lost), nil, nil, "no_answer")
 	f("three nights before", figuresOf(100_000, become("cloudflare", "rules", "refused", 100)), nights(3, 100_000), nil,
 		"cdn.cloudflare.refused cdn.cloudflare.rules finding.refused finding.rules")
 	f("a network refuses for one night", figuresOf(100_000, become("cloudflare", "rules", "refused", 100)), month, nil,
 		"cdn.cloudflare.refused cdn.cloudflare.rules finding.refused finding.rules")
-	f("a small network refuses in part", figuresOf(100_000, become("fastly", "rules", "refused", 15)), month, nil, "cdn.fastly.refused cdn.fastly.rules finding.refused finding.rules")
+	f("a small network refuses in part", figuresOf(100_000, become("fastly", "rules", "refused", 15)), month, nil,
+		"cdn.fastly.refused cdn.fastly.rules finding.refused finding.rules")
 	f("a network challenges", figuresOf(100_000, become("fastly", "rules", "challenged", 40)), month, nil,
 		"cdn.fastly.challenged cdn.fastly.rules finding.challenged finding.rules no_answer")
 	f("a network challenges a few", figuresOf(100_000, become("fastly", "rules", "challenged", 5)), month, nil, "")
@@ -89,18 +91,24 @@ func TestJudge(t *testing.T) {
 		f.CDNs[""].Findings["unreachable"] += 50_000
 	}), month, nil, "cdn.cloudflare cdn.fastly dns_failed finding.none finding.rules finding.unreachable no_answer")
 	f("more sites block than ever", figuresOf(100_000, func(f *Figures) { f.Blocked = 40_000 }), month, nil, "blocked")
-	f("a night of chance: twenty sites", figuresOf(20, become("cloudflare", "rules", "refused", 30)), nights(14, 20), nil, "")
+	f("a night of chance: twenty sites", figuresOf(20, become("cloudflare", "rules", "refused", 30)), nights(14, 20), nil,
+		"")
 	f("given wider", figuresOf(100_000, become("fastly", "rules", "challenged", 40)), month, map[string]Bound{
-		"cdn.fastly.challenged": {0, 0.5}, "cdn.fastly.rules": {0, 1}, "finding.challenged": {0, 0.1}, "finding.rules": {0.5, 1}, NoAnswer: {0, 0.3},
+		"cdn.fastly.challenged": {0, 0.5}, "cdn.fastly.rules": {0, 1}, "finding.challenged": {0, 0.1},
+		"finding.rules": {0.5, 1}, NoAnswer: {0, 0.3},
 	}, "")
 	f("given narrower", figuresOf(100_000, nil), month, map[string]Bound{"dns_failed": {0, 0.01}}, "dns_failed")
-	f("given, and not there", figuresOf(100_000, nil), nil, map[string]Bound{"finding.html": {0.1, 1}, "cdn.akamai.rules": {0.5, 1}}, "finding.html")
-	f("an old change is learnt", figuresOf(100_000, become("fastly", "rules", "challenged", 100)), slices.Concat(month[:16], slices.Repeat([]*Figures{figuresOf(100_000, become("fastly", "rules", "challenged", 100))}, 14)), nil, "")
+	f("given, and not there", figuresOf(100_000, nil), nil, map[string]Bound{"finding.html": {0.1, 1},
+		"cdn.akamai.rules": {0.5, 1}}, "finding.html")
+	f("an old change is learnt", figuresOf(100_000, become("fastly", "rules", "challenged", 100)),
+		slices.Concat(month[:16], slices.Repeat([]*Figures{figuresOf(100_000, become("fastly", "rules", "challenged", 100))},
+			14)), nil, "")
 	f("no sites", figuresOf(0, nil), month, nil, "")
 
 	// Of all that moves, the cause comes first.
 	out := Judge(figuresOf(100_000, become("cloudflare", "rules", "refused", 100)), month, nil)
-	if got, want := out[0].String(), "finding.refused is 43.5 % of 100000 sites, expected from 1.5 to 5.5 % by the last 14 nights"; got != want {
+	if got, want := out[0].String(),
+		"finding.refused is 43.5 % of 100000 sites, expected from 1.5 to 5.5 % by the last 14 nights"; got != want {
 		t.Errorf("first: %s, want %s", got, want)
 	}
 }

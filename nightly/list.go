@@ -51,8 +51,8 @@ func (e *ListError) Error() string { return e.What }
 
 const unlessMeant = "; nothing is scanned. If that is meant, repeat with --accept-list"
 
-// takeList returns the path of the night's list in a folder. The first run of a night takes it from its source and keeps
-// a copy.
+// takeList returns the path of the night's list in a folder. The first run of a night takes it from its source and
+// keeps a copy.
 func (o *Options) takeList(ctx context.Context, n *Night, folder string) (path string, err error) {
 	if n.List != nil {
 		path := filepath.Join(folder, n.List.Name)
@@ -194,15 +194,16 @@ func (o *Options) get(ctx context.Context, to string) (sum string, err error) {
 type ClockError struct{ Here, There time.Time }
 
 func (e *ClockError) Error() string {
-	return fmt.Sprintf("its server says that it is %s, and the clock of this machine %s; nothing is scanned or pruned under a wrong date. Correct the clock; or if it is right, repeat with --date %s",
+	return fmt.Sprintf(
+		"its server says that it is %s, and the clock of this machine %s; nothing is scanned or pruned under a wrong date. Correct the clock; or if it is right, repeat with --date %s",
 		e.There.Format(time.RFC3339), e.Here.Format(time.RFC3339), e.Here.Format(time.DateOnly))
 }
 
 // maxSkew is how far a clock may be from a server's. A time zone that is taken for another is no more.
 const maxSkew = 14 * time.Hour
 
-// checkClock compares the clock by which the night is dated with the time of an answer, RFC 9110 §6.6.1, to which a cache adds the
-// Age, RFC 9111 §5.1. An answer that has no time is no evidence, and a date that was given needs none.
+// checkClock compares the clock by which the night is dated with the time of an answer, RFC 9110 §6.6.1, to which a
+// cache adds the Age, RFC 9111 §5.1. An answer that has no time is no evidence, and a date that was given needs none.
 func (o *Options) checkClock(answer http.Header) error {
 	there, err := http.ParseTime(answer.Get("Date"))
 	if err != nil || o.Date != "" {
@@ -269,7 +270,8 @@ func listName(source string) string {
 	}
 	base := filepath.Base(source)
 	for i := 0; i < len(base); i++ {
-		if c := base[i]; !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0) {
+		if c := base[i]; !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.IndexByte("._-", c) >= 0) {
 			base = base[:i] + "_" + base[i+1:]
 		}
 	}

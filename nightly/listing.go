@@ -46,8 +46,8 @@ func (e *Entry) unreadable(err error) {
 	}
 }
 
-// Listing returns every scan and night of a dataset by date, also those that were pruned. One whose record cannot be read, or is
-// gone though the head names it, is Damaged or Newer. Nothing but the records is read.
+// Listing returns every scan and night of a dataset by date, also those that were pruned. One whose record cannot be
+// read, or is gone though the head names it, is Damaged or Newer. Nothing but the records is read.
 func Listing(ctx context.Context, st store.Store) ([]*Entry, error) {
 	scans, err := commit.StoredScans(ctx, st)
 	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
@@ -61,13 +61,15 @@ func Listing(ctx context.Context, st store.Store) ([]*Entry, error) {
 	byID := map[string]*Entry{}
 	for _, s := range pruned.Scans {
 		byID[s.ScanID] = &Entry{
-			Date: s.ScanDate, ScanID: s.ScanID, State: string(commit.Complete), StartedAt: s.StartedAt, Observer: s.Observer.String(), ListID: s.ListID,
+			Date: s.ScanDate, ScanID: s.ScanID, State: string(commit.Complete), StartedAt: s.StartedAt,
+			Observer: s.Observer.String(), ListID: s.ListID,
 			Sites: s.Rows, Publication: s.Publication, Pruned: s.Tables,
 		}
 	}
 	for _, m := range scans {
 		e := &Entry{
-			Date: m.ScanDate, ScanID: m.ScanID, State: string(m.State), StartedAt: m.StartedAt, Observer: m.Observer.String(), ListID: m.ListID,
+			Date: m.ScanDate, ScanID: m.ScanID, State: string(m.State), StartedAt: m.StartedAt, Observer: m.Observer.String(),
+			ListID: m.ListID,
 			Tables: m.Tables, Pruned: m.Pruned, Manifest: m,
 		}
 		if m.SchemaVersion < schema.Version {

@@ -36,7 +36,8 @@ func TestListing(t *testing.T) {
 	if _, err := Run(t.Context(), m.options()); err == nil {
 		t.Fatal("the night did not fail")
 	}
-	w, err := sink.Open(t.Context(), m.store, sink.Options{ScanID: "by-hand", Date: "2026-11-06", PartRows: 64, NoPublish: true, ListID: "top", Registry: tokens.Default()})
+	w, err := sink.Open(t.Context(), m.store, sink.Options{ScanID: "by-hand", Date: "2026-11-06", PartRows: 64,
+		NoPublish: true, ListID: "top", Registry: tokens.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,8 @@ func TestListing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range list {
-			line := fmt.Sprint(e.Date, " ", e.ScanID, " ", e.State, " ", e.Sites, " ", e.Publication, " ", e.ListID, " -", strings.Join(e.Pruned, ","))
+			line := fmt.Sprint(e.Date, " ", e.ScanID, " ", e.State, " ", e.Sites, " ", e.Publication, " ", e.ListID, " -",
+				strings.Join(e.Pruned, ","))
 			if e.Bytes > 0 {
 				line += " bytes"
 			}

@@ -141,7 +141,8 @@ func (n *Night) write(ctx context.Context, st store.Store) error {
 	return st.Put(ctx, n.name(), data)
 }
 
-// dates lists the dates that have a file of a night, in order. What is no file in the place of a record may not be listed.
+// dates lists the dates that have a file of a night, in order. What is no file in the place of a record may not be
+// listed.
 func dates(ctx context.Context, st store.Store) (list []string, err error) {
 	for entry, err := range st.List(ctx, Folder) {
 		if err != nil {
@@ -181,8 +182,8 @@ func Nights(ctx context.Context, st store.Store, most int) (list []*Night, err e
 	return list, nil
 }
 
-// doubt returns the date of the last sure night if a date comes too many days later, else "". Tonight and each doubted night since may take
-// the median of the days between sure nights, of which a day is the first.
+// doubt returns the date of the last sure night if a date comes too many days later, else "". Tonight and each doubted
+// night since may take the median of the days between sure nights, of which a day is the first.
 func doubt(nights []*Night, date string, now time.Time) (after string) {
 	apart, since := []float64{1}, 1.0
 	for _, n := range nights {
@@ -217,8 +218,8 @@ func (n *Night) sure() bool { return n.DoubtedAfter == "" || n.State == Publishe
 
 func (n *Night) endedAfter(now time.Time) bool { return n.EndedAt != nil && n.EndedAt.After(now) }
 
-// refuted reports whether a scan of a date in doubt was made under a wrong clock: a person has discarded it, or it ended later than it is
-// now, or a night was made since then whose date is earlier.
+// refuted reports whether a scan of a date in doubt was made under a wrong clock: a person has discarded it, or it
+// ended later than it is now, or a night was made since then whose date is earlier.
 func (n *Night) refuted(nights []*Night, now time.Time) bool {
 	since := func(other *Night) bool {
 		return other.DoubtedAfter == "" && other.Date > n.DoubtedAfter && other.Date < n.Date
@@ -250,18 +251,23 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 			return ctx.Err()
 		case errors.Is(err, store.ErrNotExist):
 			if publications[scanOf(date)] == commit.PublicationDone { // else the night begins, or was pruned or withdrawn
-				report(verify.Finding{Kind: verify.Damaged, File: name, What: "it is missing, and the night's scan counts; restore it, or delete what is left in " + folderOf(date)})
+				report(verify.Finding{Kind: verify.Damaged, File: name,
+					What: "it is missing, and the night's scan counts; restore it, or delete what is left in " + folderOf(date)})
 			}
 			continue
 		case isNewer:
 			report(verify.Finding{Kind: verify.Newer, File: name, What: newer.Error()})
 			continue
 		case err != nil:
-			report(verify.Finding{Kind: verify.Damaged, File: name, What: strings.TrimPrefix(err.Error(), "cannot read "+name+": ")})
+			report(verify.Finding{Kind: verify.Damaged, File: name, What: strings.TrimPrefix(err.Error(), "cannot read "+name+
+				": ")})
 			continue
 		}
-		if n.State == Published && errHead == nil && head.Number > 0 && !pruned.Has(n.ScanID) && publications[n.ScanID] == "" {
-			report(verify.Finding{Kind: verify.Damaged, File: n.name(), What: "it says that the night is published, and no head names its scan; bulkscan nightly --release " + date + " publishes it"})
+		if n.State == Published && errHead == nil && head.Number > 0 && !pruned.Has(n.ScanID) &&
+			publications[n.ScanID] == "" {
+			report(verify.Finding{Kind: verify.Damaged, File: n.name(),
+				What: "it says that the night is published, and no head names its scan; bulkscan nightly --release " + date +
+					" publishes it"})
 		}
 		for _, f := range n.Files {
 			if err := verifyFile(ctx, st, n, f, report); err != nil {
@@ -299,7 +305,10 @@ const maxFile = 256 << 20
 func changesOf(d *survey.Diff) *Changes {
 	c := &Changes{From: d.From.ScanDate, Appeared: d.Appeared, Vanished: d.Vanished, Changed: d.Changed}
 	c.Tokens = slices.Clone(d.Tokens)
-	slices.SortStableFunc(c.Tokens, func(a, b survey.TokenDiff) int { return cmp.Compare(b.Began+b.Ceased, a.Began+a.Ceased) })
+	slices.SortStableFunc(c.Tokens, func(a, b survey.TokenDiff) int {
+		return cmp.Compare(b.Began+b.Ceased, a.Began+
+			a.Ceased)
+	})
 	c.Tokens = c.Tokens[:min(len(c.Tokens), maxTokens)]
 	return c
 }

@@ -2,8 +2,8 @@
 // dataset is its only state: what a killed run leaves, the next one finds there and continues.
 //
 // nightly.go has Run, with the steps of a night in their order; list.go takes the list; figures.go counts and judge.go
-// decides; publish.go writes the pages and hands the night to readers, and has Release and Discard; prune.go deletes what
-// is too old; night.go is the record of a night, and listing.go lists all; tell.go tells a webhook.
+// decides; publish.go writes the pages and hands the night to readers, and has Release and Discard; prune.go deletes
+// what is too old; night.go is the record of a night, and listing.go lists all; tell.go tells a webhook.
 package nightly
 
 import (
@@ -69,15 +69,16 @@ var ErrInterrupted = errors.New("interrupted")
 type RunningError struct{ Holder commit.Holder }
 
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("another night is under way: process %d on %.100q since %s", e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339))
+	return fmt.Sprintf("another night is under way: process %d on %.100q since %s", e.Holder.PID, e.Holder.Host,
+		e.Holder.StartedAt.Format(time.RFC3339))
 }
 
 // resumeTime is how long after its start a night without a deadline is continued by runs of a later date.
 const resumeTime = 20 * time.Hour
 
-// Run takes a night from where it stands to its end. Earlier ones that a killed process has left come first: the scan of
-// one is complete, or its time is not over, or it stays incomplete. The night tells how it ended; its state is Running
-// only together with an error.
+// Run takes a night from where it stands to its end. Earlier ones that a killed process has left come first: the scan
+// of one is complete, or its time is not over, or it stays incomplete. The night tells how it ended; its state is
+// Running only together with an error.
 func Run(ctx context.Context, o Options) (n *Night, err error) {
 	unlock, err := o.lock(ctx)
 	if err != nil {
@@ -120,8 +121,8 @@ func (o *Options) lock(ctx context.Context) (store.Unlocker, error) {
 	return lock, err
 }
 
-// fenced says that no late request of an earlier holder does harm: the record of its night has been put again, and all else that
-// it writes has the lock of the scan, or is written once more.
+// fenced says that no late request of an earlier holder does harm: the record of its night has been put again, and all
+// else that it writes has the lock of the scan, or is written once more.
 func fenced(lock store.Unlocker) {
 	if lease, ok := lock.(store.Lease); ok && lease.Late() {
 		lease.Fenced()
@@ -146,27 +147,33 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Night{SchemaVersion: schema.Version, Date: date, ScanID: scanOf(date), ToolVersion: o.Publishing.ToolVersion, StartedAt: now}
+	n := &Night{SchemaVersion: schema.Version, Date: date, ScanID: scanOf(date), ToolVersion: o.Publishing.ToolVersion,
+		StartedAt: now}
 	if o.Date == "" && !o.vouched {
 		n.DoubtedAfter = doubt(nights, date, now)
 	}
-	// A clock that was wrong leaves later nights. One that has no scan, or whose scan does not count, keeps no earlier night from its date.
+	// A clock that was wrong leaves later nights. One that has no scan, or whose scan does not count, keeps no earlier
+	// night from its date.
 	nights = slices.DeleteFunc(nights, func(n *Night) bool {
-		return n.Date > date && (n.State == Held || n.State == Discarded || n.State != Published && (n.List == nil || !n.sure()))
+		return n.Date > date && (n.State == Held || n.State == Discarded || n.State != Published &&
+			(n.List == nil || !n.sure()))
 	})
 	if len(nights) > 0 {
 		last := nights[len(nights)-1]
 		switch {
 		case last.Date == date && last.refuted(nights, now):
-			o.Log.Warn("the scan of this date was made under a wrong clock: it is discarded, and the night begins anew", "date", date, "scan", last.ScanID)
-			if err := commit.SetPublication(ctx, o.Store, o.Log, last.ScanID, commit.PublicationDiscarded); err != nil && !errors.Is(err, store.ErrNotExist) {
+			o.Log.Warn("the scan of this date was made under a wrong clock: it is discarded, and the night begins anew", "date",
+				date, "scan", last.ScanID)
+			if err := commit.SetPublication(ctx, o.Store, o.Log, last.ScanID, commit.PublicationDiscarded); err != nil &&
+				!errors.Is(err, store.ErrNotExist) {
 				return nil, err
 			}
 			n.ScanID = last.ScanID + "-again"
 		case last.Date > date && !(o.Date == "" && !last.State.final() && o.continues(ctx, last, now)):
 			return nil, fmt.Errorf("today is %s, and there is a night of %s: the clock is wrong, or was", date, last.Date)
 		case o.Date == "" && !o.vouched && last.State.final() && last.sure() && last.endedAfter(now):
-			return nil, fmt.Errorf("it is %s, and the night of %s ended at %s: the clock is wrong, or was", now.Format(time.RFC3339), last.Date, last.EndedAt.Format(time.RFC3339))
+			return nil, fmt.Errorf("it is %s, and the night of %s ended at %s: the clock is wrong, or was",
+				now.Format(time.RFC3339), last.Date, last.EndedAt.Format(time.RFC3339))
 		case last.State.final() && last.Date == date:
 			return last, nil
 		case last.Date != date && !last.State.final() && o.continues(ctx, last, now):
@@ -192,10 +199,11 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 	return n, o.again(ctx, n)
 }
 
-// continues reports whether a run of another date continues a night. If its scan is not complete, a run does whose date was not
-// given: after midnight it takes up what was left before.
+// continues reports whether a run of another date continues a night. If its scan is not complete, a run does whose date
+// was not given: after midnight it takes up what was left before.
 func (o *Options) continues(ctx context.Context, n *Night, now time.Time) bool {
-	if o.Date != "" || n.State == Incomplete || n.Until != nil && !n.Until.After(now) || n.Until == nil && now.Sub(n.StartedAt) > resumeTime {
+	if o.Date != "" || n.State == Incomplete || n.Until != nil && !n.Until.After(now) || n.Until == nil &&
+		now.Sub(n.StartedAt) > resumeTime {
 		return o.complete(ctx, n)
 	}
 	return true
@@ -249,16 +257,18 @@ func (o *Options) run(ctx context.Context, n *Night) error {
 	return errors.Join(err, o.end(ctx, n))
 }
 
-// damageError is the error of a night whose scan is damaged, or cannot be continued. The remedies for a scan would publish it
-// without a judgement.
+// damageError is the error of a night whose scan is damaged, or cannot be continued. The remedies for a scan would
+// publish it without a judgement.
 type damageError struct {
 	err  error
 	date string
 }
 
 func (e *damageError) Error() string {
-	remedy := fmt.Sprintf("restore the files that bulkscan verify names, or the settings, and run the night again; or let it go by bulkscan nightly --discard %s", e.date)
-	return strings.NewReplacer(commit.DamageRemedy, remedy, commit.ManifestRemedy, remedy, commit.ChangedRemedy, remedy).Replace(e.err.Error())
+	remedy := fmt.Sprintf(
+		"restore the files that bulkscan verify names, or the settings, and run the night again; or let it go by bulkscan nightly --discard %s", e.date)
+	return strings.NewReplacer(commit.DamageRemedy, remedy, commit.ManifestRemedy, remedy, commit.ChangedRemedy,
+		remedy).Replace(e.err.Error())
 }
 
 func (e *damageError) Unwrap() error { return e.err }
@@ -315,7 +325,8 @@ func (o *Options) scan(ctx context.Context, n *Night) error {
 	if n.Until != nil && !n.Until.After(o.now()) {
 		return ErrDeadline
 	}
-	folder, err := os.MkdirTemp("", "bulkscan-night-*") // that of a killed night is left to the system, as all temporary files
+	// that of a killed night is left to the system, as all temporary files
+	folder, err := os.MkdirTemp("", "bulkscan-night-*")
 	if err != nil {
 		return err
 	}
@@ -331,7 +342,8 @@ func (o *Options) scan(ctx context.Context, n *Night) error {
 	return o.Scan(ctx, s)
 }
 
-// earlier returns the figures of published scans before one, by the same observer and of the same list, the newest last.
+// earlier returns the figures of published scans before one, by the same observer and of the same list, the newest
+// last.
 func (o *Options) earlier(ctx context.Context, m *commit.Manifest) (figures []*Figures, err error) {
 	scans, err := o.before(ctx, m)
 	if err != nil {

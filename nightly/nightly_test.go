@@ -59,7 +59,8 @@ func teamOn(t *testing.T, disk *storetest.Disk) *team {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &team{T: t, store: dir, list: filepath.Join(t.TempDir(), "hosts.txt"), out: io.Discard, now: time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC)}
+	m := &team{T: t, store: dir, list: filepath.Join(t.TempDir(), "hosts.txt"), out: io.Discard,
+		now: time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC)}
 	m.calm(200)
 	return m
 }
@@ -92,7 +93,8 @@ func (m *team) options() Options {
 
 // scan writes what the web answers tonight, by the sink that every scan uses.
 func (m *team) scan(ctx context.Context, s Scan) error {
-	w, err := sink.Open(ctx, m.store, sink.Options{ScanID: s.ScanID, Date: s.Date, PartRows: 64, NoPublish: true, Registry: tokens.Default()})
+	w, err := sink.Open(ctx, m.store, sink.Options{ScanID: s.ScanID, Date: s.Date, PartRows: 64, NoPublish: true,
+		Registry: tokens.Default()})
 	if err != nil {
 		return err
 	}
@@ -112,7 +114,8 @@ func (m *team) scan(ctx context.Context, s Scan) error {
 			return errors.Join(err, w.Abort())
 		}
 	}
-	return errors.Join(w.Flush(ctx), survey.Stats(ctx, m.store, s.ScanID, survey.Options{Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}), w.Complete(ctx), w.Close(ctx))
+	return errors.Join(w.Flush(ctx), survey.Stats(ctx, m.store, s.ScanID, survey.Options{Registry: tokens.Default(),
+		Log: slog.New(slog.DiscardHandler)}), w.Complete(ctx), w.Close(ctx))
 }
 
 func siteOf(i int, host string, status int) *audit.Site {
@@ -120,7 +123,8 @@ func siteOf(i int, host string, status int) *audit.Site {
 	if err != nil {
 		panic(err)
 	}
-	site := &audit.Site{Seq: uint64(i), Input: host, Origin: from, Fetch: exchange.Response{Outcome: exchange.Answered, Status: status}}
+	site := &audit.Site{Seq: uint64(i), Input: host, Origin: from, Fetch: exchange.Response{Outcome: exchange.Answered,
+		Status: status}}
 	if i%2 == 0 {
 		site.Fetch.Fields.CDN = "cloudflare"
 	}
@@ -165,7 +169,8 @@ func (m *team) sound(at string) {
 	m.Helper()
 	found := func(f verify.Finding) { m.Errorf("%s: %v", at, f) }
 	_, err := verify.Dataset(m.Context(), m.store, verify.Options{Report: found})
-	if err := errors.Join(err, history.Verify(m.Context(), m.store, found), Verify(m.Context(), m.store, found)); err != nil {
+	if err := errors.Join(err, history.Verify(m.Context(), m.store, found), Verify(m.Context(), m.store,
+		found)); err != nil {
 		m.Fatal(err)
 	}
 	if state, err := index.Check(m.Context(), m.store); err != nil || state != index.Current {
@@ -182,8 +187,8 @@ func (m *team) read(name string) string {
 	return string(data)
 }
 
-// TestRepeatedNight asks some sites again after each night, and all fail: the pages of a night stay as they are, and the next one is judged
-// by the nights, of which the repetitions are none.
+// TestRepeatedNight asks some sites again after each night, and all fail: the pages of a night stay as they are, and
+// the next one is judged by the nights, of which the repetitions are none.
 func TestRepeatedNight(t *testing.T) {
 	m := newTeam(t)
 	figures := func(date string) string {
@@ -206,7 +211,8 @@ func TestRepeatedNight(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context()), scan.Publish(t.Context(), m.store, id, m.options().Publishing)); err != nil {
+			if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context()), scan.Publish(t.Context(), m.store, id,
+				m.options().Publishing)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -215,7 +221,8 @@ func TestRepeatedNight(t *testing.T) {
 		if _, err := Release(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		if after := figures(date); after != before || !strings.Contains(m.read("_nights/"+date+"/summary.json"), `"replaced": 40`) {
+		if after := figures(date); after != before || !strings.Contains(m.read("_nights/"+date+"/summary.json"),
+			`"replaced": 40`) {
 			t.Errorf("%s: the figures are\n%s\nand were\n%s", date, after, before)
 		}
 	}
@@ -234,7 +241,8 @@ func TestNights(t *testing.T) {
 	if got := m.ledger(); got != "01 02 03 04" {
 		t.Errorf("the ledger has %s", got)
 	}
-	if latest := m.read(LatestSummary); latest != m.read("_nights/2026-11-04/summary.json") || !strings.Contains(latest, `"2026-11-04"`) {
+	if latest := m.read(LatestSummary); latest != m.read("_nights/2026-11-04/summary.json") ||
+		!strings.Contains(latest, `"2026-11-04"`) {
 		t.Errorf("the latest summary is %s", latest)
 	}
 	if !strings.Contains(m.read(LatestReport), "<html") {
@@ -252,7 +260,8 @@ func TestNights(t *testing.T) {
 	if n.State != Held || n.Out[0].Figure != "finding.refused" {
 		t.Fatalf("a network refuses: %+v", n)
 	}
-	if want := "bulkscan nightly --release 2026-11-05 publishes it; --discard 2026-11-05 does not"; !strings.Contains(m.told[4], want) || strings.Count(m.told[4], "\n") > 20 {
+	if want := "bulkscan nightly --release 2026-11-05 publishes it; --discard 2026-11-05 does not"; !strings.Contains(
+		m.told[4], want) || strings.Count(m.told[4], "\n") > 20 {
 		t.Errorf("told: %s", m.told[4])
 	}
 	m.sound("held")
@@ -390,9 +399,12 @@ func TestLeftNight(t *testing.T) {
 	f("the same date, with a later deadline", "moved", "", interrupted, 8*time.Hour, "2026-11-02", Published)
 	f("a full disk, the same date", "", "", full, time.Hour, "2026-11-02", Published)
 	f("a full disk, the next night", "", "", full, 24*time.Hour, "2026-11-03", Failed)
-	f("the deadline, and again on the same date", "06:00", "", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02", Incomplete)
-	f("the deadline, and again with a later one", "moved", "", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02", Published)
-	f("the deadline, and the next night", "06:00", "", fmt.Errorf("x: %w", ErrDeadline), 24*time.Hour, "2026-11-03", Incomplete)
+	f("the deadline, and again on the same date", "06:00", "", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02",
+		Incomplete)
+	f("the deadline, and again with a later one", "moved", "", fmt.Errorf("x: %w", ErrDeadline), 5*time.Hour, "2026-11-02",
+		Published)
+	f("the deadline, and the next night", "06:00", "", fmt.Errorf("x: %w", ErrDeadline), 24*time.Hour, "2026-11-03",
+		Incomplete)
 }
 
 // TestOverlap shows that a run that meets another one ends at once, and says who that is.
@@ -431,8 +443,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestRemedyOfADamagedNight shows that no error of a night advises what would publish it unjudged, and that a repair of its scan, which
-// knows of no night, leaves it to the next run to judge.
+// TestRemedyOfADamagedNight shows that no error of a night advises what would publish it unjudged, and that a repair of
+// its scan, which knows of no night, leaves it to the next run to judge.
 func TestRemedyOfADamagedNight(t *testing.T) {
 	f := func(what string, damage func(m *team, scanID string) error) {
 		t.Helper()
@@ -452,7 +464,8 @@ func TestRemedyOfADamagedNight(t *testing.T) {
 			return
 		}
 		for _, text := range []string{err.Error(), n.Error, m.told[len(m.told)-1]} {
-			if strings.Contains(text, "--repair") || strings.Contains(text, "--restart") || !strings.Contains(text, "--discard 2026-11-01") {
+			if strings.Contains(text, "--repair") || strings.Contains(text, "--restart") ||
+				!strings.Contains(text, "--discard 2026-11-01") {
 				t.Errorf("%s: it says %s", what, text)
 			}
 		}
@@ -502,14 +515,16 @@ func TestRemedyOfADamagedNight(t *testing.T) {
 	if err := errors.Join(err, m.store.Delete(t.Context(), name)); err != nil {
 		t.Fatal(err)
 	}
-	w, err := sink.Open(t.Context(), m.store, sink.Options{ScanID: "night-2026-11-01", Repair: true, Registry: tokens.Default()})
+	w, err := sink.Open(t.Context(), m.store, sink.Options{ScanID: "night-2026-11-01", Repair: true,
+		Registry: tokens.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if scan, err := commit.ReadManifest(t.Context(), m.store, "night-2026-11-01"); err != nil || scan.Publication != commit.PublicationPending {
+	if scan, err := commit.ReadManifest(t.Context(), m.store, "night-2026-11-01"); err != nil ||
+		scan.Publication != commit.PublicationPending {
 		t.Errorf("after a repair the night's scan is %+v, %v", scan, err)
 	}
 }
@@ -528,7 +543,8 @@ func TestFetchedList(t *testing.T) {
 		m := newTeam(t)
 		m.now = time.Now()
 		o := m.options()
-		o.List.Source, o.List.Client = strings.Replace(server.URL, "https://", "https://user:secret@", 1)+"/top.txt?key=secret", server.Client()
+		o.List.Source, o.List.Client = strings.Replace(server.URL, "https://", "https://user:secret@", 1)+
+			"/top.txt?key=secret", server.Client()
 		sum, err := o.get(t.Context(), filepath.Join(t.TempDir(), "list"))
 		switch {
 		case want == "" && (err != nil || len(sum) != 64):
@@ -546,7 +562,8 @@ func TestFetchedList(t *testing.T) {
 	f("a redirect to http", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, plain.URL, http.StatusFound)
 	}, "another scheme than https")
-	if got, want := shown("https://user:secret@example.org/top.csv.zip?key=secret"), "https://example.org/top.csv.zip"; got != want {
+	if got, want := shown("https://user:secret@example.org/top.csv.zip?key=secret"),
+		"https://example.org/top.csv.zip"; got != want {
 		t.Errorf("shown: %s", got)
 	}
 	if got, want := listName("https://example.org/a%20b/top-1m.csv.zip?x=y"), "list-top-1m.csv.zip"; got != want {
@@ -579,7 +596,8 @@ func TestTell(t *testing.T) {
 			if got != want || !strings.HasPrefix(texts[0], "bulkscan: the night of 2026-11-01 is held\n100 sites") {
 				t.Errorf("%v: told %d times, want %d: %q", answers, got, want, texts)
 			}
-			if failed := answers[min(got, len(answers))-1] != 200; failed != (log.Len() > 0) || strings.Contains(log.String(), "secret") {
+			if failed := answers[min(got, len(answers))-1] != 200; failed != (log.Len() > 0) || strings.Contains(log.String(),
+				"secret") {
 				t.Errorf("%v: logged %q", answers, log.String())
 			}
 		})
@@ -607,13 +625,15 @@ func TestNightsAmongOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"_nights/2026-11-22/notes.txt", "_nights/notes/night.json", "_nights/2026-11-19/more/night.json"} {
+	for _, name := range []string{"_nights/2026-11-22/notes.txt", "_nights/notes/night.json",
+		"_nights/2026-11-19/more/night.json"} {
 		if err := st.Put(t.Context(), name, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for most, want := range []int{2, 1, 2, 2} {
-		if nights, err := Nights(t.Context(), st, most); err != nil || len(nights) != want || nights[want-1].Date != "2026-11-21" || nights[0].Date > nights[want-1].Date {
+		if nights, err := Nights(t.Context(), st, most); err != nil || len(nights) != want ||
+			nights[want-1].Date != "2026-11-21" || nights[0].Date > nights[want-1].Date {
 			t.Errorf("at most %d: %d, %v", most, len(nights), err)
 		}
 	}
@@ -654,8 +674,8 @@ func TestListIsRemoved(t *testing.T) {
 	f("interrupted", func(cancel func()) error { cancel(); return context.Canceled })
 }
 
-// TestWithdrawKilled kills the withdrawal of a night at each of its steps. Then it succeeds when it is repeated, or the next night does. After
-// that, the night's record says of the scan what the head says.
+// TestWithdrawKilled kills the withdrawal of a night at each of its steps. Then it succeeds when it is repeated, or the
+// next night does. After that, the night's record says of the scan what the head says.
 func TestWithdrawKilled(t *testing.T) {
 	step := 1
 	if testing.Short() {
@@ -700,7 +720,8 @@ func TestWithdrawKilled(t *testing.T) {
 					t.Fatalf("%s: %d scans, %v", at, len(scans), err)
 				}
 				left, err := ReadNight(t.Context(), direct, o.Date)
-				if err != nil || again && (left.State != Discarded || left.Error != "withdrawn: a wrong list") || again && scans[2].Published() {
+				if err != nil || again && (left.State != Discarded || left.Error != "withdrawn: a wrong list") || again &&
+					scans[2].Published() {
 					t.Errorf("%s: the night is %+v, its scan %s, %v", at, left, scans[2].Publication, err)
 				}
 				if has := strings.Contains(m.ledger(), "03"); has != scans[2].Published() {

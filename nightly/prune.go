@@ -30,8 +30,8 @@ func (k Keep) first(date string) scan.Retention {
 	return scan.Retention{Nights: of(k.Nights), Bodies: of(k.Bodies), Evidence: of(k.Evidence)}
 }
 
-// prune deletes what is too old, once a night is published. What fails it is told with the night, which stays published;
-// the next run prunes again. If more than half is due, nothing is deleted: a person decides by Prune.
+// prune deletes what is too old, once a night is published. What fails it is told with the night, which stays
+// published; the next run prunes again. If more than half is due, nothing is deleted: a person decides by Prune.
 func (o *Options) prune(ctx context.Context, n *Night) error {
 	if o.Keep == (Keep{}) || n.State != Published {
 		return nil
@@ -57,14 +57,17 @@ func (o *Options) prune(ctx context.Context, n *Night) error {
 func (o *Options) delete(ctx context.Context, keep scan.Retention) (*scan.Prunings, error) {
 	done, err := scan.Prune(ctx, o.Store, keep, o.Publishing)
 	if done.Bytes > 0 {
-		o.Log.Info("pruned", "nights", done.Nights, "scans_without_bodies", done.Bodies, "scans_without_evidence", done.Evidence, "bytes", done.Bytes)
+		o.Log.Info("pruned", "nights", done.Nights, "scans_without_bodies", done.Bodies, "scans_without_evidence",
+			done.Evidence, "bytes", done.Bytes)
 	}
 	return done, err
 }
 
-// pruned returns the figures of nights before a scan that count and were pruned, by the same observer and of the same list,
-// the newest last: as many as bounds are learnt from at most. Their records stay. A night that is there again, from a copy, is left out.
-func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*commit.Manifest) (figures []*Figures, err error) {
+// pruned returns the figures of nights before a scan that count and were pruned, by the same observer and of the same
+// list, the newest last: as many as bounds are learnt from at most. Their records stay. A night that is there again,
+// from a copy, is left out.
+func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*commit.Manifest) (figures []*Figures,
+	err error) {
 	record, err := commit.ReadPruned(ctx, o.Store)
 	if err != nil {
 		return nil, err
@@ -73,7 +76,8 @@ func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*comm
 		if len(figures) == learnFrom || ctx.Err() != nil {
 			break
 		}
-		if s.Publication == commit.PublicationDiscarded || s.ScanDate >= of.ScanDate || s.Observer != of.Observer || s.ListID != of.ListID ||
+		if s.Publication == commit.PublicationDiscarded || s.ScanDate >= of.ScanDate || s.Observer != of.Observer ||
+			s.ListID != of.ListID ||
 			slices.ContainsFunc(there, func(m *commit.Manifest) bool { return m.ScanID == s.ScanID }) {
 			continue
 		}
@@ -85,9 +89,9 @@ func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*comm
 	return figures, ctx.Err()
 }
 
-// Prune deletes what is too old, seen from a date that may not be in the future. The date of a clock must not be in doubt. If more than
-// half is due, a person has accepted its number of dates (see scan.Retention), or nothing is deleted. A dry run takes no lock, and logs
-// what would be deleted.
+// Prune deletes what is too old, seen from a date that may not be in the future. The date of a clock must not be in
+// doubt. If more than half is due, a person has accepted its number of dates (see scan.Retention), or nothing is
+// deleted. A dry run takes no lock, and logs what would be deleted.
 func Prune(ctx context.Context, o Options, accept int, dryRun bool) (err error) {
 	if !dryRun {
 		unlock, err := o.lock(ctx)
@@ -108,7 +112,8 @@ func Prune(ctx context.Context, o Options, accept int, dryRun bool) (err error) 
 		}
 	}
 	if o.Date > today.AddDate(0, 0, 1).Format(time.DateOnly) {
-		return fmt.Errorf("--date %s is in the future, it is %s: nothing is pruned that is not too old today", o.Date, today.Format(time.DateOnly))
+		return fmt.Errorf("--date %s is in the future, it is %s: nothing is pruned that is not too old today", o.Date,
+			today.Format(time.DateOnly))
 	}
 	keep := o.Keep.first(o.Date)
 	keep.Accept, keep.DryRun = accept, dryRun
@@ -122,7 +127,8 @@ func Prune(ctx context.Context, o Options, accept int, dryRun bool) (err error) 
 	case done.Bytes == 0 && len(done.Nights)+done.Bodies+done.Evidence == 0:
 		o.Log.Info("nothing is too old", "date", o.Date)
 	case dryRun:
-		o.Log.Info("a dry run: nothing was deleted", "nights", done.Nights, "scans_without_bodies", done.Bodies, "scans_without_evidence", done.Evidence)
+		o.Log.Info("a dry run: nothing was deleted", "nights", done.Nights, "scans_without_bodies", done.Bodies,
+			"scans_without_evidence", done.Evidence)
 	}
 	return err
 }

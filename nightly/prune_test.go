@@ -62,14 +62,16 @@ func TestKeep(t *testing.T) {
 		m.night()
 	}
 	is("01 02b 03b", "01 02 03")
-	if n := m.night(); n.State != Published || n.Pruned == nil || !slices.Equal(n.Pruned.Nights, []string{"2026-11-01"}) || n.Pruned.Bodies != 1 || n.Changes.From != "2026-11-03" {
+	if n := m.night(); n.State != Published || n.Pruned == nil || !slices.Equal(n.Pruned.Nights, []string{"2026-11-01"}) ||
+		n.Pruned.Bodies != 1 || n.Changes.From != "2026-11-03" {
 		t.Errorf("%+v", n)
 	}
 	is("02 03b 04b", "01 02 03 04")
 
 	full.full = true
 	n, err := Run(t.Context(), m.options())
-	if err == nil || n.State != Published || !strings.Contains(n.Error, "no space left") || !strings.Contains(m.told[4], "is published; cannot prune") {
+	if err == nil || n.State != Published || !strings.Contains(n.Error, "no space left") || !strings.Contains(m.told[4],
+		"is published; cannot prune") {
 		t.Fatalf("a full disk: %+v, %v, told %q", n, err, m.told)
 	}
 	is("02 03b 04b 05b", "01 02 03 04 05")
@@ -92,7 +94,8 @@ func TestKeep(t *testing.T) {
 	o.Keep = Keep{Nights: 1}
 	var log strings.Builder
 	o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := Prune(t.Context(), o, 0, true); err != nil || !strings.Contains(log.String(), `nothing was deleted" nights="[2026-11-03 2026-11-04]"`) {
+	if err := Prune(t.Context(), o, 0, true); err != nil || !strings.Contains(log.String(),
+		`nothing was deleted" nights="[2026-11-03 2026-11-04]"`) {
 		t.Errorf("a dry run: %v\n%s", err, &log)
 	}
 	is("03 04b 05b 06b", "01 02 03 04 05")
@@ -196,15 +199,18 @@ func TestKeepHalf(t *testing.T) {
 		o.Date, o.Keep = "2026-11-10", keep
 		o.Now = func() time.Time { return time.Date(2026, 11, 10, 7, 0, 0, 0, time.UTC) }
 		if refusal != "" {
-			refusal += fmt.Sprintf("; if the clock and the settings are right, `bulkscan nightly … --prune --accept-pruning %d` deletes them", accept)
+			refusal += fmt.Sprintf(
+				"; if the clock and the settings are right, `bulkscan nightly … --prune --accept-pruning %d` deletes them", accept)
 			n, err := Run(t.Context(), o)
-			if err != nil || n.State != Published || n.Error != "" || n.PruneError != "nothing was pruned, since more than half would go: "+refusal {
+			if err != nil || n.State != Published || n.Error != "" ||
+				n.PruneError != "nothing was pruned, since more than half would go: "+refusal {
 				t.Errorf("%+v: the night is %+v, %v, want %s", keep, n, err, refusal)
 			}
 			there(all)
 			var log strings.Builder
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
-			if err := Prune(t.Context(), o, 0, true); err != nil || !strings.Contains(log.String(), refusal) || !strings.Contains(log.String(), "a dry run: nothing was deleted") {
+			if err := Prune(t.Context(), o, 0, true); err != nil || !strings.Contains(log.String(), refusal) ||
+				!strings.Contains(log.String(), "a dry run: nothing was deleted") {
 				t.Errorf("%+v: a dry run says %s, %v", keep, &log, err)
 			}
 			for _, other := range []int{0, 1, accept - 1, accept + 1, 10} {
@@ -236,12 +242,17 @@ func TestKeepHalf(t *testing.T) {
 	f(Keep{Nights: 400}, "", 0, all)
 	f(Keep{Nights: 1}, "9 of 10 nights, 2026-11-01 to 2026-11-09", 9, " 10be")
 	f(Keep{Bodies: 5}, "", 0, " 01e 02e 03e 04e 05e 06be 07be 08be 09be 10be")
-	f(Keep{Bodies: 3}, "bodies of 7 of 10 nights, 2026-11-01 to 2026-11-07", 7, " 01e 02e 03e 04e 05e 06e 07e 08be 09be 10be")
-	f(Keep{Evidence: 4}, "evidence of 6 of 10 nights, 2026-11-01 to 2026-11-06", 6, " 01b 02b 03b 04b 05b 06b 07be 08be 09be 10be")
-	f(Keep{Nights: 8, Bodies: 2, Evidence: 6}, "2 of 10 nights, bodies of 6 of 8 nights, evidence of 2 of 8 nights, 2026-11-01 to 2026-11-08", 8, " 03 04 05e 06e 07e 08e 09be 10be")
+	f(Keep{Bodies: 3}, "bodies of 7 of 10 nights, 2026-11-01 to 2026-11-07", 7,
+		" 01e 02e 03e 04e 05e 06e 07e 08be 09be 10be")
+	f(Keep{Evidence: 4}, "evidence of 6 of 10 nights, 2026-11-01 to 2026-11-06", 6,
+		" 01b 02b 03b 04b 05b 06b 07be 08be 09be 10be")
+	f(Keep{Nights: 8, Bodies: 2, Evidence: 6},
+		"2 of 10 nights, bodies of 6 of 8 nights, evidence of 2 of 8 nights, 2026-11-01 to 2026-11-08", 8,
+		" 03 04 05e 06e 07e 08e 09be 10be")
 }
 
-// TestKeepAfterAPause shows that of few nights one a night goes, and that those from before a pause go once there are as many new ones.
+// TestKeepAfterAPause shows that of few nights one a night goes, and that those from before a pause go once there are
+// as many new ones.
 func TestKeepAfterAPause(t *testing.T) {
 	m := newTeam(t)
 	m.keep = Keep{Nights: 1, Bodies: 1}
@@ -260,7 +271,8 @@ func TestKeepAfterAPause(t *testing.T) {
 	o.Date = m.now.Format(time.DateOnly)
 	n, err := Run(t.Context(), o)
 	for night := 1; night <= 4; night++ {
-		if m.now = m.now.AddDate(0, 0, 1); err != nil || n.State != Published || (n.PruneError == "") != (night >= 3) || (n.Pruned != nil) != (night >= 3) {
+		if m.now = m.now.AddDate(0, 0, 1); err != nil || n.State != Published || (n.PruneError == "") != (night >= 3) ||
+			(n.Pruned != nil) != (night >= 3) {
 			t.Errorf("after a pause, night %d: %+v, %v", night, n, err)
 		}
 		n, err = Run(t.Context(), m.options())
@@ -274,7 +286,8 @@ func TestPruneOfLaterDates(t *testing.T) {
 	m.night()
 	o := m.options()
 	o.Date, o.Keep = "2027-01-10", Keep{Nights: 60}
-	if err := Prune(t.Context(), o, 1, false); err == nil || !strings.Contains(err.Error(), "is in the future") || m.ledger() != "01" {
+	if err := Prune(t.Context(), o, 1, false); err == nil || !strings.Contains(err.Error(), "is in the future") ||
+		m.ledger() != "01" {
 		t.Errorf("--prune of a later date: %v", err)
 	}
 }

@@ -43,15 +43,16 @@ func (o *Options) publish(ctx context.Context, n *Night) error {
 	return o.latest(ctx, n, "")
 }
 
-// before lists the published scans before one, by the same observer and of the same list, by date: of a date the one with most sites, which
-// is the night, and no repetition of a part of it.
+// before lists the published scans before one, by the same observer and of the same list, by date: of a date the one
+// with most sites, which is the night, and no repetition of a part of it.
 func (o *Options) before(ctx context.Context, of *commit.Manifest) (list []*commit.Manifest, err error) {
 	scans, err := commit.Scans(ctx, o.Store)
 	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
 		return nil, err
 	}
 	for _, m := range scans {
-		if m.Published() && m.Counts != nil && m.ScanDate < of.ScanDate && m.Observer == of.Observer && m.ListID == of.ListID && slices.Contains(m.Tables, schema.Sites) {
+		if m.Published() && m.Counts != nil && m.ScanDate < of.ScanDate && m.Observer == of.Observer &&
+			m.ListID == of.ListID && slices.Contains(m.Tables, schema.Sites) {
 			list = append(list, m)
 		}
 	}
@@ -61,8 +62,8 @@ func (o *Options) before(ctx context.Context, of *commit.Manifest) (list []*comm
 	return slices.CompactFunc(list, func(a, b *commit.Manifest) bool { return a.ScanDate == b.ScanDate }), nil
 }
 
-// pages writes the files of a night: what has changed, the summary and the report. Tonight's scan was verified; if an earlier one is
-// damaged or lost, the pages leave that out, and say so.
+// pages writes the files of a night: what has changed, the summary and the report. Tonight's scan was verified; if an
+// earlier one is damaged or lost, the pages leave that out, and say so.
 func (o *Options) pages(ctx context.Context, n *Night) error {
 	err := o.pagesBy(ctx, n, o.Report)
 	if survey.IsDamage(err) || errors.Is(err, store.ErrNotExist) {
@@ -86,7 +87,8 @@ func (o *Options) pagesBy(ctx context.Context, n *Night, by survey.Options) erro
 	}
 	if len(earlier) > 0 {
 		from := survey.ScanAt{Store: o.Store, ScanID: earlier[len(earlier)-1].ScanID}
-		d, err := survey.Compare(ctx, from, survey.ScanAt{Store: o.Store, ScanID: n.ScanID}, survey.DiffOptions{Options: by, Top: 100})
+		d, err := survey.Compare(ctx, from, survey.ScanAt{Store: o.Store, ScanID: n.ScanID}, survey.DiffOptions{Options: by,
+			Top: 100})
 		switch {
 		case by.Skip.Without("the changes since that night", from.ScanID, err):
 		case err != nil:
@@ -135,7 +137,8 @@ func (o *Options) writeFile(ctx context.Context, n *Night, name string, data []b
 	return o.Store.Put(ctx, name, data)
 }
 
-// latest copies the report and the summary of a night to the dataset's root, unless a later night is published other than that of a date.
+// latest copies the report and the summary of a night to the dataset's root, unless a later night is published other
+// than that of a date.
 func (o *Options) latest(ctx context.Context, n *Night, but string) error {
 	all, err := Nights(ctx, o.Store, recent)
 	if err != nil {
@@ -176,7 +179,8 @@ func Discard(ctx context.Context, o Options) (*Night, error) {
 	})
 }
 
-// Withdraw takes a published night back from readers, also one whose scan is lost. It stays in the dataset, as a discarded one.
+// Withdraw takes a published night back from readers, also one whose scan is lost. It stays in the dataset, as a
+// discarded one.
 func Withdraw(ctx context.Context, o Options, why string) (*Night, error) {
 	return o.settle(ctx, Discarded, func(ctx context.Context, n *Night) error {
 		if err := scan.Withdraw(ctx, o.Store, n.ScanID, why, o.Publishing); err != nil {

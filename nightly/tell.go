@@ -80,7 +80,8 @@ func (w *Webhook) post(ctx context.Context, body []byte) (again bool, err error)
 	if response.StatusCode/100 == 2 {
 		return false, nil
 	}
-	return response.StatusCode >= 500 || response.StatusCode == http.StatusTooManyRequests, fmt.Errorf("status %d", response.StatusCode)
+	return response.StatusCode >= 500 || response.StatusCode == http.StatusTooManyRequests,
+		fmt.Errorf("status %d", response.StatusCode)
 }
 
 // Message says how a night ended and what has changed, in less than a screen.
@@ -108,7 +109,8 @@ func (n *Night) Message() string {
 		fmt.Fprintf(&b, "\nbulkscan nightly --release %s publishes it; --discard %[1]s does not", n.Date)
 	}
 	if c := n.Changes; c != nil {
-		fmt.Fprintf(&b, "\nSince %s: %d sites began or ceased to block a crawler; %d sites appeared, %d vanished", c.From, c.Changed, c.Appeared, c.Vanished)
+		fmt.Fprintf(&b, "\nSince %s: %d sites began or ceased to block a crawler; %d sites appeared, %d vanished", c.From,
+			c.Changed, c.Appeared, c.Vanished)
 		for _, t := range c.Tokens {
 			fmt.Fprintf(&b, "\n%s", tokenLine(&t))
 		}
@@ -117,5 +119,6 @@ func (n *Night) Message() string {
 }
 
 func tokenLine(t *survey.TokenDiff) string {
-	return fmt.Sprintf("%s: %d began, %d ceased (now %.2f %% of sites with rules in both)", t.Token, t.Began, t.Ceased, 100*t.ShareAfter)
+	return fmt.Sprintf("%s: %d began, %d ceased (now %.2f %% of sites with rules in both)", t.Token, t.Began, t.Ceased,
+		100*t.ShareAfter)
 }

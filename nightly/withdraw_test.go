@@ -11,8 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
-// TestWithdraw takes published nights back, one of which is the newest, and one lost: no reader finds them, the head keeps why, and later nights
-// go on. Released again, a night is where it was.
+// TestWithdraw takes published nights back, one of which is the newest, and one lost: no reader finds them, the head
+// keeps why, and later nights go on. Released again, a night is where it was.
 func TestWithdraw(t *testing.T) {
 	m := newTeam(t)
 	for range 4 {
@@ -35,12 +35,16 @@ func TestWithdraw(t *testing.T) {
 			t.Fatal(err)
 		}
 		named, err := h.All(t.Context())
-		if err != nil || !slices.ContainsFunc(named, func(s commit.Named) bool { return s.ScanDate == date && s.Publication == commit.PublicationDiscarded }) {
+		if err != nil || !slices.ContainsFunc(named, func(s commit.Named) bool {
+			return s.ScanDate == date &&
+				s.Publication == commit.PublicationDiscarded
+		}) {
 			t.Errorf("%+v, %v", named, err)
 		}
 	}
 	withdraw("2026-11-04", "the resolver was down")
-	if got := m.ledger(); got != "01 02 03" || m.read(LatestSummary) == latest || !strings.Contains(m.read(LatestSummary), "night-2026-11-03") {
+	if got := m.ledger(); got != "01 02 03" || m.read(LatestSummary) == latest || !strings.Contains(m.read(LatestSummary),
+		"night-2026-11-03") {
 		t.Errorf("the history has the nights %s, the summary is %.200s", got, m.read(LatestSummary))
 	}
 	m.sound("withdrawn")
@@ -50,7 +54,8 @@ func TestWithdraw(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := m.ledger(); got != "01 02 03 04" || m.read(LatestSummary) != latest {
-		t.Errorf("released again: the history has the nights %s, the summary is %s\nand was %s", got, m.read(LatestSummary), latest)
+		t.Errorf("released again: the history has the nights %s, the summary is %s\nand was %s", got, m.read(LatestSummary),
+			latest)
 	}
 	m.sound("released again")
 
@@ -70,7 +75,8 @@ func TestWithdraw(t *testing.T) {
 	}}); err != nil || found != 1 {
 		t.Errorf("a lost night: %d findings, %v", found, err)
 	}
-	if n := m.night(); n.State != Published || m.ledger() != "01 02 03 04 05" || !strings.Contains(m.read("report.html"), "left out: ") {
+	if n := m.night(); n.State != Published || m.ledger() != "01 02 03 04 05" || !strings.Contains(m.read("report.html"),
+		"left out: ") {
 		t.Errorf("with a lost night: %+v, the history has the nights %s", n, m.ledger())
 	}
 	withdraw("2026-11-02", "its disk is lost")
@@ -80,12 +86,14 @@ func TestWithdraw(t *testing.T) {
 	m.sound("a lost night is withdrawn")
 	m.night()
 	o.Date = "2026-11-07"
-	if _, err := Withdraw(t.Context(), o, ""); err == nil || !strings.Contains(err.Error(), "there is no night of 2026-11-07") {
+	if _, err := Withdraw(t.Context(), o, ""); err == nil || !strings.Contains(err.Error(),
+		"there is no night of 2026-11-07") {
 		t.Error(err)
 	}
 }
 
-// TestNightWithoutHead loses the heads that published the last night: the night's record says so, and the next night publishes it again.
+// TestNightWithoutHead loses the heads that published the last night: the night's record says so, and the next night
+// publishes it again.
 func TestNightWithoutHead(t *testing.T) {
 	m := newTeam(t)
 	m.night()
@@ -104,7 +112,8 @@ func TestNightWithoutHead(t *testing.T) {
 		}
 	}
 	var found []string
-	if err := Verify(t.Context(), m.store, func(f verify.Finding) { found = append(found, f.String()) }); err != nil || len(found) != 1 || !strings.Contains(found[0], "no head names its scan") {
+	if err := Verify(t.Context(), m.store, func(f verify.Finding) { found = append(found, f.String()) }); err != nil ||
+		len(found) != 1 || !strings.Contains(found[0], "no head names its scan") {
 		t.Errorf("%q, %v", found, err)
 	}
 	m.night()
@@ -114,8 +123,8 @@ func TestNightWithoutHead(t *testing.T) {
 	m.sound("the next night has published it again")
 }
 
-// TestNightWithoutRecord deletes the record of a night: that is damage while its scan counts, until the rest of the night's folder is
-// gone or its scan is withdrawn.
+// TestNightWithoutRecord deletes the record of a night: that is damage while its scan counts, until the rest of the
+// night's folder is gone or its scan is withdrawn.
 func TestNightWithoutRecord(t *testing.T) {
 	m := newTeam(t)
 	m.night()
@@ -127,7 +136,8 @@ func TestNightWithoutRecord(t *testing.T) {
 	f := func(when string, want ...string) {
 		t.Helper()
 		var found []string
-		if err := Verify(t.Context(), m.store, func(f verify.Finding) { found = append(found, f.File) }); err != nil || !slices.Equal(found, want) {
+		if err := Verify(t.Context(), m.store, func(f verify.Finding) { found = append(found, f.File) }); err != nil ||
+			!slices.Equal(found, want) {
 			t.Errorf("%s: %q, %v", when, found, err)
 		}
 	}
@@ -138,7 +148,8 @@ func TestNightWithoutRecord(t *testing.T) {
 		}
 	}
 	f("deleted", folderOf(all[0])+recordName, folderOf(all[1])+recordName)
-	if err := scan.Withdraw(t.Context(), m.store, scanOf(all[1]), "its record is lost", m.options().Publishing); err != nil {
+	if err := scan.Withdraw(t.Context(), m.store, scanOf(all[1]), "its record is lost",
+		m.options().Publishing); err != nil {
 		t.Fatal(err)
 	}
 	f("withdrawn", folderOf(all[0])+recordName)

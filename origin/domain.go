@@ -30,9 +30,9 @@ func RegistrableDomain(host string) string {
 	return host[strings.LastIndexByte(before, '.')+1:]
 }
 
-// ICANNDomain returns the registrable domain as if suffixes that companies have listed (`github.io`, `blogspot.co.uk`) were
-// none: `github.io` for `me.github.io` and for itself. It is "" for hosts without such a suffix. The result is a part of
-// Host.
+// ICANNDomain returns the registrable domain as if suffixes that companies have listed (`github.io`, `blogspot.co.uk`)
+// were none: `github.io` for `me.github.io` and for itself. It is "" for hosts without such a suffix. The result is a
+// part of Host.
 func (o Origin) ICANNDomain() string {
 	if _, isIP := o.Addr(); isIP {
 		return ""
@@ -49,8 +49,8 @@ func (o Origin) ICANNDomain() string {
 	return o.host[strings.LastIndexByte(before, '.')+1:]
 }
 
-// isICANN reports whether a public suffix is one of ICANN's, or of an unknown top-level domain. The package must be asked
-// about the suffix itself: for dualstack.us-east-1.amazonaws.com it calls that of a company ICANN's.
+// isICANN reports whether a public suffix is one of ICANN's, or of an unknown top-level domain. The package must be
+// asked about the suffix itself: for dualstack.us-east-1.amazonaws.com it calls that of a company ICANN's.
 func isICANN(suffix string) bool {
 	if strings.IndexByte(suffix, '.') < 0 {
 		return true

@@ -188,7 +188,8 @@ func build(scheme Scheme, host string, port uint16) (Origin, Spelling, error) {
 
 // lookup maps names as browsers do before they ask DNS (UTS 46, non-transitional). It allows underscores, and hyphens
 // at any position, because real host names have them (`r3---sn-4g5e.googlevideo.com`).
-var lookup = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(false), idna.CheckHyphens(false))
+var lookup = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.BidiRule(), idna.StrictDomainName(false),
+	idna.CheckHyphens(false))
 
 // maxUnicode bounds the names that are mapped, in bytes, because punycode takes quadratic time. A name of 253 ASCII
 // bytes is mapped from fewer than 253 runes, unless accents are decomposed.
@@ -258,9 +259,10 @@ type Spelling uint8
 
 // The spellings. Odd and Number are spellings of IPv4 addresses.
 const (
-	Full   Spelling = iota // a name, an IPv6 address, or four decimal numbers; with escapes, wide digits or a last dot, too
-	Odd                    // fewer numbers, octal or hexadecimal ones: `127.1`, `010.1.2.3`, `0x7f000001`
-	Number                 // only digits, like ranks and identifiers: `2130706433`
+	// a name, an IPv6 address, or four decimal numbers; with escapes, wide digits or a last dot, too
+	Full   Spelling = iota
+	Odd             // fewer numbers, octal or hexadecimal ones: `127.1`, `010.1.2.3`, `0x7f000001`
+	Number          // only digits, like ranks and identifiers: `2130706433`
 )
 
 // spellingOf compares a mapped host with its address in full.

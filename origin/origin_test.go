@@ -17,7 +17,8 @@ func TestParse(t *testing.T) {
 			return
 		}
 		if o.Host() != want || o.Scheme() != scheme || o.Port() != port || !o.IsValid() {
-			t.Errorf("Parse(%.80q) = %v host %q port %d, want %v host %q port %d", in, o.Scheme(), o.Host(), o.Port(), scheme, want, port)
+			t.Errorf("Parse(%.80q) = %v host %q port %d, want %v host %q port %d", in, o.Scheme(), o.Host(), o.Port(), scheme,
+				want, port)
 		}
 	}
 
@@ -132,7 +133,8 @@ func TestSpelling(t *testing.T) {
 		t.Helper()
 		o, got, err := ParseSpelling(in)
 		if err != nil || got != want || o.IsSpecial() != noPublic {
-			t.Errorf("ParseSpelling(%q) = %v, %d, %v, not public %v; want %d, %v", in, o, got, err, o.IsSpecial(), want, noPublic)
+			t.Errorf("ParseSpelling(%q) = %v, %d, %v, not public %v; want %d, %v", in, o, got, err, o.IsSpecial(), want,
+				noPublic)
 		}
 	}
 	f("example.com", Full, false)
@@ -323,7 +325,8 @@ func TestString(t *testing.T) {
 	f("ftp://example.com:21", "ftp://example.com", "example.com")
 	f("2001:db8::1", "[2001:db8::1]", "[2001:db8::1]")
 	f("http://[2001:db8::1]:8080", "http://[2001:db8::1]:8080", "[2001:db8::1]:8080")
-	for scheme, want := range map[Scheme]string{0: "invalid", Auto: "auto", HTTPS: "https", HTTP: "http", FTP: "ftp", 9: "invalid"} {
+	for scheme, want := range map[Scheme]string{0: "invalid", Auto: "auto", HTTPS: "https", HTTP: "http", FTP: "ftp",
+		9: "invalid"} {
 		if scheme.String() != want {
 			t.Errorf("Scheme(%d) = %q", scheme, scheme.String())
 		}
@@ -370,9 +373,11 @@ func TestEqual(t *testing.T) {
 
 func TestICANNDomain(t *testing.T) {
 	for in, want := range map[string]string{
-		"a.b.example.co.uk": "", "example.com": "", "localhost": "", "a.b.unknowntld": "", "192.0.2.1": "", "[2001:db8::1]": "", "co.uk": "",
+		"a.b.example.co.uk": "", "example.com": "", "localhost": "", "a.b.unknowntld": "", "192.0.2.1": "",
+		"[2001:db8::1]": "", "co.uk": "",
 		"me.github.io": "github.io", "a.me.github.io": "github.io", "github.io": "github.io",
-		"x.blogspot.com": "blogspot.com", "bucket.s3.dualstack.us-east-1.amazonaws.com": "amazonaws.com", "foo.uk.com": "uk.com",
+		"x.blogspot.com": "blogspot.com", "bucket.s3.dualstack.us-east-1.amazonaws.com": "amazonaws.com",
+		"foo.uk.com": "uk.com",
 	} {
 		o, err := Parse(in)
 		if err != nil || o.ICANNDomain() != want {
@@ -455,7 +460,8 @@ func TestAllocations(t *testing.T) {
 
 // FuzzParse checks each accepted entry: its text parses to the same origin, and its host is bounded, canonical ASCII.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"example.com", "http://[::1]:8080/a", "www.müller.eu", "127.1", "0x7f.1", "0.0x.010", "%31.m%C3%BC", "a。b", "http:/x", "x@y", "[::ffff:1.2.3.4]:1"} {
+	for _, seed := range []string{"example.com", "http://[::1]:8080/a", "www.müller.eu", "127.1", "0x7f.1", "0.0x.010",
+		"%31.m%C3%BC", "a。b", "http:/x", "x@y", "[::ffff:1.2.3.4]:1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -489,7 +495,8 @@ func FuzzParse(f *testing.F) {
 
 // go test -run - -bench Parse ./origin
 func BenchmarkParse(b *testing.B) {
-	for _, in := range []string{"www.example.com", "https://www.example.com:8443/path", "WWW.Example.COM", "www.müller.eu", "192.0.2.1", "not a host"} {
+	for _, in := range []string{"www.example.com", "https://www.example.com:8443/path", "WWW.Example.COM", "www.müller.eu",
+		"192.0.2.1", "not a host"} {
 		b.Run(in, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -540,7 +547,8 @@ func slowIPv4(host string) (netip.Addr, bool) {
 
 // A host that ends in a number is the address in the standard's reading, or invalid.
 func FuzzIPv4(f *testing.F) {
-	for _, seed := range []string{"127.1", "0x7f.1", "017700000001", "2130706433", "0x.0.08", "1.2.3.4.5", "4294967296", "1.2.3.256", "0x000000000000000000001"} {
+	for _, seed := range []string{"127.1", "0x7f.1", "017700000001", "2130706433", "0x.0.08", "1.2.3.4.5", "4294967296",
+		"1.2.3.256", "0x000000000000000000001"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, host string) {

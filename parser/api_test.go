@@ -20,7 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/api.txt anew")
 
-// TestAPI compares the exported declarations with testdata/api.txt: what is there stays as it is, and additions are meant.
+// TestAPI compares the exported declarations with testdata/api.txt: what is there stays as it is, and additions are
+// meant.
 func TestAPI(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -68,7 +69,9 @@ func TestAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("the exported declarations are not those of testdata/api.txt (go test ./parser -run TestAPI -update writes it):\n%s", got)
+		t.Errorf(
+			"the exported declarations are not those of testdata/api.txt (go test ./parser -run TestAPI -update writes it):\n%s",
+			got)
 	}
 }
 
@@ -81,8 +84,8 @@ func receiver(d *ast.FuncDecl) string {
 	return of.(*ast.Ident).Name
 }
 
-// TestConsumer builds a program that imports the parser, from a module proxy that has go.mod and this folder and nothing
-// else. Whatever `go get` or `go mod tidy` wanted beside them would be missing, and go.sum would name it.
+// TestConsumer builds a program that imports the parser, from a module proxy that has go.mod and this folder and
+// nothing else. Whatever `go get` or `go mod tidy` wanted beside them would be missing, and go.sum would name it.
 func TestConsumer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: runs the go command five times")
@@ -124,8 +127,10 @@ func main() { fmt.Println(parser.Parse(404, nil).Allows("ExampleBot", "/")) }
 		t.Helper()
 		cmd := exec.Command("go", args...)
 		cmd.Dir = filepath.Join(dir, "crawler")
-		cmd.Env = append(os.Environ(), "GOPROXY=file://"+filepath.ToSlash(dir)+"/proxy", "GOMODCACHE="+filepath.Join(dir, "cache"),
-			"GOFLAGS=-modcacherw -buildvcs=false", "GOSUMDB=off", "GONOPROXY=none", "GOTOOLCHAIN=local", "GOWORK=off", "CGO_ENABLED=0")
+		cmd.Env = append(os.Environ(), "GOPROXY=file://"+filepath.ToSlash(dir)+"/proxy", "GOMODCACHE="+
+			filepath.Join(dir, "cache"),
+			"GOFLAGS=-modcacherw -buildvcs=false", "GOSUMDB=off", "GONOPROXY=none", "GOTOOLCHAIN=local", "GOWORK=off",
+			"CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)

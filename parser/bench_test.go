@@ -194,7 +194,8 @@ func hostile() map[string][]byte {
 	letters := func(format string) []byte {
 		var b []byte
 		for i := 0; len(b) < size-100; i++ {
-			b = append(b, strings.ReplaceAll(format, "@", string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'a' + byte(i/676%26)}))...)
+			b = append(b, strings.ReplaceAll(format, "@", string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'a' +
+				byte(i/676%26)}))...)
 		}
 		return b
 	}
@@ -225,10 +226,11 @@ func hostile() map[string][]byte {
 		"long-wildcards":      fill(crowd, "disallow: "+strings.Repeat("*a", 8000)+"b\n"),
 		"escapes":             fill(crowd, "disallow: /%c3%a9\xC3\xA9*\xC3\n"),
 		"stars":               fill(crowd+strings.Repeat("allow: /a\n", 300), "disallow: /"+strings.Repeat("*", 16640)+"\n"),
-		"stars-twice":         fill(crowd+"disallow: /"+strings.Repeat("*", 16640)+"\n"+strings.Repeat("allow: /a/\n", 250), "allow: "+strings.Repeat("*", 16600)+"%aa/index.htm\n"),
-		"no-rules":            fill(crowd+"disallow: /****\n"+strings.Repeat("allow: /a\n", 2000), "host:\n"),
-		"dominated":           numbered(crowd+"disallow: /*\n", "allow: /*a*a*a*%[1]d\ndisallow: /*a*a*a*%[1]d*\n"),
-		"html":                fill("", "<li><a href=\"https://example.com/\">User-agent: a</a>\n"),
+		"stars-twice": fill(crowd+"disallow: /"+strings.Repeat("*", 16640)+"\n"+strings.Repeat("allow: /a/\n", 250),
+			"allow: "+strings.Repeat("*", 16600)+"%aa/index.htm\n"),
+		"no-rules":  fill(crowd+"disallow: /****\n"+strings.Repeat("allow: /a\n", 2000), "host:\n"),
+		"dominated": numbered(crowd+"disallow: /*\n", "allow: /*a*a*a*%[1]d\ndisallow: /*a*a*a*%[1]d*\n"),
+		"html":      fill("", "<li><a href=\"https://example.com/\">User-agent: a</a>\n"),
 	}
 }
 
@@ -280,7 +282,8 @@ func generated(n int) [][]byte {
 	r := rand.New(rand.NewPCG(9309, 1))
 	words := []string{"wp-admin", "search", "private", "images", "*?q=", "cgi-bin", "*.php$", "a%2fb", "tag", "caf\u00e9"}
 	agents := []string{"*", "*", "GPTBot", "Googlebot", "CCBot", "bingbot/2.0", "MJ12bot", "AhrefsBot"}
-	keys := strings.Fields(strings.Repeat("Disallow ", 60) + strings.Repeat("Allow disallow Sitemap ", 4) + "Crawl-delay Foo Disalow")
+	keys := strings.Fields(strings.Repeat("Disallow ", 60) + strings.Repeat("Allow disallow Sitemap ", 4) +
+		"Crawl-delay Foo Disalow")
 	bodies := make([][]byte, n)
 	for i := range bodies {
 		eol := "\n"

@@ -1,5 +1,5 @@
-// Package parser answers one question: what does a robots.txt file say? It implements all of RFC 9309 and depends on the
-// standard library alone, so that any Go program can use it as its robots library.
+// Package parser answers one question: what does a robots.txt file say? It implements all of RFC 9309 and depends on
+// the standard library alone, so that any Go program can use it as its robots library.
 //
 // # For crawlers
 //
@@ -21,18 +21,18 @@
 //
 // Allows takes a URL as people write it. It escapes octets above 0x7F, as user agents do (`/é` becomes `/%C3%A9`), and
 // leaves existing escapes as they are. [File.Decide] takes a path as it is compared (see [AppendEscapedPath]). It also
-// returns the deciding line and the agent whose groups were followed. Further tokens on the same path cost little. Before
-// any rule is read, the HTTP status decides, see [AccessFor].
+// returns the deciding line and the agent whose groups were followed. Further tokens on the same path cost little.
+// Before any rule is read, the HTTP status decides, see [AccessFor].
 //
-// [File.Record] returns every record as written, sitemaps and other extensions included. [File.Agent] returns the names in
-// user-agent lines. [File.AgentSurvey] says whether the rules for an agent block the whole site, a part of it or nothing.
-// A [Scanner] returns every line, comments and blank lines included; its lines together are the body.
+// [File.Record] returns every record as written, sitemaps and other extensions included. [File.Agent] returns the names
+// in user-agent lines. [File.AgentSurvey] says whether the rules for an agent block the whole site, a part of it or
+// nothing. A [Scanner] returns every line, comments and blank lines included; its lines together are the body.
 //
 // # Dialects
 //
-// [Google], the default, decides every case as Google's open-source matcher does, misspellings and quirks included, but for
-// usage records of drafts ([Key.IsUsage]), which are no rules; [GoogleExact] decides these, too. [RFC] is RFC 9309 without all of
-// that.
+// [Google], the default, decides every case as Google's open-source matcher does, misspellings and quirks included, but
+// for usage records of drafts ([Key.IsUsage]), which are no rules; [GoogleExact] decides these, too. [RFC] is RFC 9309
+// without all of that.
 //
 // # Guarantees
 //
@@ -41,7 +41,7 @@
 // pattern, without backtracking. Once a File has read a body with as many records, names and groups as the next one,
 // nothing allocates, unless Reset has released the memory of an unusually large file.
 //
-// Results of a File are views of the body or of the File. They are valid until its next Parse or Reset, and while the body
-// is unchanged. A File may be used by one goroutine at a time, since questions use its scratch memory: for several
+// Results of a File are views of the body or of the File. They are valid until its next Parse or Reset, and while the
+// body is unchanged. A File may be used by one goroutine at a time, since questions use its scratch memory: for several
 // goroutines there is Robots.
 package parser

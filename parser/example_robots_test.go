@@ -22,7 +22,8 @@ func Example() {
 
 // Which line decides, and whose rules are these?
 func ExampleRobots_Test() {
-	robots := parser.Parse(200, []byte("User-agent: *\nDisallow: /private/\n\nUser-agent: ExampleBot\nDisallow: /\nAllow: /$\n"))
+	robots := parser.Parse(200,
+		[]byte("User-agent: *\nDisallow: /private/\n\nUser-agent: ExampleBot\nDisallow: /\nAllow: /$\n"))
 
 	for _, url := range []string{"https://example.com/", "https://example.com/public"} {
 		a := robots.Test("ExampleBot", url)
@@ -60,7 +61,8 @@ func ExampleRobots_Test_agents() {
 
 // How long should I wait between two requests?
 func ExampleRobots_CrawlDelay() {
-	robots := parser.Parse(200, []byte("User-agent: *\nCrawl-delay: 2.5\nDisallow: /search\n\nUser-agent: OtherBot\nDisallow:\n"))
+	robots := parser.Parse(200,
+		[]byte("User-agent: *\nCrawl-delay: 2.5\nDisallow: /search\n\nUser-agent: OtherBot\nDisallow:\n"))
 
 	delay, ok := robots.CrawlDelay("ExampleBot")
 	fmt.Println(delay, ok)
@@ -73,7 +75,9 @@ func ExampleRobots_CrawlDelay() {
 
 // Where are the sitemaps? They belong to no group.
 func ExampleRobots_Sitemaps() {
-	robots := parser.Parse(200, []byte("User-agent: OtherBot\nDisallow: /\nSitemap: https://example.com/a.xml\nSitemap: https://cdn.example.net/b.xml\n"))
+	robots := parser.Parse(200,
+		[]byte(
+			"User-agent: OtherBot\nDisallow: /\nSitemap: https://example.com/a.xml\nSitemap: https://cdn.example.net/b.xml\n"))
 
 	fmt.Println(robots.Sitemaps())
 	// Output:
@@ -129,7 +133,8 @@ func ExampleRobots_Allows_wildcards() {
 func ExampleRobots_Allows_userAgent() {
 	robots := parser.Parse(200, []byte("User-agent: mybot/2.0\nDisallow: /\n"))
 
-	for _, agent := range []string{"MyBot", "MyBot/1.0", "MyBot/1.0 (+https://example.com/bot)", "MyBots", "Mozilla/5.0 (compatible; MyBot/1.0)"} {
+	for _, agent := range []string{"MyBot", "MyBot/1.0", "MyBot/1.0 (+https://example.com/bot)", "MyBots",
+		"Mozilla/5.0 (compatible; MyBot/1.0)"} {
 		fmt.Println(agent, robots.Allows(agent, "/"))
 	}
 	// Output:
@@ -142,7 +147,9 @@ func ExampleRobots_Allows_userAgent() {
 
 // What does the file say? All groups and rules in order, with their lines.
 func ExampleRobots_Groups() {
-	robots := parser.Parse(200, []byte("User-agent: GPTBot\nUser-agent: CCBot\nDisallow: /\n\nUser-agent: *\nAllow: /search/about # help\nDisallow: /search\n"))
+	robots := parser.Parse(200,
+		[]byte(
+			"User-agent: GPTBot\nUser-agent: CCBot\nDisallow: /\n\nUser-agent: *\nAllow: /search/about # help\nDisallow: /search\n"))
 
 	for _, group := range robots.Groups() {
 		fmt.Println(group.Agents, "from line", group.Line)

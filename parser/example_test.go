@@ -58,7 +58,9 @@ func ExampleFile_Find() {
 // The verdict on the whole site for each agent that the file names.
 func ExampleFile_AgentSurvey() {
 	var file parser.File
-	file.Parse([]byte("User-agent: GPTBot\nUser-agent: CCBot\nDisallow: /\n\nUser-agent: *\nDisallow: /search\n\nUser-agent: bingbot\n"))
+	file.Parse(
+		[]byte(
+			"User-agent: GPTBot\nUser-agent: CCBot\nDisallow: /\n\nUser-agent: *\nDisallow: /search\n\nUser-agent: bingbot\n"))
 
 	for i := range file.Agents() {
 		fmt.Printf("%s is %v\n", file.Agent(i).Name, file.AgentSurvey(i).Verdict)

@@ -5,8 +5,8 @@ import "reflect"
 // What tests in package parser_test need.
 var AppendRulePath = func(dst, value []byte) ([]byte, bool) { return appendRulePath(dst, value, Google) }
 
-// Owned returns how many bytes all slices and strings of a File or a Robots have, unused capacity included, and how many
-// the largest has.
+// Owned returns how many bytes all slices and strings of a File or a Robots have, unused capacity included, and how
+// many the largest has.
 func Owned[T File | Robots](f *T) (sum, most int) {
 	var walk func(v reflect.Value)
 	walk = func(v reflect.Value) {

@@ -145,7 +145,8 @@ func FuzzParse(f *testing.F) {
 
 // FuzzTokens compares the names in user-agent values with those of the reference.
 func FuzzTokens(f *testing.F) {
-	for _, value := range []string{"", "*", "* x", "*x", "a", "A-b_C/1.0 (x)", "2bot", "MJ12bot", "AI2Bot/1.0; x", "Screaming Frog SEO Spider", "a;b/c d", "/x", "\u212A"} {
+	for _, value := range []string{"", "*", "* x", "*x", "a", "A-b_C/1.0 (x)", "2bot", "MJ12bot", "AI2Bot/1.0; x",
+		"Screaming Frog SEO Spider", "a;b/c d", "/x", "\u212A"} {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -227,7 +228,8 @@ func checkDecide(t *testing.T, file *parser.File, body, agent, path string, d pa
 	t.Helper()
 	got := file.Decide(agent, []byte(path))
 	if allow, line := slowDecide(body, agent, path, d); got.Allow != allow || got.Line != line {
-		t.Errorf("%v: %q on %q: %v by line %d, want %v by line %d\n%q", d, agent, path, got.Allow, got.Line, allow, line, body)
+		t.Errorf("%v: %q on %q: %v by line %d, want %v by line %d\n%q", d, agent, path, got.Allow, got.Line, allow, line,
+			body)
 	}
 	if (got.Record < 0) != (got.Line == 0) {
 		t.Errorf("%+v", got)
@@ -296,7 +298,9 @@ func FuzzSurvey(f *testing.F) {
 	f.Add([]byte("User-agent: a\nDisallow: /$\nDisallow: /dummy\nDisallow: /%4*1"))
 	f.Add([]byte("User-agent: a\nDisallow: /robots.txt\nAllow: /a"))
 	f.Add([]byte("User-agent: a\nDisallow: /b\nDisallow: /\nDisallow: /%4*1"))
-	f.Add([]byte("User-agent: a\nDisallow: /\nDisallow: /**a/$\nAllow: /***a/index.html\nUser-agent: b\nUser-agent: a\nAllow: *a*b$\n"))
+	f.Add(
+		[]byte(
+			"User-agent: a\nDisallow: /\nDisallow: /**a/$\nAllow: /***a/index.html\nUser-agent: b\nUser-agent: a\nAllow: *a*b$\n"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if len(body) > 4096 {
 			return

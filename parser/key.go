@@ -5,9 +5,10 @@ type Dialect uint8
 
 // The dialects. The zero value is Google.
 const (
-	Google      Dialect = iota // as Google's open-source matcher, typos and quirks included, but for usage records (Key.IsUsage)
-	RFC                        // RFC 9309, as its authors' tests read it
-	GoogleExact                // as Google, usage records included: they are rules by their first letters
+	// as Google's open-source matcher, typos and quirks included, but for usage records (Key.IsUsage)
+	Google      Dialect = iota
+	RFC                 // RFC 9309, as its authors' tests read it
+	GoogleExact         // as Google, usage records included: they are rules by their first letters
 )
 
 // known returns the dialect, or Google for an invalid value.

@@ -25,7 +25,8 @@ func TestRecords(t *testing.T) {
 					flags += name
 				}
 			}
-			got = append(got, strings.TrimSpace(fmt.Sprintf("%d %d %v %q %q %s", r.Line, r.Group, r.Key, r.KeyText, r.Value, flags)))
+			got = append(got, strings.TrimSpace(fmt.Sprintf("%d %d %v %q %q %s", r.Line, r.Group, r.Key, r.KeyText, r.Value,
+				flags)))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%q in %v:\n%s\nwant\n%s", body, d, strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -34,8 +35,10 @@ func TestRecords(t *testing.T) {
 	f(parser.Google, "")
 	f(parser.Google, " \n\t# c\n")
 	f(parser.Google, "User-Agent : a b # c", `1 0 user-agent "User-Agent" "a b"`)
-	f(parser.Google, "Disallow: /\nuser-agent:a\nDisallow:\nuser-agent:b", `1 -1 disallow "Disallow" "/" O`, `2 0 user-agent "user-agent" "a"`, `3 0 disallow "Disallow" ""`, `4 1 user-agent "user-agent" "b"`)
-	f(parser.Google, "user-agent:a\nSitemap: x\nuser-agent:b", `1 0 user-agent "user-agent" "a"`, `2 0 sitemap "Sitemap" "x"`, `3 0 user-agent "user-agent" "b"`)
+	f(parser.Google, "Disallow: /\nuser-agent:a\nDisallow:\nuser-agent:b", `1 -1 disallow "Disallow" "/" O`,
+		`2 0 user-agent "user-agent" "a"`, `3 0 disallow "Disallow" ""`, `4 1 user-agent "user-agent" "b"`)
+	f(parser.Google, "user-agent:a\nSitemap: x\nuser-agent:b", `1 0 user-agent "user-agent" "a"`,
+		`2 0 sitemap "Sitemap" "x"`, `3 0 user-agent "user-agent" "b"`)
 	f(parser.Google, "Useragent: a", `1 0 user-agent "Useragent" "a" T`)
 	f(parser.RFC, "Useragent: a", `1 -1 unknown "Useragent" "a"`)
 	f(parser.Google, "user-agent \t a", `1 0 user-agent "user-agent" "a" T`)
@@ -51,18 +54,25 @@ func TestRecords(t *testing.T) {
 	f(parser.Google, " : x", `1 -1 none ": x" ""`)
 	f(parser.Google, "a:", `1 -1 unknown "a" ""`)
 	f(parser.Google, "<a href=\"http://x\">", `1 -1 unknown "<a href=\"http" "//x\">"`)
-	f(parser.Google, "NoIndex:/a\rnofollow:/b\r\nNoarchive: /c", `1 -1 noindex "NoIndex" "/a"`, `2 -1 nofollow "nofollow" "/b"`, `3 -1 noarchive "Noarchive" "/c"`)
-	f(parser.Google, "Request-rate: 1/5\nVisit-time: 1\nHost: h\nClean-param: p\nContent-Signal: s\nIndexNow-Key: k\nContent-Usage: u\nLicense: l\nRevisit-After: r\nDomain: d",
-		`1 -1 request-rate "Request-rate" "1/5"`, `2 -1 visit-time "Visit-time" "1"`, `3 -1 host "Host" "h"`, `4 -1 clean-param "Clean-param" "p"`,
-		`5 -1 content-signal "Content-Signal" "s"`, `6 -1 indexnow-key "IndexNow-Key" "k"`, `7 -1 content-usage "Content-Usage" "u"`,
+	f(parser.Google, "NoIndex:/a\rnofollow:/b\r\nNoarchive: /c", `1 -1 noindex "NoIndex" "/a"`,
+		`2 -1 nofollow "nofollow" "/b"`, `3 -1 noarchive "Noarchive" "/c"`)
+	f(parser.Google,
+		"Request-rate: 1/5\nVisit-time: 1\nHost: h\nClean-param: p\nContent-Signal: s\nIndexNow-Key: k\nContent-Usage: u\nLicense: l\nRevisit-After: r\nDomain: d",
+		`1 -1 request-rate "Request-rate" "1/5"`, `2 -1 visit-time "Visit-time" "1"`, `3 -1 host "Host" "h"`,
+		`4 -1 clean-param "Clean-param" "p"`,
+		`5 -1 content-signal "Content-Signal" "s"`, `6 -1 indexnow-key "IndexNow-Key" "k"`,
+		`7 -1 content-usage "Content-Usage" "u"`,
 		`8 -1 license "License" "l"`, `9 -1 revisit-after "Revisit-After" "r"`, `10 -1 domain "Domain" "d"`)
 	f(parser.Google, "Schemamap: s\nschemamaps: s", `1 -1 schemamap "Schemamap" "s"`, `2 -1 unknown "schemamaps" "s"`)
 	const usage = "user-agent: a\nDisallowAITraining: /\nallowaitraining /b\nuser-agent: b\nDisallowAITrainings: /c\nAllowAI: /d"
-	f(parser.Google, usage, `1 0 user-agent "user-agent" "a"`, `2 0 disallowaitraining "DisallowAITraining" "/"`, `3 0 allowaitraining "allowaitraining" "/b" T`,
+	f(parser.Google, usage, `1 0 user-agent "user-agent" "a"`, `2 0 disallowaitraining "DisallowAITraining" "/"`,
+		`3 0 allowaitraining "allowaitraining" "/b" T`,
 		`4 0 user-agent "user-agent" "b"`, `5 0 disallow "DisallowAITrainings" "/c" T`, `6 0 allow "AllowAI" "/d" T`)
-	f(parser.GoogleExact, usage, `1 0 user-agent "user-agent" "a"`, `2 0 disallow "DisallowAITraining" "/" T`, `3 0 allow "allowaitraining" "/b" T`,
+	f(parser.GoogleExact, usage, `1 0 user-agent "user-agent" "a"`, `2 0 disallow "DisallowAITraining" "/" T`,
+		`3 0 allow "allowaitraining" "/b" T`,
 		`4 1 user-agent "user-agent" "b"`, `5 1 disallow "DisallowAITrainings" "/c" T`, `6 1 allow "AllowAI" "/d" T`)
-	f(parser.RFC, usage, `1 0 user-agent "user-agent" "a"`, `2 0 disallowaitraining "DisallowAITraining" "/"`, `3 0 allowaitraining "allowaitraining" "/b" T`,
+	f(parser.RFC, usage, `1 0 user-agent "user-agent" "a"`, `2 0 disallowaitraining "DisallowAITraining" "/"`,
+		`3 0 allowaitraining "allowaitraining" "/b" T`,
 		`4 0 user-agent "user-agent" "b"`, `5 0 unknown "DisallowAITrainings" "/c"`, `6 0 unknown "AllowAI" "/d"`)
 }
 
@@ -88,7 +98,8 @@ func TestLineKinds(t *testing.T) {
 	f("\x00# x", parser.LineBlank)
 	f("Disallow: /\nUser-agent: a\nDisallow: /", parser.LineOrphan, parser.LineCore, parser.LineCore)
 	f("Disalow: /\nUseragent: a\nDisalow: /", parser.LineOrphan, parser.LineTypo, parser.LineTypo)
-	f("Sitemap: a\nNoindex: /\nFoo: bar\nfoo", parser.LineExtension, parser.LineLegacy, parser.LineUnknown, parser.LineInvalid)
+	f("Sitemap: a\nNoindex: /\nFoo: bar\nfoo", parser.LineExtension, parser.LineLegacy, parser.LineUnknown,
+		parser.LineInvalid)
 }
 
 // TestAgents checks the names and their groups.
@@ -101,7 +112,8 @@ func TestAgents(t *testing.T) {
 		for i := range file.Agents() {
 			a := file.Agent(i)
 			got = append(got, fmt.Sprintf("%s %q %d %v", a.Name, a.Value, a.Line, file.AgentGroups(i)))
-			if file.Find(strings.ToUpper(string(a.Name))) != i || a.Star != (i == file.Star()) || a.Star != (string(a.Name) == "*") {
+			if file.Find(strings.ToUpper(string(a.Name))) != i || a.Star != (i == file.Star()) ||
+				a.Star != (string(a.Name) == "*") {
 				t.Errorf("%q: agent %d is not found", body, i)
 			}
 		}
@@ -114,11 +126,14 @@ func TestAgents(t *testing.T) {
 	}
 	f(parser.Google, "")
 	f(parser.Google, "user-agent: \nuser-agent: 2\nuser-agent: *x")
-	f(parser.Google, "user-agent: Foo/1.0 x\nUSER-AGENT: foo\nallow:\nuser-agent: *\nuser-agent: fOO*", `Foo "Foo/1.0 x" 1 [0 1]`, `* "*" 4 [1]`)
-	f(parser.RFC, "user-agent: Foo/1.0 x\nUSER-AGENT: foo\nallow:\nuser-agent: *\nuser-agent: fOO*", `Foo "Foo/1.0 x" 1 [0 1]`, `* "*" 4 [1]`)
+	f(parser.Google, "user-agent: Foo/1.0 x\nUSER-AGENT: foo\nallow:\nuser-agent: *\nuser-agent: fOO*",
+		`Foo "Foo/1.0 x" 1 [0 1]`, `* "*" 4 [1]`)
+	f(parser.RFC, "user-agent: Foo/1.0 x\nUSER-AGENT: foo\nallow:\nuser-agent: *\nuser-agent: fOO*",
+		`Foo "Foo/1.0 x" 1 [0 1]`, `* "*" 4 [1]`)
 	f(parser.Google, "user-agent: * all", `* "* all" 1 [0]`)
 	f(parser.RFC, "user-agent: * all")
-	f(parser.Google, "user-agent: a_b\nuser-agent: a-b\nuser-agent: K", `a_b "a_b" 1 [0]`, `a-b "a-b" 2 [0]`, `K "K" 3 [0]`)
+	f(parser.Google, "user-agent: a_b\nuser-agent: a-b\nuser-agent: K", `a_b "a_b" 1 [0]`, `a-b "a-b" 2 [0]`,
+		`K "K" 3 [0]`)
 }
 
 // TestManyAgents makes the table of names grow many times.
@@ -156,7 +171,8 @@ func TestSurvey(t *testing.T) {
 			file.ParseDialect([]byte("user-agent: a\n"+strings.ReplaceAll(rules, " ", "\n")), d)
 			s := file.Survey(file.AgentGroups(0))
 			if s.Verdict != want || s.RootAllowed != rootAllowed || s.NAllow != nAllow || s.NDisallow != nDisallow || s.Limited {
-				t.Errorf("%q in %v: %+v, want %v, root %v, %d allow, %d disallow", rules, d, s, want, rootAllowed, nAllow, nDisallow)
+				t.Errorf("%q in %v: %+v, want %v, root %v, %d allow, %d disallow", rules, d, s, want, rootAllowed, nAllow,
+					nDisallow)
 			}
 		}
 	}
@@ -225,7 +241,8 @@ func TestSurveyRFCRobots(t *testing.T) {
 func TestRFCRobotsEscaped(t *testing.T) {
 	var file parser.File
 	file.ParseDialect([]byte("user-agent: *\ndisallow: /"), parser.RFC)
-	for path, want := range map[string]bool{"/robots.txt": true, "/robots%2Etxt": true, "/%72obots.txt": true, "/robots%2etxt/": false, "/Robots.txt": false} {
+	for path, want := range map[string]bool{"/robots.txt": true, "/robots%2Etxt": true, "/%72obots.txt": true,
+		"/robots%2etxt/": false, "/Robots.txt": false} {
 		if got := file.Decide("a", []byte(path)); got.Allow != want || got.Exempt() != want {
 			t.Errorf("%s: %+v, want %v", path, got, want)
 		}
@@ -379,8 +396,10 @@ func TestNoise(t *testing.T) {
 	body := append(bytes.Repeat([]byte("<p>\na:b\n"), 50000), "User-agent: a\nDisallow: /x\n"...)
 	var file parser.File
 	file.Parse(body)
-	if file.Records() != 1<<16+2 || file.Count(parser.KeyNone) != 50000 || file.Count(parser.KeyUnknown) != 50000 || file.Lines() != 100002 {
-		t.Errorf("%d records, %d and %d lines of noise of %d", file.Records(), file.Count(parser.KeyNone), file.Count(parser.KeyUnknown), file.Lines())
+	if file.Records() != 1<<16+2 || file.Count(parser.KeyNone) != 50000 || file.Count(parser.KeyUnknown) != 50000 ||
+		file.Lines() != 100002 {
+		t.Errorf("%d records, %d and %d lines of noise of %d", file.Records(), file.Count(parser.KeyNone),
+			file.Count(parser.KeyUnknown), file.Lines())
 	}
 	if d := file.Decide("a", []byte("/x")); d.Allow || d.Line != 100002 {
 		t.Errorf("%+v", d)
@@ -433,7 +452,8 @@ func TestComplete(t *testing.T) {
 		var file parser.File
 		file.Parse(body)
 		s := file.AgentSurvey(0)
-		if file.Records() != records || file.Count(parser.KeyAllow) != allow || file.Complete() != complete || s.Limited == complete {
+		if file.Records() != records || file.Count(parser.KeyAllow) != allow || file.Complete() != complete ||
+			s.Limited == complete {
 			t.Errorf("%d records, %d allow, complete: %v, %+v", file.Records(), file.Count(parser.KeyAllow), file.Complete(), s)
 		}
 	}
@@ -469,8 +489,10 @@ func TestReset(t *testing.T) {
 	var file parser.File
 	check := func(when string) {
 		t.Helper()
-		if file.Records() != 0 || file.Agents() != 0 || file.Groups() != 0 || file.Lines() != 0 || file.HasBOM() || file.Star() >= 0 ||
-			file.Find("a") >= 0 || file.Count(parser.KeyAllow) != 0 || !file.Decide("a", []byte("/")).Allow || !file.DecideIn(nil, nil).Allow ||
+		if file.Records() != 0 || file.Agents() != 0 || file.Groups() != 0 || file.Lines() != 0 || file.HasBOM() ||
+			file.Star() >= 0 ||
+			file.Find("a") >= 0 || file.Count(parser.KeyAllow) != 0 || !file.Decide("a", []byte("/")).Allow ||
+			!file.DecideIn(nil, nil).Allow ||
 			file.Survey(nil) != (parser.Survey{RootAllowed: true}) {
 			t.Errorf("%s: not empty", when)
 		}
@@ -536,7 +558,8 @@ func TestUnknownDialect(t *testing.T) {
 	var file parser.File
 	file.ParseDialect([]byte("useragent: a\ndisalow: /index.html"), parser.Dialect(7))
 	scanner := parser.NewScanner([]byte("useragent: a"), parser.Dialect(7))
-	if scanner.Next(); file.Dialect() != parser.Google || file.Decide("a", []byte("/index.html")).Allow || scanner.Line().Key != parser.KeyUserAgent {
+	if scanner.Next(); file.Dialect() != parser.Google || file.Decide("a", []byte("/index.html")).Allow ||
+		scanner.Line().Key != parser.KeyUserAgent {
 		t.Error("neither dialect")
 	}
 }
@@ -565,7 +588,8 @@ func TestNoAllocations(t *testing.T) {
 	for _, seed := range seeds {
 		bodies = append(bodies, []byte(seed))
 	}
-	bodies = append(bodies, bytes.Repeat([]byte("<p class=\"x\">\n"), 5000), []byte(strings.Repeat("user-agent: "+strings.Repeat("x", 300)+"\nallow: /é\n", 300)))
+	bodies = append(bodies, bytes.Repeat([]byte("<p class=\"x\">\n"), 5000),
+		[]byte(strings.Repeat("user-agent: "+strings.Repeat("x", 300)+"\nallow: /é\n", 300)))
 	var file parser.File
 	path, tokens := make([]byte, 0, 256), []string{"Googlebot", "GPTBot", "a", "nobody"}
 	for _, d := range dialects {

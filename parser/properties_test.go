@@ -53,7 +53,8 @@ func checkAll(t *testing.T, bodies [][]byte, check func(t *testing.T, body []byt
 var askers = []string{"Googlebot", "gptbot", "a", "B", "foo", "nobody", "*"}
 
 // asked are paths to ask about, besides those of a body's first rules.
-var asked = [][]byte{[]byte("/"), []byte("/x"), []byte("/private/index.html"), []byte("/robots.txt"), []byte("/a%62?c=*$")}
+var asked = [][]byte{[]byte("/"), []byte("/x"), []byte("/private/index.html"), []byte("/robots.txt"),
+	[]byte("/a%62?c=*$")}
 
 // asks calls visit with agents and paths that are relevant to the file.
 func asks(file *parser.File, visit func(agent string, path []byte)) {
@@ -91,7 +92,8 @@ func sameDecisions(t *testing.T, was, is *parser.File, line func(int) int) {
 func sameRecords(t *testing.T, was, is *parser.File, line func(int) int, text func(a, b []byte) bool) {
 	t.Helper()
 	if was.Records() != is.Records() || was.Groups() != is.Groups() || was.Agents() != is.Agents() {
-		t.Errorf("%d records, %d groups, %d agents, were %d, %d, %d", is.Records(), is.Groups(), is.Agents(), was.Records(), was.Groups(), was.Agents())
+		t.Errorf("%d records, %d groups, %d agents, were %d, %d, %d", is.Records(), is.Groups(), is.Agents(), was.Records(),
+			was.Groups(), was.Agents())
 		return
 	}
 	for i := range was.Records() {
@@ -328,7 +330,8 @@ func TestOrderOfGroupsDoesNotMatter(t *testing.T) {
 // answers writes all answers of a file.
 func answers(file *parser.File) string {
 	var b bytes.Buffer
-	fmt.Fprintln(&b, file.Dialect(), file.Lines(), file.HasBOM(), file.Records(), file.Groups(), file.Agents(), file.Star(), file.Complete())
+	fmt.Fprintln(&b, file.Dialect(), file.Lines(), file.HasBOM(), file.Records(), file.Groups(), file.Agents(),
+		file.Star(), file.Complete())
 	for k := parser.Key(0); k < parser.NumKeys; k++ {
 		fmt.Fprint(&b, file.Count(k), " ")
 	}
@@ -342,7 +345,8 @@ func answers(file *parser.File) string {
 	}
 	for i := range file.Agents() {
 		a := file.Agent(i)
-		fmt.Fprintf(&b, "\n%q %q %d %v %v %+v %+v", a.Name, a.Value, a.Line, a.Star, file.AgentGroups(i), file.AgentSurvey(i), file.Survey(file.AgentGroups(i)))
+		fmt.Fprintf(&b, "\n%q %q %d %v %v %+v %+v", a.Name, a.Value, a.Line, a.Star, file.AgentGroups(i), file.AgentSurvey(i),
+			file.Survey(file.AgentGroups(i)))
 	}
 	for _, agent := range askers {
 		fmt.Fprint(&b, "\n", file.Find(agent))

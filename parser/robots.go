@@ -16,10 +16,10 @@ const MaxBody = 500 << 10
 
 // Robots is what one site says to crawlers: the access that the HTTP status gives, and the rules of its robots.txt.
 //
-// A Robots never changes and may be used by any number of goroutines at once. It has a copy of what it keeps: the values
-// of user-agent, allow, disallow, sitemap and crawl-delay lines. With their index this is less than twice a typical body,
-// and at most four megabytes. Strings that it returns come from the site: check them before use. Slices that it returns
-// belong to the caller.
+// A Robots never changes and may be used by any number of goroutines at once. It has a copy of what it keeps: the
+// values of user-agent, allow, disallow, sitemap and crawl-delay lines. With their index this is less than twice a
+// typical body, and at most four megabytes. Strings that it returns come from the site: check them before use. Slices
+// that it returns belong to the caller.
 //
 // The zero value disallows everything, as Parse(0, nil) does.
 type Robots struct {
@@ -65,9 +65,9 @@ type Answer struct {
 // Parse returns what an answer to a request for robots.txt says. It never fails: a line that is no record is skipped.
 //
 // The status is the final HTTP status, after redirects; the body is that of this answer. With a status of 2xx the rules
-// of the body decide. With 3xx (a redirect that could not be followed) and 4xx, everything is allowed. With 5xx, and with
-// any other number, everything is disallowed. Give 0 where no answer came: RFC 9309 §2.3.1.4 treats an unreachable server
-// as 5xx. These statuses concern the moment; docs/parser.md says what to do when they last.
+// of the body decide. With 3xx (a redirect that could not be followed) and 4xx, everything is allowed. With 5xx, and
+// with any other number, everything is disallowed. Give 0 where no answer came: RFC 9309 §2.3.1.4 treats an unreachable
+// server as 5xx. These statuses concern the moment; docs/parser.md says what to do when they last.
 //
 // Parse reads the first MaxBody octets, without the line that this cuts: half of `Disallow: /private` may be
 // `Disallow: /`. It reads in the Google dialect, but `/robots.txt` is always allowed (RFC 9309 §2.2.2). The body may be
@@ -141,13 +141,13 @@ func (r *Robots) Allows(agent, url string) bool { return r.Test(agent, url).Allo
 
 // Test says whether the agent may fetch the URL, and by which rule.
 //
-// The agent is a product token, which may be followed by a version and other text (`ExampleBot/1.0`): its leading letters,
-// `-` and `_` count, in any case. Rules of all groups that name it are followed, else those of `*`, else everything is
-// allowed (RFC 9309 §2.2.1). An agent without a token, or `*`, is one that no group names. A browser's User-Agent
-// (`Mozilla/5.0 …`) has the token Mozilla.
+// The agent is a product token, which may be followed by a version and other text (`ExampleBot/1.0`): its leading
+// letters, `-` and `_` count, in any case. Rules of all groups that name it are followed, else those of `*`, else
+// everything is allowed (RFC 9309 §2.2.1). An agent without a token, or `*`, is one that no group names. A browser's
+// User-Agent (`Mozilla/5.0 …`) has the token Mozilla.
 //
-// The URL is one of this site: absolute, or a path. It is not checked that the site is the one of the robots.txt. Octets
-// above 0x7F are escaped first. The longest matching path wins, an allow if two are equally long (§2.2.2).
+// The URL is one of this site: absolute, or a path. It is not checked that the site is the one of the robots.txt.
+// Octets above 0x7F are escaped first. The longest matching path wins, an allow if two are equally long (§2.2.2).
 func (r *Robots) Test(agent, url string) Answer {
 	if r.access == AccessFullAllow {
 		return Answer{Allowed: true}
@@ -207,8 +207,8 @@ func (r *Robots) rule(i int) Rule {
 	return Rule{Line: int(rec.line), Allow: rec.kind == KeyAllow, Path: r.text[rec.value:rec.end]}
 }
 
-// Sitemaps returns the values of all sitemap lines that are not empty, in order. A sitemap should be an absolute URL, of
-// any site; it is not checked that it is one.
+// Sitemaps returns the values of all sitemap lines that are not empty, in order. A sitemap should be an absolute URL,
+// of any site; it is not checked that it is one.
 func (r *Robots) Sitemaps() []string {
 	var sitemaps []string
 	for i := range r.records {
@@ -220,8 +220,8 @@ func (r *Robots) Sitemaps() []string {
 }
 
 // CrawlDelay returns how long the site asks the agent to wait between two requests, from 0 to a billion seconds, and
-// whether it asks so. The lines of the groups that Test follows count, where they stand after a user-agent line with the
-// agent's name. The first valid one wins (see ParseCrawlDelay). No RFC defines Crawl-delay.
+// whether it asks so. The lines of the groups that Test follows count, where they stand after a user-agent line with
+// the agent's name. The first valid one wins (see ParseCrawlDelay). No RFC defines Crawl-delay.
 func (r *Robots) CrawlDelay(agent string) (delay time.Duration, ok bool) {
 	var f File
 	r.lend(&f)
@@ -247,8 +247,8 @@ func (r *Robots) CrawlDelay(agent string) (delay time.Duration, ok bool) {
 	return 0, false
 }
 
-// ParseCrawlDelay reads the value of a crawl-delay line: seconds, as digits with at most one point. Valid values have at
-// most nine digits before the point (about thirty years) and 40 octets in all.
+// ParseCrawlDelay reads the value of a crawl-delay line: seconds, as digits with at most one point. Valid values have
+// at most nine digits before the point (about thirty years) and 40 octets in all.
 func ParseCrawlDelay(value []byte) (seconds float64, ok bool) {
 	// ParseFloat accepts more (`inf`, `0x1p4`) and allocates if it fails, so the value is checked first.
 	whole, digits, points := 0, 0, 0
@@ -272,8 +272,8 @@ func ParseCrawlDelay(value []byte) (seconds float64, ok bool) {
 	return seconds, err == nil
 }
 
-// Groups returns the groups of the file in order, not merged: an agent follows all groups that name it. Rules before the
-// first user-agent line belong to no group and are left out. Without a file of status 2xx there are no groups.
+// Groups returns the groups of the file in order, not merged: an agent follows all groups that name it. Rules before
+// the first user-agent line belong to no group and are left out. Without a file of status 2xx there are no groups.
 func (r *Robots) Groups() []Group {
 	var f File
 	r.lend(&f)

@@ -32,7 +32,8 @@ func TestRobotsTest(t *testing.T) {
 	f(200, "", "a", "/", "true 0  ()")
 	f(200, "disallow: /", "a", "/", "true 0  ()") // before any group
 	f(200, "user-agent: b\ndisallow: /", "a", "/", "true 0  ()")
-	f(200, all+"\nallow: /a\n\nuser-agent: Foo\nuser-agent: B/2\ndisallow: /b\nallow: /b", "a", "/a", "true 3 Allow: /a (*)")
+	f(200, all+"\nallow: /a\n\nuser-agent: Foo\nuser-agent: B/2\ndisallow: /b\nallow: /b", "a", "/a",
+		"true 3 Allow: /a (*)")
 	// The product token counts, in any case, and shadows `*`. Groups of one agent are merged.
 	const two = "user-agent: *\ndisallow: /\nuser-agent: FooBot/1\ndisallow: /a # x\ncrawl-delay: 1\nuser-agent: b\nuser-agent: foobot\nallow: /a/b\n"
 	f(200, two, "fooBOT/2.1 (+https://foo.example)", "/a", "false 4 Disallow: /a (FooBot)")
@@ -248,7 +249,9 @@ func TestRobotsMemory(t *testing.T) {
 
 // TestRobotsConcurrently asks one Robots from many goroutines. Run it under the race detector.
 func TestRobotsConcurrently(t *testing.T) {
-	r := parser.Parse(200, []byte("user-agent: *\ndisallow: /%c3%a9*a\nallow: /a/index.html\ncrawl-delay: 2\nsitemap: https://example.com/s\nuser-agent: B\ndisallow: /\n"))
+	r := parser.Parse(200,
+		[]byte(
+			"user-agent: *\ndisallow: /%c3%a9*a\nallow: /a/index.html\ncrawl-delay: 2\nsitemap: https://example.com/s\nuser-agent: B\ndisallow: /\n"))
 	urls := []string{"/a/", "/\xC3\xA9/a", "https://example.com/x?y", "/robots.txt", "/" + strings.Repeat("\xC3", 1<<13)}
 	ask := func() string {
 		var said strings.Builder
@@ -279,7 +282,8 @@ func TestRobotsConcurrently(t *testing.T) {
 
 // TestRobotsAllocations checks that questions allocate nothing.
 func TestRobotsAllocations(t *testing.T) {
-	r := parser.Parse(200, []byte("user-agent: *\ndisallow: /%c3%a9*a\nallow: /a/index.html\ncrawl-delay: 2\nuser-agent: B\ndisallow: /\n"))
+	r := parser.Parse(200,
+		[]byte("user-agent: *\ndisallow: /%c3%a9*a\nallow: /a/index.html\ncrawl-delay: 2\nuser-agent: B\ndisallow: /\n"))
 	pass := func() {
 		for _, url := range []string{"/a/", "https://example.com/\xC3\xA9/a", "/robots.txt"} {
 			r.Allows("a", url)

@@ -2,9 +2,9 @@ package parser
 
 import "bytes"
 
-// SameInRFC reports whether the RFC dialect finds the same groups and the same effect of their rules in the body. False says only
-// that it may not: some tolerance of the Google dialect was used, or a value is compared otherwise. It is for a File in the Google
-// dialect, and true in the RFC dialect. It adds little to what Survey does.
+// SameInRFC reports whether the RFC dialect finds the same groups and the same effect of their rules in the body. False
+// says only that it may not: some tolerance of the Google dialect was used, or a value is compared otherwise. It is for
+// a File in the Google dialect, and true in the RFC dialect. It adds little to what Survey does.
 func (f *File) SameInRFC() bool {
 	f.tallyGroups()
 	switch {
@@ -24,8 +24,9 @@ func (f *File) SameInRFC() bool {
 	return true
 }
 
-// tolerates reports whether the RFC dialect reads a record of a group otherwise: its key is misspelled; text follows `*` and white
-// space, which Google ignores; or it is a rule with one of two special paths. It does not look for escapes and `$`.
+// tolerates reports whether the RFC dialect reads a record of a group otherwise: its key is misspelled; text follows
+// `*` and white space, which Google ignores; or it is a rule with one of two special paths. It does not look for
+// escapes and `$`.
 func (f *File) tolerates(r *record) bool {
 	value := f.src[r.value:r.end]
 	switch {
@@ -51,22 +52,23 @@ func hasLongLine(body []byte) bool {
 	return false
 }
 
-// hasEscape reports whether a text has an escape that the RFC dialect may decode: of an unreserved octet, or interrupted by a
-// wildcard.
+// hasEscape reports whether a text has an escape that the RFC dialect may decode: of an unreserved octet, or
+// interrupted by a wildcard.
 func hasEscape(text []byte) bool {
 	for {
 		i := bytes.IndexByte(text, '%')
 		if i < 0 {
 			return false
 		}
-		if text = text[i+1:]; len(text) < 2 || !isHex(text[0]) || !isHex(text[1]) || isUnreserved(unhex(text[0])<<4|unhex(text[1])) {
+		if text = text[i+1:]; len(text) < 2 || !isHex(text[0]) || !isHex(text[1]) || isUnreserved(unhex(text[0])<<4|
+			unhex(text[1])) {
 			return true
 		}
 	}
 }
 
-// hasDollar reports whether a text has a `$` before the end of a line. At the end of a value alone it is special to the RFC
-// (§2.2.3), elsewhere it is compared as `%24`.
+// hasDollar reports whether a text has a `$` before the end of a line. At the end of a value alone it is special to the
+// RFC (§2.2.3), elsewhere it is compared as `%24`.
 func hasDollar(text []byte) bool {
 	for {
 		i := bytes.IndexByte(text, '$')
@@ -79,7 +81,8 @@ func hasDollar(text []byte) bool {
 	}
 }
 
-// namesRobots reports whether a value without escapes names `/robots.txt`, which the RFC dialect always allows: see rulePath.
+// namesRobots reports whether a value without escapes names `/robots.txt`, which the RFC dialect always allows: see
+// rulePath.
 func namesRobots(value []byte) bool {
 	i := 0
 	if bare := bytes.TrimLeft(value, "*"); len(bare) < len(value) && len(bare) > 0 && bare[0] != '/' {

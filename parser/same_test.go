@@ -9,7 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// checkSame checks that a body which SameInRFC calls the same has the same agents in both dialects, and the same surveys of each.
+// checkSame checks that a body which SameInRFC calls the same has the same agents in both dialects, and the same
+// surveys of each.
 func checkSame(t *testing.T, body []byte) (same bool) {
 	t.Helper()
 	var google, rfc parser.File
@@ -22,7 +23,8 @@ func checkSame(t *testing.T, body []byte) (same bool) {
 		return false
 	}
 	if google.Agents() != rfc.Agents() || google.Star() != rfc.Star() || google.Groups() != rfc.Groups() {
-		t.Fatalf("%d agents in %d groups, by the RFC %d in %d\n%.2000q", google.Agents(), google.Groups(), rfc.Agents(), rfc.Groups(), body)
+		t.Fatalf("%d agents in %d groups, by the RFC %d in %d\n%.2000q", google.Agents(), google.Groups(), rfc.Agents(),
+			rfc.Groups(), body)
 	}
 	for i := range google.Agents() {
 		a, b := *google.AgentSurvey(i), *rfc.AgentSurvey(i)
@@ -43,12 +45,15 @@ func TestSameInRFC(t *testing.T) {
 	}
 	const group = "User-agent: *\n"
 	f("", true)
-	f(group+"Disallow: /\nAllow: /*.php$\nDisallow: /a%20b%2f\r\nAllow: /$\r\nDisallow: /\u00e9\nCrawl-delay: 1\nSitemap: https://a.example/x%41\n", true)
+	f(group+
+		"Disallow: /\nAllow: /*.php$\nDisallow: /a%20b%2f\r\nAllow: /$\r\nDisallow: /\u00e9\nCrawl-delay: 1\nSitemap: https://a.example/x%41\n", true)
 	f("User-agent: Bot/1.0\nDisallow: /x\n\nUser-agent: *foo\nDisallow: /\n", false)
 	f("# robots.txt: /index.html\n"+group+"Disallow: /index.html\nAllow: /robots.txt.bak\nDisallow:\n", true)
 	for _, tolerance := range []string{
-		"Dissalow: /", "Disallow /", "Allowed: /x", "Site-map: x", "Useragent: b", "Allow: /a/index.html", "Disallow: /%41", "Disallow: /%4*1",
-		"Disallow: /a%4", "Disallow: /a$b", "Allow: /a$b$", "Allow: /robots.txt", "Disallow: /robots.txt$", "Disallow: *robots.txt", "Disallow: /rob*ots.txt*",
+		"Dissalow: /", "Disallow /", "Allowed: /x", "Site-map: x", "Useragent: b", "Allow: /a/index.html", "Disallow: /%41",
+		"Disallow: /%4*1",
+		"Disallow: /a%4", "Disallow: /a$b", "Allow: /a$b$", "Allow: /robots.txt", "Disallow: /robots.txt$",
+		"Disallow: *robots.txt", "Disallow: /rob*ots.txt*",
 		"Allow: */robots.txt", "Disallow: /" + strings.Repeat("x", 16_700), strings.Repeat(" ", 16_700) + "Disallow: /",
 	} {
 		f(group+"Disallow: /b\n"+tolerance+"\n", false)
@@ -59,11 +64,14 @@ func TestSameInRFC(t *testing.T) {
 	f(strings.ReplaceAll(group+strings.Repeat("Disallow: /some/folder\n", 2000), "\n", "\r"), false)
 }
 
-// TestSameInRFCOfAny puts lines together by chance, and reads real bodies. Most are the same, which saves the second reading.
+// TestSameInRFCOfAny puts lines together by chance, and reads real bodies. Most are the same, which saves the second
+// reading.
 func TestSameInRFCOfAny(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	lines := append(strings.Split(strings.Join(seeds, "\n"), "\n"), "User-agent: *", "User-agent: a", "User-agent: * b", "Disallow: /", "Allow: /", "Disallow: *robots.txt",
-		"Allow: /robots.txt", "Allow: /ro*bots.txt$", "Allow: /$", "Disallow: /%64ummy", "Disallow: /%64*ummy", "Allow: /x$y", "Disallow: /x*y$", "Allow: /d%", "Allow: /index.htm", "Disallow: /d*", "")
+	lines := append(strings.Split(strings.Join(seeds, "\n"), "\n"), "User-agent: *", "User-agent: a", "User-agent: * b",
+		"Disallow: /", "Allow: /", "Disallow: *robots.txt",
+		"Allow: /robots.txt", "Allow: /ro*bots.txt$", "Allow: /$", "Disallow: /%64ummy", "Disallow: /%64*ummy", "Allow: /x$y",
+		"Disallow: /x*y$", "Allow: /d%", "Allow: /index.htm", "Disallow: /d*", "")
 	for range 30_000 {
 		var body strings.Builder
 		for range 1 + random.IntN(8) {

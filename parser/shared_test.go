@@ -155,8 +155,8 @@ func hasUsage(f *parser.File) bool {
 	return f.Count(parser.KeyAllowAITraining)+f.Count(parser.KeyDisallowAITraining) > 0
 }
 
-// TestGoogleDecisions compares decisions on real bodies with those of Google's open-source matcher: all of GoogleExact, and
-// those of Google on files without usage records.
+// TestGoogleDecisions compares decisions on real bodies with those of Google's open-source matcher: all of GoogleExact,
+// and those of Google on files without usage records.
 func TestGoogleDecisions(t *testing.T) {
 	notUnderRace(t)
 	for _, pack := range []string{"modern-ai", "typical12k"} {

@@ -148,7 +148,8 @@ func (f *File) setOf(groups []uint32, from uint32, kept bool) uint32 {
 	slot := int(hash) & mask
 	for ; s.table[slot] != 0; slot = (slot + 1) & mask {
 		i := s.table[slot] - 1
-		if known := &s.sets[i]; known.hash == hash && slices.Equal(f.names.groups[known.from:known.from+known.count], groups) {
+		if known := &s.sets[i]; known.hash == hash && slices.Equal(f.names.groups[known.from:known.from+known.count],
+			groups) {
 			return i
 		}
 	}
@@ -204,9 +205,9 @@ func (f *File) survey(groups []uint32, s *Survey) {
 }
 
 // Remarkable returns the indices of all records except plain rules, in order. These are records that are no rules, and
-// rules without a group, with a misspelled key, or with a value that matches nothing, as an empty one. Four of five records
-// of typical files are plain rules, which need no look of their own. The slice belongs to the File and is valid until
-// the next Parse or Reset.
+// rules without a group, with a misspelled key, or with a value that matches nothing, as an empty one. Four of five
+// records of typical files are plain rules, which need no look of their own. The slice belongs to the File and is valid
+// until the next Parse or Reset.
 func (f *File) Remarkable() []uint32 {
 	f.tallyGroups()
 	return f.surveys.remarkable
@@ -374,7 +375,8 @@ var octets = func() (tell struct {
 			if mayMatch(KeyAllow+kind, '/', byte(c)) {
 				tell.second[kind][c] = odd
 			}
-			tell.second[kind]['*'], tell.second[kind][unlisted[1]], tell.second[kind][robots[1]] = starThird, nameThird, robotsThird
+			tell.second[kind]['*'], tell.second[kind][unlisted[1]], tell.second[kind][robots[1]] = starThird, nameThird,
+				robotsThird
 		}
 		if mayMatch(KeyAllow, '/', '*', byte(c)) {
 			tell.third[starThird][c] = odd

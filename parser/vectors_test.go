@@ -72,7 +72,8 @@ func (v *vector) read(head, body string) (err error) {
 		case "cite":
 			v.cite = value
 		case "dialect":
-			v.dialects = map[string][]parser.Dialect{"google": {parser.Google, parser.GoogleExact}, "usage": {parser.Google}, "exact": {parser.GoogleExact}, "rfc": {parser.RFC}, "both": v.dialects}[value]
+			v.dialects = map[string][]parser.Dialect{"google": {parser.Google, parser.GoogleExact}, "usage": {parser.Google},
+				"exact": {parser.GoogleExact}, "rfc": {parser.RFC}, "both": v.dialects}[value]
 		case "repeat":
 			count, text, _ := strings.Cut(value, " ")
 			times, err := strconv.Atoi(count)
@@ -153,7 +154,8 @@ func TestVectors(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d blocks; in either dialect %d answers, %d of them with the group, %d kinds of lines", len(vectors), questions, groups, lines)
+	t.Logf("%d blocks; in either dialect %d answers, %d of them with the group, %d kinds of lines", len(vectors),
+		questions, groups, lines)
 }
 
 // ask compares the answer to one question with the vector, and the reference's, too.
@@ -162,12 +164,14 @@ func (v *vector) ask(t *testing.T, file *parser.File, q question) {
 	path := parser.AppendPath(nil, q.url)
 	got := file.Decide(q.agent, path)
 	if got.Allow != q.allow || q.line >= 0 && got.Line != q.line {
-		t.Errorf("%s\n%v: %s on %.60s: allow = %v by line %d, want %v by line %d", v.cite, file.Dialect(), q.agent, q.url, got.Allow, got.Line, q.allow, q.line)
+		t.Errorf("%s\n%v: %s on %.60s: allow = %v by line %d, want %v by line %d", v.cite, file.Dialect(), q.agent, q.url,
+			got.Allow, got.Line, q.allow, q.line)
 	}
 	if len(v.body) < 1<<12 && len(path) < 100 && q.agent != "" { // the reference is slow, and takes no empty name
 		allow, line := slowDecide(string(v.body), q.agent, string(path), file.Dialect())
 		if allow != q.allow || q.line >= 0 && line != q.line {
-			t.Errorf("%s\n%v: %s on %.60s: the reference says %v by line %d", v.cite, file.Dialect(), q.agent, q.url, allow, line)
+			t.Errorf("%s\n%v: %s on %.60s: the reference says %v by line %d", v.cite, file.Dialect(), q.agent, q.url, allow,
+				line)
 		}
 	}
 	group := "none"
@@ -195,7 +199,8 @@ func (v *vector) checkLines(t *testing.T, d parser.Dialect) {
 		}
 		text := lineEnd.ReplaceAll(v.body[l.Start:l.End], nil)
 		if bytes.ContainsAny(text, "\r\n") || !bytes.Contains(text, l.KeyText) || !bytes.Contains(text, l.Value) {
-			t.Errorf("%s\n%v: line %d is %.60q with the key %.60q and the value %.60q", v.cite, d, l.Number, text, l.KeyText, l.Value)
+			t.Errorf("%s\n%v: line %d is %.60q with the key %.60q and the value %.60q", v.cite, d, l.Number, text, l.KeyText,
+				l.Value)
 		}
 		end = l.End
 	}

@@ -37,7 +37,8 @@ func TestLookupsBeginInBatches(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, s := &batched{web: &web{begun: time.Now(), latency: 100 * time.Millisecond}}, &shelf{}
 			w.answers = func(string) time.Duration { return 0 }
-			p := New(Config{Concurrency: concurrency, Resolvers: resolvers, SpillDir: t.TempDir()}, &list{hosts: hosts(n, "h%d.example.com")}, w, noJudge{}, s)
+			p := New(Config{Concurrency: concurrency, Resolvers: resolvers, SpillDir: t.TempDir()},
+				&list{hosts: hosts(n, "h%d.example.com")}, w, noJudge{}, s)
 			if err := p.Run(t.Context()); err != nil || len(s.sites) != n {
 				t.Fatalf("%d kept, %v", len(s.sites), err)
 			}

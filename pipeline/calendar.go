@@ -19,8 +19,8 @@ type bucket struct {
 }
 
 const (
-	// A bucket is as wide as one in so many parts of the time until it begins, rounded to a power of two of minWidth. So a calendar has
-	// few buckets however far it reaches, and the next are narrow.
+	// A bucket is as wide as one in so many parts of the time until it begins, rounded to a power of two of minWidth. So a
+	// calendar has few buckets however far it reaches, and the next are narrow.
 	widthShare = 16
 	minWidth   = time.Second
 )

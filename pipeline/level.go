@@ -8,14 +8,14 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// level is one kind of rate: by host, by address, or in all. For each key it remembers when the next exchange may be sent (the
-// theoretical arrival time of GCRA, with no burst), in a table of fixed size. Two keys that share a cell delay each other by an
-// interval, of ten seconds at most (see rare): with 2²⁰ cells and 10,000 exchanges a second that happens to about one in a hundred. None
-// is ever early.
+// level is one kind of rate: by host, by address, or in all. For each key it remembers when the next exchange may be
+// sent (the theoretical arrival time of GCRA, with no burst), in a table of fixed size. Two keys that share a cell
+// delay each other by an interval, of ten seconds at most (see rare): with 2²⁰ cells and 10,000 exchanges a second that
+// happens to about one in a hundred. None is ever early.
 //
-// Queues exist only where records wait, and are kept by key, not by cell, because a queue may last long. A queue is claimed while a
-// record that has had its turn here waits at a later level: no other record of the key may pass before that one has been asked, so
-// that the spacing at the earlier level holds.
+// Queues exist only where records wait, and are kept by key, not by cell, because a queue may last long. A queue is
+// claimed while a record that has had its turn here waits at a later level: no other record of the key may pass before
+// that one has been asked, so that the spacing at the earlier level holds.
 type level struct {
 	limit  *limit // this level's at the limiter
 	seed   maphash.Seed
@@ -26,21 +26,22 @@ type level struct {
 	swept  time.Duration         // when those that had passed were forgotten
 }
 
-// token is what an exchange spends at a level: the key's next exchange starts an interval later. Until it is spent, the pace is that
-// of the key's rate; then that of a slowed key counts.
+// token is what an exchange spends at a level: the key's next exchange starts an interval later. Until it is spent, the
+// pace is that of the key's rate; then that of a slowed key counts.
 type token struct {
 	key key
 	pace
 }
 
-// key stands for a host or an address: a hash of 64 bits, so that two keys which wait at once are never the same. Its low bits are its
-// cell in the table.
+// key stands for a host or an address: a hash of 64 bits, so that two keys which wait at once are never the same. Its
+// low bits are its cell in the table.
 type key uint64
 
-// queue is a list of waiting records, linked through the slab: two lines, first in, first out, that take turns. Newcomers are in one,
-// records that have waited in a queue of an earlier level in the other. That earlier queue does not move while they wait; with one line
-// for all, a key with a long queue of its own would pass only once for all newcomers before it. Records whose turn is near and whose
-// address has expired are out, to be resolved again; when they are back, they go before the others.
+// queue is a list of waiting records, linked through the slab: two lines, first in, first out, that take turns.
+// Newcomers are in one, records that have waited in a queue of an earlier level in the other. That earlier queue does
+// not move while they wait; with one line for all, a key with a long queue of its own would pass only once for all
+// newcomers before it. Records whose turn is near and whose address has expired are out, to be resolved again; when
+// they are back, they go before the others.
 type queue struct {
 	back        fifo
 	lines       [2]fifo // newcomers, and those that have waited
@@ -91,9 +92,9 @@ func newLevel(limit *limit) *level {
 func (l *level) keyOf(b []byte) key       { return key(maphash.Bytes(l.seed, b)) }
 func (l *level) keyOfString(s string) key { return key(maphash.String(l.seed, s)) }
 
-// NetworkOf is what a rate by address is kept for. An IPv4 address stands for itself. An IPv6 address stands for its /64, the least that
-// one customer is given (RFC 6177), since a server may use any address of that. One that embeds an IPv4 address stands for the embedded
-// address; otherwise all of IPv4 behind NAT64 would be one network.
+// NetworkOf is what a rate by address is kept for. An IPv4 address stands for itself. An IPv6 address stands for its
+// /64, the least that one customer is given (RFC 6177), since a server may use any address of that. One that embeds an
+// IPv4 address stands for the embedded address; otherwise all of IPv4 behind NAT64 would be one network.
 func NetworkOf(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom16(networkOf(addr.As16())).Unmap()
 }
@@ -106,8 +107,8 @@ func networkOf(addr [16]byte) (network [16]byte) {
 	return network
 }
 
-// next is when the schedule may send the key's next exchange. That is not before the limiter would let it start now: a record waits here
-// rather than at the limiter with a slot.
+// next is when the schedule may send the key's next exchange. That is not before the limiter would let it start now: a
+// record waits here rather than at the limiter with a slot.
 func (l *level) next(t token) time.Duration {
 	return max(*l.due.cell(t.key), l.limit.next(t))
 }
@@ -212,9 +213,10 @@ func (l *level) put(k key, q queue) {
 	l.queues[k] = q
 }
 
-// spend notes that an exchange was sent, and returns the token that it has spent. Where records wait for the key, a lateness below the
-// slack does not slow them down: the next is due an interval after this one was due. An idle key gets no such credit, so that newcomers
-// to it are spaced from the first. All of the interval of a rare key is counted at the limiter, when the exchange starts.
+// spend notes that an exchange was sent, and returns the token that it has spent. Where records wait for the key, a
+// lateness below the slack does not slow them down: the next is due an interval after this one was due. An idle key
+// gets no such credit, so that newcomers to it are spaced from the first. All of the interval of a rare key is counted
+// at the limiter, when the exchange starts.
 func (l *level) spend(t token, now time.Duration) token {
 	t.interval = l.intervalOf(t, now)
 	if q, ok := l.queues[t.key]; ok && q.length+q.out > 0 {

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// limiter is where an exchange starts, and where the rates are enforced. The schedule sends exchanges at the rate, but on a busy
-// machine a worker runs a tenth of a second later or more, and what was sent at the rate starts in bunches. So a worker passes the
-// limiter right before the dial. The limiter counts what really starts and delays what would be too early.
+// limiter is where an exchange starts, and where the rates are enforced. The schedule sends exchanges at the rate, but
+// on a busy machine a worker runs a tenth of a second later or more, and what was sent at the rate starts in bunches.
+// So a worker passes the limiter right before the dial. The limiter counts what really starts and delays what would be
+// too early.
 //
-// It is GCRA (the generic cell rate algorithm) over starts, by key, in tables of fixed size. Many goroutines use it, so each step is
-// one compare-and-swap. A lock could be passed on together with the processor; its former holder would then start late of what was
-// counted.
+// It is GCRA (the generic cell rate algorithm) over starts, by key, in tables of fixed size. Many goroutines use it, so
+// each step is one compare-and-swap. A lock could be passed on together with the processor; its former holder would
+// then start late of what was counted.
 type limiter struct {
 	limits [numLevels]*limit // nil where there is no limit
 }
@@ -46,7 +47,8 @@ type pace struct {
 	slack    time.Duration // lateness that may be made up for
 }
 
-// promises hold for a rate R, counted where requests arrive: never more than 1.1 R + 1 in any second, nor 10 R + 1 in any ten.
+// promises hold for a rate R, counted where requests arrive: never more than 1.1 R + 1 in any second, nor 10 R + 1 in
+// any ten.
 var promises = [...]struct {
 	window time.Duration
 	times  float64 // the rate, and one more
@@ -56,22 +58,22 @@ var promises = [...]struct {
 }
 
 const (
-	// sway bounds how much the time from the start of an exchange to its arrival differs between exchanges: what arrives in a time
-	// w has started in a time w + sway. On a machine whose processors are busy it is tens of milliseconds.
+	// sway bounds how much the time from the start of an exchange to its arrival differs between exchanges: what arrives
+	// in a time w has started in a time w + sway. On a machine whose processors are busy it is tens of milliseconds.
 	sway = 110 * time.Millisecond
 
-	// A start that is late by less than the slack is made up for. Timers and processors are late by some milliseconds all the
-	// time: without any slack, a rate of thousands a second would come out at half of what it says. More than maxSlack would be
-	// felt as a burst.
+	// A start that is late by less than the slack is made up for. Timers and processors are late by some milliseconds all
+	// the time: without any slack, a rate of thousands a second would come out at half of what it says. More than maxSlack
+	// would be felt as a burst.
 	minSlack = 20 * time.Millisecond
 	maxSlack = 80 * time.Millisecond
 
 	maxInterval = 100 * 365 * 24 * time.Hour / 64 // a year and a half: no sum of intervals overflows
 )
 
-// paceOf returns the pace of a rate. At most (w + sway + slack) / interval + 1 exchanges start in a time w + sway, so the promises
-// hold if tooMany intervals do not fit into that time. The interval is 1/R where that leaves a slack, which is so up to seven a second,
-// and longer by 2.7 % at most. A rate that is 0 or infinite is no limit.
+// paceOf returns the pace of a rate. At most (w + sway + slack) / interval + 1 exchanges start in a time w + sway, so
+// the promises hold if tooMany intervals do not fit into that time. The interval is 1/R where that leaves a slack,
+// which is so up to seven a second, and longer by 2.7 % at most. A rate that is 0 or infinite is no limit.
 func paceOf(perSecond float64) pace {
 	if perSecond <= 0 || math.IsInf(perSecond, 1) {
 		return pace{slack: minSlack}
@@ -111,15 +113,15 @@ func newLimit(perSecond float64, cells int) *limit {
 
 func (p pace) unlimited() bool { return p.interval == 0 }
 
-// depth is how many exchanges of a key may have been sent and not have started before the schedule sends no more: those of a fifth of
-// a second, one at least.
+// depth is how many exchanges of a key may have been sent and not have started before the schedule sends no more: those
+// of a fifth of a second, one at least.
 func (p pace) depth() int32 { return int32((limitDepth + p.interval - 1) / max(1, p.interval)) }
 
 // ahead is how many records of a key may be resolved again before their turn: those of a second.
 func (p pace) ahead() uint32 { return uint32(min(maxAhead, 1+time.Second/max(1, p.interval))) }
 
-// waitForStart returns when an exchange may start: at once, unless other exchanges started late. It also returns when the run's context
-// ends.
+// waitForStart returns when an exchange may start: at once, unless other exchanges started late. It also returns when
+// the run's context ends.
 func (r *run) waitForStart(tokens *[numLevels]token) {
 	defer r.limiter.started(tokens)
 	for {
@@ -152,8 +154,8 @@ func (g *limiter) count(tokens *[numLevels]token, n int32) {
 	}
 }
 
-// pass counts a start now at each level, if all levels allow it. Otherwise it counts none, and returns the level that forbids it and for
-// how long. Nearly always a look is enough to see that it is too early.
+// pass counts a start now at each level, if all levels allow it. Otherwise it counts none, and returns the level that
+// forbids it and for how long. Nearly always a look is enough to see that it is too early.
 func (g *limiter) pass(tokens *[numLevels]token, now time.Duration) (level int, wait time.Duration) {
 	for l, limit := range g.limits {
 		if limit == nil {
@@ -169,8 +171,8 @@ func (g *limiter) pass(tokens *[numLevels]token, now time.Duration) (level int, 
 	return g.take(tokens, now)
 }
 
-// take is pass without the look. Where a later level forbids the start, it takes back what it has counted at earlier levels; for that
-// moment others may be delayed.
+// take is pass without the look. Where a later level forbids the start, it takes back what it has counted at earlier
+// levels; for that moment others may be delayed.
 func (g *limiter) take(tokens *[numLevels]token, now time.Duration) (level int, wait time.Duration) {
 	for l, limit := range g.limits {
 		if limit == nil {
@@ -227,12 +229,13 @@ func (l *limit) giveBack(t token) {
 	l.due.cell(t.key).Add(-int64(t.interval))
 }
 
-// stagger is how much longer than until the next start an exchange waits, by how many others wait for its key. It is less than they will
-// take: a worker that is woken late misses a start, which another can use. If there are many, they do not all wake at once. It
-// is a second at most, since the exchange holds a slot.
+// stagger is how much longer than until the next start an exchange waits, by how many others wait for its key. It is
+// less than they will take: a worker that is woken late misses a start, which another can use. If there are many, they
+// do not all wake at once. It is a second at most, since the exchange holds a slot.
 func (l *limit) stagger(t token) time.Duration {
 	return min(time.Second, time.Duration(max(0, l.unstarted.cell(t.key).Load()-1))*min(t.interval, longestInCell)/8)
 }
 
-// crowded reports whether so many exchanges of a key have not started that no more should be sent. The schedule asks it.
+// crowded reports whether so many exchanges of a key have not started that no more should be sent. The schedule asks
+// it.
 func (l *limit) crowded(t token) bool { return l.unstarted.cell(t.key).Load() >= t.depth() }

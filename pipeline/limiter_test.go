@@ -33,8 +33,8 @@ func (l *lags) upTo(most time.Duration) func() {
 	}
 }
 
-// Whatever the rate, as many exchanges as a pace allows in the time in which those of a window may start are no more than
-// what is promised of the window.
+// Whatever the rate, as many exchanges as a pace allows in the time in which those of a window may start are no more
+// than what is promised of the window.
 func TestEveryPaceKeepsThePromises(t *testing.T) {
 	f := func(rate float64) {
 		t.Helper()
@@ -127,7 +127,8 @@ func TestTheLimiterHoldsAgainstACrowd(t *testing.T) {
 	})
 }
 
-// Where somebody takes the run's start from under another who has looked, the other's start at its address is taken back.
+// Where somebody takes the run's start from under another who has looked, the other's start at its address is taken
+// back.
 func TestTheLimiterTakesBackWhatCameToNothing(t *testing.T) {
 	g := newLimiter(&Config{IPRate: 10, Rate: 10})
 	const now = time.Hour
@@ -135,7 +136,8 @@ func TestTheLimiterTakesBackWhatCameToNothing(t *testing.T) {
 		t.Fatalf("the first must wait %v", wait)
 	}
 	limit := g.limits[inAll]
-	if level, wait := g.take(tokensOf(g, [numLevels]key{byAddress: 2}), now); level != inAll || wait != limit.interval-limit.slack {
+	if level, wait := g.take(tokensOf(g, [numLevels]key{byAddress: 2}), now); level != inAll ||
+		wait != limit.interval-limit.slack {
 		t.Errorf("the second must wait %v at level %d; want %v at level %d", wait, level, limit.interval-limit.slack, inAll)
 	}
 	if due := time.Duration(g.limits[byAddress].due.cell(2).Load()); due > now {
@@ -143,8 +145,8 @@ func TestTheLimiterTakesBackWhatCameToNothing(t *testing.T) {
 	}
 }
 
-// Half of the list is at one address, whose rate is a quarter of the rate in all. It gets that quarter all the time, and
-// the others get the rest: nobody waits longer than the slower of the two rates asks for.
+// Half of the list is at one address, whose rate is a quarter of the rate in all. It gets that quarter all the time,
+// and the others get the rest: nobody waits longer than the slower of the two rates asks for.
 func TestTheRateInAllStarvesNoAddress(t *testing.T) {
 	f := func(name string, hot int, ipRate float64, lag time.Duration, least float64) {
 		t.Helper()
@@ -183,7 +185,8 @@ func TestTheRateInAllStarvesNoAddress(t *testing.T) {
 			}
 		}
 		if got := float64(meanwhile) / others.Seconds(); got < least {
-			t.Errorf("%s: the busy half was asked %.0f times a second while there were others; want at least %.0f", name, got, least)
+			t.Errorf("%s: the busy half was asked %.0f times a second while there were others; want at least %.0f", name, got,
+				least)
 		}
 		// The first and the last requests, on a busy machine, and the last answers take half a second at most.
 		if ideal := max(float64(n)/min(float64(hot)*ipRate, rate), 2*float64(n)/rate); took.Seconds() > 1.05*ideal+0.5 {

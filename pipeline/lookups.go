@@ -7,8 +7,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// The schedule starts look-ups against a credit of Config.Resolvers: look-ups under way that are not overdue, and newcomers that have
-// been looked up and wait for a slot.
+// The schedule starts look-ups against a credit of Config.Resolvers: look-ups under way that are not overdue, and
+// newcomers that have been looked up and wait for a slot.
 
 // maxBatch bounds the look-ups that are started together.
 const maxBatch = 64
@@ -84,16 +84,17 @@ func (l *lookups) send() {
 	}
 }
 
-// wantsNewcomers reports whether newcomers are to be looked up now. While others wait for a slot, they wait until there is credit for a
-// batch.
+// wantsNewcomers reports whether newcomers are to be looked up now. While others wait for a slot, they wait until there
+// is credit for a batch.
 func (s *schedule) wantsNewcomers() bool {
 	l, bound := &s.lookups, s.cfg.Resolvers
 	batch := min(maxBatch, bound/4)
-	return s.creditForNewcomer() && (len(l.batch) > 0 || len(l.newcomers) == 0 || l.counted+len(l.newcomers) <= bound-batch)
+	return s.creditForNewcomer() && (len(l.batch) > 0 || len(l.newcomers) == 0 || l.counted+
+		len(l.newcomers) <= bound-batch)
 }
 
-// creditForNewcomer and creditForRenewal report whether such a look-up may start. Newcomers that wait for a slot do not hold up
-// renewals: the slots may be waiting for one.
+// creditForNewcomer and creditForRenewal report whether such a look-up may start. Newcomers that wait for a slot do not
+// hold up renewals: the slots may be waiting for one.
 func (s *schedule) creditForNewcomer() bool {
 	return !s.stopping && s.lookups.counted+len(s.lookups.newcomers) < s.cfg.Resolvers
 }

@@ -147,7 +147,8 @@ func randomRun(t *testing.T, seed uint64) {
 		return dice.IntN(n)
 	}
 	moves, fails, complains := pick(0, 0, 2), pick(0, 3), pick(0, 0, 2)
-	w := &web{ttl: time.Duration(pick(0, 300, 2000, 60000)) * time.Millisecond, resolving: time.Duration(pick(0, 5, 300)) * time.Millisecond}
+	w := &web{ttl: time.Duration(pick(0, 300, 2000, 60000)) * time.Millisecond,
+		resolving: time.Duration(pick(0, 5, 300)) * time.Millisecond}
 	if w.resolving == 300*time.Millisecond || rnd.IntN(3) == 0 {
 		quick, silentNames := w.resolving, pick(0, 10, 50, 100)
 		w.answers = func(string) time.Duration {
@@ -194,10 +195,12 @@ func randomRun(t *testing.T, seed uint64) {
 			return exchange.Next{Again: true, Target: target}
 		case 1:
 			x.Past.Trail = nil
-			return exchange.Next{Again: true, After: time.Duration(roll(90)) * time.Second, Target: exchange.Target{Origin: x.Origin.As(origin.HTTP)}}
+			return exchange.Next{Again: true, After: time.Duration(roll(90)) * time.Second,
+				Target: exchange.Target{Origin: x.Origin.As(origin.HTTP)}}
 		case 2: // the other scheme, at once or later, after a time-out
 			x.Past.Trail, x.Response.Outcome = nil, exchange.Timeout
-			return exchange.Next{Again: true, After: time.Duration(roll(2)) * time.Minute, Target: exchange.Target{Origin: x.Origin.As(origin.HTTP)}}
+			return exchange.Next{Again: true, After: time.Duration(roll(2)) * time.Minute,
+				Target: exchange.Target{Origin: x.Origin.As(origin.HTTP)}}
 		case 3: // another address
 			x.Response.Outcome = exchange.ConnectRefused
 			next := x.Target

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// Most look-ups and exchanges end within a second. One in fifty, or in ten, meets a name server or a host that is silent, and lasts
-// until its time-outs pass: as long as fifty others. So what lasts longer than others is overdue. It goes on as it would otherwise, but
-// no longer counts for Config.Resolvers, or Config.Concurrency: another one may begin beside it. Overdue ones have a bound of their own,
-// Config.SilentLookups and Config.SilentExchanges; where that is reached, the others keep what they count for. See docs/adr/0021.
+// Most look-ups and exchanges end within a second. One in fifty, or in ten, meets a name server or a host that is
+// silent, and lasts until its time-outs pass: as long as fifty others. So what lasts longer than others is overdue. It
+// goes on as it would otherwise, but no longer counts for Config.Resolvers, or Config.Concurrency: another one may
+// begin beside it. Overdue ones have a bound of their own, Config.SilentLookups and Config.SilentExchanges; where that
+// is reached, the others keep what they count for. See docs/adr/0021.
 
 const (
 	// The schedule looks for overdue ones so often.
 	watchEvery = 100 * time.Millisecond
-	// One is overdue when it has lasted so many times as long as others do, and so long at least; the second while too few have ended to
-	// say how long others last, since the quick end first.
+	// One is overdue when it has lasted so many times as long as others do, and so long at least; the second while too few
+	// have ended to say how long others last, since the quick end first.
 	overduePaces = 3
 	leastOverdue = 200 * time.Millisecond
 	firstOverdue = 500 * time.Millisecond
@@ -59,7 +60,8 @@ func (f *flights) end(x *flight) {
 
 func (f *flights) overdue() int { return len(f.running) - f.counted }
 
-// scarce reports whether it is worth looking for overdue ones: there are places for them, and others take most of the bound.
+// scarce reports whether it is worth looking for overdue ones: there are places for them, and others take most of the
+// bound.
 func (f *flights) scarce() bool { return f.counted > f.bound/2 && f.overdue() < f.places }
 
 // findOverdue finds those that are overdue, if it is worth it.
@@ -95,8 +97,8 @@ func (f *flights) after() time.Duration {
 	return after
 }
 
-// took notes how long one with an answer lasted; 0: none came. Of an overdue one only the time until then counts, since others need
-// not wait for the rest.
+// took notes how long one with an answer lasted; 0: none came. Of an overdue one only the time until then counts, since
+// others need not wait for the rest.
 func (f *flights) took(d time.Duration) {
 	if d > 0 {
 		f.pace.keep(min(d, f.after()))

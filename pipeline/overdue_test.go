@@ -20,8 +20,8 @@ import (
 // timeout is that of the webs below, for one exchange.
 const timeout = 15 * time.Second
 
-// slowWeb is a web whose hosts take their time, those beyond the time-out never answer. What follows an exchange is as the
-// policy of package fetcher has it: https, then http, then later tries by turns.
+// slowWeb is a web whose hosts take their time, those beyond the time-out never answer. What follows an exchange is as
+// the policy of package fetcher has it: https, then http, then later tries by turns.
 func slowWeb(takes func(host string) time.Duration, retries int) *web {
 	w := &web{lasts: takes, address: func(host string) string {
 		i := number(host)
@@ -43,7 +43,8 @@ func slowWeb(takes func(host string) time.Duration, retries int) *web {
 			by = origin.HTTPS
 		}
 		x.Past.Later++
-		return exchange.Next{Again: true, After: time.Minute << (x.Past.Later - 1), Target: exchange.Target{Origin: x.Origin.As(by)}}
+		return exchange.Next{Again: true, After: time.Minute << (x.Past.Later - 1),
+			Target: exchange.Target{Origin: x.Origin.As(by)}}
 	}
 	return w
 }
@@ -60,7 +61,8 @@ func (w *web) asks() (times map[string]int, last time.Duration) {
 	return times, last
 }
 
-// number is that of a host like h7.example.com. It is wanted so often that fmt.Sscanf would take a tenth of the time of all tests.
+// number is that of a host like h7.example.com. It is wanted so often that fmt.Sscanf would take a tenth of the time of
+// all tests.
 func number(host string) int {
 	digits, _, _ := strings.Cut(strings.TrimPrefix(host, "h"), ".")
 	i, _ := strconv.Atoi(digits) // 0 for other names
@@ -80,8 +82,8 @@ func deadOf(percent int) func(host string) time.Duration {
 	}
 }
 
-// A list with 6 % dead hosts ends within 1.25 times the time that the others take alone, and one time-out; also where there are few
-// slots. Each host is asked once by each scheme.
+// A list with 6 % dead hosts ends within 1.25 times the time that the others take alone, and one time-out; also where
+// there are few slots. Each host is asked once by each scheme.
 func TestSilentHostsDoNotHoldUpTheOthers(t *testing.T) {
 	f := func(concurrency, n int, whole time.Duration) {
 		t.Helper()
@@ -92,7 +94,8 @@ func TestSilentHostsDoNotHoldUpTheOthers(t *testing.T) {
 			next.Again = false // no other scheme
 			return next
 		}
-		took, err := scan(t, Config{Concurrency: concurrency, Resolvers: 1}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil)
+		took, err := scan(t, Config{Concurrency: concurrency, Resolvers: 1}, w, &list{hosts: hosts(n, "h%d.example.com")}, s,
+			nil)
 		if err != nil || len(s.sites) != n || len(w.asked) != n {
 			t.Fatalf("%d slots: kept %d of %d, asked %d times, error %v", concurrency, len(s.sites), n, len(w.asked), err)
 		}
@@ -103,7 +106,8 @@ func TestSilentHostsDoNotHoldUpTheOthers(t *testing.T) {
 		}
 		alone := time.Duration((n*94/100+concurrency-1)/concurrency) * healthy
 		if took != whole || took > alone*5/4+timeout {
-			t.Errorf("%d slots: took %v; want %v, which must be at most 1.25 × %v and a time-out", concurrency, took, whole, alone)
+			t.Errorf("%d slots: took %v; want %v, which must be at most 1.25 × %v and a time-out", concurrency, took, whole,
+				alone)
 		}
 	}
 	f(10, 3000, 112500*time.Millisecond)
@@ -111,8 +115,8 @@ func TestSilentHostsDoNotHoldUpTheOthers(t *testing.T) {
 	f(1000, 60000, 34800*time.Millisecond)
 }
 
-// Overdue exchanges are bounded. Where their places are taken, the others keep their slots; an origin whose host was silent takes a place
-// from the start, if there is one.
+// Overdue exchanges are bounded. Where their places are taken, the others keep their slots; an origin whose host was
+// silent takes a place from the start, if there is one.
 func TestOverdueExchangesHaveABound(t *testing.T) {
 	f := func(name string, cfg Config, n int, answer func(x *exchange.Exchange) exchange.Next, most int, want string) {
 		t.Helper()
@@ -126,7 +130,8 @@ func TestOverdueExchangesHaveABound(t *testing.T) {
 			at[i] = a.at.String()
 		}
 		if got := strings.Join(at, " "); err != nil || len(s.sites) != n || w.most != most || got != want {
-			t.Errorf("%s: kept %d of %d, error %v, %d in flight\ngot  %s\nwant %s", name, len(s.sites), n, err, w.most, got, want)
+			t.Errorf("%s: kept %d of %d, error %v, %d in flight\ngot  %s\nwant %s", name, len(s.sites), n, err, w.most, got,
+				want)
 		}
 	}
 	once := func(x *exchange.Exchange) exchange.Next {
@@ -141,7 +146,8 @@ func TestOverdueExchangesHaveABound(t *testing.T) {
 func TestOverdueLookupsHaveABound(t *testing.T) {
 	const n = 12
 	w, s := nameWeb(silentOf(100)), &shelf{}
-	took, err := scan(t, Config{Concurrency: 20, Resolvers: 2, SilentLookups: 3}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil)
+	took, err := scan(t, Config{Concurrency: 20, Resolvers: 2, SilentLookups: 3}, w,
+		&list{hosts: hosts(n, "h%d.example.com")}, s, nil)
 	checkNames(t, w, s, n, 1, err)
 	if w.broadest != 5 || took != 30400*time.Millisecond {
 		t.Errorf("%d look-ups at once, took %v", w.broadest, took)
@@ -168,7 +174,8 @@ func TestWhatIsAnsweredIsNotOverdue(t *testing.T) {
 				w.mu.Unlock()
 			}
 		}}
-		p := New(Config{Concurrency: concurrency, SpillDir: t.TempDir()}, &list{hosts: hosts(n, "h%d.example.com")}, w, judge, sink)
+		p := New(Config{Concurrency: concurrency, SpillDir: t.TempDir()}, &list{hosts: hosts(n, "h%d.example.com")}, w, judge,
+			sink)
 		if err := p.Run(t.Context()); err != nil || len(s.sites) != n {
 			t.Fatalf("kept %d of %d, error %v", len(s.sites), n, err)
 		}
@@ -195,7 +202,8 @@ func TestTheSlowAreNotTheDead(t *testing.T) {
 	f := func(name string, takes func(host string) time.Duration, want time.Duration) {
 		t.Helper()
 		w, s := slowWeb(takes, 2), &shelf{}
-		took, err := scan(t, Config{Concurrency: concurrency, Resolvers: 1}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil)
+		took, err := scan(t, Config{Concurrency: concurrency, Resolvers: 1}, w, &list{hosts: hosts(n, "h%d.example.com")}, s,
+			nil)
 		if err != nil || len(s.sites) != n || len(w.asked) != n {
 			t.Fatalf("%s: kept %d of %d, asked %d times, error %v", name, len(s.sites), n, len(w.asked), err)
 		}
@@ -244,7 +252,8 @@ func TestAFurtherAddressHasItsOwnRate(t *testing.T) {
 	w, s := &web{}, &shelf{}
 	w.answer = func(x *exchange.Exchange) exchange.Next {
 		if !x.Lookup.More {
-			if x.Target.Skip != 1 || x.Target.Unmet != exchange.ConnectRefused || x.Past.Trail == nil || x.Target.Path != "/elsewhere" {
+			if x.Target.Skip != 1 || x.Target.Unmet != exchange.ConnectRefused || x.Past.Trail == nil ||
+				x.Target.Path != "/elsewhere" {
 				t.Errorf("the second address is asked for %+v", x.Target)
 			}
 			return exchange.Done
@@ -257,7 +266,8 @@ func TestAFurtherAddressHasItsOwnRate(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w.begun = time.Now()
-		p := New(Config{Concurrency: 50, HostRate: 1, IPRate: 10, MaxWaiting: 40, SpillDir: t.TempDir()}, &list{hosts: hosts(n, "h%d.example.com")}, twoAddresses{w}, noJudge{}, s)
+		p := New(Config{Concurrency: 50, HostRate: 1, IPRate: 10, MaxWaiting: 40, SpillDir: t.TempDir()},
+			&list{hosts: hosts(n, "h%d.example.com")}, twoAddresses{w}, noJudge{}, s)
 		if err := p.Run(t.Context()); err != nil || len(s.sites) != n || len(w.asked) != 2*n {
 			t.Fatalf("kept %d, asked %d times, error %v; want %d and twice as often", len(s.sites), len(w.asked), err, n)
 		}
@@ -309,8 +319,8 @@ func later(after time.Duration) func(x *exchange.Exchange) exchange.Next {
 	}
 }
 
-// checkNames checks that a run over a nameWeb kept n rows, and each is what it would be if every look-up had had all its time.
-// No name may have been looked up more often than most.
+// checkNames checks that a run over a nameWeb kept n rows, and each is what it would be if every look-up had had all
+// its time. No name may have been looked up more often than most.
 func checkNames(t *testing.T, w *web, s *shelf, n, most int, err error) {
 	t.Helper()
 	if err != nil || len(s.sites) != n {
@@ -322,7 +332,8 @@ func checkNames(t *testing.T, w *web, s *shelf, n, most int, err error) {
 			outcome, takes = exchange.DNSTimeout, resolveTotal
 		}
 		if k.outcome != outcome || k.attempts != 1 || k.dns != takes {
-			t.Fatalf("%s is %v after %d attempts and a look-up of %v; want %v, 1 and %v", k.input, k.outcome, k.attempts, k.dns, outcome, takes)
+			t.Fatalf("%s is %v after %d attempts and a look-up of %v; want %v, 1 and %v", k.input, k.outcome, k.attempts, k.dns,
+				outcome, takes)
 		}
 	}
 	for host, sought := range w.sought {
@@ -352,16 +363,19 @@ func TestSilentNamesDoNotHoldUpTheOthers(t *testing.T) {
 	}
 	for concurrency, n := range map[int]int{1: 500, 4: 2000, 1000: 20000} {
 		without := f(concurrency, n, quick)
-		for name, silent := range map[string]func(host string) time.Duration{"6 %": silentOf(6), "a thousand in a row": inARow} {
+		for name, silent := range map[string]func(host string) time.Duration{"6 %": silentOf(6),
+			"a thousand in a row": inARow} {
 			if with := f(concurrency, n, silent); with > without+without/10+4*firstOverdue {
-				t.Errorf("%d slots, %s: all others were asked after %v, without the silent after %v", concurrency, name, with, without)
+				t.Errorf("%d slots, %s: all others were asked after %v, without the silent after %v", concurrency, name, with,
+					without)
 			}
 		}
 	}
 }
 
-// Thousands of silent names, looked up with all their time and tried again later, hold up no record that needs an address for the
-// next hop: it waits until one of the resolvers is through with a silent name, and is taken before what is new.
+// Thousands of silent names, looked up with all their time and tried again later, hold up no record that needs an
+// address for the next hop: it waits until one of the resolvers is through with a silent name, and is taken before what
+// is new.
 func TestSilentNamesDoNotHoldUpHops(t *testing.T) {
 	const n = 5000
 	w, s := nameWeb(silentOf(80)), &shelf{}
@@ -391,14 +405,15 @@ func TestSilentNamesDoNotHoldUpHops(t *testing.T) {
 			t.Fatalf("%s was looked up %d times; want at most 2: two attempts", host, sought)
 		}
 	}
-	// Which goroutine of a bubble goes first is chance: by some orders, up to six hops wait for a slot behind silent names.
+	// Which goroutine of a bubble goes first is chance: by some orders, up to six hops wait for a slot behind silent
+	// names.
 	if slow > n/500 || slowest > 10*time.Second {
 		t.Errorf("%d of %d hops took more than a second from one answer to the next, the slowest %v", slow, n, slowest)
 	}
 }
 
-// Where slots are scarce, no more newcomers are looked up ahead of them because some names are slow to be answered, and none
-// waits longer because the resolver that holds it looks up a silent name for somebody else.
+// Where slots are scarce, no more newcomers are looked up ahead of them because some names are slow to be answered, and
+// none waits longer because the resolver that holds it looks up a silent name for somebody else.
 func TestNewcomersDoNotPileUp(t *testing.T) {
 	const n, concurrency = 2000, 20
 	w, s := nameWeb(func(host string) time.Duration {
@@ -429,25 +444,26 @@ func TestNewcomersDoNotPileUp(t *testing.T) {
 		}
 		return exchange.Next{Again: true, Target: exchange.Target{Origin: x.Target.Origin, Path: "/elsewhere"}}
 	}
-	_, err := scan(t, Config{Concurrency: concurrency}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, func(p *Pipeline) {
-		for p.Progress().Kept.Load() < n {
-			w.mu.Lock()
-			now := len(resolved) - len(w.asked) // each is asked once
-			if ahead = max(ahead, now); time.Since(w.begun) > 20*time.Second {
-				later = max(later, now)
+	_, err := scan(t, Config{Concurrency: concurrency}, w, &list{hosts: hosts(n, "h%d.example.com")}, s,
+		func(p *Pipeline) {
+			for p.Progress().Kept.Load() < n {
+				w.mu.Lock()
+				now := len(resolved) - len(w.asked) // each is asked once
+				if ahead = max(ahead, now); time.Since(w.begun) > 20*time.Second {
+					later = max(later, now)
+				}
+				w.mu.Unlock()
+				time.Sleep(50 * time.Millisecond)
 			}
-			w.mu.Unlock()
-			time.Sleep(50 * time.Millisecond)
-		}
-	})
+		})
 	if err != nil || len(s.sites) != n {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), n, err)
 	}
 	if most := 13 * time.Second; longest > most {
 		t.Errorf("a newcomer waited for %v with its address; want at most %v", longest, most)
 	}
-	// What is in the channel to the schedule, those that the resolvers hold, and those that were overdue; of them there are
-	// more at first, until slots are scarce.
+	// What is in the channel to the schedule, those that the resolvers hold, and those that were overdue; of them there
+	// are more at first, until slots are scarce.
 	if most := 64 + 4*concurrency; ahead > most {
 		t.Errorf("%d newcomers had been looked up and were not asked; want at most %d", ahead, most)
 	}
@@ -466,10 +482,11 @@ func TestStopEndsOverdueLookups(t *testing.T) {
 		const n = 3000
 		after := time.Duration(rand.New(rand.NewPCG(seed, 0)).IntN(20000)) * time.Millisecond
 		w, s := nameWeb(silentOf(40)), &shelf{}
-		took, err := scan(t, Config{Concurrency: 100, SilentLookups: 50, MaxWaiting: 1000}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, func(p *Pipeline) {
-			time.Sleep(after)
-			p.Stop()
-		})
+		took, err := scan(t, Config{Concurrency: 100, SilentLookups: 50, MaxWaiting: 1000}, w,
+			&list{hosts: hosts(n, "h%d.example.com")}, s, func(p *Pipeline) {
+				time.Sleep(after)
+				p.Stop()
+			})
 		if !errors.Is(err, ErrStopped) || took > after+300*time.Millisecond { // what a host takes
 			t.Errorf("stopped after %v: ended with %v after %v", after, err, took)
 		}

@@ -52,8 +52,8 @@ type Entry struct {
 }
 
 // Source yields the list. Next returns io.EOF at its end; any other error ends the list there: everything before it is
-// asked and kept, and Run returns the error. Run waits for a Next that blocks, also after Stop. After Stop, unblock Next; its
-// error is ignored. Next is called from one goroutine.
+// asked and kept, and Run returns the error. Run waits for a Next that blocks, also after Stop. After Stop, unblock
+// Next; its error is ignored. Next is called from one goroutine.
 type Source interface {
 	Next() (Entry, error)
 }
@@ -62,8 +62,9 @@ type Source interface {
 type Fetcher interface {
 	// First is what to ask of an origin that begins an attempt.
 	First(o origin.Origin, past exchange.Past) exchange.Target
-	// ResolveAll finds the addresses to dial for the targets of queries. It waits for no name server. done is called with each
-	// query once, with several at a time, by any goroutine, and must not keep the slice. A failure is data in the Lookup.
+	// ResolveAll finds the addresses to dial for the targets of queries. It waits for no name server. done is called with
+	// each query once, with several at a time, by any goroutine, and must not keep the slice. A failure is data in the
+	// Lookup.
 	ResolveAll(ctx context.Context, queries []*exchange.Query, done func([]*exchange.Query))
 	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data.
 	Do(ctx context.Context, x *exchange.Exchange) exchange.Next
@@ -83,11 +84,12 @@ type Sink interface {
 // Config configures a run. Zero rates mean no limit.
 type Config struct {
 	Concurrency int // exchanges in flight, but for overdue ones; at least 1
-	Resolvers   int // look-ups under way, and newcomers that wait for slots; 0 is DefaultResolvers, or Concurrency if that is less
+	// look-ups under way, and newcomers that wait for slots; 0 is DefaultResolvers, or Concurrency if that is less
+	Resolvers int
 
-	// SilentExchanges bounds the overdue exchanges beside those of Concurrency, and SilentLookups the overdue look-ups beside those of
-	// Resolvers: those that take longer than others, of hosts and names that are silent. An exchange costs a connection and its buffers, a
-	// look-up costs a goroutine. 0 is SilentBeside Concurrency, and DefaultSilentLookups.
+	// SilentExchanges bounds the overdue exchanges beside those of Concurrency, and SilentLookups the overdue look-ups
+	// beside those of Resolvers: those that take longer than others, of hosts and names that are silent. An exchange costs
+	// a connection and its buffers, a look-up costs a goroutine. 0 is SilentBeside Concurrency, and DefaultSilentLookups.
 	SilentExchanges int
 	SilentLookups   int
 
@@ -113,10 +115,11 @@ type Config struct {
 	Drain time.Duration
 }
 
-// Rates yields the rates of hosts and addresses that have their own, in exchanges a second; 0 is no limit. It is called from one
-// goroutine, for each exchange several times.
+// Rates yields the rates of hosts and addresses that have their own, in exchanges a second; 0 is no limit. It is called
+// from one goroutine, for each exchange several times.
 type Rates interface {
-	// Domain returns the domain to which a host belongs, and the rate that all hosts of the domain share, in place of HostRate.
+	// Domain returns the domain to which a host belongs, and the rate that all hosts of the domain share, in place of
+	// HostRate.
 	Domain(host string) (domain string, perSecond float64, ok bool)
 	// Address returns the rate of an IPv4 address, or of the /64 of an IPv6 address, in place of IPRate.
 	Address(addr netip.Addr) (perSecond float64, ok bool)
@@ -130,9 +133,9 @@ const (
 	DefaultDrain         = 20 * time.Second
 )
 
-// SilentBeside is how many silent hosts a run waits for beside so many exchanges in flight: four times as many, which is what a list needs
-// of which 6 % are silent for 15 s by each of two schemes, and the others take half a second; and no more than 4096, which hold a quarter
-// of a gigabyte if all are in the middle of a TLS handshake.
+// SilentBeside is how many silent hosts a run waits for beside so many exchanges in flight: four times as many, which
+// is what a list needs of which 6 % are silent for 15 s by each of two schemes, and the others take half a second; and
+// no more than 4096, which hold a quarter of a gigabyte if all are in the middle of a TLS handshake.
 func SilentBeside(concurrency int) int { return min(4*concurrency, 4096) }
 
 // ErrStopped is what Run returns when Stop ended it before the list was done: what was finished is kept, the rest is
@@ -173,14 +176,15 @@ func New(cfg Config, source Source, fetch Fetcher, judge Judge, sink Sink) *Pipe
 	if cfg.Drain <= 0 {
 		cfg.Drain = DefaultDrain
 	}
-	return &Pipeline{cfg: cfg, source: source, fetcher: fetch, judge: judge, sink: sink, progress: cmp.Or(cfg.Progress, &Progress{}), stop: make(chan struct{})}
+	return &Pipeline{cfg: cfg, source: source, fetcher: fetch, judge: judge, sink: sink, progress: cmp.Or(cfg.Progress,
+		&Progress{}), stop: make(chan struct{})}
 }
 
 // Progress returns the run's counters, which may be read at any time.
 func (p *Pipeline) Progress() *Progress { return p.progress }
 
-// Stop ends the run in order: no further origin is asked, exchanges in flight may end within Config.Drain and are kept, and
-// waiting origins are dropped (a resumed run asks them again). It may be called from any goroutine, more than once.
+// Stop ends the run in order: no further origin is asked, exchanges in flight may end within Config.Drain and are kept,
+// and waiting origins are dropped (a resumed run asks them again). It may be called from any goroutine, more than once.
 func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
 
 // Run takes the whole list through the stages and returns when the last origin is kept. It returns nil at the list's
@@ -214,8 +218,9 @@ func (r *run) start() {
 //	                ▼  │answers
 //	               resolve
 //
-// Slots travel from the schedule to the judge and back, sites from the judge to the keeper and back. The channels that carry
-// slots or look-ups have room for all of them, so that passing one on never blocks. When everything is busy, the feed blocks.
+// Slots travel from the schedule to the judge and back, sites from the judge to the keeper and back. The channels that
+// carry slots or look-ups have room for all of them, so that passing one on never blocks. When everything is busy, the
+// feed blocks.
 type run struct {
 	cfg      *Config
 	source   Source
@@ -261,7 +266,8 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 	n := p.cfg.Concurrency + p.cfg.SilentExchanges
 	p.progress.listDone.Store(false)
 	r := &run{
-		cfg: &p.cfg, source: p.source, fetcher: p.fetcher, auditor: p.judge, sink: p.sink, progress: p.progress, woken: p.woken,
+		cfg: &p.cfg, source: p.source, fetcher: p.fetcher, auditor: p.judge, sink: p.sink, progress: p.progress,
+		woken: p.woken,
 		group: new(errgroup.Group), ctx: ctx, cancel: cancel, begun: time.Now(),
 		fresh:    make(chan record, 64),
 		fed:      make(chan uint64, 1),
@@ -307,7 +313,8 @@ func (r *run) stage(name string, n int, work func() error) {
 	}
 }
 
-// labelled is the run's context with a stage's label. The fetcher sets labels for parts of its work, and then the stage's again.
+// labelled is the run's context with a stage's label. The fetcher sets labels for parts of its work, and then the
+// stage's again.
 func (r *run) labelled(stage string) context.Context {
 	return pprof.WithLabels(r.ctx, pprof.Labels("stage", stage))
 }
@@ -367,7 +374,8 @@ func (r *run) feed() error {
 	return nil
 }
 
-// list reads the list until its end or Stop, and passes on the entries that no earlier run has kept, until pass reports false.
+// list reads the list until its end or Stop, and passes on the entries that no earlier run has kept, until pass reports
+// false.
 func (r *run) list(pass func(Entry) bool) {
 	for {
 		select {
@@ -446,8 +454,8 @@ func (r *run) ask() error {
 	return nil
 }
 
-// judge judges the answers. As many goroutines do so as there are processors, whatever the number of exchanges in flight; memory
-// that grows with large files is theirs alone.
+// judge judges the answers. As many goroutines do so as there are processors, whatever the number of exchanges in
+// flight; memory that grows with large files is theirs alone.
 func (r *run) judge() error {
 	defer r.judges.Done()
 	for t := range r.judging {

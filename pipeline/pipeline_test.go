@@ -58,7 +58,8 @@ type web struct {
 	failed    func(x *exchange.Exchange) exchange.Next // nil, or what follows a failed look-up
 	lasts     func(host string) time.Duration          // nil, or instead of latency
 	woken     func()                                   // what a worker does that has been woken: be late; nil: is not
-	way       func()                                   // what passes from an exchange's start until the server has it; nil: nothing
+	// what passes from an exchange's start until the server has it; nil: nothing
+	way func()
 
 	mu       sync.Mutex
 	asked    []asked
@@ -84,7 +85,8 @@ func (w *web) First(o origin.Origin, _ exchange.Past) exchange.Target {
 }
 
 // resolveEach is a ResolveAll that resolves each target in a goroutine of its own.
-func resolveEach(ctx context.Context, resolve func(context.Context, exchange.Target) exchange.Lookup, queries []*exchange.Query, done func([]*exchange.Query)) {
+func resolveEach(ctx context.Context, resolve func(context.Context, exchange.Target) exchange.Lookup,
+	queries []*exchange.Query, done func([]*exchange.Query)) {
 	for _, q := range queries {
 		go func() {
 			q.Lookup = resolve(ctx, q.Target)
@@ -167,7 +169,8 @@ func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	if latency > timeout && w.lasts != nil {
 		latency = timeout
 	}
-	if latency > 0 { // channels of timers that are due at once, read side by side in a bubble, can crash Go 1.26's race detector
+	if latency > 0 {
+		// channels of timers that are due at once, read side by side in a bubble, can crash Go 1.26's race detector
 		select {
 		case <-time.After(latency):
 		case <-ctx.Done():
@@ -212,7 +215,8 @@ func (s *shelf) Add(site *audit.Site) error {
 	if s.fail != nil && len(s.sites) >= s.after {
 		return s.fail
 	}
-	s.sites = append(s.sites, kept{site.Seq, site.Input, site.Fetch.Outcome, len(site.Fetch.Hops), site.Fetch.Attempts, site.Fetch.Timing.DNS})
+	s.sites = append(s.sites, kept{site.Seq, site.Input, site.Fetch.Outcome, len(site.Fetch.Hops), site.Fetch.Attempts,
+		site.Fetch.Timing.DNS})
 	return nil
 }
 
@@ -236,7 +240,8 @@ func scan(t *testing.T, cfg Config, w *web, l *list, s *shelf, during func(*Pipe
 }
 
 // scanSource is scan of any Source.
-func scanSource(t *testing.T, cfg Config, w *web, l Source, s *shelf, during func(*Pipeline)) (took time.Duration, err error) {
+func scanSource(t *testing.T, cfg Config, w *web, l Source, s *shelf, during func(*Pipeline)) (took time.Duration,
+	err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w.begun = time.Now()
@@ -304,8 +309,8 @@ func most(at []time.Duration, window time.Duration) int {
 	return best
 }
 
-// checkRate checks what is promised of a rate: never more than 10 × rate + 1 in any ten seconds, nor 1.1 × rate + 1 in any
-// one.
+// checkRate checks what is promised of a rate: never more than 10 × rate + 1 in any ten seconds, nor 1.1 × rate + 1 in
+// any one.
 func checkRate(t *testing.T, key string, at []time.Duration, perSecond float64) {
 	t.Helper()
 	for seconds, bound := range map[int]float64{1: 1.1*perSecond + 1, 10: 10*perSecond + 1} {
@@ -355,8 +360,8 @@ func TestRateIsKept(t *testing.T) {
 	}
 }
 
-// The rates hold where requests arrive, and on a busy machine: a worker runs up to 150 ms after it was woken, and what it
-// sends is up to 100 ms on its way.
+// The rates hold where requests arrive, and on a busy machine: a worker runs up to 150 ms after it was woken, and what
+// it sends is up to 100 ms on its way.
 func TestRatesHold(t *testing.T) {
 	f := func(name string, cfg Config, latency time.Duration, key func(asked) string, perSecond int) {
 		t.Helper()
@@ -371,7 +376,8 @@ func TestRatesHold(t *testing.T) {
 				}
 				cfg.Concurrency = max(200, perSecond)
 				l := newLags(seed)
-				w := &web{latency: latency, woken: l.upTo(lag), way: l.upTo(way), address: func(host string) string { return "10.0.0." + string(host[1]) }}
+				w := &web{latency: latency, woken: l.upTo(lag), way: l.upTo(way),
+					address: func(host string) string { return "10.0.0." + string(host[1]) }}
 				s := &shelf{}
 				took, err := scan(t, cfg, w, &list{hosts: hs}, s, nil)
 				if err != nil || len(s.sites) != len(hs) {
@@ -382,8 +388,8 @@ func TestRatesHold(t *testing.T) {
 					longest = max(longest, len(at))
 					checkRate(t, k, at, float64(perSecond))
 				}
-				// The busiest key sets the pace. In one run of some 1,300 two of 40 hosts share a cell of the limiter's table, and with it
-				// the rate of one.
+				// The busiest key sets the pace. In one run of some 1,300 two of 40 hosts share a cell of the limiter's table, and
+				// with it the rate of one.
 				need := time.Duration(longest) * time.Second / time.Duration(perSecond)
 				if took > time.Duration(2*most*float64(need))+time.Second {
 					t.Errorf("took %v; the busiest key needs %v", took, need)
@@ -449,11 +455,13 @@ func TestBusyAddressDelaysNobodyElse(t *testing.T) {
 		most, all := doneAt(alone, maxWaiting)
 		mostWith, allWith := doneAt(mixed, maxWaiting)
 		if ratio := float64(mostWith) / float64(most); ratio > 1.05 {
-			t.Errorf("%d places to wait: 98 %% of the other half were asked after %v, and after %v without the busy half: %.2f times; want at most 1.05", maxWaiting, mostWith, most, ratio)
+			t.Errorf(
+				"%d places to wait: 98 %% of the other half were asked after %v, and after %v without the busy half: %.2f times; want at most 1.05", maxWaiting, mostWith, most, ratio)
 		}
 		// One address of the hundred may be unlucky, and be asked at its own rate at the end.
 		if ratio := float64(allWith) / float64(all); ratio > 1.3 {
-			t.Errorf("%d places to wait: the other half was done after %v, and after %v without the busy half: %.2f times; want at most 1.3", maxWaiting, allWith, all, ratio)
+			t.Errorf(
+				"%d places to wait: the other half was done after %v, and after %v without the busy half: %.2f times; want at most 1.3", maxWaiting, allWith, all, ratio)
 		}
 	}
 	f(0)    // the default: everybody who waits finds a place
@@ -490,7 +498,8 @@ func TestWaitersBeyondTheBoundComeBack(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	if _, err := scan(t, Config{Concurrency: concurrency, IPRate: 1000, MaxWaiting: bound}, w, &list{hosts: hs}, s, watch); err != nil || len(s.sites) != len(hs) {
+	if _, err := scan(t, Config{Concurrency: concurrency, IPRate: 1000, MaxWaiting: bound}, w, &list{hosts: hs}, s,
+		watch); err != nil || len(s.sites) != len(hs) {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 	}
 	if spilled < 3*bound {
@@ -540,7 +549,8 @@ func TestAChangedAddressQueuesAnew(t *testing.T) {
 		return "10.0.0.1"
 	}
 	hs, s := hosts(100, "h%d.example.com"), &shelf{}
-	if _, err := scan(t, Config{Concurrency: 20, HostRate: 1, IPRate: 10, Rate: 100}, w, &list{hosts: hs}, s, nil); err != nil || len(s.sites) != len(hs) {
+	if _, err := scan(t, Config{Concurrency: 20, HostRate: 1, IPRate: 10, Rate: 100}, w, &list{hosts: hs}, s,
+		nil); err != nil || len(s.sites) != len(hs) {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), len(hs), err)
 	}
 	for addr, at := range w.times(func(a asked) string { return a.addr.String() }) {
@@ -577,11 +587,12 @@ func TestFailedLookupsSpendNoToken(t *testing.T) {
 func TestStopKeepsWhatIsInFlightAndDropsWhoWaits(t *testing.T) {
 	w := &web{latency: 5 * time.Second, address: func(string) string { return "10.0.0.1" }}
 	s := &shelf{}
-	took, err := scan(t, Config{Concurrency: 10, IPRate: 1}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, func(p *Pipeline) {
-		time.Sleep(3500 * time.Millisecond)
-		p.Stop()
-		p.Stop()
-	})
+	took, err := scan(t, Config{Concurrency: 10, IPRate: 1}, w, &list{hosts: hosts(100, "h%d.example.com")}, s,
+		func(p *Pipeline) {
+			time.Sleep(3500 * time.Millisecond)
+			p.Stop()
+			p.Stop()
+		})
 	if !errors.Is(err, ErrStopped) {
 		t.Fatalf("the run ended with %v; want ErrStopped", err)
 	}
@@ -595,12 +606,14 @@ func TestStopKeepsWhatIsInFlightAndDropsWhoWaits(t *testing.T) {
 
 func TestStopDoesNotWaitForEver(t *testing.T) {
 	w, s := &web{latency: time.Hour}, &shelf{}
-	took, err := scan(t, Config{Concurrency: 10, Drain: 20 * time.Second}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, func(p *Pipeline) {
-		time.Sleep(time.Second)
-		p.Stop()
-	})
+	took, err := scan(t, Config{Concurrency: 10, Drain: 20 * time.Second}, w, &list{hosts: hosts(100, "h%d.example.com")},
+		s, func(p *Pipeline) {
+			time.Sleep(time.Second)
+			p.Stop()
+		})
 	if !errors.Is(err, ErrStopped) || len(s.sites) != 0 || took != 21*time.Second {
-		t.Errorf("ended with %v after %v, %d kept; want ErrStopped after 21 s and none kept: we cut them off", err, took, len(s.sites))
+		t.Errorf("ended with %v after %v, %d kept; want ErrStopped after 21 s and none kept: we cut them off", err, took,
+			len(s.sites))
 	}
 }
 
@@ -640,7 +653,8 @@ func TestStopEndsLookUpsAtOnce(t *testing.T) {
 			t.Errorf("ended with %v after %v; want ErrStopped after %v", err, took, after)
 		}
 		if n := w.begun.Load(); before < 20 || n != before || len(s.sites) != 10 {
-			t.Errorf("%d look-ups were begun, %d before Stop, %d origins kept; want none after Stop, and the 10 that were done", n, before, len(s.sites))
+			t.Errorf("%d look-ups were begun, %d before Stop, %d origins kept; want none after Stop, and the 10 that were done",
+				n, before, len(s.sites))
 		}
 	})
 }
@@ -662,14 +676,16 @@ func TestTheContextEndsEverythingAtOnce(t *testing.T) {
 func TestErrorsOfTheRunSurfaceOnce(t *testing.T) {
 	broken := errors.New("disk full")
 	s := &shelf{fail: broken, after: 50}
-	_, err := scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(1000, "h%d.example.com")}, s, nil)
+	_, err := scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(1000, "h%d.example.com")}, s,
+		nil)
 	if !errors.Is(err, broken) || len(s.sites) != 50 {
 		t.Errorf("a failing sink: ended with %v, %d kept; want %v and 50", err, len(s.sites), broken)
 	}
 
 	broken = errors.New("bad archive")
 	s = &shelf{}
-	_, err = scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(10, "h%d.example.com"), err: broken}, s, nil)
+	_, err = scan(t, Config{Concurrency: 10}, &web{latency: time.Second}, &list{hosts: hosts(10, "h%d.example.com"),
+		err: broken}, s, nil)
 	if !errors.Is(err, broken) || len(s.sites) != 10 {
 		t.Errorf("a failing list: ended with %v, %d kept; want %v, and all 10 before it", err, len(s.sites), broken)
 	}
@@ -692,9 +708,11 @@ func TestSpilledRecordsComeBackWhole(t *testing.T) {
 	to, _ := origin.Parse("https://[2001:db8::1]:444")
 	rec := record{
 		seq: 1 << 40, origin: o, input: "bücher.example:8443\t\"x\"", label: "größe", rank: 7, spent: time.Second,
-		trail:  &exchange.Trail{Target: exchange.Target{Origin: to, Path: "/a?b=<c>"}, Hops: []exchange.Hop{{Status: 301, URL: "https://a/"}, {Status: 308, URL: "https://b/"}}},
+		trail: &exchange.Trail{Target: exchange.Target{Origin: to, Path: "/a?b=<c>"},
+			Hops: []exchange.Hop{{Status: 301, URL: "https://a/"}, {Status: 308, URL: "https://b/"}}},
 		scheme: origin.HTTP, waited: 17, attempts: 3, later: 2, skip: 2, unmet: exchange.ConnectRefused, spoilt: 5,
-		https: exchange.Failure{Outcome: exchange.Timeout, Cause: exchange.CauseBodyTimeout}, http: exchange.Failure{Outcome: exchange.Reset},
+		https: exchange.Failure{Outcome: exchange.Timeout, Cause: exchange.CauseBodyTimeout},
+		http:  exchange.Failure{Outcome: exchange.Reset},
 	}
 	s := newSpill(t.TempDir())
 	defer s.close()

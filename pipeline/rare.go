@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// rare remembers when keys that are asked less than once in ten seconds may start again. In a cell of the table their long intervals
-// would hold up the keys that share the cell. So each start holds its cell for ten seconds only, which is more than the interval of any
-// key that is not rare; all of the interval is counted here, by key.
+// rare remembers when keys that are asked less than once in ten seconds may start again. In a cell of the table their
+// long intervals would hold up the keys that share the cell. So each start holds its cell for ten seconds only, which
+// is more than the interval of any key that is not rare; all of the interval is counted here, by key.
 type rare struct {
 	mu    sync.Mutex // such starts are few
 	due   map[key]time.Duration

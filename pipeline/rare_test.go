@@ -41,10 +41,12 @@ func TestRareKeysAreBounded(t *testing.T) {
 		}
 	}
 	const more, late = key(maxRare), key(maxRare + 1)
-	if l.take(token{more, slower}, 101*time.Second) > 0 || len(l.rare.due) != maxRare || l.next(token{more + tableCells, paceOf(1)}) < 1000*time.Second {
+	if l.take(token{more, slower}, 101*time.Second) > 0 || len(l.rare.due) != maxRare ||
+		l.next(token{more + tableCells, paceOf(1)}) < 1000*time.Second {
 		t.Error("one more is not counted")
 	}
-	if l.take(token{late, slower}, 300*time.Second) > 0 || len(l.rare.due) != 1 || l.next(token{late, slower}) < 1300*time.Second {
+	if l.take(token{late, slower}, 300*time.Second) > 0 || len(l.rare.due) != 1 ||
+		l.next(token{late, slower}) < 1300*time.Second {
 		t.Errorf("%d are remembered after all had passed", len(l.rare.due))
 	}
 }

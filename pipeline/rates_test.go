@@ -33,14 +33,15 @@ func atNetworks(host string) string {
 	return fmt.Sprintf("10.%d.0.%d", len(host[strings.IndexByte(host, '.'):]), number(host)%10)
 }
 
-// Addresses and domains get the rates that they have of their own, and the others those of all, on a busy machine too: in no second
-// more than is promised of the rate, and no less on the whole than it allows.
+// Addresses and domains get the rates that they have of their own, and the others those of all, on a busy machine too:
+// in no second more than is promised of the rate, and no less on the whole than it allows.
 func TestOwnRatesHold(t *testing.T) {
 	f := func(name string, cfg Config, hs []string, key func(asked) string, want map[string]float64) {
 		t.Helper()
 		run := func(name string, lag, way time.Duration, share float64) {
 			l := newLags(1)
-			w, s := &web{latency: 30 * time.Millisecond, ttl: 3 * time.Second, woken: l.upTo(lag), way: l.upTo(way), address: atNetworks}, &shelf{}
+			w, s := &web{latency: 30 * time.Millisecond, ttl: 3 * time.Second, woken: l.upTo(lag), way: l.upTo(way),
+				address: atNetworks}, &shelf{}
 			cfg.Concurrency = 200
 			if _, err := scan(t, cfg, w, &list{hosts: hs}, s, nil); err != nil || len(s.sites) != len(hs) {
 				t.Fatalf("%s: kept %d of %d, error %v", name, len(s.sites), len(hs), err)
@@ -68,10 +69,14 @@ func TestOwnRatesHold(t *testing.T) {
 	}
 	f("by address", Config{IPRate: 5, Rates: listed{"10.7.0.1": 40, "10.7.0.2": 0.5, "10.8.0.1": 200}}, mixed, addr,
 		map[string]float64{"10.7.0.0": 5, "10.7.0.1": 40, "10.7.0.2": 0.5, "10.8.0.1": 200, "10.8.0.2": 5})
-	f("by address, where there is no rate", Config{Rates: listed{"10.7.0.1": 2, "10.7.0.2": 20}}, mixed, addr, map[string]float64{"10.7.0.1": 2, "10.7.0.2": 20})
-	f("by domain", Config{HostRate: 1, IPRate: 10, Rates: listed{".a.test": 4}}, mixed, domain, map[string]float64{"a.test": 4})
-	f("by domain, where hosts have no rate", Config{Rates: listed{".a.test": 4, ".bb.test": 50}}, mixed, domain, map[string]float64{"a.test": 4, "bb.test": 50})
-	f("by both", Config{HostRate: 1, IPRate: 1, Rate: 100, Rates: listed{".a.test": 3, "10.8.0.1": 20}}, mixed, addr, map[string]float64{"10.8.0.1": 20, "10.8.0.2": 1})
+	f("by address, where there is no rate", Config{Rates: listed{"10.7.0.1": 2, "10.7.0.2": 20}}, mixed, addr,
+		map[string]float64{"10.7.0.1": 2, "10.7.0.2": 20})
+	f("by domain", Config{HostRate: 1, IPRate: 10, Rates: listed{".a.test": 4}}, mixed, domain,
+		map[string]float64{"a.test": 4})
+	f("by domain, where hosts have no rate", Config{Rates: listed{".a.test": 4, ".bb.test": 50}}, mixed, domain,
+		map[string]float64{"a.test": 4, "bb.test": 50})
+	f("by both", Config{HostRate: 1, IPRate: 1, Rate: 100, Rates: listed{".a.test": 3, "10.8.0.1": 20}}, mixed, addr,
+		map[string]float64{"10.8.0.1": 20, "10.8.0.2": 1})
 }
 
 // A rate of 0 is no limit, of one address or of one domain alone.
@@ -117,12 +122,14 @@ func TestOwnRatesOfHops(t *testing.T) {
 		x.Past.Trail = &exchange.Trail{Target: target, Hops: []exchange.Hop{{Status: 301}}}
 		return exchange.Next{Again: true, Target: target}
 	}
-	if _, err := scan(t, Config{Concurrency: 100, Rates: listed{".test": 50, ".slow.test": 5}}, w, &list{hosts: hosts(50, "h%d.test")}, s, nil); err != nil || len(s.sites) != 50 {
+	if _, err := scan(t, Config{Concurrency: 100, Rates: listed{".test": 50, ".slow.test": 5}}, w,
+		&list{hosts: hosts(50, "h%d.test")}, s, nil); err != nil || len(s.sites) != 50 {
 		t.Fatalf("kept %d, error %v", len(s.sites), err)
 	}
 	times := w.times(func(a asked) string { return fmt.Sprint(a.host == "hub.slow.test") })
 	for i := range 50 {
-		if first, hub := times["false"][i], times["true"][i]; first != time.Duration(i)*paceOf(50).interval || hub != time.Duration(i)*paceOf(5).interval {
+		if first, hub := times["false"][i], times["true"][i]; first != time.Duration(i)*paceOf(50).interval ||
+			hub != time.Duration(i)*paceOf(5).interval {
 			t.Errorf("host %d was asked after %v, and the hub after %v", i, first, hub)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// record is an origin that waits: for an address, for its turn, for a retry. There may be hundreds of thousands, so a record
-// takes 136 bytes at most and holds no body, no buffer and no goroutine.
+// record is an origin that waits: for an address, for its turn, for a retry. There may be hundreds of thousands, so a
+// record takes 136 bytes at most and holds no body, no buffer and no goroutine.
 type record struct {
 	seq    uint64
 	origin origin.Origin // as listed
@@ -58,7 +58,8 @@ func (r *record) set(f flags, to bool) {
 	}
 }
 
-// knownSilent reports whether the host did not answer the last time: it is overdue from the start. The other scheme is tried at once.
+// knownSilent reports whether the host did not answer the last time: it is overdue from the start. The other scheme is
+// tried at once.
 func (r *record) knownSilent() bool {
 	return r.trail == nil && (timedOut(r.https) || timedOut(r.http))
 }
@@ -127,7 +128,8 @@ func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
 }
 
 func (r *record) lookup(begun time.Time) exchange.Lookup {
-	l := exchange.Lookup{More: r.is(moreAddresses), Outcome: r.failed.Outcome, Cause: r.failed.Cause, Took: time.Duration(r.dns) * time.Microsecond}
+	l := exchange.Lookup{More: r.is(moreAddresses), Outcome: r.failed.Outcome, Cause: r.failed.Cause,
+		Took: time.Duration(r.dns) * time.Microsecond}
 	if r.addr != ([16]byte{}) {
 		l.Addr = netip.AddrFrom16(r.addr).Unmap()
 	}

@@ -2,13 +2,13 @@ package pipeline
 
 import "time"
 
-// What the schedule spills, and when it comes back. Of MaxWaiting a fourth is for the records that must not be asked before a time, and
-// queues have the rest.
+// What the schedule spills, and when it comes back. Of MaxWaiting a fourth is for the records that must not be asked
+// before a time, and queues have the rest.
 //
 // A newcomer that finds its queue crowded is spilled with an estimate of its turn, which is after all of its key that
-// were spilled before. It comes back then, and stays in memory, unless its key has become much slower
-// since: such a key must not take the places of others. Where memory is nearly empty, records come back earlier, since an
-// estimate may be too late: others of the key may need no exchange.
+// were spilled before. It comes back then, and stays in memory, unless its key has become much slower since: such a key
+// must not take the places of others. Where memory is nearly empty, records come back earlier, since an estimate may be
+// too late: others of the key may need no exchange.
 
 const (
 	// The loop reads so many records before it serves others.
@@ -38,8 +38,8 @@ func (s *schedule) queued() int {
 
 // crowded reports whether a newcomer to a key's queue must be spilled. A queue may be as long as there are places left
 // in memory: then one busy address takes half of them, two take a third each, and a queue that is short, because it
-// moves, finds a place at any time (the dynamic threshold of shared-memory switches, Choudhury and Hahne 1998). Newcomers
-// do not go before records of their key that are spilled.
+// moves, finds a place at any time (the dynamic threshold of shared-memory switches, Choudhury and Hahne 1998).
+// Newcomers do not go before records of their key that are spilled.
 func (s *schedule) crowded(l int, at token, rec *record) bool {
 	length := int(s.levels[l].queues[at.key].length)
 	switch {
@@ -62,8 +62,8 @@ func (s *schedule) spillTurn(rec record, l int) {
 	s.check(s.later.put(s.spill, turn, s.now, rec))
 }
 
-// estimate is when the turn of a record will be that is spilled now. Of keys beyond a number it remembers none: their records
-// come back too early, and wait in memory.
+// estimate is when the turn of a record will be that is spilled now. Of keys beyond a number it remembers none: their
+// records come back too early, and wait in memory.
 func (l *level) estimate(t token, now time.Duration, maxTails int) time.Duration {
 	k := t.key
 	length := time.Duration(l.queues[k].length)
@@ -107,11 +107,12 @@ func (s *schedule) refill() {
 	s.look()
 }
 
-// mayReadTurns reports whether the next records that wait for their turn may come back: they are due, or memory is nearly
-// empty. Newcomers leave places for them, and those that are asked soon make room.
+// mayReadTurns reports whether the next records that wait for their turn may come back: they are due, or memory is
+// nearly empty. Newcomers leave places for them, and those that are asked soon make room.
 func (s *schedule) mayReadTurns() bool {
 	first := s.later.first()
-	return first != nil && (s.refilling || first.from <= s.now) && s.queued() < s.part(queueShare) && s.waiting() < s.cfg.MaxWaiting
+	return first != nil && (s.refilling || first.from <= s.now) && s.queued() < s.part(queueShare) &&
+		s.waiting() < s.cfg.MaxWaiting
 }
 
 func (s *schedule) readTurns() {
@@ -121,8 +122,8 @@ func (s *schedule) readTurns() {
 	})
 }
 
-// mayReadSleepers reports whether the next records that must not be asked before a time may come back. All of a bucket come
-// after its end, so that none takes a place in memory before its time.
+// mayReadSleepers reports whether the next records that must not be asked before a time may come back. All of a bucket
+// come after its end, so that none takes a place in memory before its time.
 func (s *schedule) mayReadSleepers() bool {
 	first := s.sleepers.first()
 	return first != nil && first.to <= s.now && s.waiting() < s.cfg.MaxWaiting

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// In random worlds with little memory each origin is kept once and nothing is asked too early, whatever is spilled, and the
-// run takes little longer than with memory for all.
+// In random worlds with little memory each origin is kept once and nothing is asked too early, whatever is spilled, and
+// the run takes little longer than with memory for all.
 func TestRandomSpills(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {
@@ -44,7 +44,8 @@ func randomSpill(t *testing.T, seed uint64) {
 			defer mu.Unlock()
 			return dice.IntN(n)
 		}
-		w := &web{ttl: time.Duration(pick(0, 2000, 60000)) * time.Millisecond, resolving: time.Duration(pick(0, 50)) * time.Millisecond}
+		w := &web{ttl: time.Duration(pick(0, 2000, 60000)) * time.Millisecond,
+			resolving: time.Duration(pick(0, 50)) * time.Millisecond}
 		w.address = func(host string) string {
 			var i int
 			_, _ = fmt.Sscanf(host, "h%d", &i)

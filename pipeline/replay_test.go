@@ -33,13 +33,15 @@ func TestReplayKeepsEveryAnswerOnce(t *testing.T) {
 	}
 	seen := map[uint64]bool{}
 	for _, k := range s.sites {
-		if seen[k.seq] || k.input != a.hosts[k.seq] || k.hops != len(k.input) || k.outcome != exchange.Answered || k.attempts != 1 {
+		if seen[k.seq] || k.input != a.hosts[k.seq] || k.hops != len(k.input) || k.outcome != exchange.Answered ||
+			k.attempts != 1 {
 			t.Fatalf("%+v, which is kept twice (%v) or mixed up", k, seen[k.seq])
 		}
 		seen[k.seq] = true
 	}
 	progress := p.Progress()
-	if progress.Fed.Load() != 4000 || progress.Skipped.Load() != 1000 || progress.Statuses[2].Load() != 4000 || !progress.ListDone() {
+	if progress.Fed.Load() != 4000 || progress.Skipped.Load() != 1000 || progress.Statuses[2].Load() != 4000 ||
+		!progress.ListDone() {
 		t.Errorf("fed %d, skipped %d", progress.Fed.Load(), progress.Skipped.Load())
 	}
 }
@@ -75,8 +77,8 @@ func TestReplayEnds(t *testing.T) {
 	f(&shelved{}, &shelf{}, context.Canceled, "", 501, func(_ *Pipeline, cancel context.CancelFunc) { cancel() })
 }
 
-// TestReplaysAddUp runs replays that share their progress: their counts add up, and one that is stopped is not taken for done because an
-// earlier one was.
+// TestReplaysAddUp runs replays that share their progress: their counts add up, and one that is stopped is not taken
+// for done because an earlier one was.
 func TestReplaysAddUp(t *testing.T) {
 	var progress Progress
 	run := func(during func(*Pipeline)) error {

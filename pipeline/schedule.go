@@ -156,11 +156,12 @@ func (s *schedule) loop() {
 	s.publish()
 }
 
-// errDrain cuts off exchanges that outlast the drain. It is no failure of the run: the next run asks their origins again.
+// errDrain cuts off exchanges that outlast the drain. It is no failure of the run: the next run asks their origins
+// again.
 var errDrain = errors.New("exchanges in flight took longer than the drain")
 
-// finish lets the other stages end. Every slot is free, so their channels are empty and nothing more is sent; the judges may
-// still be at work on the last answers.
+// finish lets the other stages end. Every slot is free, so their channels are empty and nothing more is sent; the
+// judges may still be at work on the last answers.
 func (r *run) finish() {
 	r.progress.Waiting.Store(0)
 	r.progress.Lookups.Store(0)

@@ -7,8 +7,9 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// slot carries one origin through one exchange. One goroutine holds it at a time; sending it on a channel passes it on. There
-// is a slot for each exchange in flight, so it is light: an answer is judged in an audit.Site, of which a few are enough.
+// slot carries one origin through one exchange. One goroutine holds it at a time; sending it on a channel passes it on.
+// There is a slot for each exchange in flight, so it is light: an answer is judged in an audit.Site, of which a few are
+// enough.
 type slot struct {
 	response exchange.Response
 	exchange exchange.Exchange
@@ -61,8 +62,8 @@ func (t *slot) handOver(site *audit.Site) {
 	site.Origin, site.Domain, site.ICANN, site.TLD = rec.origin, t.domain, t.icann, t.tld
 }
 
-// slots is the free list, and what the schedule knows about exchanges in flight: memory budget, back-pressure and leak detector in one.
-// It is a stack, so that a run which needs few slots touches few. Only the schedule uses it.
+// slots is the free list, and what the schedule knows about exchanges in flight: memory budget, back-pressure and leak
+// detector in one. It is a stack, so that a run which needs few slots touches few. Only the schedule uses it.
 type slots struct {
 	flights
 	free []*slot

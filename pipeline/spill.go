@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// spill is the file of the records that memory has no room for, in chunks of equal size. A chunk that has been read is used again,
-// so the file is as large as what it held at most. It has no name once it is open, so it does not outlive the process; a resumed
-// run reads the list again.
+// spill is the file of the records that memory has no room for, in chunks of equal size. A chunk that has been read is
+// used again, so the file is as large as what it held at most. It has no name once it is open, so it does not outlive
+// the process; a resumed run reads the list again.
 type spill struct {
 	dir     string
 	file    *os.File
@@ -66,7 +66,8 @@ func (s *spill) read(b []byte, at int64) ([]byte, error) {
 	return b, nil
 }
 
-// chain is a queue of spilled records, first in, first out. Its two ends are in memory, at most a chunk and a record each.
+// chain is a queue of spilled records, first in, first out. Its two ends are in memory, at most a chunk and a record
+// each.
 type chain struct {
 	count  int
 	head   []byte // to be read

@@ -29,7 +29,8 @@ func TestCalendar(t *testing.T) {
 				return
 			}
 			if at := times[rec.seq]; out[rec.seq] || at < first.from || at >= first.to {
-				t.Fatalf("seed %d: record %d for %v came from %v to %v, again: %v", seed, rec.seq, times[rec.seq], first.from, first.to, out[rec.seq])
+				t.Fatalf("seed %d: record %d for %v came from %v to %v, again: %v", seed, rec.seq, times[rec.seq], first.from,
+					first.to, out[rec.seq])
 			}
 			out[rec.seq] = true
 		}
@@ -37,7 +38,8 @@ func TestCalendar(t *testing.T) {
 			now += time.Duration(rnd.IntN(1000)) * time.Millisecond
 			if rnd.IntN(3) > 0 {
 				rec := record{seq: uint64(len(times)), origin: o}
-				at := now + time.Duration(rnd.ExpFloat64()*float64([]time.Duration{time.Second, time.Minute, 24 * time.Hour}[rnd.IntN(3)]))
+				at := now + time.Duration(rnd.ExpFloat64()*float64([]time.Duration{time.Second, time.Minute,
+					24 * time.Hour}[rnd.IntN(3)]))
 				times[rec.seq] = at
 				if err := c.put(file, at, now, rec); err != nil {
 					t.Fatal(err)
@@ -60,7 +62,8 @@ func TestCalendar(t *testing.T) {
 			}
 		}
 		if len(out) != len(times) || file.size != int64(len(file.free))*spillChunk {
-			t.Fatalf("seed %d: %d of %d came out, %d pages are left", seed, len(out), len(times), file.size/spillChunk-int64(len(file.free)))
+			t.Fatalf("seed %d: %d of %d came out, %d pages are left", seed, len(out), len(times),
+				file.size/spillChunk-int64(len(file.free)))
 		}
 		file.close()
 	}
@@ -79,11 +82,13 @@ func TestSpilledRecordsAreWrittenOnce(t *testing.T) {
 		written, spilled = p.progress.spillWritten.Load(), p.progress.Spilled.Load()
 		p.Stop()
 	}
-	_, err := scan(t, Config{Concurrency: 100, IPRate: 10, MaxWaiting: maxWaiting}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, during)
+	_, err := scan(t, Config{Concurrency: 100, IPRate: 10, MaxWaiting: maxWaiting}, w,
+		&list{hosts: hosts(n, "h%d.example.com")}, s, during)
 	if !errors.Is(err, ErrStopped) || len(s.sites) != 1+int(40*time.Second/paceOf(10).interval) {
 		t.Fatalf("kept %d, error %v", len(s.sites), err)
 	}
-	t.Logf("%d names on one address: %d spilled after 40 s, %.1f MB written, %.0f bytes each", n, spilled, float64(written)/1e6, float64(written)/float64(spilled))
+	t.Logf("%d names on one address: %d spilled after 40 s, %.1f MB written, %.0f bytes each", n, spilled,
+		float64(written)/1e6, float64(written)/float64(spilled))
 	if spilled < int64(n)*9/10-int64(maxWaiting) || written > 200*spilled {
 		t.Errorf("%d bytes were written for %d spilled records; want their size", written, spilled)
 	}

@@ -60,8 +60,8 @@ func runWatched(t *testing.T, cfg Config, w *watched, n int) {
 	})
 }
 
-// There are no more look-ups at once than was said, and by default no more than exchanges; where they take long, so many more
-// as was said of that.
+// There are no more look-ups at once than was said, and by default no more than exchanges; where they take long, so
+// many more as was said of that.
 func TestResolversAreBounded(t *testing.T) {
 	f := func(cfg Config, takes time.Duration, want int) {
 		t.Helper()

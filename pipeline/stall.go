@@ -9,20 +9,20 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// The process may stall: a signal or a debugger stops it, its container is frozen, or the machine is out of memory. Clocks go on
-// meanwhile and hosts answer; when the process continues, all deadlines have passed. What fails then says nothing about the host:
-// it is asked again, as if it had not been asked. An answer that came all the same counts, but not how long it took. See
-// docs/adr/0014.
+// The process may stall: a signal or a debugger stops it, its container is frozen, or the machine is out of memory.
+// Clocks go on meanwhile and hosts answer; when the process continues, all deadlines have passed. What fails then says
+// nothing about the host: it is asked again, as if it had not been asked. An answer that came all the same counts, but
+// not how long it took. See docs/adr/0014.
 //
-// A goroutine wakes every so often and notices a stall by how long it slept. When the process continues, other goroutines may run
-// before that one, so every reader of stalled looks for itself.
+// A goroutine wakes every so often and notices a stall by how long it slept. When the process continues, other
+// goroutines may run before that one, so every reader of stalled looks for itself.
 
 const (
 	beatEvery = 250 * time.Millisecond
 	// A beat that is later than this is a stall: far above the lateness of a busy machine, far below the time-outs.
 	stallAfter = time.Second
-	// An origin's exchanges, and each look-up, are repeated so many times at most, so that a process which stalls all the time
-	// still ends.
+	// An origin's exchanges, and each look-up, are repeated so many times at most, so that a process which stalls all the
+	// time still ends.
 	maxSpoilt = 7
 )
 
@@ -49,7 +49,8 @@ func (r *run) watchStalls() error {
 	}
 }
 
-// stalled returns the total of stalls until now. The difference of two calls is how long the process stalled between them.
+// stalled returns the total of stalls until now. The difference of two calls is how long the process stalled between
+// them.
 func (r *run) stalled() time.Duration {
 	s := &r.stalls
 	if now := time.Since(r.begun); s.missed(now) > 0 {
@@ -78,8 +79,8 @@ func (s *stalls) missed(now time.Duration) time.Duration {
 	return 0
 }
 
-// spoils reports whether a stall may be why an exchange ended as it did: we did not read until the time was up, or the server gave up
-// on us, which it may say in many ways.
+// spoils reports whether a stall may be why an exchange ended as it did: we did not read until the time was up, or the
+// server gave up on us, which it may say in many ways.
 func spoils(r *exchange.Response) bool {
 	switch {
 	case r.Outcome.Transient():
@@ -88,11 +89,12 @@ func spoils(r *exchange.Response) bool {
 		return true
 	}
 	// Other statuses hold however late they are read.
-	return r.Outcome == exchange.Answered && (r.Status == http.StatusRequestTimeout || r.Status == http.StatusGatewayTimeout)
+	return r.Outcome == exchange.Answered && (r.Status == http.StatusRequestTimeout ||
+		r.Status == http.StatusGatewayTimeout)
 }
 
-// forgive takes a stall out of the times of an exchange that ended well. It is unknown in which part the stall fell: a part that took as
-// long counts as not measured.
+// forgive takes a stall out of the times of an exchange that ended well. It is unknown in which part the stall fell: a
+// part that took as long counts as not measured.
 func forgive(t *exchange.Timing, stalled time.Duration) {
 	for _, part := range []*time.Duration{&t.Connect, &t.TLS, &t.TTFB} {
 		if *part >= stalled {

@@ -19,8 +19,8 @@ func (r *run) stallFor(d time.Duration) {
 	r.stalls.beat.Add(-int64(d + beatEvery))
 }
 
-// What an exchange or a look-up came to in which the process stalled still counts only if that has nothing to do with it; and who
-// stands still all the time gets to an end.
+// What an exchange or a look-up came to in which the process stalled still counts only if that has nothing to do with
+// it; and who stands still all the time gets to an end.
 func TestStall(t *testing.T) {
 	const timeoutOf = 2 * time.Second
 	type result struct {
@@ -30,7 +30,8 @@ func TestStall(t *testing.T) {
 		attempts       int
 		spoilt         uint64
 	}
-	// The process stands still in the first `times` exchanges, or look-ups, each of which ends as told; all others end well.
+	// The process stands still in the first `times` exchanges, or look-ups, each of which ends as told; all others end
+	// well.
 	f := func(name string, times int, ends exchange.Response, next exchange.Next, lookup exchange.Lookup, want result) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
@@ -49,7 +50,8 @@ func TestStall(t *testing.T) {
 			}
 			w.answer = func(x *exchange.Exchange) exchange.Next {
 				x.Past.Spent += 100 * time.Millisecond
-				x.Response.Timing = exchange.Timing{Connect: 50 * time.Millisecond, TTFB: 50 * time.Millisecond, Total: x.Past.Spent}
+				x.Response.Timing = exchange.Timing{Connect: 50 * time.Millisecond, TTFB: 50 * time.Millisecond,
+					Total: x.Past.Spent}
 				x.Response.Attempts = int(x.Past.Attempts)
 				if left == 0 {
 					return exchange.Done
@@ -72,7 +74,9 @@ func TestStall(t *testing.T) {
 				t.Fatalf("%s: kept %d origins, error %v", name, len(s.sites), err)
 			}
 			k := s.sites[0]
-			if stalled := min(times, max(want.asked, want.lookups)); p.progress.Stalled()/(timeoutOf+beatEvery) > time.Duration(stalled) || p.progress.Stalled() < time.Duration(stalled)*timeoutOf || int(p.progress.Stalls.Load()) != stalled {
+			if stalled := min(times, max(want.asked, want.lookups)); p.progress.Stalled()/(timeoutOf+
+				beatEvery) > time.Duration(stalled) || p.progress.Stalled() < time.Duration(stalled)*timeoutOf ||
+				int(p.progress.Stalls.Load()) != stalled {
 				t.Errorf("%s: %d stalls of %v, want %d", name, p.progress.Stalls.Load(), p.progress.Stalled(), stalled)
 			}
 			got := result{k.outcome, judged.Status, len(w.asked), w.lookups, k.attempts, p.progress.Spoilt.Load()}
@@ -94,23 +98,32 @@ func TestStall(t *testing.T) {
 	f("an answer counts", 1, answered(200), done, none, result{exchange.Answered, 200, 1, 1, 1, 0})
 	f("so does a refusal", 1, answered(403), done, none, result{exchange.Answered, 403, 1, 1, 1, 0})
 	f("so does a redirect", 1, answered(301), exchange.Next{Again: true}, none, result{exchange.Answered, 200, 2, 2, 2, 0})
-	f("a refused connection is news", 1, failed(exchange.ConnectRefused), done, none, result{exchange.ConnectRefused, 0, 1, 1, 1, 0})
-	f("what breaks off a body that was too large is no time-out", 1, failed(exchange.BadEncoding), done, none, result{exchange.BadEncoding, 0, 1, 1, 1, 0})
-	for _, o := range []exchange.Outcome{exchange.Timeout, exchange.ConnectTimeout, exchange.Reset, exchange.ClosedEarly, exchange.TLSFailed, exchange.ConnectFailed} {
+	f("a refused connection is news", 1, failed(exchange.ConnectRefused), done, none, result{exchange.ConnectRefused, 0, 1,
+		1, 1, 0})
+	f("what breaks off a body that was too large is no time-out", 1, failed(exchange.BadEncoding), done, none,
+		result{exchange.BadEncoding, 0, 1, 1, 1, 0})
+	for _, o := range []exchange.Outcome{exchange.Timeout, exchange.ConnectTimeout, exchange.Reset, exchange.ClosedEarly,
+		exchange.TLSFailed, exchange.ConnectFailed} {
 		f(o.String(), 1, failed(o), done, none, result{exchange.Answered, 200, 2, 2, 1, 1})
 	}
 	f("the server was tired of waiting", 1, answered(408), done, none, result{exchange.Answered, 200, 2, 2, 1, 1})
 	f("or its gateway was", 1, answered(504), done, none, result{exchange.Answered, 200, 2, 2, 1, 1})
 	f("what ails a server it says itself", 1, answered(503), done, none, result{exchange.Answered, 503, 1, 1, 1, 0})
-	f("a later try is none", 1, failed(exchange.Timeout), exchange.Next{Again: true, After: time.Hour}, none, result{exchange.Answered, 200, 2, 2, 1, 1})
-	f("as often as it may", maxSpoilt, failed(exchange.Timeout), done, none, result{exchange.Answered, 200, maxSpoilt + 1, maxSpoilt + 1, 1, maxSpoilt})
-	f("and no more", maxSpoilt+3, failed(exchange.Timeout), done, none, result{exchange.Timeout, 0, maxSpoilt + 1, maxSpoilt + 1, 1, maxSpoilt})
+	f("a later try is none", 1, failed(exchange.Timeout), exchange.Next{Again: true, After: time.Hour}, none,
+		result{exchange.Answered, 200, 2, 2, 1, 1})
+	f("as often as it may", maxSpoilt, failed(exchange.Timeout), done, none, result{exchange.Answered, 200, maxSpoilt + 1,
+		maxSpoilt + 1, 1, maxSpoilt})
+	f("and no more", maxSpoilt+3, failed(exchange.Timeout), done, none, result{exchange.Timeout, 0, maxSpoilt + 1,
+		maxSpoilt + 1, 1, maxSpoilt})
 
 	silent := exchange.Lookup{Outcome: exchange.DNSTimeout, Cause: exchange.CauseDNSTimeout, Took: timeoutOf}
 	f("a silent name server", 1, answered(200), done, silent, result{exchange.Answered, 200, 1, 2, 1, 1})
-	f("a failing one", 1, answered(200), done, exchange.Lookup{Outcome: exchange.DNSFailed, Cause: exchange.CauseServFail}, result{exchange.Answered, 200, 1, 2, 1, 1})
-	f("a name that does not exist", 1, answered(200), done, exchange.Lookup{Outcome: exchange.DNSNotFound, Cause: exchange.CauseNoSuchName}, result{exchange.DNSNotFound, 0, 0, 1, 1, 0})
-	f("names have an end too", maxSpoilt+3, answered(200), done, silent, result{exchange.DNSTimeout, 0, 0, maxSpoilt + 1, 1, maxSpoilt})
+	f("a failing one", 1, answered(200), done, exchange.Lookup{Outcome: exchange.DNSFailed, Cause: exchange.CauseServFail},
+		result{exchange.Answered, 200, 1, 2, 1, 1})
+	f("a name that does not exist", 1, answered(200), done, exchange.Lookup{Outcome: exchange.DNSNotFound,
+		Cause: exchange.CauseNoSuchName}, result{exchange.DNSNotFound, 0, 0, 1, 1, 0})
+	f("names have an end too", maxSpoilt+3, answered(200), done, silent, result{exchange.DNSTimeout, 0, 0, maxSpoilt + 1,
+		1, maxSpoilt})
 }
 
 // Of the times of an exchange, what may hold a stall is not measured, and the rest is as it was.
@@ -122,7 +135,8 @@ func TestForgive(t *testing.T) {
 			t.Errorf("got %+v, want %+v", in, want)
 		}
 	}
-	f(exchange.Timing{DNS: s, Connect: s, TLS: 2 * s, TTFB: 6 * s, Total: 12 * s}, 5*s, exchange.Timing{DNS: s, Connect: s, TLS: 2 * s, Total: 7 * s})
+	f(exchange.Timing{DNS: s, Connect: s, TLS: 2 * s, TTFB: 6 * s, Total: 12 * s}, 5*s, exchange.Timing{DNS: s, Connect: s,
+		TLS: 2 * s, Total: 7 * s})
 	f(exchange.Timing{Connect: s, TLS: 2 * s, TTFB: 6 * s, Total: 9 * s}, 2*s, exchange.Timing{Connect: s, Total: 7 * s})
 	f(exchange.Timing{Connect: s, Total: s}, 60*s, exchange.Timing{Connect: s})
 }

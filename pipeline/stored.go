@@ -46,7 +46,8 @@ func (r *record) store() stored {
 	}
 	if r.trail != nil {
 		t := r.trail.Target
-		s.Trail = &storedTrail{Scheme: t.Origin.Scheme(), Host: t.Origin.Host(), Port: t.Origin.Port(), Path: t.Path, Hops: r.trail.Hops}
+		s.Trail = &storedTrail{Scheme: t.Origin.Scheme(), Host: t.Origin.Host(), Port: t.Origin.Port(), Path: t.Path,
+			Hops: r.trail.Hops}
 	}
 	return s
 }
@@ -61,7 +62,8 @@ func restore(line []byte) (record, error) {
 		return record{}, err
 	}
 	r := record{
-		seq: s.Seq, origin: o, input: s.Input, label: s.Label, rank: s.Rank, spent: s.Spent, scheme: s.Scheme, waited: s.Waited,
+		seq: s.Seq, origin: o, input: s.Input, label: s.Label, rank: s.Rank, spent: s.Spent, scheme: s.Scheme,
+		waited:   s.Waited,
 		attempts: s.Attempts, later: s.Later, https: s.HTTPS, http: s.HTTP, skip: s.Skip, unmet: s.Unmet, spoilt: s.Spoilt,
 	}
 	if s.Trail != nil {

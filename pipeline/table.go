@@ -2,7 +2,8 @@ package pipeline
 
 import "sync/atomic"
 
-// table has a cell for each key, which keys may share. Its pages are made when first used: a short list needs few of them.
+// table has a cell for each key, which keys may share. Its pages are made when first used: a short list needs few of
+// them.
 type table[C any] struct {
 	pages []atomic.Pointer[[pageCells]C]
 	mask  uint64

@@ -2,9 +2,10 @@ package pipeline
 
 import "time"
 
-// slowed is an address that says it is asked too often. Each time it does, its interval is doubled; a doubling is taken back
-// whenever calmAfter has passed without another such answer. Only an exchange that was sent off after the last doubling
-// doubles again: the others were spaced by the shorter interval, and a burst of their answers is one complaint.
+// slowed is an address that says it is asked too often. Each time it does, its interval is doubled; a doubling is taken
+// back whenever calmAfter has passed without another such answer. Only an exchange that was sent off after the last
+// doubling doubles again: the others were spaced by the shorter interval, and a burst of their answers is one
+// complaint.
 type slowed struct {
 	doublings int           // at the time of heard
 	doubled   time.Duration // when the interval was last doubled, since the run began
@@ -17,8 +18,9 @@ const (
 	firstSlowInterval = 100 * time.Millisecond // what is doubled first where there is no rate
 	calmAfter         = time.Minute
 
-	// maxSlowed bounds the addresses that are slowed at once, which take some 4 MiB. One more replaces any of them, which is
-	// asked at the configured rate until it complains again: that is all that the owner of many addresses can bring about.
+	// maxSlowed bounds the addresses that are slowed at once, which take some 4 MiB. One more replaces any of them, which
+	// is asked at the configured rate until it complains again: that is all that the owner of many addresses can bring
+	// about.
 	maxSlowed = 1 << 16
 )
 

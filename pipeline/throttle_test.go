@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// A key's life is written as a script: `5s>6s` is an exchange that was sent off after 5 s and complained after 6 s, and `70s=1s`
-// says that then the interval is 1 s.
+// A key's life is written as a script: `5s>6s` is an exchange that was sent off after 5 s and complained after 6 s, and
+// `70s=1s` says that then the interval is 1 s.
 func TestThrottled(t *testing.T) {
 	f := func(name string, rate float64, script string) {
 		t.Helper()
@@ -43,7 +43,8 @@ func TestThrottled(t *testing.T) {
 	f("configured slower", 0.05, "0s>1s 1s=20s 2s>3s 3s=20s")
 	f("no rate", 0, "0s=0s 0s>1s 1s=200ms 2s>3s 3s=400ms 4s>5s 5s=800ms 6s>7s 7s=1600ms 8s>9s 9s=1600ms")
 	f("sent before the last doubling", 2, "0s>1s 0s>1s 1s>2s 1s=1s 1001ms>3s 3s=2s 2s>4s 3s>4s 4s=2s")
-	f("halved each minute", 2, "0s>1s 2s>3s 4s>5s 64999ms=4s 65s=2s 124999ms=2s 125s=1s 184999ms=1s 185s=500ms 1000s=500ms")
+	f("halved each minute", 2,
+		"0s>1s 2s>3s 4s>5s 64999ms=4s 65s=2s 124999ms=2s 125s=1s 184999ms=1s 185s=500ms 1000s=500ms")
 	f("the limit is not counted twice", 2, "0s>1s 2s>3s 4s>5s 6s>7s 8s>9s 10s>11s 70999ms=8s 71s=4s")
 	f("a late answer renews the minute", 2, "0s>1s 0s>50s 61s=1s 109999ms=1s 110s=500ms")
 	f("halved and doubled", 2, "0s>1s 2s>3s 4s>5s 65s=2s 66s>67s 67s=4s 127s=2s 187s=1s 247s=500ms")
@@ -69,8 +70,9 @@ func TestThrottledIsBounded(t *testing.T) {
 	}
 }
 
-// throttling makes of a web one that complains about an exchange where the one before it at its network came less than gap
-// ago, and answers it an interval of retries later, with two retries. It returns how many sites ended with a complaint.
+// throttling makes of a web one that complains about an exchange where the one before it at its network came less than
+// gap ago, and answers it an interval of retries later, with two retries. It returns how many sites ended with a
+// complaint.
 func throttling(w *web, gap, after time.Duration) (complaints, lost *int) {
 	complaints, lost = new(int), new(int)
 	last := map[[16]byte]time.Duration{}
@@ -94,8 +96,8 @@ func throttling(w *web, gap, after time.Duration) (complaints, lost *int) {
 	return complaints, lost
 }
 
-// 200 sites are at one address, which complains of whoever comes sooner than some time after another. All are answered, also
-// without a rate, and on a busy machine; and the address is soon left in peace.
+// 200 sites are at one address, which complains of whoever comes sooner than some time after another. All are answered,
+// also without a rate, and on a busy machine; and the address is soon left in peace.
 func TestAThrottlingAddressIsAskedAsItWishes(t *testing.T) {
 	f := func(name string, cfg Config, gap, lag time.Duration, address func(i int) string, least, most int) {
 		t.Helper()
@@ -144,7 +146,8 @@ func TestWhenAThrottlingAddressIsAsked(t *testing.T) {
 			return exchange.Next{Throttled: asked <= complains}
 		}
 		s := &shelf{}
-		if _, err := scan(t, Config{Concurrency: 1, IPRate: rate}, w, &list{hosts: hosts(len(want), "h%d.example.com")}, s, nil); err != nil {
+		if _, err := scan(t, Config{Concurrency: 1, IPRate: rate}, w, &list{hosts: hosts(len(want), "h%d.example.com")}, s,
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		for i, a := range w.asked {
@@ -158,12 +161,13 @@ func TestWhenAThrottlingAddressIsAsked(t *testing.T) {
 	f("no rate", 0, 9, 0, 210*ms, 620*ms, 1430*ms, 3040*ms, 4640*ms)
 	f("once", 2, 1, 0, 1010*ms, 2010*ms, 3010*ms)
 	f("halved after a minute", 0.5, 2,
-		0, 4010*ms, 12020*ms, 20020*ms, 28020*ms, 36020*ms, 44020*ms, 52020*ms, 60020*ms, 68020*ms, // the minute ends at 64.02 s
+		// the minute ends at 64.02 s
+		0, 4010*ms, 12020*ms, 20020*ms, 28020*ms, 36020*ms, 44020*ms, 52020*ms, 60020*ms, 68020*ms,
 		72020*ms)
 }
 
-// Exchanges that were under way when an address first complained say nothing about the slower rate: the interval is doubled
-// once. It is so for a minute.
+// Exchanges that were under way when an address first complained say nothing about the slower rate: the interval is
+// doubled once. It is so for a minute.
 func TestABurstOfComplaintsDoublesOnce(t *testing.T) {
 	const n = 400
 	w := &web{latency: 10 * time.Millisecond, address: func(string) string { return "10.1.1.1" }}
@@ -176,7 +180,8 @@ func TestABurstOfComplaintsDoublesOnce(t *testing.T) {
 		return exchange.Done
 	}
 	s := &shelf{}
-	if _, err := scan(t, Config{Concurrency: n}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil); err != nil || len(s.sites) != n {
+	if _, err := scan(t, Config{Concurrency: n}, w, &list{hosts: hosts(n, "h%d.example.com")}, s, nil); err != nil ||
+		len(s.sites) != n {
 		t.Fatalf("kept %d of %d, error %v", len(s.sites), n, err)
 	}
 	// From 20.01 s on, every 0.2 s; from 60.01 s on, as fast as they like.
@@ -191,14 +196,17 @@ func TestABurstOfComplaintsDoublesOnce(t *testing.T) {
 	}
 }
 
-// On a busy machine, too, the exchanges of a slowed address start an interval apart, but for the lateness that may be made good.
+// On a busy machine, too, the exchanges of a slowed address start an interval apart, but for the lateness that may be
+// made good.
 func TestTheLimiterKeepsTheSlowerRate(t *testing.T) {
 	f := func(rate float64, interval time.Duration) {
 		t.Helper()
-		w := &web{latency: time.Millisecond, woken: newLags(2).upTo(150 * time.Millisecond), address: func(string) string { return "10.1.1.1" }}
+		w := &web{latency: time.Millisecond, woken: newLags(2).upTo(150 * time.Millisecond),
+			address: func(string) string { return "10.1.1.1" }}
 		w.answer = func(*exchange.Exchange) exchange.Next { return exchange.Next{Throttled: true} }
 		s := &shelf{}
-		if _, err := scan(t, Config{Concurrency: 4, IPRate: rate}, w, &list{hosts: hosts(100, "h%d.example.com")}, s, nil); err != nil {
+		if _, err := scan(t, Config{Concurrency: 4, IPRate: rate}, w, &list{hosts: hosts(100, "h%d.example.com")}, s,
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		slack := newLimiter(&Config{IPRate: rate}).limits[byAddress].slack

@@ -7,13 +7,13 @@ import (
 
 // How a record gets its turn.
 //
-// A record with an address passes the levels in order: by host, by address, in all. It passes a level at once if its key is due
-// and the key's queue is empty; otherwise it joins the queue. A record that has passed the last level takes a slot and spends a
-// token at every level at that moment. Tokens are never reserved, so a queue behind a slow host does not hold up the address
-// that the host shares with others.
+// A record with an address passes the levels in order: by host, by address, in all. It passes a level at once if its
+// key is due and the key's queue is empty; otherwise it joins the queue. A record that has passed the last level takes
+// a slot and spends a token at every level at that moment. Tokens are never reserved, so a queue behind a slow host
+// does not hold up the address that the host shares with others.
 //
-// While a record waits at a later level, its keys at the earlier levels are claimed: at most one record of a host waits in the
-// queues by address. Every step is O(1), however long a queue is.
+// While a record waits at a later level, its keys at the earlier levels are claimed: at most one record of a host waits
+// in the queues by address. Every step is O(1), however long a queue is.
 //
 // An exchange that is sent in time may start late, and the next one would be too early: see limiter.
 
@@ -49,8 +49,8 @@ func (s *schedule) token(level int, rec *record) token {
 	return token{pace: l.limit.pace}
 }
 
-// backlogged reports whether the queue for the rate in all is so long that the addresses of more records would expire in it. Then
-// the list is read no further.
+// backlogged reports whether the queue for the rate in all is so long that the addresses of more records would expire
+// in it. Then the list is read no further.
 func (s *schedule) backlogged() bool {
 	return s.levels[inAll] != nil && int(s.levels[inAll].queues[0].length) >= min(maxBacklog, 1+s.cfg.MaxWaiting/2)
 }
@@ -92,8 +92,8 @@ func (s *schedule) pass(rec record, from int) {
 	s.dispatch(rec)
 }
 
-// stepBack lets a record that has passed a level wait there once more, before the others: meanwhile an exchange of its key has
-// started late, or one of another key that shares the cell has started.
+// stepBack lets a record that has passed a level wait there once more, before the others: meanwhile an exchange of its
+// key has started late, or one of another key that shares the cell has started.
 func (s *schedule) stepBack(rec record, l int) {
 	for k, level := range s.levels {
 		if level == nil {
@@ -125,8 +125,8 @@ func (s *schedule) arm(l int, at key) {
 	s.events.push(event{at: level.next(token{at, s.paceOf(l, &q)}), what: uint64(at), level: uint8(l)})
 }
 
-// dispatch gives a record a slot and sends it to be asked. That spends a token at every level. A record whose look-up failed
-// makes no request and spends none.
+// dispatch gives a record a slot and sends it to be asked. That spends a token at every level. A record whose look-up
+// failed makes no request and spends none.
 func (s *schedule) dispatch(rec record) {
 	t := s.slots.take(s.now)
 	if rec.knownSilent() {
@@ -200,16 +200,16 @@ func (s *schedule) expiredFirst(q *queue) bool {
 	return line != nil && s.expired(s.records.at(line.head))
 }
 
-// turn is the turn that a record was near when its address expired: at a level that is not claimed meanwhile, with the keys of the
-// levels before it claimed.
+// turn is the turn that a record was near when its address expired: at a level that is not claimed meanwhile, with the
+// keys of the levels before it claimed.
 type turn struct {
 	level int
 	keys  [numLevels]key // up to that level's
 }
 
-// renewInTurn has the address of a record resolved again shortly before its turn. The record keeps its turn, because a queue that
-// lasts longer than addresses live would never move otherwise. The records behind it go on meanwhile, because a rate must not sink
-// to one look-up at a time.
+// renewInTurn has the address of a record resolved again shortly before its turn. The record keeps its turn, because a
+// queue that lasts longer than addresses live would never move otherwise. The records behind it go on meanwhile,
+// because a rate must not sink to one look-up at a time.
 func (s *schedule) renewInTurn(rec record, l int, at key) {
 	t := turn{level: l}
 	t.keys[l] = at
@@ -222,8 +222,8 @@ func (s *schedule) renewInTurn(rec record, l int, at key) {
 	s.resolveAgain(s.records.put(rec))
 }
 
-// takeTurn takes a record whose address was renewed: it is the next at its level if the address is the same, and queues at the new
-// one otherwise. The answer counts for this turn, however soon it expires.
+// takeTurn takes a record whose address was renewed: it is the next at its level if the address is the same, and queues
+// at the new one otherwise. The answer counts for this turn, however soon it expires.
 func (s *schedule) takeTurn(rec record) {
 	t := s.turns[rec.seq]
 	delete(s.turns, rec.seq)

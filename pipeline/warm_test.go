@@ -28,7 +28,8 @@ func TestFromAnswerToSinkNothingIsAllocated(t *testing.T) {
 		"User-agent: *\r\nDisallow: /private/\r\nAllow: /private/public/\r\nCrawl-delay: 10\r\nSitemap: https://example.com/sitemap.xml\r\n",
 		"User-agent: GPTBot\nUser-agent: CCBot\nDisallow: /\n\nUser-agent: MJ12bot\nDisallow: /*.gif$\n\nUser-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /\n",
 		"<!DOCTYPE html>\n<html><head><title>Not found: 404</title></head><body>\n<p>nothing: here</p></body></html>\n",
-		"Disallow: /orphan\nuser agent: typo\nDisalow: /typo\nNoindex: /x\nnonsense\nunknown: \xff\xfe\nUser-agent: " + strings.Repeat("x", 300) + "\nDisallow: /" + strings.Repeat("a*b", 100) + "\n",
+		"Disallow: /orphan\nuser agent: typo\nDisalow: /typo\nNoindex: /x\nnonsense\nunknown: \xff\xfe\nUser-agent: " +
+			strings.Repeat("x", 300) + "\nDisallow: /" + strings.Repeat("a*b", 100) + "\n",
 		strings.Repeat("User-agent: bot-a\nDisallow: /a\nAllow: /b*c$\n", 200),
 	}
 	dir, err := store.NewDir(t.TempDir())

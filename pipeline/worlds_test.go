@@ -22,13 +22,14 @@ import (
 
 var worldsTable = flag.String("worlds", "", "file for a table of how long scans of simulated worlds take")
 
-// world is a Fetcher without a network, with the time-outs, hops and retries of package fetcher. What a host does depends on its number
-// alone, so every run is the same. Shares are of a thousand hosts.
+// world is a Fetcher without a network, with the time-outs, hops and retries of package fetcher. What a host does
+// depends on its number alone, so every run is the same. Shares are of a thousand hosts.
 type world struct {
 	name string
 	cfg  Config
 
-	dead       int // answer nothing: most take no connection for connectTimeout, a third take one and are silent until timeout
+	// answer nothing: most take no connection for connectTimeout, a third take one and are silent until timeout
+	dead       int
 	slowNames  int // are answered after 1 to 5 s
 	silent     int // have names that no server answers
 	servFails  int // have names whose servers fail now and then
@@ -55,7 +56,8 @@ var worlds = []world{
 	{name: "few addresses", dead: 20, addresses: 100, cfg: Config{MaxWaiting: 4000}},
 	{name: "one address", dead: 20, oneAddress: 100, cfg: Config{MaxWaiting: 1000}},
 	{name: "CDN throttles", dead: 20, cdn: 100, retries: 2, cfg: Config{MaxWaiting: 1000}},
-	{name: "mixture", dead: 60, slowNames: 20, silent: 20, servFails: 10, lostPacket: 20, oneAddress: 20, cdn: 50, retries: 2, cfg: Config{Rate: 800, MaxWaiting: 2000}},
+	{name: "mixture", dead: 60, slowNames: 20, silent: 20, servFails: 10, lostPacket: 20, oneAddress: 20, cdn: 50,
+		retries: 2, cfg: Config{Rate: 800, MaxWaiting: 2000}},
 }
 
 // shapes of a scan: few slots for the list, and many.
@@ -124,7 +126,8 @@ func chance(host, purpose string) float64 {
 // among reports whether a host is among so many of a thousand.
 func among(host, purpose string, share int) bool { return chance(host, purpose)*1000 < float64(share) }
 
-// spread is a duration that most hosts have about, and few several times: its mean is that of an exponential distribution.
+// spread is a duration that most hosts have about, and few several times: its mean is that of an exponential
+// distribution.
 func spread(host, purpose string, least, mean time.Duration) time.Duration {
 	return least - time.Duration(float64(mean-least)*math.Log(1-chance(host, purpose)))
 }
@@ -144,7 +147,8 @@ func (w *world) ResolveAll(ctx context.Context, queries []*exchange.Query, done 
 
 func (w *world) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	host := withoutWWW(t)
-	takes, l := spread(host, "name", 5*time.Millisecond, 40*time.Millisecond), exchange.Lookup{Addr: w.address(host), Until: time.Now().Add(5 * time.Minute)}
+	takes, l := spread(host, "name", 5*time.Millisecond, 40*time.Millisecond), exchange.Lookup{Addr: w.address(host),
+		Until: time.Now().Add(5 * time.Minute)}
 	switch {
 	case among(host, "silent", w.silent):
 		takes, l = resolveTotal, exchange.Lookup{Outcome: exchange.DNSTimeout, Cause: exchange.CauseDNSTimeout}
@@ -227,7 +231,8 @@ func (w *world) throttles(addr netip.Addr) bool {
 func (w *world) after(x *exchange.Exchange, outcome exchange.Outcome, status int) exchange.Next {
 	r, past := x.Response, &x.Past
 	r.Outcome, r.Status = outcome, status
-	next := exchange.Next{Again: true, Throttled: status == 429, Target: exchange.Target{Origin: x.Origin.As(origin.HTTPS)}}
+	next := exchange.Next{Again: true, Throttled: status == 429,
+		Target: exchange.Target{Origin: x.Origin.As(origin.HTTPS)}}
 	if status == 301 {
 		to, _ := origin.Parse("https://www." + x.Origin.Host())
 		next.Target = exchange.Target{Origin: to, Path: "/robots.txt"}

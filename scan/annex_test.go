@@ -20,8 +20,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// annexed returns a dataset of these files as git-annex keeps it: each file is a read-only object in .git/annex, and a relative link to
-// it lies in its place. objects are the paths of these by the names of the files.
+// annexed returns a dataset of these files as git-annex keeps it: each file is a read-only object in .git/annex, and a
+// relative link to it lies in its place. objects are the paths of these by the names of the files.
 func annexed(t *testing.T, files map[string][]byte) (root string, st *changedStore, objects map[string]string) {
 	t.Helper()
 	root, objects = t.TempDir(), map[string]string{}
@@ -86,8 +86,8 @@ func contents(t *testing.T, folder string) map[string]string {
 	return found
 }
 
-// TestAnnexed shows that every reader, and what destroys or seals, answers of a dataset under git-annex as of the same dataset in plain
-// files; that verify finds the same; and that the objects stay as they were.
+// TestAnnexed shows that every reader, and what destroys or seals, answers of a dataset under git-annex as of the same
+// dataset in plain files; that verify finds the same; and that the objects stay as they were.
 func TestAnnexed(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	plain, st := newDisk(t), store.Store(nil)
@@ -121,8 +121,9 @@ func TestAnnexed(t *testing.T) {
 	}
 }
 
-// TestAnnexedWithout takes the content of each file of a dataset under git-annex away, as of one that was cloned and not fetched. Every
-// reader gives the same answer, or an error that names the file, and says how to get it or to ask verify, which says it.
+// TestAnnexedWithout takes the content of each file of a dataset under git-annex away, as of one that was cloned and
+// not fetched. Every reader gives the same answer, or an error that names the file, and says how to get it or to ask
+// verify, which says it.
 func TestAnnexedWithout(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	all, want := askers(nights), map[string]string{}
@@ -155,7 +156,9 @@ func TestAnnexedWithout(t *testing.T) {
 					t.Fatal(err)
 				}
 				found := strings.Join(findings(t, st, verify.Damaged), "\n")
-				verified := name != "README.md" && (!strings.HasPrefix(name, "history/") || name == schema.LedgerName || strings.Contains(recorded, name)) // the next merge deletes the others
+				// the next merge deletes the others
+				verified := name != "README.md" && (!strings.HasPrefix(name, "history/") || name == schema.LedgerName ||
+					strings.Contains(recorded, name))
 				if verified && !(strings.Contains(found, name) && strings.Contains(found, "git annex get")) {
 					t.Errorf("verify without %s: %s", name, found)
 				}
@@ -164,9 +167,11 @@ func TestAnnexedWithout(t *testing.T) {
 			if err != nil {
 				refused++
 			}
-			if err != nil && !(strings.Contains(err.Error(), name) && (strings.Contains(err.Error(), "git annex get") || strings.Contains(err.Error(), "bulkscan verify"))) {
+			if err != nil && !(strings.Contains(err.Error(), name) && (strings.Contains(err.Error(), "git annex get") ||
+				strings.Contains(err.Error(), "bulkscan verify"))) {
 				t.Errorf("%s without %s: %v", a.name, name, err)
-			} else if err == nil && got != want[a.name] && !(a.name == "report" && strings.HasSuffix(name, "/manifest.json")) { // it lists the scans that can be read, and the command warns of others
+			} else if err == nil && got != want[a.name] && !(a.name == "report" && strings.HasSuffix(name, "/manifest.json")) {
+				// it lists the scans that can be read, and the command warns of others
 				t.Errorf("%s without %s: another answer", a.name, name)
 			}
 		}

@@ -84,7 +84,8 @@ func toldOf(ctx context.Context, st store.Store) (any, error) {
 }
 
 func rowsOfFile[T any](ctx context.Context, st store.Store, tableName, night string) (rows []T, err error) {
-	for row, err := range table.FileRows[T](ctx, st, commit.StatsName(tableName, strings.TrimPrefix(night, "night-"), night)) {
+	for row, err := range table.FileRows[T](ctx, st, commit.StatsName(tableName, strings.TrimPrefix(night, "night-"),
+		night)) {
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +127,8 @@ func askers(nights []string) (all []asker) {
 			return toldOf(ctx, st)
 		}},
 		asker{"prune", true, func(ctx context.Context, st store.Store) (any, error) {
-			if _, err := Prune(ctx, st, Retention{Nights: strings.TrimPrefix(last, "night-"), Accept: len(nights) - 1}, publishing); err != nil {
+			if _, err := Prune(ctx, st, Retention{Nights: strings.TrimPrefix(last, "night-"), Accept: len(nights) - 1},
+				publishing); err != nil {
 				return nil, err
 			}
 			if err := history.Rebuild(ctx, st, history.Options{}); err != nil { // the snapshot is all that is left
@@ -149,8 +151,8 @@ func askers(nights []string) (all []asker) {
 		}})
 }
 
-// newDoor writes a dataset of three nights with statistics and history, of which the first is compacted. The second lacks a part's sites,
-// unless that is -1.
+// newDoor writes a dataset of three nights with statistics and history, of which the first is compacted. The second
+// lacks a part's sites, unless that is -1.
 func newDoor(t *testing.T, lacks int) (files map[string][]byte, nights []string) {
 	t.Helper()
 	st, err := store.NewDirOn(storetest.NewDisk(), "/data/out")
@@ -206,8 +208,8 @@ func flipped(name string, data []byte, at int) damage {
 	return damage{fmt.Sprintf("bit %d of byte %d of %d", at%8, at, len(data)), name, content}
 }
 
-// damages are: of the sites of a compacted and of another night, which is swept, every byte of the footer and what follows it; of the
-// other files some bytes; each file cut short; and each in the place of the next one of its table.
+// damages are: of the sites of a compacted and of another night, which is swept, every byte of the footer and what
+// follows it; of the other files some bytes; each file cut short; and each in the place of the next one of its table.
 func damages(files map[string][]byte, nights []string) (swept, others []damage) {
 	tables := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -229,7 +231,8 @@ func damages(files map[string][]byte, nights []string) (swept, others []damage) 
 		for k := range 4 {
 			others = append(others, flipped(name, data, footer+(len(data)-1-footer)*k/3))
 		}
-		others = append(others, damage{"cut", name, data[:len(data)-1]}, damage{"half", name, data[:len(data)/2]}, damage{"empty", name, nil})
+		others = append(others, damage{"cut", name, data[:len(data)-1]}, damage{"half", name, data[:len(data)/2]},
+			damage{"empty", name, nil})
 	}
 	for _, table := range slices.Sorted(maps.Keys(tables)) {
 		for i, name := range tables[table] {
@@ -246,8 +249,8 @@ type bytesObject struct{ *bytes.Reader }
 
 func (bytesObject) Close() error { return nil }
 
-// TestDamagedAnswers shows that a reader of a damaged file of a table gives an error or the answer that the undamaged one gives, and
-// that nothing is written or deleted that hides the damage.
+// TestDamagedAnswers shows that a reader of a damaged file of a table gives an error or the answer that the undamaged
+// one gives, and that nothing is written or deleted that hides the damage.
 func TestDamagedAnswers(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	answer := func(a asker, st store.Store) (text string, err error) {
@@ -317,7 +320,8 @@ func TestDamagedAnswers(t *testing.T) {
 	}
 }
 
-// TestDamagedFooters shows that no byte of a footer can be another: each file of each record is refused with any of them flipped.
+// TestDamagedFooters shows that no byte of a footer can be another: each file of each record is refused with any of
+// them flipped.
 func TestDamagedFooters(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	scan, err := commit.ReadScan(t.Context(), placed(t, files), nights[1])
@@ -354,8 +358,8 @@ func TestDamagedFooters(t *testing.T) {
 	}
 }
 
-// TestDamagedDerivedFooters flips each byte of the footers of the ledger's files and of the index: readers give an error or the answer of
-// the undamaged file, and the index is not as it was written.
+// TestDamagedDerivedFooters flips each byte of the footers of the ledger's files and of the index: readers give an
+// error or the answer of the undamaged file, and the index is not as it was written.
 func TestDamagedDerivedFooters(t *testing.T) {
 	files, _ := newDoor(t, -1)
 	readers := map[string]func(st store.Store) (any, error){
@@ -406,8 +410,8 @@ func TestDamagedDerivedFooters(t *testing.T) {
 	t.Logf("%d flips, of which %d were refused", flips, refused)
 }
 
-// TestSealersCompareAll shows that what seals or destroys refuses a file of which a byte differs that no reader looks at, and leaves
-// the file alone: the last byte before the footer is of the index of pages.
+// TestSealersCompareAll shows that what seals or destroys refuses a file of which a byte differs that no reader looks
+// at, and leaves the file alone: the last byte before the footer is of the index of pages.
 func TestSealersCompareAll(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	name := commit.PartName(schema.Sites, strings.TrimPrefix(nights[1], "night-"), nights[1], "0", 0)
@@ -420,7 +424,8 @@ func TestSealersCompareAll(t *testing.T) {
 		}
 		_, err := a.ask(t.Context(), st)
 		seals := slices.Contains([]string{"stats", "rebuild", "prune", "compact"}, a.name)
-		if refused := err != nil && strings.Contains(err.Error(), name) && strings.Contains(err.Error(), "sha256: expected"); refused != seals || !seals && err != nil {
+		if refused := err != nil && strings.Contains(err.Error(), name) && strings.Contains(err.Error(),
+			"sha256: expected"); refused != seals || !seals && err != nil {
 			t.Errorf("%s: %v", a.name, err)
 		}
 		if now, err := store.ReadAll(t.Context(), st, name, 1<<20); err != nil || !bytes.Equal(now, d.content) {

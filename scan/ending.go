@@ -12,14 +12,15 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// Ending says how the scan went that Run has finished. The dataset is read where it is to be shown, and where only it can
-// tell whether any site answered: earlier runs of the scan may have had the answers. The scan is done, so that an error of reading
-// is logged and no more.
+// Ending says how the scan went that Run has finished. The dataset is read where it is to be shown, and where only it
+// can tell whether any site answered: earlier runs of the scan may have had the answers. The scan is done, so that an
+// error of reading is logged and no more.
 func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *survey.Ending {
 	list := j.listStats()
 	e := &survey.Ending{
-		ScanID: j.scanID, Kept: int64(p.Kept.Load()), AlreadyKept: int64(p.Skipped.Load()), Throttled: int64(p.Throttled.Load()),
-		Entries: int64(list.Entries), Lines: int64(list.Lines), LeftOut: int64(list.LeftOut),
+		ScanID: j.scanID, Kept: int64(p.Kept.Load()), AlreadyKept: int64(p.Skipped.Load()),
+		Throttled: int64(p.Throttled.Load()),
+		Entries:   int64(list.Entries), Lines: int64(list.Lines), LeftOut: int64(list.LeftOut),
 		Rejected: int64(list.Rejects), Duplicates: int64(list.Duplicates), Stored: j.Store != nil, Replayed: j.nights != nil,
 	}
 	for _, outcome := range exchange.Outcomes() {
@@ -31,7 +32,8 @@ func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *sur
 	if j.Store == nil || j.Nights > 1 || !shown && (e.AlreadyKept == 0 || e.Answers().Answered > 0) {
 		return e
 	}
-	o := survey.SummaryOptions{Options: survey.Options{Registry: j.Sink.Registry, Alone: true}, Selection: survey.Selection{Category: "ai"}, Top: 3}
+	o := survey.SummaryOptions{Options: survey.Options{Registry: j.Sink.Registry, Alone: true},
+		Selection: survey.Selection{Category: "ai"}, Top: 3}
 	scan, err := survey.Summarize(ctx, j.Store, j.scanID, o)
 	if err != nil && !errors.Is(err, commit.ErrNoTable) { // --tables may leave out what a summary needs
 		j.Log.Warn("cannot read what the scan has found", "error", err)

@@ -19,8 +19,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// TestGoOn shows which scan the same command means after midnight: the unfinished one for a day after its last commit, else a new
-// one, of which a line says what is unfinished. What decides otherwise is silent.
+// TestGoOn shows which scan the same command means after midnight: the unfinished one for a day after its last commit,
+// else a new one, of which a line says what is unfinished. What decides otherwise is silent.
 func TestGoOn(t *testing.T) {
 	const day, earlier, today = "2026-11-20", "20261120-", "20261121-"
 	list := filepath.Join(t.TempDir(), "list.txt")
@@ -31,7 +31,8 @@ func TestGoOn(t *testing.T) {
 	options := func(st store.Store, change func(*Options)) (Options, *bytes.Buffer) {
 		log := &bytes.Buffer{}
 		o := Options{
-			Lists: []string{list}, Store: st, Log: slog.New(slog.NewTextHandler(log, nil)), Begun: time.Date(2026, 11, 21, 0, 10, 0, 0, time.UTC),
+			Lists: []string{list}, Store: st, Log: slog.New(slog.NewTextHandler(log, nil)), Begun: time.Date(2026, 11, 21, 0, 10,
+				0, 0, time.UTC),
 			Sink: sink.Options{Observer: observer, Config: []commit.Setting{{Name: "max-body", Value: "1", Answers: true}}},
 		}
 		if change != nil {
@@ -41,7 +42,8 @@ func TestGoOn(t *testing.T) {
 	}
 	const continued, older, other = "continuing the unfinished scan", "with --scan-id", "not_continued"
 	// left is done to the unfinished scan of one of two sites; its last commit is as old as age.
-	f := func(what string, age time.Duration, left func(o *sink.Options), then func(*sink.Writer) error, change func(*Options), scan, says string) {
+	f := func(what string, age time.Duration, left func(o *sink.Options), then func(*sink.Writer) error,
+		change func(*Options), scan, says string) {
 		t.Helper()
 		st, err := store.NewDir(t.TempDir())
 		if err != nil {
@@ -111,12 +113,16 @@ func TestGoOn(t *testing.T) {
 	f("a scan that was named", time.Hour, func(o *sink.Options) { o.ScanID = "mine" }, nil, nil, today, "")
 	f("another list id", time.Hour, nil, nil, func(o *Options) { o.Sink.ListID = "other" }, today, "")
 	f("another observer", time.Hour, nil, nil, func(o *Options) { o.Sink.Observer.Vantage = "other" }, today, "")
-	f("a complete scan", time.Hour, nil, func(w *sink.Writer) error { return errors.Join(addA(w), w.Complete(context.Background())) }, nil, today, "")
+	f("a complete scan", time.Hour, nil, func(w *sink.Writer) error {
+		return errors.Join(addA(w),
+			w.Complete(context.Background()))
+	}, nil, today, "")
 	f("a setting that changes answers", time.Hour, nil, nil, func(o *Options) {
 		o.Sink.Config = []commit.Setting{{Name: "max-body", Value: "2", Answers: true}}
 	}, today, "--max-body was")
 	f("other tables", time.Hour, nil, nil, func(o *Options) { o.Sink.Tables = []string{"sites"} }, today, other)
-	f("a scan in shares", time.Hour, func(o *sink.Options) { o.Shares, o.Shard = 2, "0" }, func(w *sink.Writer) error { return nil }, nil, today, other)
+	f("a scan in shares", time.Hour, func(o *sink.Options) { o.Shares, o.Shard = 2, "0" },
+		func(w *sink.Writer) error { return nil }, nil, today, other)
 }
 
 // addA keeps the first site of the list.
@@ -138,7 +144,8 @@ func TestGoOnDamaged(t *testing.T) {
 	}
 	for name, says := range map[string]string{"/manifest.json": "", "/commits/0-0.json": "not_continued"} {
 		st, log := newDisk(t), &bytes.Buffer{}
-		o := Options{Lists: []string{list}, Store: st, Log: slog.New(slog.NewTextHandler(log, nil)), Begun: time.Now(), Sink: sink.Options{Date: "2026-11-20"}}
+		o := Options{Lists: []string{list}, Store: st, Log: slog.New(slog.NewTextHandler(log, nil)), Begun: time.Now(),
+			Sink: sink.Options{Date: "2026-11-20"}}
 		j := New(o)
 		if err := j.openLists(t.Context()); err != nil {
 			t.Fatal(err)
@@ -147,7 +154,8 @@ func TestGoOnDamaged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(addA(w), w.Close(t.Context()), st.Put(t.Context(), "_scans/"+j.scanID+name, []byte("{}"))); err != nil {
+		if err := errors.Join(addA(w), w.Close(t.Context()), st.Put(t.Context(), "_scans/"+j.scanID+name,
+			[]byte("{}"))); err != nil {
 			t.Fatal(err)
 		}
 		o.Sink.Date = ""

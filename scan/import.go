@@ -18,7 +18,8 @@ import (
 )
 
 // ErrSeveralNights says that one scan was named for several nights.
-var ErrSeveralNights = errors.New("the inputs have several nights, and one scan is named: leave the name out, or make them one night by a date")
+var ErrSeveralNights = errors.New(
+	"the inputs have several nights, and one scan is named: leave the name out, or make them one night by a date")
 
 // readNights reads archives and bodies, and beside it what names them.
 func (j *Job) readNights(ctx context.Context) (err error) {
@@ -44,7 +45,8 @@ func (j *Job) readNights(ctx context.Context) (err error) {
 	return nil
 }
 
-// eachNight calls f for each night once the job is the scan that the night becomes, in the order in which nights can be read.
+// eachNight calls f for each night once the job is the scan that the night becomes, in the order in which nights can be
+// read.
 func (j *Job) eachNight(f func(*replay.Night) error) error {
 	if j.Nights > 1 && j.scanID != "" {
 		return ErrSeveralNights
@@ -65,8 +67,8 @@ func (j *Job) eachNight(f func(*replay.Night) error) error {
 	return nil
 }
 
-// importNights makes a scan of each night. All are published at the end, together, whatever was observed: a killed import leaves
-// complete scans that are not published, and the same command goes on behind them.
+// importNights makes a scan of each night. All are published at the end, together, whatever was observed: a killed
+// import leaves complete scans that are not published, and the same command goes on behind them.
 func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 	if j.Nights == 0 {
 		var first sync.Once
@@ -77,7 +79,8 @@ func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 	}
 	nights, found := j.nights.List(), j.nights.Found()
 	j.Log.Info("read", "nights", j.Nights, "first", nights[0].Date, "last", nights[j.Nights-1].Date,
-		"rows", found.Rows, "rows_without_status_count_as_200", found.NoStatus, "rows_without_body_not_observed", found.NoBody, "rows_carried_not_observed", found.Carried,
+		"rows", found.Rows, "rows_without_status_count_as_200", found.NoStatus, "rows_without_body_not_observed",
+		found.NoBody, "rows_carried_not_observed", found.Carried,
 		"captures", found.Captures)
 	publish := j.Store != nil && !j.Sink.NoPublish
 	j.Sink.NoPublish, j.AllowEmpty, j.Quiet = true, true, true
@@ -93,12 +96,14 @@ func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 		return progress, err
 	}
 	if err := commit.PublishPending(ctx, j.Store, j.Log, scans); err != nil {
-		return nil, fmt.Errorf("the scans are complete, but were not published in full (the same command publishes them): %w", err)
+		return nil, fmt.Errorf("the scans are complete, but were not published in full (the same command publishes them): %w",
+			err)
 	}
 	return progress, j.publish(ctx)
 }
 
-// judgeNight makes the scan of a night. One that is complete is passed over: to open it would take it from the history until the end.
+// judgeNight makes the scan of a night. One that is complete is passed over: to open it would take it from the history
+// until the end.
 func (j *Job) judgeNight(ctx context.Context, night *replay.Night) error {
 	if j.Store != nil && !j.Sink.Restart && !j.Sink.Repair {
 		m, err := commit.ReadManifest(ctx, j.Store, j.scanID)

@@ -1,6 +1,6 @@
-// Package scan answers one question: what is one scan, from its lists to its last commit? It opens the lists (lists.go) and the
-// dataset, takes the one through the pipeline into the other, and ends a scan as it deserves: complete, to be resumed, or
-// broken off.
+// Package scan answers one question: what is one scan, from its lists to its last commit? It opens the lists (lists.go)
+// and the dataset, takes the one through the pipeline into the other, and ends a scan as it deserves: complete, to be
+// resumed, or broken off.
 package scan
 
 import (
@@ -213,13 +213,14 @@ func (j *Job) openSink(ctx context.Context) error {
 	return commit.BrokenOff(j.scanID, err)
 }
 
-// tellOfLock tells after a while why the dataset is not open yet. In a folder this takes no time. In an object store a lock that another
-// process has left takes its while to end. The function ends the telling.
+// tellOfLock tells after a while why the dataset is not open yet. In a folder this takes no time. In an object store a
+// lock that another process has left takes its while to end. The function ends the telling.
 func (j *Job) tellOfLock() (end func()) {
 	told := make(chan struct{})
 	patience := time.AfterFunc(3*time.Second, func() {
 		defer close(told)
-		j.Log.Info("opening the dataset takes a while: another process may hold the scan's lock, or have been killed with it", "scan", j.scanID, "out", j.Out)
+		j.Log.Info("opening the dataset takes a while: another process may hold the scan's lock, or have been killed with it",
+			"scan", j.scanID, "out", j.Out)
 	})
 	return func() {
 		if !patience.Stop() {
@@ -291,7 +292,8 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 
 // publish hands the complete scan to readers.
 func (j *Job) publish(ctx context.Context) error {
-	return Publish(ctx, j.Store, j.scanID, Publishing{Compact: j.Compact, Quiet: j.Quiet, Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Log: j.Log})
+	return Publish(ctx, j.Store, j.scanID, Publishing{Compact: j.Compact, Quiet: j.Quiet, Registry: j.Sink.Registry,
+		ToolVersion: j.Sink.ToolVersion, Log: j.Log})
 }
 
 // abortTime is how long what was gathered may take to be committed after the second signal.
@@ -338,14 +340,17 @@ func (j *Job) followOptOut(ctx context.Context) {
 			j.Log.Warn("the list of --opt-out cannot be read; it holds as it was", "error", err)
 			return
 		case added == 0:
-			j.Log.Info("the list of --opt-out has changed, without a new entry; what was on it holds until this run ends", "entries", entries)
+			j.Log.Info("the list of --opt-out has changed, without a new entry; what was on it holds until this run ends",
+				"entries", entries)
 			return
 		}
-		j.Log.Info("sites were added to the list of --opt-out, and are not contacted from now on", "added", added, "entries", entries)
+		j.Log.Info("sites were added to the list of --opt-out, and are not contacted from now on", "added", added, "entries",
+			entries)
 		if j.writer == nil {
 			return
 		}
-		change := commit.FileChange{At: time.Now().UTC().Truncate(time.Second), Flag: "opt-out", Added: added, Entries: entries}
+		change := commit.FileChange{At: time.Now().UTC().Truncate(time.Second), Flag: "opt-out", Added: added,
+			Entries: entries}
 		if err := j.writer.FileChanged(ctx, change); err != nil && ctx.Err() == nil {
 			j.Log.Warn("the change of --opt-out was not recorded in the manifest", "error", err)
 		}
@@ -379,14 +384,14 @@ func (j *Job) unkept(err error) error {
 	return err
 }
 
-// commit makes durable what was kept. At the end of the list, which has the progress of the run, it also computes the statistics
-// and completes the scan; before it the progress is nil.
+// commit makes durable what was kept. At the end of the list, which has the progress of the run, it also computes the
+// statistics and completes the scan; before it the progress is nil.
 func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
 	if j.writer == nil {
 		return j.lines.Close(ctx)
 	}
-	// What was gathered comes first: the scan goes on from there. The rejects are gathered anew by the run that resumes it, so
-	// that a store which has been given up need not be waited for once more.
+	// What was gathered comes first: the scan goes on from there. The rejects are gathered anew by the run that resumes
+	// it, so that a store which has been given up need not be waited for once more.
 	err := j.writer.Flush(ctx)
 	if err == nil {
 		err = j.rejects.Close(ctx)
@@ -409,10 +414,11 @@ func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
 	return commit.BrokenOff(j.scanID, err)
 }
 
-// complete makes the scan one whose list was read to its end, with its statistics. A scan that writes too few tables for any
-// statistics has none.
+// complete makes the scan one whose list was read to its end, with its statistics. A scan that writes too few tables
+// for any statistics has none.
 func (j *Job) complete(ctx context.Context, p *pipeline.Progress) error {
-	err := survey.Stats(ctx, j.Store, j.scanID, survey.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion, Unlisted: j.Sink.Unlisted, Log: j.Log})
+	err := survey.Stats(ctx, j.Store, j.scanID, survey.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion,
+		Unlisted: j.Sink.Unlisted, Log: j.Log})
 	if err != nil && !errors.Is(err, commit.ErrNoTable) {
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// TestCommitGivesUpOnce shows that what was gathered is committed before the rejects are, and that a store which has been
-// given up there is asked for nothing more but to take back: each further request may be waited for as long.
+// TestCommitGivesUpOnce shows that what was gathered is committed before the rejects are, and that a store which has
+// been given up there is asked for nothing more but to take back: each further request may be waited for as long.
 func TestCommitGivesUpOnce(t *testing.T) {
 	f := func(what string, fails func(storetest.Step) bool, committed uint64, published bool) {
 		t.Helper()
@@ -54,7 +54,8 @@ func TestCommitGivesUpOnce(t *testing.T) {
 		}
 		site := &audit.Site{Input: "a.test", Origin: host, Fetch: exchange.Response{Outcome: exchange.DNSNotFound}}
 		audit.Judge(site)
-		if err := errors.Join(j.writer.Add(site), j.rejects.Add(commit.Reject{Input: "list", Line: 2, Text: "a b", Reason: "not a host name"})); err != nil {
+		if err := errors.Join(j.writer.Add(site), j.rejects.Add(commit.Reject{Input: "list", Line: 2, Text: "a b",
+			Reason: "not a host name"})); err != nil {
 			t.Fatal(err)
 		}
 		err = j.commit(t.Context(), nil)
@@ -81,7 +82,13 @@ func TestCommitGivesUpOnce(t *testing.T) {
 		}
 	}
 	f("heard", func(storetest.Step) bool { return false }, 1, true)
-	f("silent at a part", func(s storetest.Step) bool { return s.Op == "publish" && strings.HasPrefix(s.Name, schema.Sites) }, 0, false)
+	f("silent at a part", func(s storetest.Step) bool {
+		return s.Op == "publish" &&
+			strings.HasPrefix(s.Name, schema.Sites)
+	}, 0, false)
 	f("silent at the commit", func(s storetest.Step) bool { return strings.Contains(s.Name, "/commits/0-0") }, 0, false)
-	f("silent at the rejects", func(s storetest.Step) bool { return s.Op == "publish" && strings.HasPrefix(s.Name, "_rejects") }, 1, false)
+	f("silent at the rejects", func(s storetest.Step) bool {
+		return s.Op == "publish" &&
+			strings.HasPrefix(s.Name, "_rejects")
+	}, 1, false)
 }

@@ -15,13 +15,16 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// TestKilledAtEachStep kills what changes what counts at each of its steps, before and after the step's effect. Then the same command, or the next
-// night, succeeds: no published scan is lost, nothing is damaged, and the history has what is published.
+// TestKilledAtEachStep kills what changes what counts at each of its steps, before and after the step's effect. Then
+// the same command, or the next night, succeeds: no published scan is lost, nothing is damaged, and the history has
+// what is published.
 func TestKilledAtEachStep(t *testing.T) {
-	const pending, done, held, discarded = commit.PublicationPending, commit.PublicationDone, commit.PublicationHeld, commit.PublicationDiscarded
+	const pending, done, held, discarded = commit.PublicationPending, commit.PublicationDone, commit.PublicationHeld,
+		commit.PublicationDiscarded
 	base := newDisk(t)
 	for _, id := range []string{"one", "two", "three", "new"} {
-		completed(t, base, id, map[string]string{"one": "2026-11-01", "two": "2026-11-02", "three": "2026-11-03", "new": "2026-11-04"}[id], id == "new")
+		completed(t, base, id, map[string]string{"one": "2026-11-01", "two": "2026-11-02", "three": "2026-11-03",
+			"new": "2026-11-04"}[id], id == "new")
 		if err := Publish(t.Context(), base, id, publishing); err != nil {
 			t.Fatal(err)
 		}
@@ -32,9 +35,10 @@ func TestKilledAtEachStep(t *testing.T) {
 	withdraw := func(ctx context.Context, st store.Store) error {
 		return Withdraw(ctx, st, "three", "a wrong list", publishing)
 	}
-	// f kills change, of a scan: these are the publications that it may have if change is not repeated, and that if it is. What prepare damages
-	// stays damaged.
-	f := func(what string, prepare func(st store.Store) error, change func(context.Context, store.Store) error, of string, may []commit.Publication, want commit.Publication) {
+	// f kills change, of a scan: these are the publications that it may have if change is not repeated, and that if it is.
+	// What prepare damages stays damaged.
+	f := func(what string, prepare func(st store.Store) error, change func(context.Context, store.Store) error, of string,
+		may []commit.Publication, want commit.Publication) {
 		t.Helper()
 		step := 1
 		if testing.Short() {
@@ -80,12 +84,16 @@ func TestKilledAtEachStep(t *testing.T) {
 					}
 				}
 				if kept := merged(t, st); err != nil || published != kept {
-					t.Errorf("%s, killed at step %d, %v, repeated %v: %d scans, %d published, %d in the history, %v", what, n, step, again, len(all), published, kept, err)
+					t.Errorf("%s, killed at step %d, %v, repeated %v: %d scans, %d published, %d in the history, %v", what, n, step,
+						again, len(all), published, kept, err)
 				}
 				if state, err := index.Check(t.Context(), st); err != nil || state != index.Current {
 					t.Errorf("%s, killed at step %d, %v: the index is %v, %v", what, n, step, state, err)
 				}
-				found := slices.DeleteFunc(findings(t, st, verify.Damaged), func(f string) bool { return prepare != nil && strings.Contains(f, commit.ManifestName(of)) })
+				found := slices.DeleteFunc(findings(t, st, verify.Damaged), func(f string) bool {
+					return prepare != nil &&
+						strings.Contains(f, commit.ManifestName(of))
+				})
 				if len(found) > 0 {
 					t.Errorf("%s, killed at step %d, %v, repeated %v: %q", what, n, step, again, found)
 				}
@@ -95,7 +103,8 @@ func TestKilledAtEachStep(t *testing.T) {
 	type publications []commit.Publication
 	f("hold", nil, set("new", held), "new", publications{pending, held}, held)
 	f("discard", nil, set("new", discarded), "new", publications{pending, discarded}, discarded)
-	f("release", nil, func(ctx context.Context, st store.Store) error { return Release(ctx, st, "new", publishing) }, "new", publications{pending, done}, done)
+	f("release", nil, func(ctx context.Context, st store.Store) error { return Release(ctx, st, "new", publishing) },
+		"new", publications{pending, done}, done)
 	f("withdraw", nil, withdraw, "three", publications{done, discarded}, discarded)
 	f("withdraw damaged", func(st store.Store) error {
 		past, err := commit.ReadHistory(t.Context(), st, "three")

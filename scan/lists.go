@@ -26,8 +26,8 @@ import (
 	"github.com/bulkscan/bulkscan/warc/replay"
 )
 
-// openLists fixes what is read, and the scan's name. Standard input or another pipe is copied to a file first where a dataset is
-// written, so that the scan knows its fingerprint and the same command resumes it.
+// openLists fixes what is read, and the scan's name. Standard input or another pipe is copied to a file first where a
+// dataset is written, so that the scan knows its fingerprint and the same command resumes it.
 func (j *Job) openLists(ctx context.Context) error {
 	if j.Store != nil {
 		if err := CheckVersions(ctx, j.Store); err != nil {
@@ -50,7 +50,8 @@ func (j *Job) openLists(ctx context.Context) error {
 		j.paths[i] = spooled
 		j.spooled = append(j.spooled, spooled)
 	}
-	if j.scanID = j.Sink.ScanID; replayed || !resumable && (j.DryRun || j.scanID != "") { // nights are named while they are read
+	if j.scanID = j.Sink.ScanID; replayed || !resumable && (j.DryRun || j.scanID != "") {
+		// nights are named while they are read
 		return nil
 	}
 	if err := j.identify(ctx); err != nil {
@@ -88,8 +89,8 @@ func (j *Job) datedName() string { return strings.ReplaceAll(j.date(), "-", "") 
 // goOnFor is how long after its last commit a scan is continued by the same command of a later day.
 const goOnFor = 24 * time.Hour
 
-// goOn makes the scan the one that the same command has left unfinished on an earlier day, with its date. The names of both differ in
-// their dates.
+// goOn makes the scan the one that the same command has left unfinished on an earlier day, with its date. The names of
+// both differ in their dates.
 func (j *Job) goOn(ctx context.Context) error {
 	earlier, err := sink.FindUnfinished(ctx, j.Store, j.sinkOptions(), func(scanID string) bool {
 		date, ok := strings.CutSuffix(scanID, "-"+j.mark)
@@ -101,16 +102,20 @@ func (j *Job) goOn(ctx context.Context) error {
 		return err
 	case earlier.Err == nil && j.Begun.Sub(earlier.Last) < goOnFor:
 		j.scanID, j.Sink.Date = earlier.ScanID, earlier.Date
-		j.Log.Info("continuing the unfinished scan of these lists", "scan", earlier.ScanID, "date", earlier.Date, "last_commit", earlier.Last, "otherwise", "--date or --restart begins a new one")
+		j.Log.Info("continuing the unfinished scan of these lists", "scan", earlier.ScanID, "date", earlier.Date,
+			"last_commit", earlier.Last, "otherwise", "--date or --restart begins a new one")
 	case earlier.Err == nil:
-		j.Log.Warn("a new scan begins; an earlier one of these lists is unfinished", "unfinished", earlier.ScanID, "last_commit", earlier.Last, "remedy", "the same command with --scan-id "+earlier.ScanID+" continues it")
+		j.Log.Warn("a new scan begins; an earlier one of these lists is unfinished", "unfinished", earlier.ScanID,
+			"last_commit", earlier.Last, "remedy", "the same command with --scan-id "+earlier.ScanID+" continues it")
 	default:
-		j.Log.Warn("a new scan begins; an earlier one of these lists is unfinished", "unfinished", earlier.ScanID, "last_commit", earlier.Last, "not_continued", earlier.Err)
+		j.Log.Warn("a new scan begins; an earlier one of these lists is unfinished", "unfinished", earlier.ScanID,
+			"last_commit", earlier.Last, "not_continued", earlier.Err)
 	}
 	return nil
 }
 
-// markOfLists is what the scan's name has of its lists and its observer: another observer of the same lists makes another scan.
+// markOfLists is what the scan's name has of its lists and its observer: another observer of the same lists makes
+// another scan.
 func (j *Job) markOfLists() string {
 	var text []byte
 	for _, list := range j.fingerprints {
@@ -187,11 +192,12 @@ func (e *DoubtError) Error() string {
 	for _, d := range e.Doubts {
 		texts = append(texts, d.File+": "+d.String())
 	}
-	return strings.Join(texts, "; ") + "; choose the column of the sites with --column, or the form with --format; if the list is meant as it is, repeat with --accept-list"
+	return strings.Join(texts, "; ") +
+		"; choose the column of the sites with --column, or the form with --format; if the list is meant as it is, repeat with --accept-list"
 }
 
-// doubts returns the lists that are in doubt, and warns of those that are accepted. A stream, whose lines are asked as they come, is
-// not judged. Neither is a list that cannot be read to its end: the scan keeps what is before.
+// doubts returns the lists that are in doubt, and warns of those that are accepted. A stream, whose lines are asked as
+// they come, is not judged. Neither is a list that cannot be read to its end: the scan keeps what is before.
 func (j *Job) doubts(ctx context.Context) (doubts []*inputs.Doubt, err error) {
 	for _, path := range j.paths {
 		if isStream(path) {
@@ -278,7 +284,8 @@ type Counted struct {
 	Nights *replay.Nights // of archives and bodies, of which only these and Stats are counted; else nil
 }
 
-// Count reads the lists, and looks at the dataset: what Run would refuse, it refuses. It writes nothing, and asks no site.
+// Count reads the lists, and looks at the dataset: what Run would refuse, it refuses. It writes nothing, and asks no
+// site.
 func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	if err := j.openLists(ctx); err != nil {
 		return nil, err
@@ -323,7 +330,8 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	}
 }
 
-// listStats says what was read of the lists. Of archives and bodies duplicates are known of those nights that were judged.
+// listStats says what was read of the lists. Of archives and bodies duplicates are known of those nights that were
+// judged.
 func (j *Job) listStats() (s inputs.Stats) {
 	if j.nights == nil {
 		s = j.reader.Stats()

@@ -23,8 +23,9 @@ import (
 // with all its tables, the others leave sites and verdicts.
 type Retention struct {
 	Nights, Bodies, Evidence string
-	// Accept is the number of dates of which a person lets anything go. If more than half of the published dates would go, or of those left that
-	// have bodies or evidence would lose them, and Accept is another number, Prune deletes nothing: the error is a *ManyError.
+	// Accept is the number of dates of which a person lets anything go. If more than half of the published dates would go,
+	// or of those left that have bodies or evidence would lose them, and Accept is another number, Prune deletes nothing:
+	// the error is a *ManyError.
 	Accept int
 	DryRun bool // log and count what is due, and delete nothing
 }
@@ -36,7 +37,8 @@ type ManyError struct {
 }
 
 func (e *ManyError) Error() string {
-	return fmt.Sprintf("nothing was pruned, since more than half would go: %s, %s to %s; if the clock and the settings are right, `bulkscan nightly … --prune --accept-pruning %d` deletes them",
+	return fmt.Sprintf(
+		"nothing was pruned, since more than half would go: %s, %s to %s; if the clock and the settings are right, `bulkscan nightly … --prune --accept-pruning %d` deletes them",
 		e.What, e.Dates[0], e.Dates[len(e.Dates)-1], len(e.Dates))
 }
 
@@ -53,7 +55,8 @@ func (p *Prunings) And(earlier *Prunings) *Prunings {
 	if earlier == nil {
 		return p
 	}
-	return &Prunings{Nights: slices.Concat(earlier.Nights, p.Nights), Bodies: earlier.Bodies + p.Bodies, Evidence: earlier.Evidence + p.Evidence, Bytes: earlier.Bytes + p.Bytes}
+	return &Prunings{Nights: slices.Concat(earlier.Nights, p.Nights), Bodies: earlier.Bodies + p.Bodies,
+		Evidence: earlier.Evidence + p.Evidence, Bytes: earlier.Bytes + p.Bytes}
 }
 
 // pruning is one run of Prune.
@@ -123,7 +126,8 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 		}
 	}
 	for _, m := range p.all {
-		if m.ScanDate >= newest || !m.Published() && m.Publication != commit.PublicationDiscarded && !p.before.Has(m.ScanID) { // that has come back, from a copy
+		if m.ScanDate >= newest || !m.Published() && m.Publication != commit.PublicationDiscarded && !p.before.Has(m.ScanID) {
+			// that has come back, from a copy
 			continue
 		}
 		if m.ScanDate < keep.Nights {
@@ -139,12 +143,13 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 	return nil
 }
 
-// many returns a *ManyError unless what is due may go: half of what there is, or one date, as each night deletes. What an earlier pruning
-// has begun is not counted.
+// many returns a *ManyError unless what is due may go: half of what there is, or one date, as each night deletes. What
+// an earlier pruning has begun is not counted.
 func (p *pruning) many(accept int) error {
 	dates, few := map[string]bool{}, true // of which anything goes
 	var what []string
-	for table, due := range map[string][]*commit.Manifest{"": p.nights, schema.Bodies: p.tables[schema.Bodies], schema.Evidence: p.tables[schema.Evidence]} {
+	for table, due := range map[string][]*commit.Manifest{"": p.nights, schema.Bodies: p.tables[schema.Bodies],
+		schema.Evidence: p.tables[schema.Evidence]} {
 		there, going := map[string]bool{}, map[string]bool{}
 		for _, m := range p.all {
 			has := table == "" || slices.Contains(m.Tables, table) && !slices.Contains(p.nights, m)
@@ -196,7 +201,8 @@ func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Pu
 		p.done.Nights, p.done.Bytes = append(p.done.Nights, s.ScanDate), p.done.Bytes+s.Bytes
 	}
 	p.done.Nights = slices.Compact(p.done.Nights)
-	if err := errors.Join(index.Update(ctx, p.store), index.RollUp(ctx, p.store, o.ToolVersion), survey.WriteReadme(ctx, p.store)); err != nil {
+	if err := errors.Join(index.Update(ctx, p.store), index.RollUp(ctx, p.store, o.ToolVersion),
+		survey.WriteReadme(ctx, p.store)); err != nil {
 		return err
 	}
 	return commit.Removed(ctx, p.store, o.Log)

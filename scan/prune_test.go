@@ -30,8 +30,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// nightOf writes and publishes a night of four sites, of which one says something else every night, and one is silent from the
-// third night on.
+// nightOf writes and publishes a night of four sites, of which one says something else every night, and one is silent
+// from the third night on.
 func nightOf(t *testing.T, st store.Store, night int, publish bool) string {
 	t.Helper()
 	return nightBy(t, st, night, publish, publishing)
@@ -52,7 +52,9 @@ func nightWith(t *testing.T, st store.Store, night int, publish bool, publishing
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, body := range []string{"User-agent: *\nDisallow: /\n", fmt.Sprintf("User-agent: *\nDisallow: /%d\nSitemap: https://h1.test/s\n", night), "User-agent: GPTBot\nDisallow: /\n", ""} {
+	for i, body := range []string{"User-agent: *\nDisallow: /\n",
+		fmt.Sprintf("User-agent: *\nDisallow: /%d\nSitemap: https://h1.test/s\n", night), "User-agent: GPTBot\nDisallow: /\n",
+		""} {
 		if !slices.Contains(sites, i) {
 			continue
 		}
@@ -60,7 +62,8 @@ func nightWith(t *testing.T, st store.Store, night int, publish bool, publishing
 		if err != nil {
 			t.Fatal(err)
 		}
-		site := &audit.Site{Seq: uint64(i), Input: host.Host(), Origin: host, Fetch: exchange.Response{Outcome: exchange.Answered, Status: 200, Body: []byte(body)}}
+		site := &audit.Site{Seq: uint64(i), Input: host.Host(), Origin: host,
+			Fetch: exchange.Response{Outcome: exchange.Answered, Status: 200, Body: []byte(body)}}
 		if i == 2 && night > 2 {
 			site.Fetch = exchange.Response{Outcome: exchange.ConnectTimeout}
 		}
@@ -69,7 +72,8 @@ func nightWith(t *testing.T, st store.Store, night int, publish bool, publishing
 			t.Fatal(err)
 		}
 	}
-	err = errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), st, id, survey.Options{Registry: publishing.Registry, Log: publishing.Log}), w.Complete(t.Context()), w.Close(t.Context()))
+	err = errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), st, id, survey.Options{Registry: publishing.Registry,
+		Log: publishing.Log}), w.Complete(t.Context()), w.Close(t.Context()))
 	if err == nil {
 		err = Publish(t.Context(), st, id, publishing)
 	}
@@ -137,7 +141,9 @@ func TestPrune(t *testing.T) {
 	dir := prunable(t, out)
 	want := rows(t, dir)
 	earlier := copied(t, dir)
-	registry, err := tokens.Load(strings.NewReader("name | category | purpose | operator | * | fallback\nmy-own | custom | other | Me | yes | gptbot\n"))
+	registry,
+		err := tokens.Load(strings.NewReader(
+		"name | category | purpose | operator | * | fallback\nmy-own | custom | other | Me | yes | gptbot\n"))
 	if err == nil {
 		err = views.Write(t.Context(), dir, registry)
 	}
@@ -145,21 +151,25 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	done, err := Prune(t.Context(), dir, keeps, publishing)
-	if err != nil || !slices.Equal(done.Nights, []string{"2026-10-27", "2026-10-29", "2026-10-30"}) || done.Bodies != 1 || done.Evidence != 2 || done.Bytes == 0 {
+	if err != nil || !slices.Equal(done.Nights, []string{"2026-10-27", "2026-10-29", "2026-10-30"}) || done.Bodies != 1 ||
+		done.Evidence != 2 || done.Bytes == 0 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if empty := emptyFolders(t, disk, out.Root()); !slices.Equal(empty, []string{"/data/out/_scans/_months/files"}) {
 		t.Errorf("empty folders are left: %q", empty)
 	}
-	if text, err := store.ReadAll(t.Context(), dir, views.Name, 1<<20); err != nil || !strings.Contains(string(text), "my-own") {
+	if text, err := store.ReadAll(t.Context(), dir, views.Name, 1<<20); err != nil || !strings.Contains(string(text),
+		"my-own") {
 		t.Errorf("the tokens of the views are others: %v", err)
 	}
 	described, err := store.ReadAll(t.Context(), dir, schema.PackageName, 1<<20)
-	if text := string(described); err != nil || strings.Contains(text, "night-2026-10") || !strings.Contains(text, `"sites/scan_date=2026-11-27/`) || strings.Contains(text, `"bodies/scan_date=2026-11-27/`) {
+	if text := string(described); err != nil || strings.Contains(text, "night-2026-10") ||
+		!strings.Contains(text, `"sites/scan_date=2026-11-27/`) || strings.Contains(text, `"bodies/scan_date=2026-11-27/`) {
 		t.Errorf("%s describes what was pruned, %v:\n%s", schema.PackageName, err, text)
 	}
 	before := namesAndSums(t, dir)
-	if again, err := Prune(t.Context(), dir, keeps, publishing); err != nil || again.Bytes != 0 || namesAndSums(t, dir) != before {
+	if again, err := Prune(t.Context(), dir, keeps, publishing); err != nil || again.Bytes != 0 ||
+		namesAndSums(t, dir) != before {
 		t.Errorf("again: %+v, %v; it was\n%s\nand is\n%s", again, err, before, namesAndSums(t, dir))
 	}
 	for entry, err := range earlier.List(t.Context(), "") {
@@ -192,7 +202,8 @@ func TestPrune(t *testing.T) {
 		}
 		back++
 	}
-	if found := findings(t, dir, verify.Leftover); back == 0 || strings.Count(strings.Join(found, "\n"), "leftover: "+table) != back {
+	if found := findings(t, dir, verify.Leftover); back == 0 || strings.Count(strings.Join(found, "\n"), "leftover: "+
+		table) != back {
 		t.Errorf("%d files of a pruned table are copied back: %q", back, found)
 	}
 	if found := findings(t, dir, verify.Damaged); len(found) > 0 {
@@ -210,7 +221,8 @@ func TestPrune(t *testing.T) {
 			t.Errorf("compact %s: %+v, %v", m, done, err)
 		}
 	}
-	if err := Release(t.Context(), dir, "night-2026-10-28", publishing); err == nil || !strings.Contains(err.Error(), "the nights up to 2026-10-30 were pruned") {
+	if err := Release(t.Context(), dir, "night-2026-10-28", publishing); err == nil || !strings.Contains(err.Error(),
+		"the nights up to 2026-10-30 were pruned") {
 		t.Errorf("a held night before them is released: %v", err)
 	}
 	if got := rows(t, dir); got != want {
@@ -236,7 +248,8 @@ func TestPrune(t *testing.T) {
 	if found := findings(t, dir, verify.Damaged, verify.Leftover); len(found) > 0 {
 		t.Errorf("%q", found)
 	}
-	stories, err := history.Stories(t.Context(), dir, "h2.test", history.Asked{Token: "GPTBot", Registry: publishing.Registry})
+	stories, err := history.Stories(t.Context(), dir, "h2.test", history.Asked{Token: "GPTBot",
+		Registry: publishing.Registry})
 	if err != nil || len(stories) != 1 || !stories[0].Episodes[0].Token.Stored {
 		t.Errorf("the last file of a silent site: %+v, %v", stories, err)
 	}
@@ -263,10 +276,12 @@ func TestForeignFilesStay(t *testing.T) {
 	for folder := range folders {
 		for _, base := range []string{
 			"notes.txt", "notes.json", "notes.parquet", "part-mine.parquet", "open-mine-1.parquet", "closed-pruned-1.parquet",
-			"token_stats-2026-10-mine.parquet", ".notes.20261126.tmp", "more/notes.json", "more/0-7.json", "more/closed-0123456789ab-1.parquet",
+			"token_stats-2026-10-mine.parquet", ".notes.20261126.tmp", "more/notes.json", "more/0-7.json",
+			"more/closed-0123456789ab-1.parquet",
 		} {
 			name := filepath.Join(root, folder, base)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, []byte("mine"), 0o666)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, []byte("mine"),
+				0o666)); err != nil {
 				t.Fatal(err)
 			}
 			foreign = append(foreign, name)
@@ -284,7 +299,8 @@ func TestForeignFilesStay(t *testing.T) {
 	nightOf(t, dir, 8, true)
 	stay("a night")
 	if _, err = compact.Scan(t.Context(), dir, "night-2026-11-29", compact.Options{}); err == nil {
-		err = survey.Stats(t.Context(), dir, "night-2026-11-29", survey.Options{Registry: publishing.Registry, Log: publishing.Log})
+		err = survey.Stats(t.Context(), dir, "night-2026-11-29", survey.Options{Registry: publishing.Registry,
+			Log: publishing.Log})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -310,7 +326,8 @@ func TestForeignFilesStay(t *testing.T) {
 	}
 	stay("pruning")
 	for _, found := range findings(t, dir, verify.Damaged) {
-		if !strings.HasSuffix(found, ".parquet: no commit names it, and it belongs to no scan") { // those between its own, which programs read
+		if !strings.HasSuffix(found, ".parquet: no commit names it, and it belongs to no scan") {
+			// those between its own, which programs read
 			t.Error(found)
 		}
 	}
@@ -391,7 +408,8 @@ func TestPrunedWhileVerified(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it makes many nights, which -short leaves out")
 	}
-	for _, name := range []string{"sites/scan_date=2026-10-27/", "verdicts/scan_date=2026-11-27/", "bodies/scan_date=2026-11-27/"} {
+	for _, name := range []string{"sites/scan_date=2026-10-27/", "verdicts/scan_date=2026-11-27/",
+		"bodies/scan_date=2026-11-27/"} {
 		dir := prunable(t, newDisk(t))
 		at := &pruningStore{Store: dir, name: name, do: func() {
 			if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
@@ -414,10 +432,13 @@ func TestPrunedMeanwhile(t *testing.T) {
 	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), dir, "slow", survey.Options{Registry: publishing.Registry, Log: publishing.Log}), w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+	if err := errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), dir, "slow",
+		survey.Options{Registry: publishing.Registry, Log: publishing.Log}), w.Complete(t.Context()),
+		w.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if err := Publish(t.Context(), dir, "slow", publishing); err == nil || !strings.Contains(err.Error(), "the nights up to 2026-10-30 were pruned") {
+	if err := Publish(t.Context(), dir, "slow", publishing); err == nil || !strings.Contains(err.Error(),
+		"the nights up to 2026-10-30 were pruned") {
 		t.Errorf("published: %v", err)
 	}
 	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
@@ -447,7 +468,8 @@ func TestPruneDamaged(t *testing.T) {
 			}
 		}
 		_, err := Prune(t.Context(), dir, keeps, publishing)
-		if err == nil || !strings.Contains(err.Error(), "night of 2026-10-27") || !strings.Contains(err.Error(), "restore the files that bulkscan verify names") {
+		if err == nil || !strings.Contains(err.Error(), "night of 2026-10-27") || !strings.Contains(err.Error(),
+			"restore the files that bulkscan verify names") {
 			t.Errorf("%s: %v", how, err)
 		}
 		if got := scansThere(t, dir); len(got) != 8 {
@@ -456,8 +478,8 @@ func TestPruneDamaged(t *testing.T) {
 	}
 }
 
-// TestPruneGoesOnAfterAKill kills a pruning when a manifest has got its name and before that is synced. The next pruning has deleted
-// nothing that a loss of power brings back into the manifest.
+// TestPruneGoesOnAfterAKill kills a pruning when a manifest has got its name and before that is synced. The next
+// pruning has deleted nothing that a loss of power brings back into the manifest.
 func TestPruneGoesOnAfterAKill(t *testing.T) {
 	made := storetest.NewDisk()
 	on := func(disk *storetest.Disk) *store.Dir {

@@ -32,9 +32,10 @@ type Publishing struct {
 	Pages func(ctx context.Context) error
 }
 
-// Publish hands a complete scan to readers: it merges the scan's parts, the scan into the history, and the statistics of
-// past months, and writes the views and the README. All but the parts is derived from what is published, so that the next
-// scan's Publish does what a killed process leaves undone. Of a scan that is not published only the parts are merged.
+// Publish hands a complete scan to readers: it merges the scan's parts, the scan into the history, and the statistics
+// of past months, and writes the views and the README. All but the parts is derived from what is published, so that the
+// next scan's Publish does what a killed process leaves undone. Of a scan that is not published only the parts are
+// merged.
 //
 // An error does not harm the scan. Every step is tried, unless the context ends.
 func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) error {
@@ -47,7 +48,8 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 			if ctx.Err() != nil {
 				return unpublished(scanID, err)
 			}
-			o.Log.Warn("the parts of the scan were not merged", "scan", scanID, "error", err, "remedy", "bulkscan compact merges them")
+			o.Log.Warn("the parts of the scan were not merged", "scan", scanID, "error", err, "remedy",
+				"bulkscan compact merges them")
 		}
 	}
 	if !m.Published() && !m.Waits() {
@@ -58,7 +60,8 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		if o.Quiet || m.Publication == commit.PublicationEmpty { // the error with which the command ends says why
 			return nil
 		}
-		o.Log.Info("the scan is complete, and not published: readers do not find it", "scan", scanID, "publication", m.Publication, "remedy", remedy)
+		o.Log.Info("the scan is complete, and not published: readers do not find it", "scan", scanID, "publication",
+			m.Publication, "remedy", remedy)
 		return nil
 	}
 	err = mergeHistory(ctx, st, m, o)
@@ -74,8 +77,10 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 // derive brings up to date what readers open, beside the history.
 func derive(ctx context.Context, st store.Store, o Publishing) error {
 	err := index.Update(ctx, st)
-	if statsErr := survey.StatsOfUnits(ctx, st, survey.Options{Registry: o.Registry, ToolVersion: o.ToolVersion, Log: o.Log}); statsErr != nil {
-		o.Log.Warn("statistics are not of all scans of a date, observer and list", "error", statsErr, "remedy", "the next scan computes them again; bulkscan stats does, too")
+	if statsErr := survey.StatsOfUnits(ctx, st, survey.Options{Registry: o.Registry, ToolVersion: o.ToolVersion,
+		Log: o.Log}); statsErr != nil {
+		o.Log.Warn("statistics are not of all scans of a date, observer and list", "error", statsErr, "remedy",
+			"the next scan computes them again; bulkscan stats does, too")
 	}
 	if monthsErr := index.RollUp(ctx, st, o.ToolVersion); monthsErr != nil {
 		o.Log.Warn("statistics of past months were not merged; readers take those of each scan", "error", monthsErr)
@@ -99,7 +104,8 @@ func Release(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		return err
 	}
 	if m.ScanDate <= pruned.Through && !m.Published() {
-		return fmt.Errorf("scan %s is not published: the nights up to %s were pruned, and the history cannot take in an earlier one; bulkscan nightly --discard %s lets it go, too", scanID, pruned.Through, m.ScanDate)
+		return fmt.Errorf(
+			"scan %s is not published: the nights up to %s were pruned, and the history cannot take in an earlier one; bulkscan nightly --discard %s lets it go, too", scanID, pruned.Through, m.ScanDate)
 	}
 	if err := commit.SetPublication(ctx, st, o.Log, scanID, commit.PublicationDone); err != nil {
 		return err
@@ -107,7 +113,8 @@ func Release(ctx context.Context, st store.Store, scanID string, o Publishing) e
 	return Publish(ctx, st, scanID, o)
 }
 
-// Withdraw takes a published scan back from readers, or lets one go that is lost; the head keeps why. The scan stays, as a discarded one.
+// Withdraw takes a published scan back from readers, or lets one go that is lost; the head keeps why. The scan stays,
+// as a discarded one.
 func Withdraw(ctx context.Context, st store.Store, scanID, why string, o Publishing) error {
 	if err := commit.Withdraw(ctx, st, o.Log, scanID, why); err != nil {
 		return err
@@ -118,7 +125,8 @@ func Withdraw(ctx context.Context, st store.Store, scanID, why string, o Publish
 
 // unpublished is the error of a scan that is complete and was not published, or not everywhere.
 func unpublished(scanID string, err error) error {
-	return fmt.Errorf("scan %s is complete, but was not published in full (the next scan publishes it, too): %w", scanID, err)
+	return fmt.Errorf("scan %s is complete, but was not published in full (the next scan publishes it, too): %w", scanID,
+		err)
 }
 
 // mergeHistory merges the scan into the history, and earlier ones that it lacks.
@@ -128,20 +136,24 @@ func mergeHistory(ctx context.Context, st store.Store, m *commit.Manifest, o Pub
 		return err
 	}
 	if updated.Again {
-		o.Log.Info("nights were merged into the history again: a scan came before the last one or has changed, or the registry or the check has")
+		o.Log.Info(
+			"nights were merged into the history again: a scan came before the last one or has changed, or the registry or the check has")
 	}
 	if m.ScanDate <= updated.Pruned && !updated.Has(m.ScanID) {
 		return fmt.Errorf("the nights up to %s were pruned, and the history cannot take in an earlier one", updated.Pruned)
 	}
 	if !updated.Has(m.ScanID) && slices.Contains(m.Tables, schema.Sites) {
-		o.Log.Info("the history follows another observer, and the scan stays outside it", "scan", m.ScanID, "observer", updated.Observer)
+		o.Log.Info("the history follows another observer, and the scan stays outside it", "scan", m.ScanID, "observer",
+			updated.Observer)
 	}
 	return nil
 }
 
 // HistoryOptions are those of every merge: bodies are judged again by the registry at hand, and each night is logged.
 func HistoryOptions(registry *tokens.Registry, toolVersion string, log *slog.Logger) history.Options {
-	return history.Options{ToolVersion: toolVersion, Log: log, Rejudge: history.RejudgeBy(registry), Progress: func(m history.Merged) {
-		log.Info("night merged into the history", "date", m.Date, "observed", m.Observations, "causes", m.Causes, "gaps", m.Gaps, "archive_disagreements", m.Disagree)
-	}}
+	return history.Options{ToolVersion: toolVersion, Log: log, Rejudge: history.RejudgeBy(registry),
+		Progress: func(m history.Merged) {
+			log.Info("night merged into the history", "date", m.Date, "observed", m.Observations, "causes", m.Causes, "gaps",
+				m.Gaps, "archive_disagreements", m.Disagree)
+		}}
 }

@@ -51,7 +51,8 @@ func site(t *testing.T, seq uint64) *audit.Site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &audit.Site{Seq: seq, Input: host.Host(), Origin: host, Fetch: exchange.Response{Outcome: exchange.Answered, Status: 404}}
+	s := &audit.Site{Seq: seq, Input: host.Host(), Origin: host, Fetch: exchange.Response{Outcome: exchange.Answered,
+		Status: 404}}
 	audit.Judge(s)
 	return s
 }
@@ -122,7 +123,8 @@ var publishing = Publishing{Compact: true, Registry: tokens.Default(), Log: slog
 
 // TestPublications shows from which publication a scan may go to which, and what readers get of it.
 func TestPublications(t *testing.T) {
-	const pending, done, held, discarded = commit.PublicationPending, commit.PublicationDone, commit.PublicationHeld, commit.PublicationDiscarded
+	const pending, done, held, discarded = commit.PublicationPending, commit.PublicationDone, commit.PublicationHeld,
+		commit.PublicationDiscarded
 	f := func(from, to, want commit.Publication) {
 		t.Helper()
 		st := newDisk(t)
@@ -182,16 +184,19 @@ func TestPublications(t *testing.T) {
 	if err := commit.SetPublication(t.Context(), st, nil, "one", discarded); err != nil {
 		t.Error(err)
 	}
-	if _, err := sink.Open(t.Context(), st, sink.Options{ScanID: "one"}); err == nil || !strings.Contains(err.Error(), "was discarded") {
+	if _, err := sink.Open(t.Context(), st, sink.Options{ScanID: "one"}); err == nil || !strings.Contains(err.Error(),
+		"was discarded") {
 		t.Errorf("a discarded scan is continued: %v", err)
 	}
 	completed(t, st, "two", "2026-11-02", false)
-	if done, err := Prune(t.Context(), st, Retention{Nights: "2026-11-02"}, publishing); err != nil || !slices.Equal(done.Nights, []string{"2026-11-01"}) {
+	if done, err := Prune(t.Context(), st, Retention{Nights: "2026-11-02"}, publishing); err != nil ||
+		!slices.Equal(done.Nights, []string{"2026-11-01"}) {
 		t.Errorf("a discarded scan is too old: %+v, %v", done, err)
 	}
 }
 
-// TestWaitsAreTold has another process hold the dataset's lock for an hour. What changes what counts waits, succeeds, and says for what.
+// TestWaitsAreTold has another process hold the dataset's lock for an hour. What changes what counts waits, succeeds,
+// and says for what.
 func TestWaitsAreTold(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
@@ -216,7 +221,8 @@ func TestWaitsAreTold(t *testing.T) {
 			var log bytes.Buffer
 			o := publishing
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
-			if err := change(o); err != nil || !strings.Contains(log.String(), "waiting for another process that publishes into this dataset") {
+			if err := change(o); err != nil || !strings.Contains(log.String(),
+				"waiting for another process that publishes into this dataset") {
 				t.Errorf("%s: %v, it says %q", what, err, log.String())
 			}
 			<-ended

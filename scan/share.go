@@ -16,12 +16,12 @@ import (
 // reportEvery is how often a share tells how far it is.
 const reportEvery = 30 * time.Second
 
-// reportTime is how long a report may take. It is not cut off when the scan ends, so that it cannot arrive after the last
-// record.
+// reportTime is how long a report may take. It is not cut off when the scan ends, so that it cannot arrive after the
+// last record.
 const reportTime = 10 * time.Second
 
-// reportShare tells in the share's record how far it is, until the context ends. A report that fails is not repeated: if
-// the store is unavailable, the next commit says so.
+// reportShare tells in the share's record how far it is, until the context ends. A report that fails is not repeated:
+// if the store is unavailable, the next commit says so.
 func (j *Job) reportShare(ctx context.Context, p *pipeline.Progress) {
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
@@ -69,7 +69,8 @@ func (j *Job) endShare(ctx context.Context, complete bool, err error) error {
 // Collect makes one scan of its shares, and hands it to readers. It does the rest of what a killed one has left, and
 // harms nothing where nothing is left. The error is a *shares.NotDoneError if shares are missing.
 func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (_ *commit.Manifest, err error) {
-	// Looked at without the lock first: of several processes that finish the last shares, each that takes the lock collects.
+	// Looked at without the lock first: of several processes that finish the last shares, each that takes the lock
+	// collects.
 	m, err := commit.ReadManifest(ctx, st, scanID)
 	if err != nil {
 		return nil, err

@@ -16,10 +16,12 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// figures are the parts of an answer that depend on the sites, as text by name: a summary, or the tables and summaries of a report.
+// figures are the parts of an answer that depend on the sites, as text by name: a summary, or the tables and summaries
+// of a report.
 func summaryFigures(s *survey.Summary) map[string]string {
 	counted := *s
-	counted.StartedAt, counted.FinishedAt, counted.DatasetBytes, counted.Lost, counted.LeftOut = s.StartedAt.UTC().Truncate(1<<62), nil, 0, nil, nil
+	counted.StartedAt, counted.FinishedAt, counted.DatasetBytes, counted.Lost,
+		counted.LeftOut = s.StartedAt.UTC().Truncate(1<<62), nil, 0, nil, nil
 	return map[string]string{"summary " + s.Blocking.Definition: encoded(&counted)}
 }
 
@@ -55,10 +57,11 @@ var (
 	overDates = append([]string{"blocked-over-time"}, ofLedger...)
 )
 
-// TestSkipDamaged damages each file of a dataset in three ways, and asks for a summary and for a report with and without Skip. With it both
-// answer: a part whose file or record is damaged is left out with all its tables, so that the figures are those of a dataset in which its
-// sites were never scanned; what is derived is counted again, or left out; and the line names file and scan. Without it the answer is an
-// error with a remedy, or the one of the undamaged dataset.
+// TestSkipDamaged damages each file of a dataset in three ways, and asks for a summary and for a report with and
+// without Skip. With it both answer: a part whose file or record is damaged is left out with all its tables, so that
+// the figures are those of a dataset in which its sites were never scanned; what is derived is counted again, or left
+// out; and the line names file and scan. Without it the answer is an error with a remedy, or the one of the undamaged
+// dataset.
 func TestSkipDamaged(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	asked := nights[1]
@@ -89,7 +92,8 @@ func TestSkipDamaged(t *testing.T) {
 		t.Fatal(errs)
 	}
 	unchanged := &survey.Skip{On: true}
-	if s, r, errs := ask(placed(t, files), unchanged); !maps.Equal(s, whole) || !maps.Equal(r, wholeReport) || errors.Join(errs...) != nil || len(unchanged.Omissions()) > 0 {
+	if s, r, errs := ask(placed(t, files), unchanged); !maps.Equal(s, whole) || !maps.Equal(r, wholeReport) ||
+		errors.Join(errs...) != nil || len(unchanged.Omissions()) > 0 {
 		t.Fatalf("without damage: %v, %v", errs, unchanged.Omissions())
 	}
 	ledger, err := history.ReadLedger(t.Context(), placed(t, files))
@@ -152,7 +156,8 @@ func TestSkipDamaged(t *testing.T) {
 			remedied := func(of ...error) {
 				t.Helper()
 				for _, err := range of {
-					if err == nil || !survey.IsDamage(err) || !strings.Contains(err.Error(), "bulkscan ") && !strings.Contains(err.Error(), "writes it anew") {
+					if err == nil || !survey.IsDamage(err) || !strings.Contains(err.Error(), "bulkscan ") &&
+						!strings.Contains(err.Error(), "writes it anew") {
 						t.Errorf("%s: without Skip: %v", what, err)
 					}
 				}
@@ -164,10 +169,12 @@ func TestSkipDamaged(t *testing.T) {
 				part = strings.TrimSuffix(name[strings.Index(name, asked)+len(asked)+1:], ".parquet")
 			}
 			switch table, _, _ := strings.Cut(name, "/"); {
-			case name == commit.ManifestName(asked), errs[0] != nil && strings.HasPrefix(name, "_head/"): // which say what is asked for
+			case name == commit.ManifestName(asked), errs[0] != nil && strings.HasPrefix(name, "_head/"):
+				// which say what is asked for
 				sorts["manifest"]++
 				for _, err := range errs {
-					if err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(name, "manifest.json")) && !strings.Contains(err.Error(), asked) {
+					if err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(name, "manifest.json")) &&
+						!strings.Contains(err.Error(), asked) {
 						t.Errorf("%s: %v", what, err)
 					}
 				}
@@ -188,7 +195,8 @@ func TestSkipDamaged(t *testing.T) {
 				if kind != "flip" && !slices.Contains([]string{schema.Bodies, schema.Evidence}, table) {
 					remedied(refused[1])
 				}
-			case schema.IsStatistics(table) && !strings.Contains(name, nights[2]) && (table == schema.TokenStats || strings.Contains(name, asked)),
+			case schema.IsStatistics(table) && !strings.Contains(name, nights[2]) && (table == schema.TokenStats ||
+				strings.Contains(name, asked)),
 				strings.HasPrefix(name, commit.FilesFolder(asked)), name == commit.FileRecordName(nights[0], schema.TokenStats):
 				sorts["statistics"]++
 				equal(what, summary, whole)
@@ -225,8 +233,8 @@ func TestSkipDamaged(t *testing.T) {
 	t.Log(sorts)
 }
 
-// TestSkipDamagedOfUnit shows what is left out of several scans of a date: the site of a damaged part counts by the other scan's row, and a
-// scan without readable records is left out as a whole, but only with Skip.
+// TestSkipDamagedOfUnit shows what is left out of several scans of a date: the site of a damaged part counts by the
+// other scan's row, and a scan without readable records is left out as a whole, but only with Skip.
 func TestSkipDamagedOfUnit(t *testing.T) {
 	f := func(name, line string, replaced int64) {
 		t.Helper()
@@ -241,7 +249,9 @@ func TestSkipDamagedOfUnit(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := survey.SummaryOptions{Options: doorOptions()}
-		if _, err := survey.Summarize(t.Context(), st, "two", o); survey.IsDamage(err) == strings.HasPrefix(name, schema.Bodies) { // which a summary does not read
+		if _, err := survey.Summarize(t.Context(), st, "two", o); survey.IsDamage(err) == strings.HasPrefix(name,
+			schema.Bodies) {
+			// which a summary does not read
 			t.Errorf("%s: without Skip: %v", name, err)
 		}
 		o.Skip = &survey.Skip{On: true}
@@ -260,12 +270,16 @@ func TestSkipDamagedOfUnit(t *testing.T) {
 			t.Errorf("%s: %v, %v, %v", name, again, errSensitivity, errMethod)
 		}
 		o.Alone, o.Skip = true, &survey.Skip{On: true}
-		if s, err := survey.Summarize(t.Context(), st, "two", o); err != nil || len(s.LeftOut) > 0 != strings.Contains(name, "two") {
+		if s, err := survey.Summarize(t.Context(), st, "two", o); err != nil || len(s.LeftOut) > 0 != strings.Contains(name,
+			"two") {
 			t.Errorf("%s: alone %v, %v", name, s, err)
 		}
 	}
-	f("sites/scan_date=2026-11-01/part-two-0-1.parquet", "1 of 3 parts (1 of 3 sites) of scan two: sites/scan_date=2026-11-01/part-two-0-1.parquet is damaged (bytes: ", 2)
-	f("bodies/scan_date=2026-11-01/part-one-0-1.parquet", "1 of 3 parts (1 of 3 sites) of scan one: bodies/scan_date=2026-11-01/part-one-0-1.parquet is damaged (bytes: ", 2)
-	f("_scans/one/commits/0-0.json", "1 of 3 parts (1 of 3 sites) of scan one: _scans/one/commits/0-0.json is damaged (it is damaged: ", 2)
+	f("sites/scan_date=2026-11-01/part-two-0-1.parquet",
+		"1 of 3 parts (1 of 3 sites) of scan two: sites/scan_date=2026-11-01/part-two-0-1.parquet is damaged (bytes: ", 2)
+	f("bodies/scan_date=2026-11-01/part-one-0-1.parquet",
+		"1 of 3 parts (1 of 3 sites) of scan one: bodies/scan_date=2026-11-01/part-one-0-1.parquet is damaged (bytes: ", 2)
+	f("_scans/one/commits/0-0.json",
+		"1 of 3 parts (1 of 3 sites) of scan one: _scans/one/commits/0-0.json is damaged (it is damaged: ", 2)
 	f("_scans/one/manifest.json", "scan one: cannot read the manifest of scan one: it is damaged", 0)
 }

@@ -43,7 +43,8 @@ func (a answer) site(t *testing.T, seq uint64) *audit.Site {
 		t.Fatal(err)
 	}
 	s := &audit.Site{Seq: seq, Input: a.url, Origin: o, Domain: "d" + o.Host()[1:2] + ".test", TLD: "test"}
-	s.Fetch = exchange.Response{Outcome: exchange.Answered, Status: a.status, FetchedAt: time.UnixMilli(1_795_000_000_000 + a.at).UTC(), Body: []byte(a.body)}
+	s.Fetch = exchange.Response{Outcome: exchange.Answered, Status: a.status, FetchedAt: time.UnixMilli(1_795_000_000_000 +
+		a.at).UTC(), Body: []byte(a.body)}
 	if a.status == 0 {
 		s.Fetch = exchange.Response{Outcome: exchange.Timeout, FetchedAt: s.Fetch.FetchedAt}
 	}
@@ -82,8 +83,8 @@ func release(t *testing.T, st store.Store, id string, compact bool) {
 	}
 }
 
-// figures are those of a scan's unit, or of the scan alone: the summary, all tables of the report, sensitivity, and for a unit what
-// the index has as its statistics.
+// figures are those of a scan's unit, or of the scan alone: the summary, all tables of the report, sensitivity, and for
+// a unit what the index has as its statistics.
 func figures(t *testing.T, st store.Store, id string, alone bool) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -100,7 +101,8 @@ func figures(t *testing.T, st store.Store, id string, alone bool) map[string]str
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.ScanID, s.Publication, s.StartedAt, s.FinishedAt, s.Unit, s.Alone, s.Replaced, s.DatasetBytes, s.Parts = "", "", time.Time{}, nil, nil, false, 0, 0, 0
+		s.ScanID, s.Publication, s.StartedAt, s.FinishedAt, s.Unit, s.Alone, s.Replaced, s.DatasetBytes, s.Parts = "", "",
+			time.Time{}, nil, nil, false, 0, 0, 0
 		put("summary "+definition, s)
 	}
 	taken, err := survey.Take(t.Context(), st, id, survey.TakeOptions{Options: o, AllTokens: true})
@@ -211,10 +213,12 @@ func speaks(a, b answer, archive bool) bool {
 	return a.at > b.at
 }
 
-// TestUnitHoweverCut divides the rows of a night into scans in many ways, published in any order, some of them twice and with
-// parts merged. All figures are those of one scan that has only the rows that count.
+// TestUnitHoweverCut divides the rows of a night into scans in many ways, published in any order, some of them twice
+// and with parts merged. All figures are those of one scan that has only the rows that count.
 func TestUnitHoweverCut(t *testing.T) {
-	files := []string{"User-agent: GPTBot\nDisallow: /\n", "User-agent: *\nDisallow: /\nfoo: bar\n", "User-agent: CCBot\nDisallow: /a\n\nUser-agent: x-bot\nDisallow: /\n", "# none\n", "Noindex: /\nUser-agent: *\nCrawl-delay: 5\nAllow: /\nContent-Signal: ai-train=no\n"}
+	files := []string{"User-agent: GPTBot\nDisallow: /\n", "User-agent: *\nDisallow: /\nfoo: bar\n",
+		"User-agent: CCBot\nDisallow: /a\n\nUser-agent: x-bot\nDisallow: /\n", "# none\n",
+		"Noindex: /\nUser-agent: *\nCrawl-delay: 5\nAllow: /\nContent-Signal: ai-train=no\n"}
 	statuses := []int{200, 200, 200, 200, 404, 403, 503, 429, 0, 0}
 	rounds := 8
 	if testing.Short() {
@@ -231,7 +235,8 @@ func TestUnitHoweverCut(t *testing.T) {
 		for host := range hosts {
 			for _, scheme := range schemes {
 				for range 1 + random.IntN(3) {
-					a := answer{url: fmt.Sprintf("%sh%d.test", scheme, host), at: int64(len(rows)*7919%1009 + 10), status: statuses[random.IntN(len(statuses))]}
+					a := answer{url: fmt.Sprintf("%sh%d.test", scheme, host), at: int64(len(rows)*7919%1009 + 10),
+						status: statuses[random.IntN(len(statuses))]}
 					if a.status == 200 {
 						a.body = files[random.IntN(len(files))]
 					}
@@ -298,8 +303,9 @@ func TestUnitHoweverCut(t *testing.T) {
 	}
 }
 
-// TestRescanThatFails shows that another scan of the date, of which every request fails in some way, changes no figure; that the rows
-// it replaces nothing with are counted; that each scan stays citable by its id; and that another list of the date is another unit.
+// TestRescanThatFails shows that another scan of the date, of which every request fails in some way, changes no figure;
+// that the rows it replaces nothing with are counted; that each scan stays citable by its id; and that another list of
+// the date is another unit.
 func TestRescanThatFails(t *testing.T) {
 	st := newDisk(t)
 	observer := commit.Observer{Source: commit.Live, Product: "bot"}
@@ -331,7 +337,8 @@ func TestRescanThatFails(t *testing.T) {
 	}
 	same(t, "the first alone", figures(t, st, "first", true), cited)
 	same(t, "the second alone", figures(t, st, "again", true), ofFailing)
-	d, err := survey.Compare(t.Context(), survey.ScanAt{Store: st, ScanID: "first", Alone: true}, survey.ScanAt{Store: st, ScanID: "again"}, survey.DiffOptions{})
+	d, err := survey.Compare(t.Context(), survey.ScanAt{Store: st, ScanID: "first", Alone: true},
+		survey.ScanAt{Store: st, ScanID: "again"}, survey.DiffOptions{})
 	if err != nil || !d.Empty() || d.To.Repeated != hosts || d.From.Repeated != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
@@ -341,10 +348,12 @@ func TestRescanThatFails(t *testing.T) {
 	other.ListID = "another"
 	write(t, st, other, failing)
 	release(t, st, "other", true)
-	if s, err := survey.Summarize(t.Context(), st, "other", survey.SummaryOptions{}); err != nil || s.Answered != 8 || s.Rules != 0 || s.Replaced != 0 || len(s.Unit) != 1 {
+	if s, err := survey.Summarize(t.Context(), st, "other", survey.SummaryOptions{}); err != nil || s.Answered != 8 ||
+		s.Rules != 0 || s.Replaced != 0 || len(s.Unit) != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if s, err := survey.Summarize(t.Context(), st, "again", survey.SummaryOptions{}); err != nil || s.Rules != 8 || s.Replaced != hosts {
+	if s, err := survey.Summarize(t.Context(), st, "again", survey.SummaryOptions{}); err != nil || s.Rules != 8 ||
+		s.Replaced != hosts {
 		t.Errorf("%+v, %v", s, err)
 	}
 
@@ -353,13 +362,15 @@ func TestRescanThatFails(t *testing.T) {
 	again.Restart = true
 	write(t, st, again, first[:1])
 	release(t, st, "again", true)
-	if s, err := survey.Summarize(t.Context(), st, "again", survey.SummaryOptions{}); err != nil || s.Rules != 8 || s.Replaced != 1 {
+	if s, err := survey.Summarize(t.Context(), st, "again", survey.SummaryOptions{}); err != nil || s.Rules != 8 ||
+		s.Replaced != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	checked(t, "begun anew", st)
 }
 
-// TestUnitOfFewTables shows that a scan keeps its statistics, computed once, where another of the unit lacks a table that they need.
+// TestUnitOfFewTables shows that a scan keeps its statistics, computed once, where another of the unit lacks a table
+// that they need.
 func TestUnitOfFewTables(t *testing.T) {
 	st := newDisk(t)
 	few := sink.Options{ScanID: "few", Date: "2026-11-02", Tables: []string{schema.Sites}}
@@ -387,24 +398,28 @@ func TestUnitOfFewTables(t *testing.T) {
 	if ids, err := index.OutdatedStats(t.Context(), st); err != nil || len(ids) > 0 {
 		t.Errorf("outdated are %q, %v", ids, err)
 	}
-	for row, err := range table.FileRows[index.Row](t.Context(), st, index.Name) { // statistics of a part of the sites would look like those of all
+	for row, err := range table.FileRows[index.Row](t.Context(), st, index.Name) {
+		// statistics of a part of the sites would look like those of all
 		if err != nil || schema.IsStatistics(row.Table) && !row.Superseded {
 			t.Errorf("%+v, %v", row, err)
 		}
 	}
-	if s, err := survey.Summarize(t.Context(), st, "all", survey.SummaryOptions{}); err != nil || s.Rows != 2 || s.Rules != 1 || s.Replaced != 1 || len(s.Unit) != 2 {
+	if s, err := survey.Summarize(t.Context(), st, "all", survey.SummaryOptions{}); err != nil || s.Rows != 2 ||
+		s.Rules != 1 || s.Replaced != 1 || len(s.Unit) != 2 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	checked(t, "few tables", st)
 }
 
-// TestUnitWithoutItsFile deletes and damages the file that names the rows which do not count. Figures stay; the index is older, or verify
-// finds the damage and says to delete the file; then the next update of the index makes it as it was.
+// TestUnitWithoutItsFile deletes and damages the file that names the rows which do not count. Figures stay; the index
+// is older, or verify finds the damage and says to delete the file; then the next update of the index makes it as it
+// was.
 func TestUnitWithoutItsFile(t *testing.T) {
 	st := newDisk(t)
 	for i, id := range []string{"first", "again"} {
 		o := sink.Options{ScanID: id, Date: "2026-11-02", Observer: commit.Observer{Source: commit.Live}}
-		write(t, st, o, []answer{{"h0.test", int64(i), 200, "User-agent: GPTBot\nDisallow: /\n"}, {fmt.Sprintf("h%d.test", i+1), 5, 404, ""}})
+		write(t, st, o, []answer{{"h0.test", int64(i), 200, "User-agent: GPTBot\nDisallow: /\n"},
+			{fmt.Sprintf("h%d.test", i+1), 5, 404, ""}})
 		release(t, st, id, true)
 	}
 	want := figures(t, st, "again", false)
@@ -425,7 +440,8 @@ func TestUnitWithoutItsFile(t *testing.T) {
 	}
 	for _, what := range []string{"deleted", "damaged", "without record"} {
 		var err error
-		switch record := commit.FileRecordName("_months", strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".parquet")); what {
+		switch record := commit.FileRecordName("_months", strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:],
+			".parquet")); what {
 		case "deleted":
 			err = errors.Join(st.Delete(t.Context(), name), st.Delete(t.Context(), record))
 		case "damaged":
@@ -454,8 +470,9 @@ func TestUnitWithoutItsFile(t *testing.T) {
 	}
 }
 
-// TestUnitAfterAKill ends the publication of a scan that repeats another at each call that changes the disk. At any of these moments each
-// site counts once for readers of the index that is there; and the same publication again brings all figures up to date.
+// TestUnitAfterAKill ends the publication of a scan that repeats another at each call that changes the disk. At any of
+// these moments each site counts once for readers of the index that is there; and the same publication again brings all
+// figures up to date.
 func TestUnitAfterAKill(t *testing.T) {
 	made := storetest.NewDisk()
 	on := func(disk *storetest.Disk) *store.Dir {
@@ -468,9 +485,11 @@ func TestUnitAfterAKill(t *testing.T) {
 	o := func(id string) sink.Options {
 		return sink.Options{ScanID: id, Date: "2026-11-02", Observer: commit.Observer{Source: commit.Live}}
 	}
-	write(t, on(made), o("first"), []answer{{"h0.test", 1, 200, "User-agent: GPTBot\nDisallow: /\n"}, {"h1.test", 2, 404, ""}})
+	write(t, on(made), o("first"), []answer{{"h0.test", 1, 200, "User-agent: GPTBot\nDisallow: /\n"},
+		{"h1.test", 2, 404, ""}})
 	release(t, on(made), "first", false)
-	write(t, on(made), o("again"), []answer{{"h1.test", 3, 200, "User-agent: CCBot\nDisallow: /\n"}, {"h0.test", 3, 0, ""}})
+	write(t, on(made), o("again"), []answer{{"h1.test", 3, 200, "User-agent: CCBot\nDisallow: /\n"},
+		{"h0.test", 3, 0, ""}})
 	calm := made.Restart(storetest.Nothing)
 	release(t, on(calm), "again", true)
 	want := figures(t, on(calm), "again", false)

@@ -11,8 +11,9 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// CheckVersions returns a *schema.OlderError or *schema.NewerError if a dataset is of another schema version than this program's; the error
-// names the scan or the file. All scans of a dataset have one version. Other errors are left to what reads the records next.
+// CheckVersions returns a *schema.OlderError or *schema.NewerError if a dataset is of another schema version than this
+// program's; the error names the scan or the file. All scans of a dataset have one version. Other errors are left to
+// what reads the records next.
 func CheckVersions(ctx context.Context, st store.Store) error {
 	_, scans := commit.Scans(ctx, st)
 	_, ledger := history.ReadLedger(ctx, st)

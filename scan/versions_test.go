@@ -15,8 +15,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// TestCheckVersions shows that one record of another schema version has a dataset refused, also the index, which is no record and would be
-// written anew. Other damage is left to its readers.
+// TestCheckVersions shows that one record of another schema version has a dataset refused, also the index, which is no
+// record and would be written anew. Other damage is left to its readers.
 func TestCheckVersions(t *testing.T) {
 	f := func(want error, change func(st *store.Dir)) {
 		t.Helper()
@@ -33,7 +33,8 @@ func TestCheckVersions(t *testing.T) {
 		}
 		change(st)
 		err = CheckVersions(t.Context(), st)
-		if want == nil && err != nil || want != nil && (!schema.OfOtherVersion(err) || !strings.HasSuffix(err.Error(), want.Error())) {
+		if want == nil && err != nil || want != nil && (!schema.OfOtherVersion(err) || !strings.HasSuffix(err.Error(),
+			want.Error())) {
 			t.Errorf("error %v, want %v", err, want)
 		}
 	}

@@ -35,10 +35,11 @@ type acceptRow struct {
 	host  unique.Handle[string] // zero until the request names it
 }
 
-// note records a connection that has waited to be accepted. It returns the connection's number, or -1 if the ledger is full.
+// note records a connection that has waited to be accepted. It returns the connection's number, or -1 if the ledger is
+// full.
 //
-// What counts is when a connection came. On a busy machine the web may run half a second later, and connections that came in
-// good order are then accepted all at once.
+// What counts is when a connection came. On a busy machine the web may run half a second later, and connections that
+// came in good order are then accepted all at once.
 func (l *ledger) note(at *place, waited time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,8 +69,8 @@ func (l *ledger) name(row int, host string) {
 	l.mu.Unlock()
 }
 
-// Accepts returns when the connections came that an address has accepted, in order, if Config.RecordAccepts is set. The first
-// 524,288 connections of the web are recorded.
+// Accepts returns when the connections came that an address has accepted, in order, if Config.RecordAccepts is set. The
+// first 524,288 connections of the web are recorded.
 func (w *Web) Accepts(addr netip.Addr) []time.Time {
 	p := w.places[addr]
 	if p == nil {
@@ -111,8 +112,8 @@ type Load struct {
 	Last       time.Time `json:"last_accept"`  // and the last
 }
 
-// Record summarises a web's connections, for tests of rates. An accepted connection is counted when it came, and for a host
-// only if the client has sent a request. A busiest Load is nil without connections.
+// Record summarises a web's connections, for tests of rates. An accepted connection is counted when it came, and for a
+// host only if the client has sent a request. A busiest Load is nil without connections.
 type Record struct {
 	Connections int64 `json:"connections"`
 	MostOpen    int64 `json:"most_open"` // connections at once

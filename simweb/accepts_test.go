@@ -11,7 +11,8 @@ import (
 
 // TestRecord records connections at given times of a fake clock, and compares the busiest.
 func TestRecord(t *testing.T) {
-	hot, one, other := netip.MustParseAddr("127.10.0.1"), netip.MustParseAddr("127.11.0.2"), netip.MustParseAddr("127.12.0.3")
+	hot, one, other := netip.MustParseAddr("127.10.0.1"), netip.MustParseAddr("127.11.0.2"),
+		netip.MustParseAddr("127.12.0.3")
 	type came struct {
 		after time.Duration // since the one before
 		addr  netip.Addr
@@ -38,7 +39,8 @@ func TestRecord(t *testing.T) {
 					if got != want {
 						t.Errorf("%s: %+v, want %+v", what, got, want)
 					}
-				case got.Name != want.Name || got.Total != want.Total || got.Second != want.Second || got.TenSeconds != want.TenSeconds:
+				case got.Name != want.Name || got.Total != want.Total || got.Second != want.Second ||
+					got.TenSeconds != want.TenSeconds:
 					t.Errorf("%s: %+v, want %+v", what, got, want)
 				case got.Total == 1 && !got.First.Equal(got.Last) || got.Total > 1 && got.First.After(got.Last):
 					t.Errorf("%s: from %v to %v", what, got.First, got.Last)
@@ -63,10 +65,12 @@ func TestRecord(t *testing.T) {
 		// A connection exactly a second later is outside the second.
 		f(Record{Hot: load(hotName, 2, 1, 2)}, came{0, hot, ""}, came{time.Second, hot, ""})
 		f(Record{Hot: load(hotName, 2, 2, 2)}, came{0, hot, ""}, came{time.Second - 1, hot, ""})
-		f(Record{Hot: load(hotName, 3, 1, 2)}, came{0, hot, ""}, came{5 * time.Second, hot, ""}, came{6 * time.Second, hot, ""})
+		f(Record{Hot: load(hotName, 3, 1, 2)}, came{0, hot, ""}, came{5 * time.Second, hot, ""},
+			came{6 * time.Second, hot, ""})
 		// One address has the busiest second, another the busiest ten.
 		f(Record{Address: load(otherName, 2, 2, 2), AddressOfTen: load(oneName, 3, 1, 3)},
-			came{0, one, ""}, came{2 * time.Second, one, ""}, came{2 * time.Second, one, ""}, came{time.Second, other, ""}, came{0, other, ""})
+			came{0, one, ""}, came{2 * time.Second, one, ""}, came{2 * time.Second, one, ""}, came{time.Second, other, ""},
+			came{0, other, ""})
 		// Among equals, the first name.
 		f(Record{Address: load(oneName, 1, 1, 1), AddressOfTen: load(oneName, 1, 1, 1)}, came{0, other, ""}, came{0, one, ""})
 		// A host counts over all its addresses, the hot one too; connections without a request have no host.
@@ -77,8 +81,8 @@ func TestRecord(t *testing.T) {
 	})
 }
 
-// TestRecordCountsWhenConnectionsCame records three connections that came 900 ms after one another, and of which two were accepted
-// with the third.
+// TestRecordCountsWhenConnectionsCame records three connections that came 900 ms after one another, and of which two
+// were accepted with the third.
 func TestRecordCountsWhenConnectionsCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hot := netip.MustParseAddr("127.10.0.1")
@@ -89,7 +93,8 @@ func TestRecordCountsWhenConnectionsCame(t *testing.T) {
 			w.ledger.note(p, waited)
 		}
 		came := w.Accepts(hot)
-		if r := w.Record(); len(came) != 3 || came[1].Sub(came[0]) != 900*time.Millisecond || r.Hot.Second != 2 || r.Hot.TenSeconds != 3 || !r.Hot.First.Equal(came[0]) {
+		if r := w.Record(); len(came) != 3 || came[1].Sub(came[0]) != 900*time.Millisecond || r.Hot.Second != 2 ||
+			r.Hot.TenSeconds != 3 || !r.Hot.First.Equal(came[0]) {
 			t.Errorf("%v, %+v", came, r.Hot)
 		}
 	})
@@ -112,7 +117,8 @@ func TestRecordIsBounded(t *testing.T) {
 		}
 		w.ledger.name(got, "a.test")
 	}
-	if r := w.Record(); r.Missed != 2 || r.Hot.Total != maxRecorded || r.Hot.Second > 2 || r.Hot.TenSeconds < 10 || r.Host.Total != maxRecorded {
+	if r := w.Record(); r.Missed != 2 || r.Hot.Total != maxRecorded || r.Hot.Second > 2 || r.Hot.TenSeconds < 10 ||
+		r.Host.Total != maxRecorded {
 		t.Errorf("record: %+v of %+v", r, r.Hot)
 	}
 }

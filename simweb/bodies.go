@@ -150,7 +150,8 @@ func (p *bodyPool) deal(rng *rand.Rand, fit []int, count int, mark marks) {
 // larger than what a scanner keeps.
 func sizeAt(u float64) int {
 	points := [...]struct{ u, size float64 }{
-		{0, 14}, {0.1, 25}, {0.25, 68}, {0.5, 327}, {0.75, 1500}, {0.9, 9600}, {0.99, 178_000}, {0.9987, 512_000}, {1, 3_700_000},
+		{0, 14}, {0.1, 25}, {0.25, 68}, {0.5, 327}, {0.75, 1500}, {0.9, 9600}, {0.99, 178_000}, {0.9987, 512_000},
+		{1, 3_700_000},
 	}
 	for i := 1; i < len(points); i++ {
 		a, b := points[i-1], points[i]
@@ -273,29 +274,42 @@ type aiToken struct {
 
 // The words that files are made of.
 var (
-	pathWords = strings.Fields("admin account api archive assets backup blog cart cache catalog category checkout cms comments compare config " +
-		"content customer data db dev download editor error export feed files forum gallery help home images img inc includes index install " +
-		"internal js lib library list log login mail media members modules news node old order page pages partner photos plugins print private " +
-		"product profile public register report review rss scripts search secure service session shop site static stats store style support " +
-		"system tag temp test themes thread tmp tools topic tracking upload user users video view webmail wiki wp-admin wp-includes xmlrpc")
-	wildRules = []string{"/*?", "/*.pdf$", "/*?sort=", "/*/feed/", "/*.php$", "/*&page=", "/*?utm_*", "/search*", "/*/print$", "/*sessionid=",
+	pathWords = strings.Fields(
+		"admin account api archive assets backup blog cart cache catalog category checkout cms comments compare config " +
+			"content customer data db dev download editor error export feed files forum gallery help home images img inc includes index install " +
+			"internal js lib library list log login mail media members modules news node old order page pages partner photos plugins print private " +
+			"product profile public register report review rss scripts search secure service session shop site static stats store style support " +
+			"system tag temp test themes thread tmp tools topic tracking upload user users video view webmail wiki wp-admin wp-includes xmlrpc")
+	wildRules = []string{"/*?", "/*.pdf$", "/*?sort=", "/*/feed/", "/*.php$", "/*&page=", "/*?utm_*", "/search*",
+		"/*/print$", "/*sessionid=",
 		"/*?replytocom", "/*/trackback/", "/tag/*/page/", "/*.xls$", "/*.json$", "/*?filter*=", "/cgi-bin/*", "/*/amp$"}
-	crawlers = []string{"Googlebot", "bingbot", "YandexBot", "Baiduspider", "AhrefsBot", "SemrushBot", "MJ12bot", "DotBot", "Slurp", "PetalBot",
-		"Googlebot-Image", "AdsBot-Google", "Mediapartners-Google", "DuckDuckBot", "SeznamBot", "Screaming Frog SEO Spider", "ia_archiver",
+	crawlers = []string{"Googlebot", "bingbot", "YandexBot", "Baiduspider", "AhrefsBot", "SemrushBot", "MJ12bot", "DotBot",
+		"Slurp", "PetalBot",
+		"Googlebot-Image", "AdsBot-Google", "Mediapartners-Google", "DuckDuckBot", "SeznamBot", "Screaming Frog SEO Spider",
+		"ia_archiver",
 		"Twitterbot", "HTTrack", "WebZIP", "wget", "BLEXBot"}
 	aiTokens = []aiToken{
-		{"GPTBot", 0.84}, {"CCBot", 0.79}, {"ClaudeBot", 0.71}, {"Google-Extended", 0.66}, {"Bytespider", 0.55}, {"anthropic-ai", 0.5},
-		{"Amazonbot", 0.42}, {"Applebot-Extended", 0.42}, {"ChatGPT-User", 0.4}, {"PerplexityBot", 0.4}, {"meta-externalagent", 0.34},
-		{"FacebookBot", 0.3}, {"Claude-Web", 0.28}, {"cohere-ai", 0.26}, {"Diffbot", 0.24}, {"omgili", 0.2}, {"omgilibot", 0.18},
-		{"ImagesiftBot", 0.16}, {"OAI-SearchBot", 0.14}, {"YouBot", 0.12}, {"Timpibot", 0.1}, {"AI2Bot", 0.08}, {"Claude-SearchBot", 0.06},
-		{"Perplexity-User", 0.05}, {"Meta-ExternalFetcher", 0.05}, {"img2dataset", 0.05}, {"DeepSeekBot", 0.04}, {"Kangaroo Bot", 0.02},
+		{"GPTBot", 0.84}, {"CCBot", 0.79}, {"ClaudeBot", 0.71}, {"Google-Extended", 0.66}, {"Bytespider", 0.55},
+		{"anthropic-ai", 0.5},
+		{"Amazonbot", 0.42}, {"Applebot-Extended", 0.42}, {"ChatGPT-User", 0.4}, {"PerplexityBot", 0.4},
+		{"meta-externalagent", 0.34},
+		{"FacebookBot", 0.3}, {"Claude-Web", 0.28}, {"cohere-ai", 0.26}, {"Diffbot", 0.24}, {"omgili", 0.2},
+		{"omgilibot", 0.18},
+		{"ImagesiftBot", 0.16}, {"OAI-SearchBot", 0.14}, {"YouBot", 0.12}, {"Timpibot", 0.1}, {"AI2Bot", 0.08},
+		{"Claude-SearchBot", 0.06},
+		{"Perplexity-User", 0.05}, {"Meta-ExternalFetcher", 0.05}, {"img2dataset", 0.05}, {"DeepSeekBot", 0.04},
+		{"Kangaroo Bot", 0.02},
 	}
-	typos    = []string{"Dissallow: /typo/", "Disalow: /typo/", "Useragent: *", "User agent: *", "Diallow: /typo/", "Disallow /typo/", "Sitemaps: x", "Allowed: /typo/"}
-	unknowns = []string{"Clean-param: ref /articles/", "Host: www.example.com", "Request-rate: 1/5", "Visit-time: 0600-0845", "ACAP-crawler: *",
-		"Disallow-Images: /", "Robot-version: 2.0.0", "LLM-Policy: /llms.txt", "Comment: please be kind", "X-Powered-By: rain"}
-	proseWords = strings.Fields("the and for with our your page site new all more about from home contact news products services information " +
-		"read welcome company online free best world time people work first last long great little own other old right big high different " +
-		"small large next early young important few public bad same able")
+	typos = []string{"Dissallow: /typo/", "Disalow: /typo/", "Useragent: *", "User agent: *", "Diallow: /typo/",
+		"Disallow /typo/", "Sitemaps: x", "Allowed: /typo/"}
+	unknowns = []string{"Clean-param: ref /articles/", "Host: www.example.com", "Request-rate: 1/5",
+		"Visit-time: 0600-0845", "ACAP-crawler: *",
+		"Disallow-Images: /", "Robot-version: 2.0.0", "LLM-Policy: /llms.txt", "Comment: please be kind",
+		"X-Powered-By: rain"}
+	proseWords = strings.Fields(
+		"the and for with our your page site new all more about from home contact news products services information " +
+			"read welcome company online free best world time people work first last long great little own other old right big high different " +
+			"small large next early young important few public bad same able")
 )
 
 func (w *writer) path() string {
@@ -371,7 +385,8 @@ func (w *writer) star() {
 		}
 	}
 	if w.has(markSignal) {
-		w.line("Content-Signal: ", w.pick([]string{"search=yes, ai-train=no", "search=yes,ai-input=yes,ai-train=yes", "ai-train=no"}))
+		w.line("Content-Signal: ", w.pick([]string{"search=yes, ai-train=no", "search=yes,ai-input=yes,ai-train=yes",
+			"ai-train=no"}))
 	}
 	if w.has(markUsage) {
 		w.line("Content-Usage: ", w.pick([]string{"train-ai=n", "search=y, train-ai=n", "/images/ train-ai=n"}))
@@ -435,7 +450,8 @@ func (w *writer) managed() {
 	w.line("Content-signal: search=yes,ai-train=no")
 	w.line("Allow: /")
 	w.line()
-	for _, name := range []string{"Amazonbot", "Applebot-Extended", "Bytespider", "CCBot", "ClaudeBot", "Google-Extended", "GPTBot", "meta-externalagent"} {
+	for _, name := range []string{"Amazonbot", "Applebot-Extended", "Bytespider", "CCBot", "ClaudeBot", "Google-Extended",
+		"GPTBot", "meta-externalagent"} {
 		w.line("User-agent: ", name)
 		w.line("Disallow: /")
 		w.line()

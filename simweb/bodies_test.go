@@ -115,7 +115,8 @@ func TestCorpus(t *testing.T) {
 		}
 		return path
 	}
-	w := testWeb(t, Config{Corpus: pack("User-agent: one\nDisallow: /\n", "", "User-agent: two\nDisallow: /\n"), Only: []string{"ok"}})
+	w := testWeb(t, Config{Corpus: pack("User-agent: one\nDisallow: /\n", "", "User-agent: two\nDisallow: /\n"),
+		Only: []string{"ok"}})
 	if got := w.world.bodies.len(); got != 2 {
 		t.Errorf("%d files, want 2", got)
 	}
@@ -142,7 +143,8 @@ func TestCorpus(t *testing.T) {
 
 // TestRealCorpus serves real files, if the shared corpus exists.
 func TestRealCorpus(t *testing.T) {
-	w := testWeb(t, Config{Corpus: sharedtest.Path(t, "corpus", "modern-ai.bin.zst"), Only: []string{"ok", "ok-chunked", "ok-gzip", "close-body"}})
+	w := testWeb(t, Config{Corpus: sharedtest.Path(t, "corpus", "modern-ai.bin.zst"), Only: []string{"ok", "ok-chunked",
+		"ok-gzip", "close-body"}})
 	if n := w.world.bodies.len(); n < 1000 {
 		t.Errorf("%d files", n)
 	}

@@ -33,7 +33,8 @@ var (
 		return []byte(byLengthHead + breaksFile), breaksFile
 	}}
 	chunkedForm = form{head: len(chunkedHead), more: len("\r\n"), answer: func() ([]byte, string) {
-		return []byte(chunkedHead + "e\r\n" + breaksFile[:14] + "\r\nd;x=y\r\n" + breaksFile[14:] + "\r\n0\r\n\r\n"), breaksFile
+		return []byte(chunkedHead + "e\r\n" + breaksFile[:14] + "\r\nd;x=y\r\n" + breaksFile[14:] + "\r\n0\r\n\r\n"),
+			breaksFile
 	}}
 	untilCloseForm = form{head: len(untilCloseHead), untilClose: true, answer: func() ([]byte, string) {
 		return []byte(untilCloseHead + breaksFile), breaksFile
@@ -42,9 +43,10 @@ var (
 	gzipForm = form{head: len(gzipHead + "Content-Length: 00\r\n\r\n"), coded: true, answer: func() ([]byte, string) {
 		return []byte(sized(gzipHead+"Content-Length: {length}\r\n\r\n", string(gzippedFile()))), breaksFile
 	}}
-	gzipUntilCloseForm = form{head: len(gzipHead + "\r\n"), untilClose: true, coded: true, answer: func() ([]byte, string) {
-		return []byte(gzipHead + "\r\n" + string(gzippedFile())), breaksFile
-	}}
+	gzipUntilCloseForm = form{head: len(gzipHead + "\r\n"), untilClose: true, coded: true,
+		answer: func() ([]byte, string) {
+			return []byte(gzipHead + "\r\n" + string(gzippedFile())), breaksFile
+		}}
 )
 
 // breaks answers with a form that ends after its n-th byte. A first label such as in at17.reset-length.zoo.test gives

@@ -53,7 +53,8 @@ type ChaosStats struct {
 
 // StartChaos puts a bad network in front of a web. Close it before the web.
 func StartChaos(web *Web, cfg ChaosConfig) (*Chaos, error) {
-	c := &Chaos{cfg: cfg, web: web, faced: map[string][]Fault{}, lost: map[string]int{}, asked: map[string]int{}, holes: map[netip.Addr]bool{}}
+	c := &Chaos{cfg: cfg, web: web, faced: map[string][]Fault{}, lost: map[string]int{}, asked: map[string]int{},
+		holes: map[netip.Addr]bool{}}
 	c.closing, c.close = context.WithCancel(context.Background())
 	var lastErr error
 	for range portAttempts {
@@ -199,12 +200,13 @@ func firstFlight(client net.Conn, secure bool) (flight []byte, host string) {
 	var heard bytes.Buffer
 	in := io.TeeReader(client, &heard)
 	if secure {
-		hello := tls.Server(readOnly{client, in}, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			if host, _ = splitHost(hello.ServerName); host == "" {
-				host = localHost(client)
-			}
-			return nil, errNoHandshake
-		}})
+		hello := tls.Server(readOnly{client, in},
+			&tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				if host, _ = splitHost(hello.ServerName); host == "" {
+					host = localHost(client)
+				}
+				return nil, errNoHandshake
+			}})
 		_ = hello.Handshake() // ends with the hello
 		return heard.Bytes(), host
 	}

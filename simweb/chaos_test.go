@@ -35,7 +35,8 @@ func askAt(t *testing.T, w *Web, addr, host string) (answer []byte, took time.Du
 	return answer, time.Since(begun), err
 }
 
-// TestChaosFaults checks the effect of each kind of fault by itself, and a whole answer without one: what came, and when.
+// TestChaosFaults checks the effect of each kind of fault by itself, and a whole answer without one: what came, and
+// when.
 func TestChaosFaults(t *testing.T) {
 	const most = 400 * time.Millisecond
 	// The relay doubles the ways of SYN, its answer, request and answer.
@@ -64,7 +65,8 @@ func TestChaosFaults(t *testing.T) {
 				}
 				n, wantTook, wantErr := want(fault, len(whole))
 				if !bytes.Equal(got, whole[:n]) || took != wantTook || !errors.Is(err, wantErr) {
-					t.Errorf("%s: %s (%v): %d of %d bytes in %v, %v; want %d in %v, %v", name, host, fault, len(got), len(whole), took, err, n, wantTook, wantErr)
+					t.Errorf("%s: %s (%v): %d of %d bytes in %v, %v; want %d in %v, %v", name, host, fault, len(got), len(whole), took,
+						err, n, wantTook, wantErr)
 				}
 			}
 		})
@@ -144,7 +146,8 @@ func TestChaosShares(t *testing.T) {
 			afters++
 		}
 	}
-	for kind, share := range map[FaultKind]float64{FaultLatency: cfg.Latency, FaultBandwidth: cfg.Bandwidth, FaultBlackhole: cfg.Blackhole, FaultReset: cfg.Reset, FaultClose: cfg.Close} {
+	for kind, share := range map[FaultKind]float64{FaultLatency: cfg.Latency, FaultBandwidth: cfg.Bandwidth,
+		FaultBlackhole: cfg.Blackhole, FaultReset: cfg.Reset, FaultClose: cfg.Close} {
 		if got := float64(count[kind]) / float64(n); got < 0.95*share || got > 1.05*share {
 			t.Errorf("%v has %.3f of the connections, want %.3f", kind, got, share)
 		}
@@ -179,7 +182,8 @@ func TestChaosCloses(t *testing.T) {
 		}
 		var clients []net.Conn
 		for i := range 20 {
-			c, err := clientOf(web).DialContext(t.Context(), "tcp", net.JoinHostPort(web.HotAddr().String(), strings.TrimPrefix(bad.ConnectTo()[0], ":80::")))
+			c, err := clientOf(web).DialContext(t.Context(), "tcp", net.JoinHostPort(web.HotAddr().String(),
+				strings.TrimPrefix(bad.ConnectTo()[0], ":80::")))
 			if err != nil {
 				t.Fatal(err)
 			}

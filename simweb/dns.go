@@ -202,7 +202,8 @@ func address(owner string, ttl uint32, addr netip.Addr) dns.RR {
 }
 
 func alias(owner, target string) dns.RR {
-	return &dns.CNAME{Hdr: dns.RR_Header{Name: owner, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: nameTTL}, Target: target}
+	return &dns.CNAME{Hdr: dns.RR_Header{Name: owner, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: nameTTL},
+		Target: target}
 }
 
 // Name describes how the simulated DNS answers for a host.

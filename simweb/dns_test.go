@@ -33,7 +33,8 @@ func TestNameServer(t *testing.T) {
 				return
 			}
 			if m.Rcode != rcode || len(m.Answer) != answers {
-				t.Errorf("%s %s: %d with %d records, want %d with %d", host, dns.TypeToString[qtype], m.Rcode, len(m.Answer), rcode, answers)
+				t.Errorf("%s %s: %d with %d records, want %d with %d", host, dns.TypeToString[qtype], m.Rcode, len(m.Answer), rcode,
+					answers)
 			}
 			if a, ok := lastAddr(m); ok && answers <= 3 && !strings.HasSuffix(host, ".alias.test") && a != w.Lookup(host).Addr {
 				t.Errorf("%s: answered %v, Lookup says %v", host, a, w.Lookup(host).Addr)
@@ -92,7 +93,8 @@ func TestForgedNames(t *testing.T) {
 				t.Errorf("%s: the forged answer is\n%v", name, forged)
 			}
 			answer, addr := next(c)
-			if answer.Id != q.Id || answer.Question[0] != q.Question[0] || addr != w.Lookup(name+".zoo.test").Addr || w.places[addr] == nil {
+			if answer.Id != q.Id || answer.Question[0] != q.Question[0] || addr != w.Lookup(name+".zoo.test").Addr ||
+				w.places[addr] == nil {
 				t.Errorf("%s: the answer is\n%v", name, answer)
 			}
 		}

@@ -28,7 +28,8 @@ func TestEndsAreTrue(t *testing.T) {
 			t.Errorf("%s: the table says %q, the truth %v", b.Name, b.Ends, e.Outcomes)
 		}
 		if e.Outcomes[0] == exchange.Answered {
-			if status := regexp.MustCompile(`answered (\d+)`).FindStringSubmatch(b.Ends); status != nil && status[1] != fmt.Sprint(e.Status) {
+			if status := regexp.MustCompile(`answered (\d+)`).FindStringSubmatch(b.Ends); status != nil &&
+				status[1] != fmt.Sprint(e.Status) {
 				t.Errorf("%s: the table says %q, the truth %d", b.Name, b.Ends, e.Status)
 			}
 			if strings.Contains(b.Ends, "by http") != (e.FinalScheme == origin.HTTP) {
@@ -36,7 +37,8 @@ func TestEndsAreTrue(t *testing.T) {
 			}
 		}
 		// Brackets are about other entries.
-		if hops := regexp.MustCompile(`, (\d) hops?`).FindStringSubmatch(b.Ends); hops != nil && hops[1] != fmt.Sprint(e.Hops) || hops == nil && e.Hops > 0 && e.Outcomes[0] != exchange.RedirectLimit {
+		if hops := regexp.MustCompile(`, (\d) hops?`).FindStringSubmatch(b.Ends); hops != nil &&
+			hops[1] != fmt.Sprint(e.Hops) || hops == nil && e.Hops > 0 && e.Outcomes[0] != exchange.RedirectLimit {
 			t.Errorf("%s: the table says %q, the truth %d hops", b.Name, b.Ends, e.Hops)
 		}
 		if strings.Contains(b.Ends, "truncated") != e.Truncated {
@@ -88,7 +90,8 @@ func golden(t *testing.T, name string, got []byte) {
 // TestTruthGolden compares the truth of a host of each behaviour, and of a few made-up hosts, with a golden file.
 func TestTruthGolden(t *testing.T) {
 	w := testWeb(t, Config{Seed: 1})
-	list := []string{"example.com", "https://example.com", "http://example.com", "www.example.com", "bücher.example", "not a host", " example.org ", "x.hot.test"}
+	list := []string{"example.com", "https://example.com", "http://example.com", "www.example.com", "bücher.example",
+		"not a host", " example.org ", "x.hot.test"}
 	for _, b := range behaviours {
 		list = append(list, b.Name+".zoo.test")
 	}

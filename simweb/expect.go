@@ -109,7 +109,8 @@ func (w *Web) Expect(o origin.Origin, p Policy) Expect {
 // accessAfter returns what an outcome means for a crawler (RFC 9309 §2.3.1), in the words of the dataset.
 func accessAfter(outcome exchange.Outcome, status int) string {
 	switch {
-	case outcome == exchange.BlockedAddress, outcome == exchange.OptedOut, outcome == exchange.NotArchived, outcome == exchange.Carried:
+	case outcome == exchange.BlockedAddress, outcome == exchange.OptedOut, outcome == exchange.NotArchived,
+		outcome == exchange.Carried:
 		return "unknown"
 	case outcome == exchange.RedirectLimit, outcome == exchange.RedirectInvalid:
 		return "full_allow"
@@ -121,8 +122,8 @@ func accessAfter(outcome exchange.Outcome, status int) string {
 	return "conditional"
 }
 
-// findingAfter returns what a survey counts an end as, in the words of the dataset. It reads the bodies of this web, which are
-// plainly one thing or another.
+// findingAfter returns what a survey counts an end as, in the words of the dataset. It reads the bodies of this web,
+// which are plainly one thing or another.
 func findingAfter(r *result) string {
 	outcome := r.outcomes[0]
 	switch body := string(r.body); {
@@ -142,7 +143,8 @@ func findingAfter(r *result) string {
 		return "none"
 	case r.status >= 400:
 		return "refused"
-	case strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(body, "\ufeff"), " \t\r\n"), "<"), strings.HasPrefix(body, "GIF89a"):
+	case strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(body, "\ufeff"), " \t\r\n"), "<"),
+		strings.HasPrefix(body, "GIF89a"):
 		return "html"
 	case anyRecord.MatchString(body):
 		return "rules"
@@ -151,7 +153,8 @@ func findingAfter(r *result) string {
 }
 
 // anyRecord finds a record with a known key, in the spellings that this web uses.
-var anyRecord = regexp.MustCompile(`(?im)(?:^|\r)[ \t\x00]*(?:\x{feff})?(?:user[ -]?agent|dis*all?ow|allow|sitemap|site-map|crawl-delay|content-signal|content-usage|license|host|clean-param|request-rate|visit-time)[ \t]*:`)
+var anyRecord = regexp.MustCompile(
+	`(?im)(?:^|\r)[ \t\x00]*(?:\x{feff})?(?:user[ -]?agent|dis*all?ow|allow|sitemap|site-map|crawl-delay|content-signal|content-usage|license|host|clean-param|request-rate|visit-time)[ \t]*:`)
 
 // mayPass reports whether a retry may end otherwise.
 func (r *result) mayPass() bool {

@@ -28,7 +28,8 @@ type ChaosConfig struct {
 
 // DefaultChaos disturbs two connections of three, and makes one of three fail.
 func DefaultChaos(seed uint64) ChaosConfig {
-	return ChaosConfig{Seed: seed, Latency: 0.25, Bandwidth: 0.1, Blackhole: 0.06, Reset: 0.1, Close: 0.1, Holes: 0.05, Loss: 0.1}
+	return ChaosConfig{Seed: seed, Latency: 0.25, Bandwidth: 0.1, Blackhole: 0.06, Reset: 0.1, Close: 0.1, Holes: 0.05,
+		Loss: 0.1}
 }
 
 // FaultKind is what may happen to a connection.
@@ -90,7 +91,8 @@ func (c ChaosConfig) FaultOf(host string, nth int) Fault {
 	for _, kind := range []struct {
 		share float64
 		kind  FaultKind
-	}{{c.Latency, FaultLatency}, {c.Bandwidth, FaultBandwidth}, {c.Blackhole, FaultBlackhole}, {c.Reset, FaultReset}, {c.Close, FaultClose}} {
+	}{{c.Latency, FaultLatency}, {c.Bandwidth, FaultBandwidth}, {c.Blackhole, FaultBlackhole}, {c.Reset, FaultReset},
+		{c.Close, FaultClose}} {
 		if u -= kind.share; u >= 0 {
 			continue
 		}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Network is where a web, and a bad network in front of it, have their sockets. A Network other than the system's loses all packets to
-// addresses that BlackHole reports, and refuses what nothing listens for.
+// Network is where a web, and a bad network in front of it, have their sockets. A Network other than the system's loses
+// all packets to addresses that BlackHole reports, and refuses what nothing listens for.
 type Network interface {
 	// Listen accepts streams at an address. Port 0 is any free one.
 	Listen(at netip.AddrPort) (net.Listener, error)

@@ -169,7 +169,8 @@ func challenges(vendor string, code int, fields ...string) func(*ask) reply {
 
 func errorPage(code int) content {
 	text := strconv.Itoa(code) + " " + http.StatusText(code)
-	return whole("<!DOCTYPE html>\r\n<html><head><title>" + text + "</title></head>\r\n<body><h1>" + text + "</h1></body></html>\r\n")
+	return whole("<!DOCTYPE html>\r\n<html><head><title>" + text + "</title></head>\r\n<body><h1>" + text +
+		"</h1></body></html>\r\n")
 }
 
 // redirect answers with a redirect, whose status is drawn from the host.

@@ -34,13 +34,15 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// plainScanner is the simplest scanner that knows all outcomes. It blocks, and shares no code with Expect, which it must agree with.
+// plainScanner is the simplest scanner that knows all outcomes. It blocks, and shares no code with Expect, which it
+// must agree with.
 type plainScanner struct {
 	web    *Web
 	policy Policy
 }
 
-// The scanner's time-outs: for a name, before a question is repeated, for a connection, and for each part of an exchange.
+// The scanner's time-outs: for a name, before a question is repeated, for a connection, and for each part of an
+// exchange.
 const (
 	nameTime  = 10 * time.Second
 	askAgain  = time.Second
@@ -71,7 +73,8 @@ func (s *plainScanner) scan(o origin.Origin) found {
 	var f found
 	for range s.policy.Retries + 1 {
 		f = s.try(o)
-		if !(f.Outcome == exchange.Answered && (f.Status >= 500 || f.Status == 408 || f.Status == 429) || f.Outcome.Transient()) {
+		if !(f.Outcome == exchange.Answered && (f.Status >= 500 || f.Status == 408 || f.Status == 429) ||
+			f.Outcome.Transient()) {
 			break
 		}
 	}
@@ -106,7 +109,8 @@ func (s *plainScanner) follow(o origin.Origin) found {
 			return f
 		}
 		next, err := at.Parse(location)
-		if location == "" || len(location) > 8<<10 || err != nil || next.Scheme != "http" && next.Scheme != "https" || next.User != nil {
+		if location == "" || len(location) > 8<<10 || err != nil || next.Scheme != "http" && next.Scheme != "https" ||
+			next.User != nil {
 			f.Outcome = exchange.RedirectInvalid
 			return f
 		}
@@ -147,7 +151,8 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 	_ = raw.SetDeadline(time.Now().Add(stageTime))
 	conn := raw
 	if f.Scheme == origin.HTTPS {
-		secure := tls.Client(raw, &tls.Config{ServerName: at.Hostname(), InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+		secure := tls.Client(raw, &tls.Config{ServerName: at.Hostname(), InsecureSkipVerify: true,
+			NextProtos: []string{"http/1.1"}})
 		if err := secure.Handshake(); err != nil {
 			f.Outcome = classify(err, exchange.TLSFailed)
 			return f, ""
@@ -164,7 +169,8 @@ func (s *plainScanner) ask(at *url.URL) (f found, location string) {
 		}
 	}
 	_ = raw.SetDeadline(time.Now().Add(stageTime))
-	if _, err := io.WriteString(conn, "GET "+at.RequestURI()+" HTTP/1.1\r\nHost: "+at.Host+"\r\nUser-Agent: test\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "GET "+at.RequestURI()+" HTTP/1.1\r\nHost: "+at.Host+
+		"\r\nUser-Agent: test\r\n\r\n"); err != nil {
 		f.Outcome = classify(err, exchange.Reset)
 		return f, ""
 	}
@@ -240,7 +246,10 @@ func readHead(r *bufio.Reader) (string, error) {
 }
 
 func (s *plainScanner) read(response *http.Response, f *found) {
-	codings := strings.FieldsFunc(response.Header.Get("Content-Encoding"), func(r rune) bool { return r == ',' || r == ' ' })
+	codings := strings.FieldsFunc(response.Header.Get("Content-Encoding"), func(r rune) bool {
+		return r == ',' ||
+			r == ' '
+	})
 	most := s.policy.MaxBody + 1
 	if len(codings) > 0 {
 		most *= 2 // a coding may lengthen a short file

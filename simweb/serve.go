@@ -25,7 +25,8 @@ const (
 var (
 	heads   = sync.Pool{New: func() any { b := make([]byte, 4096); return &b }}
 	outs    = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
-	tlsFail = []byte("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 16\r\nConnection: close\r\n\r\nwrong protocol.\n")
+	tlsFail = []byte(
+		"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 16\r\nConnection: close\r\n\r\nwrong protocol.\n")
 )
 
 // accept serves a listener's connections until it is closed.
@@ -291,7 +292,8 @@ func (r *reply) encode() (data []byte, streamed bool) {
 
 // servers are Server fields, with the fields that identify a delivery network.
 var servers = [...]string{
-	"Server: nginx\r\n", "Server: nginx\r\n", "Server: nginx/1.24.0\r\n", "Server: Apache\r\n", "Server: Apache/2.4.57 (Debian)\r\n",
+	"Server: nginx\r\n", "Server: nginx\r\n", "Server: nginx/1.24.0\r\n", "Server: Apache\r\n",
+	"Server: Apache/2.4.57 (Debian)\r\n",
 	"Server: cloudflare\r\nCF-RAY: 8f1b2c3d4e5f6a7b-FRA\r\n", "Server: cloudflare\r\nCF-RAY: 8f1b2c3d4e5f6a7c-AMS\r\n",
 	"Server: Microsoft-IIS/10.0\r\n", "Server: LiteSpeed\r\n", "Server: openresty\r\n", "Server: Pepyaka\r\n",
 	"Server: AmazonS3\r\nVia: 1.1 0a1b2c.cloudfront.net (CloudFront)\r\nX-Amz-Cf-Id: abc==\r\n",

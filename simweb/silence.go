@@ -10,9 +10,9 @@ import (
 // Dial opens a stream as net.Dialer.DialContext does.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// ShortSilence returns a Dial for a client in this process. Where the web has begun to stay silent on one of its streams for good,
-// reads of that stream time out so long afterwards. The client's own time-outs may then be long enough for a busy machine, on which
-// hosts answer late, and the client waits that long for no host that never answers.
+// ShortSilence returns a Dial for a client in this process. Where the web has begun to stay silent on one of its
+// streams for good, reads of that stream time out so long afterwards. The client's own time-outs may then be long
+// enough for a busy machine, on which hosts answer late, and the client waits that long for no host that never answers.
 func (w *Web) ShortSilence(after time.Duration, dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)

@@ -1,6 +1,6 @@
-// Package simweb answers one question: against which web? It is a simulated web of any number of hosts on loopback, or on a
-// Network of the caller's, with its own names, addresses, certificates and misbehaviour, for demonstrations, tests and
-// benchmarks without network or root. README.md says how to use it.
+// Package simweb answers one question: against which web? It is a simulated web of any number of hosts on loopback, or
+// on a Network of the caller's, with its own names, addresses, certificates and misbehaviour, for demonstrations, tests
+// and benchmarks without network or root. README.md says how to use it.
 //
 // Everything that a host does follows from a seed and its name. So any list of hosts can be scanned, and what a scan
 // must find is computed without requests. The files:
@@ -162,7 +162,8 @@ func Start(ctx context.Context, cfg Config) (*Web, error) {
 	if world.bodies, err = newBodyPool(cfg); err != nil {
 		return nil, err
 	}
-	w := &Web{cfg: cfg, world: world, net: network, done: make(chan struct{}), places: map[netip.Addr]*place{}, ledger: ledger{begun: time.Now()}}
+	w := &Web{cfg: cfg, world: world, net: network, done: make(chan struct{}), places: map[netip.Addr]*place{},
+		ledger: ledger{begun: time.Now()}}
 	for i := range shards {
 		w.lives[i].conns = map[net.Conn]struct{}{}
 		w.counts[i].seen = map[countKey]uint8{}
@@ -514,6 +515,7 @@ type Stats struct {
 
 // Stats returns the totals so far.
 func (w *Web) Stats() Stats {
-	s := Stats{Accepts: w.accepts.Load(), Handshakes: w.handshakes.Load(), Requests: w.requests.Load(), Questions: w.questions.Load(), Open: w.open.Load()}
+	s := Stats{Accepts: w.accepts.Load(), Handshakes: w.handshakes.Load(), Requests: w.requests.Load(),
+		Questions: w.questions.Load(), Open: w.open.Load()}
 	return s
 }

@@ -48,7 +48,8 @@ func check(t *testing.T, w *Web, entry string, p Policy) {
 	}
 }
 
-// TestEveryBehaviour scans a host of each behaviour, and 400 made-up ones, under several policies, and compares with the truth.
+// TestEveryBehaviour scans a host of each behaviour, and 400 made-up ones, under several policies, and compares with
+// the truth.
 func TestEveryBehaviour(t *testing.T) {
 	policies := []Policy{
 		DefaultPolicy(),
@@ -109,7 +110,8 @@ func TestOneAddress(t *testing.T) {
 		if !w.SingleAddress() || w.Lookup("example.com").Addr != netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
 			t.Fatal("the web has more than one address")
 		}
-		for _, name := range []string{"ok", "refuse", "http-only", "to-www", "tls-plain", "nxdomain", "dns-zero", "dns-private", "dns-many", "dns-changing", "dns-ipv6"} {
+		for _, name := range []string{"ok", "refuse", "http-only", "to-www", "tls-plain", "nxdomain", "dns-zero",
+			"dns-private", "dns-many", "dns-changing", "dns-ipv6"} {
 			check(t, w, name+".zoo.test", DefaultPolicy())
 			check(t, w, "http://"+name+".zoo.test", DefaultPolicy())
 		}
@@ -265,7 +267,8 @@ func TestSameSeedSameWeb(t *testing.T) {
 	}
 }
 
-// TestClose opens connections of all kinds, and finds none of them after Close, nor a goroutine: the bubble would not end.
+// TestClose opens connections of all kinds, and finds none of them after Close, nor a goroutine: the bubble would not
+// end.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -297,7 +300,8 @@ func TestClose(t *testing.T) {
 		if open := w.Stats().Open; open != 0 {
 			t.Errorf("%d connections are open", open)
 		}
-		if _, err := clientOf(w).DialContext(t.Context(), "tcp", netip.AddrPortFrom(w.HotAddr(), uint16(w.HTTPPort())).String()); err == nil {
+		if _, err := clientOf(w).DialContext(t.Context(), "tcp", netip.AddrPortFrom(w.HotAddr(),
+			uint16(w.HTTPPort())).String()); err == nil {
 			t.Error("still listening")
 		}
 	})
@@ -342,8 +346,10 @@ func TestHotHosts(t *testing.T) {
 			t.Errorf("busiest nanosecond: %d", got)
 		}
 		got := w.Record()
-		if got.Connections != 5 || got.MostOpen < 1 || got.Missed != 0 || got.Address != nil || got.Hot == nil || got.Hot.Total != 5 ||
-			got.Hot.Name != w.HotAddr().String() || got.Hot.Last.Before(got.Hot.First) || got.Host == nil || got.Host.Name != "any.hot.test" || got.Host.Total != 5 {
+		if got.Connections != 5 || got.MostOpen < 1 || got.Missed != 0 || got.Address != nil || got.Hot == nil ||
+			got.Hot.Total != 5 ||
+			got.Hot.Name != w.HotAddr().String() || got.Hot.Last.Before(got.Hot.First) || got.Host == nil ||
+			got.Host.Name != "any.hot.test" || got.Host.Total != 5 {
 			t.Errorf("record: %+v", got)
 		}
 	})

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waited returns how long a connection, to which nothing was sent yet, has been established. Linux notes then when it last sent
-// something, to a few milliseconds.
+// waited returns how long a connection, to which nothing was sent yet, has been established. Linux notes then when it
+// last sent something, to a few milliseconds.
 func waited(c net.Conn) (long time.Duration) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestWaited accepts two connections some time after they came, whatever was sent to the listener by then. Each came while it was dialled.
+// TestWaited accepts two connections some time after they came, whatever was sent to the listener by then. Each came
+// while it was dialled.
 func TestWaited(t *testing.T) {
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -39,8 +40,10 @@ func TestWaited(t *testing.T) {
 		if long == 0 {
 			t.Skip("this kernel does not note when a connection last sent something")
 		}
-		if earliest, latest := before.Add(-long-tick), time.Now().Add(tick-long); latest.Before(began[i]) || earliest.After(ended[i]) {
-			t.Errorf("connection %d has waited %v: it came from %v to %v, and was dialled from %v to %v", i, long, earliest, latest, began[i], ended[i])
+		if earliest, latest := before.Add(-long-tick), time.Now().Add(tick-long); latest.Before(began[i]) ||
+			earliest.After(ended[i]) {
+			t.Errorf("connection %d has waited %v: it came from %v to %v, and was dialled from %v to %v", i, long, earliest,
+				latest, began[i], ended[i])
 		}
 	}
 }

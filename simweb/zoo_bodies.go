@@ -12,7 +12,8 @@ var bodyRows = []Behaviour{
 	{Name: nameOK, Share: 0.4425, Does: "200, Content-Length", Ends: "answered 200"},
 	{Name: "ok-chunked", Share: 0.06, Does: "200, chunked, in uneven chunks", Ends: "answered 200",
 		reply: with(func(a *ask, r *reply) { r.framing = byChunks })},
-	{Name: "ok-until-close", Share: 0.02, Does: "200 without a length; the body ends with the connection", Ends: "answered 200",
+	{Name: "ok-until-close", Share: 0.02, Does: "200 without a length; the body ends with the connection",
+		Ends:  "answered 200",
 		reply: with(func(a *ask, r *reply) { r.framing = byClose })},
 	{Name: "ok-gzip", Share: 0.02, Does: "200, gzip, unasked", Ends: "answered 200",
 		reply: with(func(a *ask, r *reply) { r.codings = []coding{gzipped} })},
@@ -42,12 +43,14 @@ var bodyRows = []Behaviour{
 		reply: func(*ask) reply { return reply{status: 200, framing: byChunks, body: content{hugeBlock, -1}} }},
 	{Name: "endless-length", Does: "200, Content-Length 2^63-1 and an endless body", Ends: "answered 200, truncated",
 		reply: func(*ask) reply {
-			return reply{status: 200, body: content{hugeBlock, -1}, raw: []byte("HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n"), loop: hugeBlock}
+			return reply{status: 200, body: content{hugeBlock, -1},
+				raw: []byte("HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n"), loop: hugeBlock}
 		}},
 	{Name: "html", Does: "200, a web page instead of the file", Ends: "answered 200",
 		reply: func(*ask) reply {
 			return reply{status: 200, fields: "Content-Type: text/html; charset=utf-8\r\n",
-				body: whole("<!DOCTYPE html>\n<html><head><title>Welcome</title></head>\n<body><p>User-agent: *</p>\n</body></html>\n")}
+				body: whole(
+					"<!DOCTYPE html>\n<html><head><title>Welcome</title></head>\n<body><p>User-agent: *</p>\n</body></html>\n")}
 		}},
 	{Name: "utf16", Does: "200, UTF-16 with a byte order mark", Ends: "answered 200",
 		reply: func(*ask) reply { return reply{status: 200, body: whole(utf16("User-agent: *\r\nDisallow: /\r\n"))} }},
@@ -60,19 +63,24 @@ var bodyRows = []Behaviour{
 			return reply{status: 200, framing: byClose, body: content{[]byte(strings.Repeat("x", 16<<10)), -1}}
 		}},
 	{Name: "longer-than-said", Does: "200, more bytes than its Content-Length", Ends: "answered 200",
-		reply: answersAs("HTTP/1.1 200 OK\r\nContent-Length: 14\r\nConnection: close\r\n\r\nUser-agent: *\nDisallow: /\n", "User-agent: *\n")},
+		reply: answersAs("HTTP/1.1 200 OK\r\nContent-Length: 14\r\nConnection: close\r\n\r\nUser-agent: *\nDisallow: /\n",
+			"User-agent: *\n")},
 	{Name: "chunked-and-length", Does: "200, chunked, with a wrong Content-Length", Ends: "answered 200",
-		reply: answersAs("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\ne\r\nUser-agent: *\n\r\n0\r\n\r\n", "User-agent: *\n")},
+		reply: answersAs(
+			"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\ne\r\nUser-agent: *\n\r\n0\r\n\r\n", "User-agent: *\n")},
 	{Name: "error-endless", Does: "404 with an endless page", Ends: "answered 404",
 		reply: func(*ask) reply { return reply{status: 404, framing: byClose, body: content{hugeBlock, -1}} }},
 }
 
 var brokenRows = []Behaviour{
-	{Name: "reset-head", Share: 0.001, Does: "reset after the request", Ends: "reset", reply: fails(endReset, resetOutcome)},
-	{Name: "close-head", Share: 0.001, Does: "closed after the request", Ends: "closed_early", reply: fails(endAbort, earlyOutcome, resetOutcome)},
+	{Name: "reset-head", Share: 0.001, Does: "reset after the request", Ends: "reset",
+		reply: fails(endReset, resetOutcome)},
+	{Name: "close-head", Share: 0.001, Does: "closed after the request", Ends: "closed_early",
+		reply: fails(endAbort, earlyOutcome, resetOutcome)},
 	{Name: "close-in-head", Share: 0.0001, Does: "closed within the head", Ends: "closed_early",
 		reply: func(*ask) reply {
-			return reply{raw: []byte("HTTP/1.1 200 OK\r\nContent-Type: te"), ends: endAbort, yields: []exchange.Outcome{earlyOutcome}}
+			return reply{raw: []byte("HTTP/1.1 200 OK\r\nContent-Type: te"), ends: endAbort,
+				yields: []exchange.Outcome{earlyOutcome}}
 		}},
 	{Name: "reset-body", Share: 0.0003, Does: "reset within the body", Ends: "reset",
 		reply: with(func(a *ask, r *reply) {
@@ -88,61 +96,81 @@ var brokenRows = []Behaviour{
 		reply: with(func(a *ask, r *reply) { r.cut, r.ends, r.yields = true, endHang, []exchange.Outcome{timeoutOutcome} })},
 	{Name: "drip-head", Share: 0.0001, Does: "a byte of the head every 300 ms", Ends: "timeout",
 		reply: func(*ask) reply {
-			return reply{raw: []byte("HTTP/1.1 200 OK\r\nX-Slow: "), loop: []byte("z"), pause: 300 * time.Millisecond, yields: []exchange.Outcome{timeoutOutcome}}
+			return reply{raw: []byte("HTTP/1.1 200 OK\r\nX-Slow: "), loop: []byte("z"), pause: 300 * time.Millisecond,
+				yields: []exchange.Outcome{timeoutOutcome}}
 		}},
 	{Name: "drip-body", Does: "a byte of the body every 300 ms", Ends: "timeout",
 		reply: func(*ask) reply {
-			return reply{status: 200, raw: []byte("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nU"), loop: []byte("x"), pause: 300 * time.Millisecond, yields: []exchange.Outcome{timeoutOutcome}}
+			return reply{status: 200, raw: []byte("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nU"), loop: []byte("x"),
+				pause: 300 * time.Millisecond, yields: []exchange.Outcome{timeoutOutcome}}
 		}},
 	{Name: "silent-large-body", Does: "silent after 100 kB of the body", Ends: "timeout",
 		reply: func(*ask) reply {
 			body := content{hugeBlock, 200_000}
 			raw := append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n"), body.upTo(100_000)...)
-			return reply{status: 200, raw: raw, body: body, sent: 100_000, ends: endHang, yields: []exchange.Outcome{timeoutOutcome}}
+			return reply{status: 200, raw: raw, body: body, sent: 100_000, ends: endHang,
+				yields: []exchange.Outcome{timeoutOutcome}}
 		}},
 	{Name: "silent-head", Does: "silent after the request", Ends: "timeout", reply: fails(endHang, timeoutOutcome)},
 	{Name: "silent-in-head", Does: "silent within the head", Ends: "timeout",
 		reply: func(*ask) reply {
-			return reply{raw: []byte("HTTP/1.1 200 OK\r\nContent-Type: te"), ends: endHang, yields: []exchange.Outcome{timeoutOutcome}}
+			return reply{raw: []byte("HTTP/1.1 200 OK\r\nContent-Type: te"), ends: endHang,
+				yields: []exchange.Outcome{timeoutOutcome}}
 		}},
-	{Name: "not-found-close-body", Does: "404, closed before the end of its Content-Length", Ends: "answered 404", reply: notFoundThat(endAbort)},
-	{Name: "not-found-reset-body", Does: "404, reset within the body", Ends: "answered 404", reply: notFoundThat(endReset)},
-	{Name: "not-found-silent-body", Does: "404, silent within the body", Ends: "answered 404", reply: notFoundThat(endHang)},
+	{Name: "not-found-close-body", Does: "404, closed before the end of its Content-Length", Ends: "answered 404",
+		reply: notFoundThat(endAbort)},
+	{Name: "not-found-reset-body", Does: "404, reset within the body", Ends: "answered 404",
+		reply: notFoundThat(endReset)},
+	{Name: "not-found-silent-body", Does: "404, silent within the body", Ends: "answered 404",
+		reply: notFoundThat(endHang)},
 	{Name: "close-last-chunk", Does: "closed before the last chunk", Ends: "closed_early",
 		reply: func(*ask) reply {
-			return reply{status: 200, raw: []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\ne\r\nUser-agent: *\n\r\n"), ends: endAbort, yields: []exchange.Outcome{earlyOutcome}}
+			return reply{status: 200,
+				raw: []byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\ne\r\nUser-agent: *\n\r\n"), ends: endAbort,
+				yields: []exchange.Outcome{earlyOutcome}}
 		}},
 
 	// These end after any byte: see breaks.
-	{Name: "reset-length", Does: "reset after some byte, Content-Length", Ends: "reset", reply: breaks(&byLengthForm, endReset)},
+	{Name: "reset-length", Does: "reset after some byte, Content-Length", Ends: "reset", reply: breaks(&byLengthForm,
+		endReset)},
 	{Name: "reset-chunked", Does: "reset after some byte, chunked", Ends: "reset", reply: breaks(&chunkedForm, endReset)},
 	{Name: "reset-gzip", Does: "reset after some byte, gzip", Ends: "reset", reply: breaks(&gzipForm, endReset)},
-	{Name: "reset-until-close", Does: "reset after some byte, no length", Ends: "reset", reply: breaks(&untilCloseForm, endReset)},
-	{Name: "close-length", Does: "closed after some byte, Content-Length", Ends: "closed_early", reply: breaks(&byLengthForm, endAbort)},
-	{Name: "close-chunked", Does: "closed after some byte, chunked", Ends: "closed_early", reply: breaks(&chunkedForm, endAbort)},
+	{Name: "reset-until-close", Does: "reset after some byte, no length", Ends: "reset", reply: breaks(&untilCloseForm,
+		endReset)},
+	{Name: "close-length", Does: "closed after some byte, Content-Length", Ends: "closed_early",
+		reply: breaks(&byLengthForm, endAbort)},
+	{Name: "close-chunked", Does: "closed after some byte, chunked", Ends: "closed_early", reply: breaks(&chunkedForm,
+		endAbort)},
 	{Name: "close-gzip", Does: "closed after some byte, gzip", Ends: "closed_early", reply: breaks(&gzipForm, endAbort)},
 	{Name: "close-until-close", Does: "closed after some byte, no length",
 		Ends: "closed_early in the head, answered 200 after it", reply: breaks(&untilCloseForm, endAbort)},
-	{Name: "close-gzip-until-close", Does: "closed after some byte, gzip without a length", Ends: "closed_early", reply: breaks(&gzipUntilCloseForm, endAbort)},
+	{Name: "close-gzip-until-close", Does: "closed after some byte, gzip without a length", Ends: "closed_early",
+		reply: breaks(&gzipUntilCloseForm, endAbort)},
 }
 
 var flakyRows = []Behaviour{
-	{Name: "flaky-503", Share: 0.002, Does: "503 to the first request by each scheme, then 200", Ends: "answered 200 at a retry", counts: true,
+	{Name: "flaky-503", Share: 0.002, Does: "503 to the first request by each scheme, then 200",
+		Ends: "answered 200 at a retry", counts: true,
 		reply: atFirst(status(503))},
-	{Name: "flaky-429", Does: "429 to the first request by each scheme, then 200", Ends: "answered 200 at a retry", counts: true, slows: true,
+	{Name: "flaky-429", Does: "429 to the first request by each scheme, then 200", Ends: "answered 200 at a retry",
+		counts: true, slows: true,
 		reply: atFirst(status(429))},
-	{Name: "flaky-408", Does: "408 to the first request by each scheme, then 200", Ends: "answered 200 at a retry", counts: true,
-		reply: atFirst(status(408))},
-	{Name: "flaky-retry-after", Does: "503, Retry-After: 1 to the first request by each scheme, then 200", Ends: "answered 200 at a retry", counts: true, slows: true,
+	{Name: "flaky-408", Does: "408 to the first request by each scheme, then 200", Ends: "answered 200 at a retry",
+		counts: true,
+		reply:  atFirst(status(408))},
+	{Name: "flaky-retry-after", Does: "503, Retry-After: 1 to the first request by each scheme, then 200",
+		Ends: "answered 200 at a retry", counts: true, slows: true,
 		reply: atFirst(status(503, "Retry-After: 1\r\n"))},
-	{Name: "flaky-reset", Share: 0.002, Does: "reset at the first request by each scheme, then 200", Ends: "answered 200 at a retry", counts: true,
+	{Name: "flaky-reset", Share: 0.002, Does: "reset at the first request by each scheme, then 200",
+		Ends: "answered 200 at a retry", counts: true,
 		reply: atFirst(fails(endReset, resetOutcome))},
 }
 
 // notFoundThat answers 404, and ends within the body as given.
 func notFoundThat(ends ending) func(*ask) reply {
 	return func(*ask) reply {
-		return reply{status: 404, raw: []byte("HTTP/1.1 404 Not Found\r\nContent-Length: 500\r\nConnection: close\r\n\r\nno\n"), ends: ends}
+		return reply{status: 404,
+			raw: []byte("HTTP/1.1 404 Not Found\r\nContent-Length: 500\r\nConnection: close\r\n\r\nno\n"), ends: ends}
 	}
 }
 

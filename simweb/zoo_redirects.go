@@ -32,7 +32,8 @@ func moves(framing string, ends ending) func(*ask) reply {
 
 // invalid redirects to a URL that scanners must not follow.
 func invalid(to string) func(*ask) reply {
-	return says("HTTP/1.1 302 Found\r\nLocation: "+to+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 302, exchange.RedirectInvalid)
+	return says("HTTP/1.1 302 Found\r\nLocation: "+to+"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 302,
+		exchange.RedirectInvalid)
 }
 
 // toHTTPS redirects http to https, and answers there with the file.
@@ -91,11 +92,14 @@ var redirectRows = []Behaviour{
 			return a.redirect(a.url(origin.HTTPS, a.host, "/robots.txt"))
 		}},
 	{Name: "redirect-nowhere", Share: 0.0004, Does: "301 without Location", Ends: "redirect_invalid",
-		reply: says("HTTP/1.1 301 Moved Permanently\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 301, exchange.RedirectInvalid)},
+		reply: says("HTTP/1.1 301 Moved Permanently\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 301,
+			exchange.RedirectInvalid)},
 	{Name: "redirect-empty", Does: "301 with an empty Location", Ends: "redirect_invalid",
-		reply: says("HTTP/1.1 301 Moved Permanently\r\nLocation: \r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 301, exchange.RedirectInvalid)},
+		reply: says("HTTP/1.1 301 Moved Permanently\r\nLocation: \r\nContent-Length: 0\r\nConnection: close\r\n\r\n", 301,
+			exchange.RedirectInvalid)},
 	{Name: "redirect-nowhere-transfer", Does: "302 without Location, Transfer-Encoding: gzip", Ends: "redirect_invalid",
-		reply: says("HTTP/1.1 302 Found\r\nTransfer-Encoding: gzip\r\nConnection: close\r\n\r\nno\n", 302, exchange.RedirectInvalid)},
+		reply: says("HTTP/1.1 302 Found\r\nTransfer-Encoding: gzip\r\nConnection: close\r\n\r\nno\n", 302,
+			exchange.RedirectInvalid)},
 	{Name: "redirect-two-lengths", Does: "301, two different Content-Lengths", Ends: "answered 200, 1 hop",
 		reply: moves("Content-Length: 3\r\nContent-Length: 12\r\n", endClose)},
 	{Name: "redirect-silent-body", Does: "301, silent within its body", Ends: "answered 200, 1 hop",
@@ -114,9 +118,11 @@ var redirectRows = []Behaviour{
 		}},
 	{Name: "redirect-fragment", Does: "redirects to a URL with a fragment", Ends: "answered 200, 1 hop",
 		reply: once("/robots.txt?hop=1#top")},
-	{Name: "redirect-relative", Does: "redirects to a path relative to its own", Ends: "answered 200, 1 hop", reply: once("./a/../robots.txt?hop=1")},
+	{Name: "redirect-relative", Does: "redirects to a path relative to its own", Ends: "answered 200, 1 hop",
+		reply: once("./a/../robots.txt?hop=1")},
 	{Name: "redirect-query", Does: "redirects to a query alone", Ends: "answered 200, 1 hop", reply: once("?hop=1")},
-	{Name: "redirect-crlf", Does: "redirects to a URL with an escaped CR LF and a header field", Ends: "answered 200, 1 hop",
+	{Name: "redirect-crlf", Does: "redirects to a URL with an escaped CR LF and a header field",
+		Ends: "answered 200, 1 hop",
 		reply: func(a *ask) reply {
 			const injected = "/robots.txt?%0d%0aSet-Cookie:%20a=b"
 			if a.path == injected {
@@ -132,9 +138,12 @@ var redirectRows = []Behaviour{
 			}
 			return a.redirect(long)
 		}},
-	{Name: "redirect-too-long", Does: "redirects to a URL of 9 kB", Ends: "redirect_invalid", reply: invalid("/robots.txt?" + strings.Repeat("x", 9000))},
-	{Name: "redirect-userinfo", Does: "redirects to a URL with user and password", Ends: "redirect_invalid", reply: invalid("https://user:secret@example.com/robots.txt")},
-	{Name: "redirect-ftp", Does: "redirects to ftp:", Ends: "redirect_invalid", reply: invalid("ftp://example.com/robots.txt")},
+	{Name: "redirect-too-long", Does: "redirects to a URL of 9 kB", Ends: "redirect_invalid",
+		reply: invalid("/robots.txt?" + strings.Repeat("x", 9000))},
+	{Name: "redirect-userinfo", Does: "redirects to a URL with user and password", Ends: "redirect_invalid",
+		reply: invalid("https://user:secret@example.com/robots.txt")},
+	{Name: "redirect-ftp", Does: "redirects to ftp:", Ends: "redirect_invalid",
+		reply: invalid("ftp://example.com/robots.txt")},
 	{Name: "redirect-back", Does: "redirects to the other scheme, which redirects back", Ends: "answered 200, 2 hops",
 		reply: func(a *ask) reply {
 			hop := a.hop()
@@ -155,8 +164,10 @@ var redirectRows = []Behaviour{
 			a.port = a.w.tlsPort // makes url name the scheme's port
 			return a.redirect(a.url(a.scheme, a.host, "/robots.txt?hop=1"))
 		}},
-	{Name: "redirect-private", Does: "redirects to a loopback address without a listener", Ends: "connect_refused, 1 hop; blocked_address without --allow-private",
+	{Name: "redirect-private", Does: "redirects to a loopback address without a listener",
+		Ends:  "connect_refused, 1 hop; blocked_address without --allow-private",
 		reply: func(a *ask) reply { return a.redirect("http://" + a.w.unused().String() + "/robots.txt") }},
-	{Name: "redirect-private-name", Does: "redirects to a name of such an address", Ends: "connect_refused, 1 hop; blocked_address without --allow-private",
+	{Name: "redirect-private-name", Does: "redirects to a name of such an address",
+		Ends:  "connect_refused, 1 hop; blocked_address without --allow-private",
 		reply: func(a *ask) reply { return a.redirect("http://dns-private" + zooSuffix + "/robots.txt") }},
 }

@@ -36,8 +36,8 @@ func zooEntries(b *Behaviour) []string {
 	return []string{host, "http://p." + host, "https://s." + host}
 }
 
-// TestZoo scans a host of each behaviour with resolver, schedule, fetcher and audit, in the three forms of a list's entry. Each has
-// exactly one row, which is true. Another scan has the same rows, to the nanosecond.
+// TestZoo scans a host of each behaviour with resolver, schedule, fetcher and audit, in the three forms of a list's
+// entry. Each has exactly one row, which is true. Another scan has the same rows, to the nanosecond.
 func TestZoo(t *testing.T) {
 	p := zooPolicy(2)
 	scan := func() (rows []zooRow) {
@@ -54,7 +54,8 @@ func TestZoo(t *testing.T) {
 			for i, row := range rows {
 				row.mustBe(t, entries[i], w.Expect(mustOrigin(t, entries[i]), p))
 				name, waits := behaviours[i/3].Name, strings.HasPrefix(entries[i], "https://")
-				if want, long := zooTimes[name]; waits && (long && row.timing.Total != want || !long && row.timing.Total > 200*time.Millisecond) {
+				if want, long := zooTimes[name]; waits && (long && row.timing.Total != want || !long &&
+					row.timing.Total > 200*time.Millisecond) {
 					t.Errorf("%s took %v, want %v", entries[i], row.timing.Total, want)
 				}
 			}
@@ -82,7 +83,8 @@ var zooTimes = func() map[string]time.Duration {
 		"gzip-whole-silent": 15_010 * ms,
 	}
 	for _, name := range []string{
-		"silent", "silent-head", "silent-in-head", "silent-body", "silent-large-body", "drip-head", "drip-body", "tls-silent", "tls-drip", "tls-stall",
+		"silent", "silent-head", "silent-in-head", "silent-body", "silent-large-body", "drip-head", "drip-body", "tls-silent",
+		"tls-drip", "tls-stall",
 	} {
 		times[name] = 10*ms + 3*15*time.Second
 	}
@@ -125,7 +127,8 @@ func closed(t *testing.T, w *Web) {
 	}
 }
 
-// TestZooOnSockets scans the hosts whose answers do not depend on time by the production dialer and resolver. No file is left.
+// TestZooOnSockets scans the hosts whose answers do not depend on time by the production dialer and resolver. No file
+// is left.
 func TestZooOnSockets(t *testing.T) {
 	// The runtime keeps the poller that it opens with the first socket.
 	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
@@ -159,11 +162,12 @@ func TestZooOnSockets(t *testing.T) {
 	}
 }
 
-// waits reports whether a scan waits for a time-out, or for an address that is asked too often, or depends on the number of requests: an
-// exchange that a stall of this process has spoilt is made again.
+// waits reports whether a scan waits for a time-out, or for an address that is asked too often, or depends on the
+// number of requests: an exchange that a stall of this process has spoilt is made again.
 func waits(e Expect) bool {
 	switch b := behaviourNamed(e.Behaviour); {
-	case b.slows, b.counts, b.name == nameSilent, b.name == nameBesideHole, b.name == nameSixBesideHole, b.Name == nameWholeSilent:
+	case b.slows, b.counts, b.name == nameSilent, b.name == nameBesideHole, b.name == nameSixBesideHole,
+		b.Name == nameWholeSilent:
 		return true
 	case b.hello == helloHang, b.hello == helloDrip, b.hello == helloStall:
 		return true
@@ -248,7 +252,8 @@ func TestThrottlingAddress(t *testing.T) {
 		}
 		accepts := w.Accepts(w.world.ordinary[0])
 		if len(accepts) != attempts || attempts != n+11 || throttled != 11 {
-			t.Errorf("%d connections were accepted and %d throttled; the rows have %d attempts, want 11 more than %d", len(accepts), throttled, attempts, n)
+			t.Errorf("%d connections were accepted and %d throttled; the rows have %d attempts, want 11 more than %d",
+				len(accepts), throttled, attempts, n)
 		}
 		// Three doublings lead to some 49 requests a second.
 		const interval = 8 * 2_562_359 * time.Nanosecond
@@ -302,7 +307,8 @@ func scanList(t *testing.T, client *fetcher.Fetcher, entries ...string) []zooRow
 }
 
 // scanListBy is scanList with its own rates. It also returns how many exchanges were throttled.
-func scanListBy(t *testing.T, cfg pipeline.Config, client *fetcher.Fetcher, entries ...string) (rows []zooRow, throttled uint64) {
+func scanListBy(t *testing.T, cfg pipeline.Config, client *fetcher.Fetcher, entries ...string) (rows []zooRow,
+	throttled uint64) {
 	t.Helper()
 	cfg.SpillDir = t.TempDir()
 	s := &zooSink{rows: make([]zooRow, len(entries)), kept: make([]int, len(entries))}
@@ -399,7 +405,9 @@ func TestZooIsComplete(t *testing.T) {
 		t.Errorf("%d known behaviours", len(known))
 	}
 	w := testWeb(t, Config{})
-	seen := map[exchange.Outcome]bool{exchange.OptedOut: true, exchange.ConnectFailed: true, exchange.NotArchived: true, exchange.Carried: true} // no host leads to these
+	// no host leads to these
+	seen := map[exchange.Outcome]bool{exchange.OptedOut: true, exchange.ConnectFailed: true, exchange.NotArchived: true,
+		exchange.Carried: true}
 	for _, guarded := range []bool{false, true} {
 		p := DefaultPolicy()
 		p.Guarded = guarded

@@ -134,7 +134,8 @@ func TestAhead(t *testing.T) {
 		}
 		tidy := func(st *far, of string) {
 			t.Helper()
-			if st.open != 0 || st.opening != 0 || st.most < store.ReadAtOnce || st.most > store.ReadAtOnce+1 { // plus the one being read
+			if st.open != 0 || st.opening != 0 || st.most < store.ReadAtOnce || st.most > store.ReadAtOnce+1 {
+				// plus the one being read
 				t.Errorf("%s, %s: %d are open, %d being opened; %d were at once", what, of, st.open, st.opening, st.most)
 			}
 		}

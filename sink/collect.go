@@ -102,7 +102,8 @@ func (c *Collection) Gather(ctx context.Context) error {
 	}
 	found, err := commit.SitesOf(past.Current)
 	if rows := commit.CountCommits(past.Current).Rows; err == nil && found.GetCardinality() != uint64(rows) {
-		err = fmt.Errorf("its shares have %d rows of %d sites; scan anew with another --scan-id", rows, found.GetCardinality())
+		err = fmt.Errorf("its shares have %d rows of %d sites; scan anew with another --scan-id", rows,
+			found.GetCardinality())
 	}
 	if err != nil {
 		return fail(err)
@@ -125,7 +126,8 @@ func (c *Collection) rejects(ctx context.Context) (err error) {
 	return all.Close(ctx)
 }
 
-// Complete marks the scan as complete, with this publication. Rejects and statistics have been published. log may be nil.
+// Complete marks the scan as complete, with this publication. Rejects and statistics have been published. log may be
+// nil.
 func (c *Collection) Complete(ctx context.Context, log *slog.Logger, as commit.Publication) error {
 	if c.Manifest.FinishedAt == nil {
 		now := time.Now().UTC().Truncate(time.Millisecond)
@@ -139,7 +141,8 @@ func (c *Collection) Complete(ctx context.Context, log *slog.Logger, as commit.P
 
 // Clean deletes what a collected scan does not need any more.
 func (c *Collection) Clean(ctx context.Context) error {
-	return removeAll(ctx, c.store, commit.SharesFolder(c.Manifest.ScanID), func(name string) bool { return path.Ext(name) == ".jsonl" })
+	return removeAll(ctx, c.store, commit.SharesFolder(c.Manifest.ScanID),
+		func(name string) bool { return path.Ext(name) == ".jsonl" })
 }
 
 // Close releases the lock. Further calls do nothing.

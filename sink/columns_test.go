@@ -30,7 +30,8 @@ func TestEveryColumn(t *testing.T) {
 func everyColumn[T any](t *testing.T, table string, rows []T) {
 	t.Helper()
 	dir := newDir(t)
-	w, err := CreateTable[T](t.Context(), dir, &commit.Scan{Manifest: &commit.Manifest{ScanID: "every"}}, table, table, "test")
+	w, err := CreateTable[T](t.Context(), dir, &commit.Scan{Manifest: &commit.Manifest{ScanID: "every"}}, table, table,
+		"test")
 	if err != nil {
 		t.Fatal(err)
 	}

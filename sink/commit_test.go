@@ -47,14 +47,16 @@ func TestMissingCommits(t *testing.T) {
 		before := parts()
 		_, err := Open(t.Context(), dir, crashOptions)
 		if want == "" {
-			if lost, ok := errors.AsType[*commit.LostError](err); !ok || len(lost.Records) > 0 || !slices.Contains(lost.Totals, commit.Total{What: "rows", Expected: 20, Found: 16}) {
+			if lost, ok := errors.AsType[*commit.LostError](err); !ok || len(lost.Records) > 0 || !slices.Contains(lost.Totals,
+				commit.Total{What: "rows", Expected: 20, Found: 16}) {
 				t.Errorf("without the records %v: %v", gone, err)
 			}
 			return
 		}
 		_, errCompact := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{})
 		for _, err := range []error{err, errCompact} {
-			if err == nil || !strings.Contains(err.Error(), "_scans/crash-1/commits/"+want) || !strings.Contains(err.Error(), "restore the files") || !strings.Contains(err.Error(), "--restart") {
+			if err == nil || !strings.Contains(err.Error(), "_scans/crash-1/commits/"+want) || !strings.Contains(err.Error(),
+				"restore the files") || !strings.Contains(err.Error(), "--restart") {
 				t.Errorf("without the records %v: %v, want %q and a remedy", gone, err, want)
 			}
 			if _, ok := errors.AsType[*commit.StoreError](err); ok {
@@ -106,7 +108,8 @@ func TestMissingCommits(t *testing.T) {
 	if rows := readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites); len(rows) != 2*crashSites {
 		t.Errorf("%d sites", len(rows))
 	}
-	if _, err := store.ReadAll(t.Context(), dir, commit.RecordName(crashOptions.ScanID, "0", 0), 1); !errors.Is(err, store.ErrNotExist) {
+	if _, err := store.ReadAll(t.Context(), dir, commit.RecordName(crashOptions.ScanID, "0", 0), 1); !errors.Is(err,
+		store.ErrNotExist) {
 		t.Errorf("the merged records are still there: %v", err)
 	}
 }

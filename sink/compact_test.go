@@ -85,7 +85,8 @@ func cursorSeqs(t testing.TB, scan *commit.Scan, tableName string) []int64 {
 	var all []int64
 	for i := range scan.Commits {
 		var seq int64
-		c, err := read.OpenCursor(context.Background(), scan, &scan.Commits[i], tableName, table.Field{Name: "seq", Into: &seq})
+		c, err := read.OpenCursor(context.Background(), scan, &scan.Commits[i], tableName,
+			table.Field{Name: "seq", Into: &seq})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +132,8 @@ func TestCompact(t *testing.T) {
 	check(before, want, seqs) // its files are deleted
 
 	watched := &storetest.Faults{Store: dir}
-	if again := mustCompact(t, watched, compact.Options{PartBytes: 3 * size}); again.PartsAfter != 2 || again.PartsBefore != 2 {
+	if again := mustCompact(t, watched, compact.Options{PartBytes: 3 * size}); again.PartsAfter != 2 ||
+		again.PartsBefore != 2 {
 		t.Errorf("compacted again: %+v", again)
 	}
 	for _, step := range watched.Steps() {
@@ -156,7 +158,8 @@ func TestCompact(t *testing.T) {
 	mustCompact(t, dir, compact.Options{})
 	noOrphans(t, dir)
 	whole := mustReadScan(t, dir, crashOptions.ScanID)
-	if len(whole.Commits) != 1 || whole.Manifest.Counts.Parts != 1 || whole.Manifest.Counts.Rows != 31 || whole.Manifest.Counts.Bytes != whole.Commits[0].Bytes() {
+	if len(whole.Commits) != 1 || whole.Manifest.Counts.Parts != 1 || whole.Manifest.Counts.Rows != 31 ||
+		whole.Manifest.Counts.Bytes != whole.Commits[0].Bytes() {
 		t.Errorf("%d commits, counts %+v", len(whole.Commits), whole.Manifest.Counts)
 	}
 	check(whole, want, seqs)
@@ -208,7 +211,8 @@ func TestCompactCopiesPages(t *testing.T) {
 					pages := make([]byte, length)
 					index := make([]byte, chunk.ColumnIndexLength)
 					offsets := make([]byte, chunk.OffsetIndexLength)
-					for at, b := range map[int64][]byte{first: pages, chunk.ColumnIndexOffset: index, chunk.OffsetIndexOffset: offsets} {
+					for at, b := range map[int64][]byte{first: pages, chunk.ColumnIndexOffset: index,
+						chunk.OffsetIndexOffset: offsets} {
 						if _, err := object.ReadAt(b, at); err != nil {
 							t.Fatal(err)
 						}
@@ -217,7 +221,8 @@ func TestCompactCopiesPages(t *testing.T) {
 					if err := decodeOffsetsInto(t, offsets, &one.stats, chunk.MetaData.DataPageOffset); err != nil {
 						t.Fatal(err)
 					}
-					one.stats = append(one.stats, fmt.Sprintf("%x %v %v %v", index, chunk.MetaData.Statistics, chunk.MetaData.NumValues, chunk.MetaData.EncodingStats))
+					one.stats = append(one.stats, fmt.Sprintf("%x %v %v %v", index, chunk.MetaData.Statistics,
+						chunk.MetaData.NumValues, chunk.MetaData.EncodingStats))
 				}
 				all = append(all, one)
 			}
@@ -253,7 +258,8 @@ func TestCompactExcludesWriters(t *testing.T) {
 			if _, err := Open(t.Context(), dir, crashOptions); !isHeld(err, "being compacted") {
 				t.Errorf("Open while it is compacted: %v", err)
 			}
-			if _, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{}); !isHeld(err, "being compacted") {
+			if _, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{}); !isHeld(err,
+				"being compacted") {
 				t.Errorf("Compact while it is compacted: %v", err)
 			}
 		}
@@ -290,7 +296,8 @@ func TestCompactRefusesDamage(t *testing.T) {
 		t.Errorf("Compact: %v", err)
 	}
 	noOrphans(t, dir)
-	if after, err := commit.Commits(t.Context(), dir, crashOptions.ScanID); err != nil || !reflect.DeepEqual(after, commits) {
+	if after, err := commit.Commits(t.Context(), dir, crashOptions.ScanID); err != nil ||
+		!reflect.DeepEqual(after, commits) {
 		t.Errorf("%d commits, %v", len(after), err)
 	}
 }
@@ -314,7 +321,8 @@ func TestCompactDespiteDamage(t *testing.T) {
 	}
 	file, _ := commits[3].File(schema.Sites)
 	flip(t, filepath.Join(dir.Root(), file.Name), 100)
-	_, err = compact.Scan(t.Context(), dir, "o", compact.Options{PartBytes: 2 * commits[0].Bytes() * 11 / 10, Grace: 50 * time.Millisecond})
+	_, err = compact.Scan(t.Context(), dir, "o", compact.Options{PartBytes: 2 * commits[0].Bytes() * 11 / 10,
+		Grace: 50 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), file.Name) {
 		t.Errorf("Compact: %v", err)
 	}
@@ -322,7 +330,8 @@ func TestCompactDespiteDamage(t *testing.T) {
 	if err != nil || len(after) != 5 { // the damaged part and the one before it are unchanged
 		t.Errorf("%d commits, %v", len(after), err)
 	}
-	if lines, v := findings(t, dir); v.Leftovers > 0 || slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(line, file.Name) }) {
+	if lines, v := findings(t, dir); v.Leftovers > 0 ||
+		slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(line, file.Name) }) {
 		t.Errorf("%q", lines)
 	}
 }

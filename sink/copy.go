@@ -42,7 +42,8 @@ type tokenText struct{ name, category string }
 func newCopier(scanID string, registry *tokens.Registry) copier {
 	c := copier{scanID: scanID, registryVersion: schema.Bounded(registry.Version, schema.MaxVersion)}
 	for _, t := range registry.Tokens {
-		c.tokens = append(c.tokens, tokenText{schema.Bounded(t.Name, schema.MaxToken), schema.Bounded(t.Category, schema.MaxToken)})
+		c.tokens = append(c.tokens, tokenText{schema.Bounded(t.Name, schema.MaxToken),
+			schema.Bounded(t.Category, schema.MaxToken)})
 	}
 	return c
 }
@@ -236,7 +237,8 @@ func (c *copier) site(row *schema.SiteRow, k key, s *audit.Site) {
 	if !f.FetchedAt.IsZero() {
 		row.FetchedAt = f.FetchedAt.UnixMilli()
 	}
-	if f.Final.Origin.IsValid() && (f.Final.Origin != f.Answered || f.Final.Path != "" && f.Final.Path != exchange.RobotsPath) {
+	if f.Final.Origin.IsValid() && (f.Final.Origin != f.Answered || f.Final.Path != "" &&
+		f.Final.Path != exchange.RobotsPath) {
 		row.FinalURL = c.target(f.Final)
 	}
 	if f.Remote.IsValid() {
@@ -281,13 +283,16 @@ func (c *copier) policy(row *schema.PolicyRow, p *audit.Policy) {
 	*row = schema.PolicyRow{
 		PolicyID: int64(p.ID), Star: p.Star&audit.CellStar != 0, StarVerdict: p.Star.Decision().String(),
 		StarRootDenied: p.Star&audit.CellRoot != 0, StarDPIAll: p.Star&audit.CellDPIAll != 0,
-		Own: c.having(p, audit.CellOwn), OwnBlocked: c.having(p, audit.CellBlocked), OwnPartial: c.having(p, audit.CellPartial),
+		Own: c.having(p, audit.CellOwn), OwnBlocked: c.having(p, audit.CellBlocked),
+		OwnPartial:    c.having(p, audit.CellPartial),
 		OwnRootDenied: c.having(p, audit.CellRoot), OwnDPIAll: c.having(p, audit.CellDPIAll),
-		ContentSignal: c.text(p.ContentSignal, schema.MaxField), ContentUsage: p.ContentUsage.String(), Licensed: p.Licensed, ManagedBy: p.ManagedBy,
+		ContentSignal: c.text(p.ContentSignal, schema.MaxField), ContentUsage: p.ContentUsage.String(), Licensed: p.Licensed,
+		ManagedBy: p.ManagedBy,
 	}
 }
 
-// PolicyOfVerdicts makes the policy of a judged file of its rows. A content signal that the row cuts off is part of its id.
+// PolicyOfVerdicts makes the policy of a judged file of its rows. A content signal that the row cuts off is part of its
+// id.
 func PolicyOfVerdicts(rows *SiteRows, auditor *audit.Auditor) (p audit.Policy) {
 	site := &rows.Site
 	p.ContentSignal, p.Licensed, p.ManagedBy = []byte(site.ContentSignal), site.License != "", site.ManagedBy
@@ -318,8 +323,8 @@ func (c *copier) having(p *audit.Policy, fact audit.Cell) []string {
 	return list[:n]
 }
 
-// Judged returns a function that makes rows of sites with the judged columns alone, as a scan with that registry would write
-// them. A row is valid until the next call.
+// Judged returns a function that makes rows of sites with the judged columns alone, as a scan with that registry would
+// write them. A row is valid until the next call.
 func Judged(registry *tokens.Registry) func(*audit.Report) *schema.SiteRow {
 	c, row := newCopier("", registry), &schema.SiteRow{}
 	return func(r *audit.Report) *schema.SiteRow {

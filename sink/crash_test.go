@@ -121,7 +121,8 @@ func everySiteOnce(t *testing.T, st store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.State != commit.Complete || m.Counts.Rows != crashSites || m.Counts.Files[schema.Verdicts] != 4*crashSites || m.FinishedAt == nil {
+	if m.State != commit.Complete || m.Counts.Rows != crashSites || m.Counts.Files[schema.Verdicts] != 4*crashSites ||
+		m.FinishedAt == nil {
 		t.Errorf("manifest %+v, counts %+v", m, m.Counts)
 	}
 }
@@ -239,7 +240,8 @@ func TestStoreError(t *testing.T) {
 		if ok != (want != "") || !errors.Is(err, cause) {
 			t.Errorf("%v: %v", cause, err)
 		}
-		if ok && (broken.ScanID != crashOptions.ScanID || broken.Error() != "write /out/x.tmp: "+cause.Error()+"; "+want+"everything committed is kept, and the same command resumes scan crash-1") {
+		if ok && (broken.ScanID != crashOptions.ScanID || broken.Error() != "write /out/x.tmp: "+cause.Error()+"; "+want+
+			"everything committed is kept, and the same command resumes scan crash-1") {
 			t.Errorf("%v: %v", cause, err)
 		}
 	}
@@ -258,11 +260,13 @@ func TestStoreError(t *testing.T) {
 		}
 	}
 	const resumes = "; everything committed is kept, and the same command resumes scan s"
-	refused, silent, lost := fmt.Errorf("refused; get the right: %w", fs.ErrPermission), fmt.Errorf("given up: %w", store.ErrUnavailable), fmt.Errorf("write x: %w", store.ErrLockLost)
+	refused, silent, lost := fmt.Errorf("refused; get the right: %w", fs.ErrPermission),
+		fmt.Errorf("given up: %w", store.ErrUnavailable), fmt.Errorf("write x: %w", store.ErrLockLost)
 	says(refused, refused.Error()+resumes)
 	says(silent, silent.Error()+resumes)
 	says(lost, lost.Error())
-	if got := (&commit.StoreError{ScanID: "s", Err: lost}).Error(); got != lost.Error()+"; everything committed is kept, and that one goes on with scan s" {
+	if got := (&commit.StoreError{ScanID: "s", Err: lost}).Error(); got != lost.Error()+
+		"; everything committed is kept, and that one goes on with scan s" {
 		t.Error(got)
 	}
 	// On opening a scan, any other error may be damage, which repeating the command does not mend.
@@ -274,7 +278,8 @@ func TestStoreError(t *testing.T) {
 		}
 		return nil
 	}}
-	if err := scanAll(failing, []*audit.Site{typicalSite(t, 1)}); !errors.Is(err, broken) || !strings.Contains(err.Error(), "the same command resumes scan crash-1") {
+	if err := scanAll(failing, []*audit.Site{typicalSite(t, 1)}); !errors.Is(err, broken) || !strings.Contains(err.Error(),
+		"the same command resumes scan crash-1") {
 		t.Errorf("while it is written: %v", err)
 	}
 }

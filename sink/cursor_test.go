@@ -48,9 +48,12 @@ func pick(ctx context.Context, scan *commit.Scan, c *commit.Commit) (rows []pick
 		return int32(len(texts) - 1)
 	}
 	cursor, err := read.OpenCursor(ctx, scan, c, schema.Sites,
-		table.Field{Name: "seq", Into: &row.Seq}, table.Field{Name: "rank", Into: &row.Rank}, table.Field{Name: "label", Into: &row.Label},
-		table.Field{Name: "host", Into: &row.Host}, table.Field{Name: "status", Into: &row.Status}, table.Field{Name: "total_ms", Into: &row.Total},
-		table.Field{Name: "score", Into: &row.Score}, table.Field{Name: "truncated", Into: &row.Truncated}, table.Field{Name: "has_bom", Into: &row.HasBOM},
+		table.Field{Name: "seq", Into: &row.Seq}, table.Field{Name: "rank", Into: &row.Rank},
+		table.Field{Name: "label", Into: &row.Label},
+		table.Field{Name: "host", Into: &row.Host}, table.Field{Name: "status", Into: &row.Status},
+		table.Field{Name: "total_ms", Into: &row.Total},
+		table.Field{Name: "score", Into: &row.Score}, table.Field{Name: "truncated", Into: &row.Truncated},
+		table.Field{Name: "has_bom", Into: &row.HasBOM},
 		table.Field{Name: "named", Into: &named, Index: index}, table.Field{Name: "sitemaps", Into: &sitemaps, Index: index})
 	if err != nil {
 		return nil, err
@@ -154,7 +157,8 @@ func TestCursorManyAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	var token string
-	cursor, err := read.OpenCursor(t.Context(), scan, &scan.Commits[0], schema.Verdicts, table.Field{Name: "token", Into: &token})
+	cursor, err := read.OpenCursor(t.Context(), scan, &scan.Commits[0], schema.Verdicts,
+		table.Field{Name: "token", Into: &token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +206,8 @@ func TestCursorErrors(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
-	cursor, err := read.OpenCursor(ended, scan, &scan.Commits[0], schema.Sites, table.Field{Name: "host", Into: new(string)})
+	cursor, err := read.OpenCursor(ended, scan, &scan.Commits[0], schema.Sites,
+		table.Field{Name: "host", Into: new(string)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +256,8 @@ func TestDamagedFiles(t *testing.T) {
 			return
 		}
 		n := 0
-		for _, err := range read.CommitRows[schema.SiteRow](t.Context(), scan, &scan.Commits[0], schema.Sites, 0, math.MaxInt64) {
+		for _, err := range read.CommitRows[schema.SiteRow](t.Context(), scan, &scan.Commits[0], schema.Sites, 0,
+			math.MaxInt64) {
 			if n++; err != nil {
 				failed++
 			}
@@ -364,7 +370,8 @@ func TestCursorAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestCommitRowsFrom reads from each row on, within and over row groups, before and after a compaction, and compares with all rows.
+// TestCommitRowsFrom reads from each row on, within and over row groups, before and after a compaction, and compares
+// with all rows.
 func TestCommitRowsFrom(t *testing.T) {
 	dir := newDir(t)
 	w := mustOpen(t, dir, Options{ScanID: crashOptions.ScanID, PartRows: 300, groupBytes: 64 << 10})

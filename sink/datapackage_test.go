@@ -39,8 +39,8 @@ type described struct {
 	} `json:"resources"`
 }
 
-// packageIn reads the description of a dataset, holds it against what version 2.0 of the standard requires, and returns it with the files
-// of each table. Each file is there, and they are those that the index says count.
+// packageIn reads the description of a dataset, holds it against what version 2.0 of the standard requires, and returns
+// it with the files of each table. Each file is there, and they are those that the index says count.
 func packageIn(t *testing.T, st store.Store) (d described, files map[string][]string) {
 	t.Helper()
 	data, err := store.ReadAll(t.Context(), st, schema.PackageName, 1<<20)
@@ -52,8 +52,10 @@ func packageIn(t *testing.T, st store.Store) (d described, files map[string][]st
 		t.Fatal(err)
 	}
 	created := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`)
-	if d.Schema != "https://datapackage.org/profiles/2.0/datapackage.json" || !regexp.MustCompile(`^[a-z0-9._-]+$`).MatchString(d.Name) || d.Title == "" || !created.MatchString(d.Created) ||
-		len(d.Resources) == 0 || len(d.Sources) == 0 || d.Sources[0]["title"] == "" || !strings.HasPrefix(d.Citation, "@misc{bulkscan-") {
+	if d.Schema != "https://datapackage.org/profiles/2.0/datapackage.json" ||
+		!regexp.MustCompile(`^[a-z0-9._-]+$`).MatchString(d.Name) || d.Title == "" || !created.MatchString(d.Created) ||
+		len(d.Resources) == 0 || len(d.Sources) == 0 || d.Sources[0]["title"] == "" || !strings.HasPrefix(d.Citation,
+		"@misc{bulkscan-") {
 		t.Errorf("%+v", d)
 	}
 	files = map[string][]string{}
@@ -84,9 +86,9 @@ func packageIn(t *testing.T, st store.Store) (d described, files map[string][]st
 	return d, files
 }
 
-// TestDataPackage follows the description through a dataset's life: there is none before a scan is published; then it has every table that
-// has files, with the files that count, after a second scan of the same sites, a compaction, and a restart; and none is left without a
-// published scan.
+// TestDataPackage follows the description through a dataset's life: there is none before a scan is published; then it
+// has every table that has files, with the files that count, after a second scan of the same sites, a compaction, and a
+// restart; and none is left without a published scan.
 func TestDataPackage(t *testing.T) {
 	dir := newDir(t)
 	missing := func(when string) {
@@ -104,7 +106,8 @@ func TestDataPackage(t *testing.T) {
 	scanWithStats(t, dir, o, typicalSites(t, crashSites)...)
 	d, one := packageIn(t, dir)
 	want := slices.Sorted(slices.Values(append(slices.Clone(schema.AllTables), schema.TokenStats, schema.RecordStats)))
-	if got := slices.Sorted(maps.Keys(one)); !slices.Equal(got, want) || len(one[schema.Sites]) < 2 || d.Title != "robots.txt of , 2026-11-21" {
+	if got := slices.Sorted(maps.Keys(one)); !slices.Equal(got, want) || len(one[schema.Sites]) < 2 ||
+		d.Title != "robots.txt of , 2026-11-21" {
 		t.Errorf("%s: tables %q of %q", d.Title, got, want)
 	}
 
@@ -112,17 +115,21 @@ func TestDataPackage(t *testing.T) {
 	second.ScanID, second.ListID = "crash-2", ""
 	scanWithStats(t, dir, second, typicalSites(t, crashSites)...)
 	d, two := packageIn(t, dir)
-	if got := slices.Sorted(maps.Keys(two)); !slices.Equal(got, slices.Sorted(slices.Values(append(want, schema.Superseded)))) || !strings.Contains(d.Sources[0]["title"], "crash-2") {
+	if got := slices.Sorted(maps.Keys(two)); !slices.Equal(got,
+		slices.Sorted(slices.Values(append(want, schema.Superseded)))) || !strings.Contains(d.Sources[0]["title"],
+		"crash-2") {
 		t.Errorf("two scans of one date: tables %q, %v", got, d.Sources)
 	}
-	if len(two[schema.Sites]) != 2*len(one[schema.Sites]) || len(two[schema.TokenStats]) != 1 || !strings.Contains(two[schema.TokenStats][0], "crash-2") {
+	if len(two[schema.Sites]) != 2*len(one[schema.Sites]) || len(two[schema.TokenStats]) != 1 ||
+		!strings.Contains(two[schema.TokenStats][0], "crash-2") {
 		t.Errorf("of two scans: sites %q, statistics %q", two[schema.Sites], two[schema.TokenStats])
 	}
 
 	// A person says what bulkscan cannot know, and it stays from then on.
 	text, err := store.ReadAll(t.Context(), dir, schema.PackageName, 1<<20)
 	if err == nil {
-		text = bytes.Replace(text, []byte(`"title"`), []byte("\"id\": \"https://doi.org/10.5281/1\",\n\"licenses\":\t[{\"name\": \"CC-BY-4.0\"}],\"title\""), 1)
+		text = bytes.Replace(text, []byte(`"title"`),
+			[]byte("\"id\": \"https://doi.org/10.5281/1\",\n\"licenses\":\t[{\"name\": \"CC-BY-4.0\"}],\"title\""), 1)
 		err = dir.Put(t.Context(), schema.PackageName, text)
 	}
 	if err != nil {
@@ -130,7 +137,8 @@ func TestDataPackage(t *testing.T) {
 	}
 	mustCompact(t, dir, compact.Options{})
 	d, merged := packageIn(t, dir)
-	if len(merged[schema.Sites]) >= len(two[schema.Sites]) || len(d.Licenses) != 1 || d.Licenses[0]["name"] != "CC-BY-4.0" || d.ID != "https://doi.org/10.5281/1" {
+	if len(merged[schema.Sites]) >= len(two[schema.Sites]) || len(d.Licenses) != 1 ||
+		d.Licenses[0]["name"] != "CC-BY-4.0" || d.ID != "https://doi.org/10.5281/1" {
 		t.Errorf("compacted: sites %q, %+v", merged[schema.Sites], d)
 	}
 	indexed(t, dir)
@@ -142,7 +150,8 @@ func TestDataPackage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if id == "crash-2" {
-			if _, files := packageIn(t, dir); len(files[schema.Superseded]) != 0 || strings.Contains(strings.Join(files[schema.Sites], " "), id) {
+			if _, files := packageIn(t, dir); len(files[schema.Superseded]) != 0 ||
+				strings.Contains(strings.Join(files[schema.Sites], " "), id) {
 				t.Errorf("after a restart: %q", files)
 			}
 		}
@@ -153,8 +162,8 @@ func TestDataPackage(t *testing.T) {
 	}
 }
 
-// TestDataPackageOfOthers puts each kind of file in the place of the description. Without bulkscan's mark it stays to the byte, whatever is
-// done, and verify says nothing; with it, verify names it, and it is written anew.
+// TestDataPackageOfOthers puts each kind of file in the place of the description. Without bulkscan's mark it stays to
+// the byte, whatever is done, and verify says nothing; with it, verify names it, and it is written anew.
 func TestDataPackageOfOthers(t *testing.T) {
 	whole := string(smallFile(t, schema.PackageName))
 	indented := strings.ReplaceAll(whole, "\n  ", "\n\t")
@@ -179,7 +188,8 @@ func TestDataPackageOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines, v := findings(t, dir)
-		if named := strings.Contains(strings.Join(lines, "\n"), "leftover: "+schema.PackageName+": it does not describe what is there"); named != c.ours || v.Damaged != 0 {
+		if named := strings.Contains(strings.Join(lines, "\n"), "leftover: "+schema.PackageName+
+			": it does not describe what is there"); named != c.ours || v.Damaged != 0 {
 			t.Errorf("%s: verify says %q", what, lines)
 		}
 		if err := index.Update(t.Context(), dir); err != nil {
@@ -212,12 +222,14 @@ func smallFile(t *testing.T, name string) []byte {
 	return data
 }
 
-// TestDataPackageEscapes describes scans whose lists, products and versions are hostile: it is JSON with these texts, of which a terminal
-// shows every character.
+// TestDataPackageEscapes describes scans whose lists, products and versions are hostile: it is JSON with these texts,
+// of which a terminal shows every character.
 func TestDataPackageEscapes(t *testing.T) {
 	for _, h := range hostiletest.Texts() {
 		dir := newDir(t)
-		o := Options{ScanID: "s", Date: "2026-11-21", ListID: h.Text, ToolVersion: h.Text, Observer: commit.Observer{Source: commit.Live, Product: h.Text, Vantage: h.Text}, Inputs: []commit.Input{{Name: h.Text, Fingerprint: h.Text}}}
+		o := Options{ScanID: "s", Date: "2026-11-21", ListID: h.Text, ToolVersion: h.Text,
+			Observer: commit.Observer{Source: commit.Live, Product: h.Text, Vantage: h.Text},
+			Inputs:   []commit.Input{{Name: h.Text, Fingerprint: h.Text}}}
 		w := mustOpen(t, dir, o)
 		err := w.Add(typicalSite(t, 1))
 		if err = errors.Join(err, w.Flush(t.Context()), w.Complete(t.Context()), w.Close(t.Context())); err != nil {

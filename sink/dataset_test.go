@@ -15,8 +15,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// smallDataset returns a complete scan with a file of every kind: three parts, statistics, a reject, views.sql. The scan is
-// made once; the tests damage copies.
+// smallDataset returns a complete scan with a file of every kind: three parts, statistics, a reject, views.sql. The
+// scan is made once; the tests damage copies.
 func smallDataset(t testing.TB) *store.Dir {
 	t.Helper()
 	smallFiles.Do(func() {
@@ -74,7 +74,8 @@ func scanWithStats(t testing.TB, st store.Store, o Options, sites ...*audit.Site
 		t.Fatal(err)
 	}
 	writeStats(t, st, o.ScanID, schema.TokenStats, schema.TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
-	writeStats(t, st, o.ScanID, schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "dissallow", Sites: 1, Lines: 1})
+	writeStats(t, st, o.ScanID, schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "dissallow", Sites: 1,
+		Lines: 1})
 	if err := w.Complete(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,8 @@ func writeStats[T any](t testing.TB, st store.Store, scanID, table string, rows 
 
 func writeStatsOf[T any](t testing.TB, st store.Store, scan *commit.Scan, table string, rows ...T) {
 	t.Helper()
-	w, err := CreateTable[T](context.Background(), st, scan, commit.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID), table, "test")
+	w, err := CreateTable[T](context.Background(), st, scan, commit.StatsName(table, scan.Manifest.ScanDate,
+		scan.Manifest.ScanID), table, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +109,8 @@ func writeStatsOf[T any](t testing.TB, st store.Store, scan *commit.Scan, table 
 // findings verifies a dataset and returns every finding as its line.
 func findings(t testing.TB, st store.Store) (lines []string, v *verify.Totals) {
 	t.Helper()
-	v, err := verify.Dataset(context.Background(), st, verify.Options{Report: func(f verify.Finding) { lines = append(lines, f.String()) }})
+	v, err := verify.Dataset(context.Background(), st,
+		verify.Options{Report: func(f verify.Finding) { lines = append(lines, f.String()) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -192,7 +192,8 @@ func TestRestartKeepsNumbers(t *testing.T) {
 		}
 		past, err := commit.ReadHistory(t.Context(), dir, options.ScanID)
 		if err != nil || len(past.Current) != 3 || past.Current[0].N != 3*n || len(past.Tombstones) != n {
-			t.Errorf("restarted %d times: %d commits from %+v on, %d tombstones, %v", n, len(past.Current), past.Current[0].Key(), len(past.Tombstones), err)
+			t.Errorf("restarted %d times: %d commits from %+v on, %d tombstones, %v", n, len(past.Current),
+				past.Current[0].Key(), len(past.Tombstones), err)
 		}
 		if n > 0 {
 			if took := past.Tombstones[n-1].Replaces; len(took) != 2+n || took[0].N != 3*n-3 {
@@ -217,7 +218,8 @@ func TestRestartAfterTakeover(t *testing.T) {
 			"nothing":            func(*testing.T, *store.Dir) {},
 			"the commit is lost": func(t *testing.T, dir *store.Dir) { remove(t, dir, crashCommit(0)) },
 			"a far part": func(t *testing.T, dir *store.Dir) {
-				if err := dir.Put(t.Context(), commit.PartName(schema.Sites, crashOptions.Date, crashOptions.ScanID, "0", 500), []byte("x")); err != nil {
+				if err := dir.Put(t.Context(), commit.PartName(schema.Sites, crashOptions.Date, crashOptions.ScanID, "0", 500),
+					[]byte("x")); err != nil {
 					t.Fatal(err)
 				}
 			},

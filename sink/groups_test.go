@@ -32,11 +32,13 @@ func groupsIn(t *testing.T, scan *commit.Scan, file schema.File) int {
 // too long to be read. Their parts are full earlier, and are merged as far as possible.
 func TestManyRowGroups(t *testing.T) {
 	if raceEnabled || testing.Short() {
-		t.Skip("SKIPPED in short mode, and under the race detector, which finds nothing there: it writes 160,000 sites one after the other")
+		t.Skip(
+			"SKIPPED in short mode, and under the race detector, which finds nothing there: it writes 160,000 sites one after the other")
 	}
 	dir := newDir(t)
 	const sites = 5 * partGroups * batchRows
-	w := mustOpen(t, dir, Options{ScanID: "g", Date: "2026-11-21", ToolVersion: "test", PartRows: sites, Tables: []string{schema.Sites, schema.Verdicts}, groupBytes: 1})
+	w := mustOpen(t, dir, Options{ScanID: "g", Date: "2026-11-21", ToolVersion: "test", PartRows: sites,
+		Tables: []string{schema.Sites, schema.Verdicts}, groupBytes: 1})
 	s := deadSite(t, 0)
 	for i := range uint64(sites) {
 		s.Seq = i
@@ -77,7 +79,8 @@ func TestManyRowGroups(t *testing.T) {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	f("compacted", 2, compact.MaxGroups)
-	if done, err := compact.Scan(t.Context(), dir, "g", compact.Options{}); err != nil || done.PartsBefore != 2 || done.PartsAfter != 2 {
+	if done, err := compact.Scan(t.Context(), dir, "g", compact.Options{}); err != nil || done.PartsBefore != 2 ||
+		done.PartsAfter != 2 {
 		t.Errorf("again: %+v, %v", done, err)
 	}
 }

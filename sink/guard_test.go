@@ -23,7 +23,8 @@ import (
 
 // replacePages replaces the pages of a file's column by one page at the end of the file, with the given header and
 // bytes.
-func replacePages(t *testing.T, path, column string, codec format.CompressionCodec, header format.PageHeader, page []byte) {
+func replacePages(t *testing.T, path, column string, codec format.CompressionCodec, header format.PageHeader,
+	page []byte) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -58,7 +59,8 @@ func replacePages(t *testing.T, path, column string, codec format.CompressionCod
 }
 
 // readHostile checks that readers of a column refuse its page, and allocate little memory before that.
-func readHostile(t *testing.T, what, tableName, column string, codec format.CompressionCodec, header format.PageHeader, page []byte) {
+func readHostile(t *testing.T, what, tableName, column string, codec format.CompressionCodec, header format.PageHeader,
+	page []byte) {
 	t.Helper()
 	dir := newDir(t)
 	writeSites(t, dir, "s", typicalSites(t, 3)...)
@@ -123,7 +125,8 @@ func TestHostilePages(t *testing.T) {
 		t.Helper()
 		readHostile(t, what, schema.Sites, column, codec, format.PageHeader{
 			Type: format.DataPage, CompressedPageSize: compressed, UncompressedPageSize: raw,
-			DataPageHeader: thrift.New(format.DataPageHeader{NumValues: values, Encoding: format.Plain, DefinitionLevelEncoding: format.RLE}),
+			DataPageHeader: thrift.New(format.DataPageHeader{NumValues: values, Encoding: format.Plain,
+				DefinitionLevelEncoding: format.RLE}),
 		}, page)
 	}
 	const none = format.Uncompressed
@@ -145,7 +148,8 @@ func TestHostileContents(t *testing.T) {
 		t.Helper()
 		readHostile(t, what, table, column, format.Uncompressed, format.PageHeader{
 			Type: format.DataPage, CompressedPageSize: int32(len(page)), UncompressedPageSize: int32(len(page)),
-			DataPageHeader: thrift.New(format.DataPageHeader{NumValues: int32(values), Encoding: encoding, DefinitionLevelEncoding: format.RLE}),
+			DataPageHeader: thrift.New(format.DataPageHeader{NumValues: int32(values), Encoding: encoding,
+				DefinitionLevelEncoding: format.RLE}),
 		}, page)
 	}
 	numbers := func(values ...uint64) (page []byte) {
@@ -179,13 +183,17 @@ func TestHostileContents(t *testing.T) {
 	f("differences beyond the values", schema.Sites, "seq", bits, 3, numbers(128, 4, 1<<28, 0))
 	f("differences that are missing", schema.Sites, "seq", bits, 1<<10, numbers(128, 4, 1<<10, 0))
 	f("no mini-blocks", schema.Sites, "seq", bits, 3, numbers(128, 0, 3, 0))
-	f("a width of 255 bits", schema.Sites, "seq", bits, 3, append(numbers(128, 4, 3, 0, 0, 255<<7|0x7f), make([]byte, 4096)...))
+	f("a width of 255 bits", schema.Sites, "seq", bits, 3, append(numbers(128, 4, 3, 0, 0, 255<<7|0x7f),
+		make([]byte, 4096)...))
 	f("2 GB of prefixes", schema.Verdicts, "origin", format.DeltaByteArray, 1900, texts(1900, 1<<20))
-	f("4 GB of prefixes, which 32 bits cannot count", schema.Verdicts, "origin", format.DeltaByteArray, 4097, texts(4097, 1<<20))
-	f("a negative length", schema.Verdicts, "origin", format.DeltaByteArray, 2, append(lengths([]int32{0, -5}), lengths([]int32{3, 3})...))
+	f("4 GB of prefixes, which 32 bits cannot count", schema.Verdicts, "origin", format.DeltaByteArray, 4097,
+		texts(4097, 1<<20))
+	f("a negative length", schema.Verdicts, "origin", format.DeltaByteArray, 2, append(lengths([]int32{0, -5}),
+		lengths([]int32{3, 3})...))
 	f("levels of a long run", schema.Sites, "label", format.Plain, 3, levels(run(1<<31-1)))
 	f("levels of many runs", schema.Sites, "label", format.Plain, 1<<20, levels(bytes.Repeat(run(1<<20), 4096)))
-	f("indexes of many runs", schema.Verdicts, "token", format.RLEDictionary, 1<<20, append([]byte{8}, bytes.Repeat(run(1<<20), 4096)...))
+	f("indexes of many runs", schema.Verdicts, "token", format.RLEDictionary, 1<<20,
+		append([]byte{8}, bytes.Repeat(run(1<<20), 4096)...))
 	f("indexes of 33 bits", schema.Verdicts, "token", format.RLEDictionary, 3, append([]byte{33}, run(3)...))
 	f("an encoding that there is not", schema.Sites, "seq", 77, 3, make([]byte, 24))
 }

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// hardRows returns n rows of any struct, such as those of the tables, the same at every call, with values that are hard to store: none,
-// zeros, the bounds of every type, empty and long lists and texts, and runs of absent values of every length. Every 192 rows, three words of 64, a column changes its pattern:
-// absent, present, alternating, or present in a single run. The first values present are its special values.
+// hardRows returns n rows of any struct, such as those of the tables, the same at every call, with values that are hard
+// to store: none, zeros, the bounds of every type, empty and long lists and texts, and runs of absent values of every
+// length. Every 192 rows, three words of 64, a column changes its pattern: absent, present, alternating, or present in
+// a single run. The first values present are its special values.
 func hardRows[T any](n int) []T {
 	rows := make([]T, n)
 	all := reflect.ValueOf(rows)
@@ -53,7 +54,9 @@ func habit(rng *rand.Rand) func(row int) bool {
 }
 
 // texts are hard to store, or easily lost. All are valid UTF-8, as the sink makes them.
-var texts = []string{"", " ", "\x00", "a\x00b", "\ufffd", "\ufeff\ufffe", "null", "NULL", "NaN", "0", "ÿ", "例え.テスト", "\u202e\u0301", "\U0010ffff", "line\nbreak\r\n", `"quoted", 'twice'`, strings.Repeat("€", 682), strings.Repeat("x", 2048)}
+var texts = []string{"", " ", "\x00", "a\x00b", "\ufffd", "\ufeff\ufffe", "null", "NULL", "NaN", "0", "ÿ", "例え.テスト",
+	"\u202e\u0301", "\U0010ffff", "line\nbreak\r\n", `"quoted", 'twice'`, strings.Repeat("€", 682),
+	strings.Repeat("x", 2048)}
 
 // specials are the first values of a type in hardRows.
 func specials(t reflect.Type) (all []any) {

@@ -77,8 +77,8 @@ func TestIndexOfEarlierVersion(t *testing.T) {
 	}
 }
 
-// TestIndex follows the index through the life of a dataset: it names exactly the files of complete scans, and every command
-// that changes these leaves it right.
+// TestIndex follows the index through the life of a dataset: it names exactly the files of complete scans, and every
+// command that changes these leaves it right.
 func TestIndex(t *testing.T) {
 	dir := newDir(t)
 	f := func(when string, scans map[string]int) {
@@ -91,7 +91,8 @@ func TestIndex(t *testing.T) {
 			t.Errorf("%s: %v, want %v", when, got, scans)
 		}
 	}
-	o := Options{ScanID: "a", Date: "2026-11-21", PartRows: 2, Observer: commit.Observer{Source: commit.Live, Vantage: "here"}, ListID: "list"}
+	o := Options{ScanID: "a", Date: "2026-11-21", PartRows: 2, Observer: commit.Observer{Source: commit.Live,
+		Vantage: "here"}, ListID: "list"}
 	w := mustOpen(t, dir, o)
 	f("begun", map[string]int{"a": 0})
 	for _, site := range typicalSites(t, 4) {
@@ -116,7 +117,8 @@ func TestIndex(t *testing.T) {
 	}
 	f("compacted", map[string]int{"a": 6, "b": 5})
 	for row, err := range table.FileRows[index.Row](t.Context(), dir, index.Name) {
-		if err != nil || row.ScanID == "a" && (row.Observer != "live from here" || row.ListID != "list" || row.ScanDate != "2026-11-21" || row.SchemaVersion != schema.Version) {
+		if err != nil || row.ScanID == "a" && (row.Observer != "live from here" || row.ListID != "list" ||
+			row.ScanDate != "2026-11-21" || row.SchemaVersion != schema.Version) {
 			t.Errorf("%+v, %v", row, err)
 		}
 	}

@@ -21,10 +21,10 @@ import (
 )
 
 // JSONLines is the sink of `-o -`. It writes one JSON object for each site on one line: the columns of sites by name,
-// and `verdicts`, a list of objects with the remaining columns of verdicts; or only some of these fields, in another order.
-// Absent values are null, ids of 64 bits are strings. Lines are valid UTF-8. Characters that could affect a terminal are
-// escaped: control characters, including the C1 block, and characters that reverse or hide text. A line is written whole, at
-// most one second after its site was added.
+// and `verdicts`, a list of objects with the remaining columns of verdicts; or only some of these fields, in another
+// order. Absent values are null, ids of 64 bits are strings. Lines are valid UTF-8. Characters that could affect a
+// terminal are escaped: control characters, including the C1 block, and characters that reverse or hide text. A line is
+// written whole, at most one second after its site was added.
 type JSONLines struct {
 	mu      sync.Mutex
 	copier  copier
@@ -45,16 +45,16 @@ const (
 	jsonKeep   = 1 << 20 // bytes of a line's buffer that are kept for reuse
 )
 
-// Short is the name of some fields that say in at most 300 bytes what a site came to. Where the name of a host is so long that the
-// others have no room behind it, the last of them are left out.
+// Short is the name of some fields that say in at most 300 bytes what a site came to. Where the name of a host is so
+// long that the others have no room behind it, the last of them are left out.
 const Short = "short"
 
 const shortLine = 300
 
 var shortFields = []string{"host", "finding", "status", "star_verdict", "score"}
 
-// NewJSONLines returns a sink that writes to w lines with these fields, in this order, or with all. Their names are those of
-// JSONFields, and Short. Of the options it uses ScanID and Registry.
+// NewJSONLines returns a sink that writes to w lines with these fields, in this order, or with all. Their names are
+// those of JSONFields, and Short. Of the options it uses ScanID and Registry.
 func NewJSONLines(w io.Writer, o Options, names ...string) *JSONLines {
 	if o.Registry == nil {
 		o.Registry = tokens.Default()
@@ -90,8 +90,10 @@ func JSONFields() (names []string) {
 }
 
 var (
-	lineFields    = append(jsonFieldsOf(reflect.TypeFor[schema.SiteRow]()), jsonField{label: `"verdicts":`, index: ofVerdicts})
-	verdictFields = jsonFieldsOf(reflect.TypeFor[schema.VerdictRow](), "origin", "host", "port", "requested", "seq", "rank", "tld")
+	lineFields = append(jsonFieldsOf(reflect.TypeFor[schema.SiteRow]()), jsonField{label: `"verdicts":`,
+		index: ofVerdicts})
+	verdictFields = jsonFieldsOf(reflect.TypeFor[schema.VerdictRow](), "origin", "host", "port", "requested", "seq",
+		"rank", "tld")
 )
 
 // Add writes a site's line.

@@ -50,8 +50,8 @@ func TestJudgedColumns(t *testing.T) {
 	}
 }
 
-// TestBodiesOfParts shows that a part has each distinct body of its sites once, in the order in which the sites came, as it was kept; and
-// that HTML, bodies without a record and empty ones are in no part.
+// TestBodiesOfParts shows that a part has each distinct body of its sites once, in the order in which the sites came,
+// as it was kept; and that HTML, bodies without a record and empty ones are in no part.
 func TestBodiesOfParts(t *testing.T) {
 	sites := judgedSites(t, 300)
 	dir := newDir(t)
@@ -94,7 +94,10 @@ func TestBodiesOfParts(t *testing.T) {
 			}
 			got = append(got, *row)
 		}
-		if !slices.EqualFunc(got, want, func(a, b schema.BodyRow) bool { return a.BodyHash == b.BodyHash && string(a.Body) == string(b.Body) }) {
+		if !slices.EqualFunc(got, want, func(a, b schema.BodyRow) bool {
+			return a.BodyHash == b.BodyHash &&
+				string(a.Body) == string(b.Body)
+		}) {
 			t.Errorf("part %d has %d bodies, want %d, or others", i, len(got), len(want))
 		}
 	}

@@ -87,7 +87,8 @@ func TestRecordsAreListedOnce(t *testing.T) {
 		t.Helper()
 		l := &listing{Store: dir, gone: gone}
 		past, err := commit.ReadHistory(t.Context(), l, crashOptions.ScanID)
-		if gone != "" && !errors.Is(err, store.ErrNotExist) || gone == "" && (err != nil || len(past.Current) != commits) || !slices.Equal(l.prefixes, prefixes) {
+		if gone != "" && !errors.Is(err, store.ErrNotExist) || gone == "" && (err != nil || len(past.Current) != commits) ||
+			!slices.Equal(l.prefixes, prefixes) {
 			t.Errorf("want %d commits of %+v; listed %q, %v", commits, past, l.prefixes, err)
 		}
 	}

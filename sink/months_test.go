@@ -20,7 +20,8 @@ import (
 
 // nightOf returns the options of a scan of that date.
 func nightOf(date string) Options {
-	return Options{ScanID: "n" + date, Date: date, PartRows: 2, Observer: commit.Observer{Source: commit.Live, Vantage: date}}
+	return Options{ScanID: "n" + date, Date: date, PartRows: 2, Observer: commit.Observer{Source: commit.Live,
+		Vantage: date}}
 }
 
 // scanNight scans four sites on that date. blocked is a figure of its statistics.
@@ -40,7 +41,8 @@ func scanNight(t *testing.T, dir store.Store, o Options, blocked int64) {
 
 func countNight(t *testing.T, dir store.Store, o Options, blocked int64) {
 	t.Helper()
-	writeStats(t, dir, o.ScanID, schema.TokenStats, schema.TokenStatsRow{Token: "GPTBot", Category: "ai", SegmentKind: "all", Full: blocked}, schema.TokenStatsRow{Token: "other", SegmentKind: "all"})
+	writeStats(t, dir, o.ScanID, schema.TokenStats, schema.TokenStatsRow{Token: "GPTBot", Category: "ai",
+		SegmentKind: "all", Full: blocked}, schema.TokenStatsRow{Token: "other", SegmentKind: "all"})
 	writeStats(t, dir, o.ScanID, schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "x", Sites: blocked})
 }
 
@@ -75,8 +77,8 @@ func monthsIn(t *testing.T, dir *store.Dir) string {
 	return text.String()
 }
 
-// TestMonths follows the merged statistics of past months through the life of a dataset: they are those of the scans, or do not
-// count.
+// TestMonths follows the merged statistics of past months through the life of a dataset: they are those of the scans,
+// or do not count.
 func TestMonths(t *testing.T) {
 	dir := newDir(t)
 	f := func(when, want, afterRollUp string) {
@@ -124,7 +126,8 @@ func TestMonths(t *testing.T) {
 		flip(t, filepath.Join(dir.Root(), name), 300)
 		lines, v := findings(t, dir)
 		says := func(line string) bool {
-			return strings.HasPrefix(line, "damaged: "+name+": ") && strings.Contains(line, "; delete it: it is derived, and the next scan writes it anew")
+			return strings.HasPrefix(line, "damaged: "+name+": ") &&
+				strings.Contains(line, "; delete it: it is derived, and the next scan writes it anew")
 		}
 		if v.Damaged == 0 || !slices.ContainsFunc(lines, says) {
 			t.Errorf("%s is damaged: %q", name, lines)
@@ -159,7 +162,8 @@ func monthFiles(t *testing.T, dir store.Store) (names []string) {
 	return names
 }
 
-// TestMonthsAreNotGuessed shows that a month stays unmerged if its files are not what the index says, or of another schema version.
+// TestMonthsAreNotGuessed shows that a month stays unmerged if its files are not what the index says, or of another
+// schema version.
 func TestMonthsAreNotGuessed(t *testing.T) {
 	dir := newDir(t)
 	scanNight(t, dir, nightOf("2026-10-30"), 5)
@@ -187,7 +191,8 @@ func TestMonthsAreNotGuessed(t *testing.T) {
 		r.SchemaVersion--
 		sum, r.File.SHA256 = r.File.SHA256, strings.Repeat("0", 64)
 	})
-	if err := index.RollUp(t.Context(), dir, "test"); err == nil || len(monthFiles(t, dir)) != 2 || !strings.Contains(err.Error(), "its sum is not that of its record") {
+	if err := index.RollUp(t.Context(), dir, "test"); err == nil || len(monthFiles(t, dir)) != 2 ||
+		!strings.Contains(err.Error(), "its sum is not that of its record") {
 		t.Errorf("%v, %q", err, monthFiles(t, dir))
 	}
 	change(func(r *commit.FileRecord) { r.File.SHA256 = sum })
@@ -196,8 +201,8 @@ func TestMonthsAreNotGuessed(t *testing.T) {
 	}
 }
 
-// TestMonthsKilled kills the merging of months at each of its steps. The index never names what is not there, and the next
-// RollUp ends with the same files.
+// TestMonthsKilled kills the merging of months at each of its steps. The index never names what is not there, and the
+// next RollUp ends with the same files.
 func TestMonthsKilled(t *testing.T) {
 	made := newDir(t)
 	for i, date := range []string{"2026-10-30", "2026-10-31", "2026-11-01"} {

@@ -36,7 +36,8 @@ var newerPlaces = []struct {
 			t.Fatal(err)
 		}
 	}, commit.ManifestName(crashOptions.ScanID)},
-	{"commit", func(t *testing.T, dir *store.Dir) { newerCommit(t, dir, func(c *commit.Commit) { c.SchemaVersion++ }) }, crashCommit(1)},
+	{"commit", func(t *testing.T, dir *store.Dir) { newerCommit(t, dir, func(c *commit.Commit) { c.SchemaVersion++ }) },
+		crashCommit(1)},
 	{"footer", func(t *testing.T, dir *store.Dir) {
 		newerCommit(t, dir, func(c *commit.Commit) {
 			for i := range c.Files {
@@ -119,7 +120,8 @@ func TestNewer(t *testing.T) {
 				_, told["restart"] = Open(t.Context(), dir, restart)
 			}
 			for what, err := range told {
-				if newer, ok := errors.AsType[*schema.NewerError](err); !ok || newer.Version != schema.Version+1 || !strings.Contains(err.Error(), "use a newer bulkscan") {
+				if newer, ok := errors.AsType[*schema.NewerError](err); !ok || newer.Version != schema.Version+1 ||
+					!strings.Contains(err.Error(), "use a newer bulkscan") {
 					t.Errorf("%s: %v", what, err)
 				}
 			}

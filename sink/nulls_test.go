@@ -39,7 +39,8 @@ func TestNullsStayNull(t *testing.T) {
 	for _, r := range readAll[row](t, dir, "nulls", schema.Sites) {
 		text, has := want[r.Seq]
 		if (r.Label != nil) != has || has && *r.Label != text {
-			t.Errorf("row %d of its batch of %d: label null %v, want null %v", r.Seq%batchRows, r.Seq/batchRows, r.Label == nil, !has)
+			t.Errorf("row %d of its batch of %d: label null %v, want null %v", r.Seq%batchRows, r.Seq/batchRows, r.Label == nil,
+				!has)
 			return
 		}
 	}
@@ -53,7 +54,8 @@ func TestNullsAtGroupEnd(t *testing.T) {
 			rows[table.GroupRows+y+i].Category = "value"
 		}
 		dir := newDir(t)
-		w, err := CreateTable[schema.TokenStatsRow](t.Context(), dir, &commit.Scan{Manifest: &commit.Manifest{ScanID: "nulls"}}, "file", schema.TokenStats, "test")
+		w, err := CreateTable[schema.TokenStatsRow](t.Context(), dir,
+			&commit.Scan{Manifest: &commit.Manifest{ScanID: "nulls"}}, "file", schema.TokenStats, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +77,8 @@ func TestNullsAtGroupEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			if want := rows[n].Category; (got.Category != nil) != (want != "") {
-				t.Errorf("y = %d, row %d of its group: null %v, want null %v", y, n-table.GroupRows, got.Category == nil, want == "")
+				t.Errorf("y = %d, row %d of its group: null %v, want null %v", y, n-table.GroupRows, got.Category == nil,
+					want == "")
 				break
 			}
 			n++
@@ -132,7 +135,8 @@ func nullsOf[T any](t *testing.T, tableName string, seed uint64) {
 	for i := range rows {
 		fillInRuns(r, reflect.ValueOf(&rows[i]).Elem(), run)
 	}
-	w, err := CreateTable[T](t.Context(), dir, &commit.Scan{Manifest: &commit.Manifest{ScanID: "nulls"}}, "file", tableName, "test")
+	w, err := CreateTable[T](t.Context(), dir, &commit.Scan{Manifest: &commit.Manifest{ScanID: "nulls"}}, "file",
+		tableName, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

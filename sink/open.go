@@ -21,8 +21,8 @@ import (
 // With Options.Shares it is the share's lock, and the files of other shares are left alone (see share.go).
 //
 // Errors to distinguish: *commit.HeldError if another process writes the scan, *commit.ChangedError if it cannot be
-// resumed, *commit.LostError if data is missing, *repair.IntactError if there is nothing to repair, *commit.StoreError if the
-// store is full or not writable.
+// resumed, *commit.LostError if data is missing, *repair.IntactError if there is nothing to repair, *commit.StoreError
+// if the store is full or not writable.
 func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	if err := o.complete(now); err != nil {
@@ -55,7 +55,8 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	o.Date = manifest.ScanDate
 	if o.Repair {
 		if err := repair.Run(ctx, st, lock, manifest, o.Shard, false, (*repair.Found).Intact); err != nil {
-			if _, intact := errors.AsType[*repair.IntactError](err); intact { // the repair may have been killed before the index was written
+			if _, intact := errors.AsType[*repair.IntactError](err); intact {
+				// the repair may have been killed before the index was written
 				err = errors.Join(err, index.Update(ctx, st))
 			}
 			return nil, err
@@ -68,7 +69,8 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	if err := cleanShard(ctx, st, &o, past); err != nil {
 		return nil, err
 	}
-	w := &Writer{store: st, options: o, manifest: manifest, lock: lock, next: past.Next(o.Shard), spare: make(chan *part, 1)}
+	w := &Writer{store: st, options: o, manifest: manifest, lock: lock, next: past.Next(o.Shard),
+		spare: make(chan *part, 1)}
 	if w.done, err = commit.SitesOf(past.Current); err != nil {
 		return nil, fmt.Errorf("%w; %s", err, o.remedy())
 	}
@@ -92,7 +94,8 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 }
 
 // takeOver reads the scan's history, prevents late commits of an earlier lock holder, and checks that nothing is lost.
-func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, manifest *commit.Manifest) (*commit.History, error) {
+func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Options,
+	manifest *commit.Manifest) (*commit.History, error) {
 	past, err := readPast(ctx, st, o, manifest)
 	if err != nil {
 		return nil, err
@@ -100,7 +103,8 @@ func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Optio
 	if lease, ok := lock.(store.Lease); ok && isNew(manifest) {
 		lease.Fenced() // without a manifest there was no earlier writer
 	}
-	if past, err = commit.Fence(ctx, st, lock, manifest, commit.TakenOver, past, o.Shard, commit.CompactedShard); err != nil {
+	if past, err = commit.Fence(ctx, st, lock, manifest, commit.TakenOver, past, o.Shard,
+		commit.CompactedShard); err != nil {
 		return nil, err
 	}
 	if lost := past.Lost(manifest); lost != nil && !o.Repair { // checked before files without a commit are deleted
@@ -128,7 +132,8 @@ func readPast(ctx context.Context, st store.Store, o *Options, manifest *commit.
 		return nil, commit.Remedied(err, o.remedy())
 	}
 	if n := len(past.Current) + len(past.Replaced); isNew(manifest) && n > 0 {
-		return nil, o.cannotGoOn(fmt.Errorf("%s: %w: it is missing, and there are %d commits; %s", commit.ManifestName(o.ScanID), commit.ErrRecord, n, commit.ManifestRemedy))
+		return nil, o.cannotGoOn(fmt.Errorf("%s: %w: it is missing, and there are %d commits; %s",
+			commit.ManifestName(o.ScanID), commit.ErrRecord, n, commit.ManifestRemedy))
 	}
 	return past, nil
 }
@@ -218,7 +223,8 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 	if err := st.Sweep(ctx, commit.ScanFolder(o.ScanID), everything); err != nil {
 		return o.cannotGoOn(err)
 	}
-	if err := commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, o.Date, o.ScanID), commit.StatsName(schema.RecordStats, o.Date, o.ScanID), views.Name, index.Name, schema.PackageName); err != nil {
+	if err := commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, o.Date, o.ScanID),
+		commit.StatsName(schema.RecordStats, o.Date, o.ScanID), views.Name, index.Name, schema.PackageName); err != nil {
 		return o.cannotGoOn(err)
 	}
 	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard, commit.CompactedShard})

@@ -44,7 +44,8 @@ func TestOneWriter(t *testing.T) {
 	mustOpen(t, dir, Options{ScanID: "one"})
 }
 
-// TestClockSetBack completes a scan again by a clock that was set back since its first end: it is no damage, and stays published.
+// TestClockSetBack completes a scan again by a clock that was set back since its first end: it is no damage, and stays
+// published.
 func TestClockSetBack(t *testing.T) {
 	dir := newDir(t)
 	scan := func(sites uint64) *commit.Manifest {
@@ -83,8 +84,10 @@ func TestResume(t *testing.T) {
 	base := func() Options {
 		return Options{
 			ScanID: "r", Date: "2026-11-20", ToolVersion: "1", Tables: []string{schema.Sites},
-			Config: []commit.Setting{{Name: "max-body", Value: "512000", Answers: true}, {Name: "concurrency", Value: "1000", Answers: false}},
-			Inputs: []commit.Input{{Name: "top.csv", Bytes: 10, Fingerprint: "abc"}, {Name: "more.csv", Bytes: 0, Fingerprint: "def"}},
+			Config: []commit.Setting{{Name: "max-body", Value: "512000", Answers: true}, {Name: "concurrency", Value: "1000",
+				Answers: false}},
+			Inputs: []commit.Input{{Name: "top.csv", Bytes: 10, Fingerprint: "abc"}, {Name: "more.csv", Bytes: 0,
+				Fingerprint: "def"}},
 		}
 	}
 	f := func(change func(*Options), want string) {
@@ -113,7 +116,8 @@ func TestResume(t *testing.T) {
 			}
 			return
 		}
-		if _, ok := errors.AsType[*commit.ChangedError](err); !ok || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--restart") || !strings.Contains(err.Error(), "--scan-id") {
+		if _, ok := errors.AsType[*commit.ChangedError](err); !ok || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "--restart") || !strings.Contains(err.Error(), "--scan-id") {
 			t.Errorf("want an error with %q and the remedy, got %v", want, err)
 		}
 		o.Restart = true
@@ -126,7 +130,8 @@ func TestResume(t *testing.T) {
 			t.Errorf("restarted with %d done", w.DoneCount())
 		}
 		for entry := range dir.List(t.Context(), "") {
-			if !slices.Contains([]string{commit.ManifestName("r"), commit.RecordName("r", commit.CompactedShard, 0), views.Name, index.Name}, entry.Name) {
+			if !slices.Contains([]string{commit.ManifestName("r"), commit.RecordName("r", commit.CompactedShard, 0), views.Name,
+				index.Name}, entry.Name) {
 				t.Errorf("left by --restart: %s", entry.Name)
 			}
 		}
@@ -149,10 +154,13 @@ func TestResume(t *testing.T) {
 	}, "--strict-tls")
 	f(func(o *Options) { o.Inputs[0].Bytes = 11 }, "")
 	f(func(o *Options) { o.Tables = []string{schema.Sites} }, "")
-	f(func(o *Options) { o.Inputs[1].Fingerprint = "xyz" }, `the fingerprint of input more.csv was "def (more.csv)" and is now "xyz (more.csv)"`)
-	f(func(o *Options) { o.Inputs[0] = commit.Input{Name: "bottom.csv", Bytes: 11, Fingerprint: "cba"} }, `the fingerprint of input bottom.csv was "abc (top.csv, 10 bytes)" and is now "cba (bottom.csv, 11 bytes)"`)
+	f(func(o *Options) { o.Inputs[1].Fingerprint = "xyz" },
+		`the fingerprint of input more.csv was "def (more.csv)" and is now "xyz (more.csv)"`)
+	f(func(o *Options) { o.Inputs[0] = commit.Input{Name: "bottom.csv", Bytes: 11, Fingerprint: "cba"} },
+		`the fingerprint of input bottom.csv was "abc (top.csv, 10 bytes)" and is now "cba (bottom.csv, 11 bytes)"`)
 	f(func(o *Options) { slices.Reverse(o.Inputs) }, `the fingerprint of input more.csv was "abc (top.csv, 10 bytes)"`)
-	f(func(o *Options) { o.Inputs = o.Inputs[:1] }, `the number of inputs was "2 (top.csv, more.csv)" and is now "1 (top.csv)"`)
+	f(func(o *Options) { o.Inputs = o.Inputs[:1] },
+		`the number of inputs was "2 (top.csv, more.csv)" and is now "1 (top.csv)"`)
 	f(func(o *Options) { o.Tables = []string{schema.Sites, schema.Verdicts} }, "--tables")
 	f(func(o *Options) { r := *typicalRegistry(t); r.Version = "other"; o.Registry = &r }, "the token registry")
 }
@@ -192,7 +200,8 @@ func TestRestartLeavesOthers(t *testing.T) {
 			t.Errorf("left: %s", entry.Name)
 		}
 	}
-	want := map[string]int{"_scans": 2 + 2 + 2 + 1, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "policies": 2, "token_stats": 2, "record_stats": 2, views.Name: 1}
+	want := map[string]int{"_scans": 2 + 2 + 2 + 1, "sites": 2, "verdicts": 2, "evidence": 2, "bodies": 2, "policies": 2,
+		"token_stats": 2, "record_stats": 2, views.Name: 1}
 	if !reflect.DeepEqual(left, want) {
 		t.Errorf("left %v, want %v", left, want)
 	}
@@ -438,7 +447,8 @@ func TestOpenNamesRemedy(t *testing.T) {
 	o := crashOptions
 	o.Restart = true
 	for name, remedy := range map[string]string{
-		commit.ManifestName(crashOptions.ScanID): commit.ManifestRemedy, commit.RecordName(crashOptions.ScanID, "0", 4): commit.DamageRemedy,
+		commit.ManifestName(crashOptions.ScanID): commit.ManifestRemedy, commit.RecordName(crashOptions.ScanID, "0",
+			4): commit.DamageRemedy,
 	} {
 		dir := newDir(t)
 		for range 2 {
@@ -454,7 +464,8 @@ func TestOpenNamesRemedy(t *testing.T) {
 		if err := finish(mustOpen(t, dir, o), typicalSites(t, crashSites)); err != nil {
 			t.Error(err)
 		}
-		if past, err := commit.ReadHistory(t.Context(), dir, o.ScanID); err != nil || len(past.Current) != 3 || past.Current[0].N != 6 || len(past.Tombstones) != 2 {
+		if past, err := commit.ReadHistory(t.Context(), dir, o.ScanID); err != nil || len(past.Current) != 3 ||
+			past.Current[0].N != 6 || len(past.Tombstones) != 2 {
 			t.Errorf("%s, begun anew: %+v, %v", name, past, err)
 		}
 		if lines, _ := findings(t, dir); len(lines) > 0 {

@@ -19,7 +19,8 @@ type Options struct {
 	ScanID string // see commit.CheckScanID
 	Date   string // scan_date of a new scan, YYYY-MM-DD; "" is today in UTC; a resumed scan keeps its date
 	Shard  string // letters and digits; "" is "0"
-	Shares int    // the scan is written in so many shares, and Shard is the number of one, from 0; 0: it is written as a whole
+	// the scan is written in so many shares, and Shard is the number of one, from 0; 0: it is written as a whole
+	Shares int
 
 	Tables   []string      // of schema.AllTables; nil is all; schema.Policies is always added
 	PartRows int           // a part is full at this number of sites, or earlier if they are large; 0 is 50,000
@@ -33,14 +34,16 @@ type Options struct {
 	Config   []commit.Setting // as given, for the manifest
 	Inputs   []commit.Input   // for the manifest
 	Restart  bool             // delete the scan's earlier data and begin again
-	Repair   bool             // take out damaged and lost parts, so that their sites are fetched again (see package repair)
-	Sidecar  Sidecar          // may be nil
+	// take out damaged and lost parts, so that their sites are fetched again (see package repair)
+	Repair  bool
+	Sidecar Sidecar // may be nil
 
 	// NoPublish keeps the complete scan out of the index, the views and the history, until it is completed without. A scan
 	// that is held or discarded stays so, with and without it.
 	NoPublish bool
 
-	// Unlisted leaves index and views as they are, for a caller that writes many scans and brings them up to date at the end.
+	// Unlisted leaves index and views as they are, for a caller that writes many scans and brings them up to date at the
+	// end.
 	Unlisted bool
 
 	Source *commit.RejudgedScan // the stored scan whose sites are judged again (see Remade); nil if sites are fetched

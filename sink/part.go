@@ -18,7 +18,8 @@ import (
 // This file has the open files of one part, one Parquet file for each table. They are filled and sealed together.
 
 const (
-	batchRows  = 128      // rows of sites passed to parquet-go at once: fewer than 64 cost time, and each batch allocates twice
+	// rows of sites passed to parquet-go at once: fewer than 64 cost time, and each batch allocates twice
+	batchRows  = 128
 	detailRows = 512      // the same for verdicts and evidence
 	batchBytes = 1 << 20  // copied bytes after which a batch is written early
 	groupBytes = 48 << 20 // raw bytes after which a row group is ended early, which bounds memory for hostile sites
@@ -183,7 +184,8 @@ func (p *part) nextPolicy(id int64) (*schema.PolicyRow, error) {
 func (p *part) added(seq uint64) error {
 	p.seqs = append(p.seqs, seq)
 	// A few bodies may fill a row group.
-	if len(p.seqs)%batchRows == 0 || max(len(p.copier.bytes.block), len(p.copier.bodies.block)) > batchBytes || p.weight >= p.limit {
+	if len(p.seqs)%batchRows == 0 || max(len(p.copier.bytes.block), len(p.copier.bodies.block)) > batchBytes ||
+		p.weight >= p.limit {
 		return p.flush()
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file lets package reaudit write a scan that is made of a stored one (Options.Source), part by part. Parts are filled at the
-// same time, and committed in the order of their numbers.
+// This file lets package reaudit write a scan that is made of a stored one (Options.Source), part by part. Parts are
+// filled at the same time, and committed in the order of their numbers.
 
 // SiteRows are the rows of one site in the tables sites, verdicts and evidence.
 type SiteRows struct {
@@ -21,8 +21,8 @@ type SiteRows struct {
 	Evidence []schema.EvidenceRow
 }
 
-// Remade is a part that is made of a stored part. For each part: Begin; Judge, AddPolicies and Add for each site; Finish; then Commit, LeaveOut
-// or Discard. After that it is ready for another part. One goroutine uses it at a time.
+// Remade is a part that is made of a stored part. For each part: Begin; Judge, AddPolicies and Add for each site;
+// Finish; then Commit, LeaveOut or Discard. After that it is ready for another part. One goroutine uses it at a time.
 type Remade struct {
 	writer *Writer
 	part   *part
@@ -32,7 +32,8 @@ type Remade struct {
 // NewRemade returns an empty part with buffers of its own.
 func (w *Writer) NewRemade() *Remade { return &Remade{writer: w, part: newPart(&w.options)} }
 
-// NextNumber returns the number of the next part. Each number must be committed or left out, in order, until the Writer fails.
+// NextNumber returns the number of the next part. Each number must be committed or left out, in order, until the Writer
+// fails.
 func (w *Writer) NextNumber() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +47,8 @@ func (w *Writer) Err() error { return w.failure() }
 // Fail makes the Writer fail, unless it has failed, and returns its first failure.
 func (w *Writer) Fail(err error) error { return w.setFailure(err) }
 
-// Begin opens the part's files. Those of the stored files given are copied page by page in Finish, instead of the rows that Add is given.
+// Begin opens the part's files. Those of the stored files given are copied page by page in Finish, instead of the rows
+// that Add is given.
 func (r *Remade) Begin(n int, from store.Store, copied []schema.File) error {
 	w, p := r.writer, r.part
 	p.rejudged, r.copied = nil, map[string]bool{}
@@ -62,7 +64,8 @@ func (r *Remade) Begin(n int, from store.Store, copied []schema.File) error {
 	return table.Writing(p.begin(w.ctx, w.store, &w.options, n))
 }
 
-// Judge sets the judged columns of rows.Site, and makes the other rows, from a site's report. The rows are valid until Add.
+// Judge sets the judged columns of rows.Site, and makes the other rows, from a site's report. The rows are valid until
+// Add.
 func (r *Remade) Judge(rows *SiteRows, report *audit.Report) {
 	c, k := &r.part.copier, keyOf(&rows.Site)
 	c.judgement(&rows.Site, report)
@@ -95,8 +98,8 @@ func (r *Remade) KeepPolicy(policy *schema.PolicyRow) error {
 	return table.Writing(err)
 }
 
-// Add writes a site's rows and its body, if any, to the tables that are not copied. It copies the lists and what the pointers of
-// rows.Site point to. Texts, and what pointers of the other rows point to, must not change.
+// Add writes a site's rows and its body, if any, to the tables that are not copied. It copies the lists and what the
+// pointers of rows.Site point to. Texts, and what pointers of the other rows point to, must not change.
 func (r *Remade) Add(rows *SiteRows, body []byte) error {
 	p := r.part
 	if p.sites != nil && !r.copied[schema.Sites] {
@@ -128,8 +131,8 @@ func (r *Remade) Add(rows *SiteRows, body []byte) error {
 	return table.Writing(p.added(uint64(rows.Site.Seq)))
 }
 
-// Finish writes what is buffered, and copies the pages of the copied files. gone names a table whose stored file a compaction has
-// replaced meanwhile: the part has to be made again with that table written.
+// Finish writes what is buffered, and copies the pages of the copied files. gone names a table whose stored file a
+// compaction has replaced meanwhile: the part has to be made again with that table written.
 func (r *Remade) Finish() (gone string, err error) {
 	if err := r.part.flush(); err != nil {
 		return "", table.Writing(err)
@@ -172,7 +175,8 @@ func (r *Remade) Discard() error { return r.part.discard() }
 
 // keyOf returns what the rows of a site share.
 func keyOf(row *schema.SiteRow) key {
-	return key{origin: row.Origin, host: row.Host, requested: row.Requested, tld: row.TLD, port: row.Port, seq: row.Seq, rank: row.Rank}
+	return key{origin: row.Origin, host: row.Host, requested: row.Requested, tld: row.TLD, port: row.Port, seq: row.Seq,
+		rank: row.Rank}
 }
 
 // keep sets a row to another whose lists and pointers are valid for a moment only.
@@ -180,7 +184,8 @@ func (c *copier) keep(row, from *schema.SiteRow) {
 	*row = *from
 	row.Redirects = c.hops.copy(from.Redirects)
 	row.Sitemaps, row.Named = c.lists.copy(from.Sitemaps), c.lists.copy(from.Named)
-	row.Blocked, row.Partial, row.Advice = c.lists.copy(from.Blocked), c.lists.copy(from.Partial), c.lists.copy(from.Advice)
+	row.Blocked, row.Partial, row.Advice = c.lists.copy(from.Blocked), c.lists.copy(from.Partial),
+		c.lists.copy(from.Advice)
 	row.TLSVerified, row.ValidUTF8 = lastingTruth(from.TLSVerified), lastingTruth(from.ValidUTF8)
 	if from.CrawlDelay != nil {
 		row.CrawlDelay = c.float(*from.CrawlDelay, true)
@@ -196,8 +201,10 @@ func (s *slab[T]) copy(list []T) []T {
 
 // textsOf returns how many bytes of text a row has.
 func textsOf(r *schema.SiteRow) int {
-	n := len(r.Input) + len(r.Host) + len(r.Origin) + len(r.Label) + len(r.Domain) + len(r.ICANN) + len(r.Error) + len(r.FinalURL) + len(r.Server) +
-		len(r.ContentType) + len(r.ETag) + len(r.LastModified) + len(r.CacheControl) + len(r.XRobotsTag) + len(r.UsageHeader) +
+	n := len(r.Input) + len(r.Host) + len(r.Origin) + len(r.Label) + len(r.Domain) + len(r.ICANN) + len(r.Error) +
+		len(r.FinalURL) + len(r.Server) +
+		len(r.ContentType) + len(r.ETag) + len(r.LastModified) + len(r.CacheControl) + len(r.XRobotsTag) +
+		len(r.UsageHeader) +
 		len(r.ContentSignal) + len(r.ContentUsage) + len(r.License) + len(r.HTMLTitle)
 	for i := range r.Redirects {
 		n += len(r.Redirects[i].URL)

@@ -81,8 +81,10 @@ var losses = []struct {
 	{"bytes of a file", 6, false, true, func(t *testing.T, dir *store.Dir) {
 		flip(t, filepath.Join(dir.Root(), crashPart(schema.Sites, 0)), 200)
 	}},
-	{"bytes of a record", 6, true, false, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashCommit(1)), 40) }},
-	{"bytes of the last record", 8, true, false, func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashCommit(2)), 40) }},
+	{"bytes of a record", 6, true, false,
+		func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashCommit(1)), 40) }},
+	{"bytes of the last record", 8, true, false,
+		func(t *testing.T, dir *store.Dir) { flip(t, filepath.Join(dir.Root(), crashCommit(2)), 40) }},
 	{"all bytes of a record", 6, true, false, func(t *testing.T, dir *store.Dir) {
 		if err := os.Truncate(filepath.Join(dir.Root(), crashCommit(1)), 0); err != nil {
 			t.Fatal(err)
@@ -193,19 +195,22 @@ func TestLost(t *testing.T) {
 				t.Errorf("repaired: %q", lines)
 			}
 			repaired := mustReadScan(t, dir, crashOptions.ScanID)
-			if m := repaired.Manifest; m.State != commit.Complete || m.Repairing || m.Counts.Rows != want.Rows || !reflect.DeepEqual(m.Counts.Files, want.Files) {
+			if m := repaired.Manifest; m.State != commit.Complete || m.Repairing || m.Counts.Rows != want.Rows ||
+				!reflect.DeepEqual(m.Counts.Files, want.Files) {
 				t.Errorf("%+v, counts %+v, want %+v", m, m.Counts, want)
 			}
 			var seqs []int64
 			for _, row := range collect[schema.SiteRow](t, repaired, schema.Sites) {
 				seqs = append(seqs, row.Seq)
 			}
-			if slices.Sort(seqs); len(seqs) != len(sites) || seqs[0] != 0 || seqs[len(seqs)-1] != int64(len(sites)-1) || len(slices.Compact(seqs)) != len(sites) {
+			if slices.Sort(seqs); len(seqs) != len(sites) || seqs[0] != 0 || seqs[len(seqs)-1] != int64(len(sites)-1) ||
+				len(slices.Compact(seqs)) != len(sites) {
 				t.Errorf("sites %v", seqs)
 			}
 			// Names of earlier parts are not reused.
 			for name, data := range objects(t, dir) {
-				if was := before[name]; slices.Contains([]string{crashCommit(0), crashCommit(1), crashCommit(2)}, name) && was != data {
+				if was := before[name]; slices.Contains([]string{crashCommit(0), crashCommit(1), crashCommit(2)}, name) &&
+					was != data {
 					t.Errorf("%s is another record than before", name)
 				}
 			}
@@ -244,13 +249,18 @@ func TestRepairRefuses(t *testing.T) {
 		}
 	}
 	f("nothing to repair: scan crash-1 has all its 10 sites", func(*store.Dir) {})
-	f("nothing to repair: there is no scan crash-1; name the scan with --scan-id", func(dir *store.Dir) { remove(t, dir, commit.ManifestName(crashOptions.ScanID)) })
-	f(commit.ManifestRemedy, func(dir *store.Dir) { flip(t, filepath.Join(dir.Root(), commit.ManifestName(crashOptions.ScanID)), 40) })
-	f("nothing to repair: scan crash-1 is not complete and has lost nothing; the same command without --repair continues it", func(dir *store.Dir) {
-		if err := mustOpen(t, dir, crashOptions).Abort(); err != nil {
-			t.Fatal(err)
-		}
+	f("nothing to repair: there is no scan crash-1; name the scan with --scan-id",
+		func(dir *store.Dir) { remove(t, dir, commit.ManifestName(crashOptions.ScanID)) })
+	f(commit.ManifestRemedy, func(dir *store.Dir) {
+		flip(t,
+			filepath.Join(dir.Root(), commit.ManifestName(crashOptions.ScanID)), 40)
 	})
+	f(
+		"nothing to repair: scan crash-1 is not complete and has lost nothing; the same command without --repair continues it", func(dir *store.Dir) {
+			if err := mustOpen(t, dir, crashOptions).Abort(); err != nil {
+				t.Fatal(err)
+			}
+		})
 	f("more than 100000 part numbers are missing, up to _scans/crash-1/commits/0-1000000.json", func(dir *store.Dir) {
 		copyObject(t, dir, crashPart(schema.Sites, 1), crashPart(schema.Sites, 1_000_000))
 	})
@@ -278,10 +288,12 @@ func TestCompactKeepsWhatIsLeft(t *testing.T) {
 	}
 	remove(t, dir, commit.PartName(schema.Sites, crashOptions.Date, crashOptions.ScanID, commit.CompactedShard, 0))
 	before := objects(t, dir)
-	if _, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{}); err == nil || !strings.Contains(err.Error(), "1 committed files are missing") {
+	if _, err := compact.Scan(t.Context(), dir, crashOptions.ScanID, compact.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "1 committed files are missing") {
 		t.Errorf("%v", err)
 	}
-	if _, err := Open(t.Context(), dir, crashOptions); err == nil || !strings.Contains(err.Error(), "1 committed files are missing") {
+	if _, err := Open(t.Context(), dir, crashOptions); err == nil || !strings.Contains(err.Error(),
+		"1 committed files are missing") {
 		t.Errorf("%v", err)
 	}
 	if after := objects(t, dir); !reflect.DeepEqual(after, before) {
@@ -289,7 +301,8 @@ func TestCompactKeepsWhatIsLeft(t *testing.T) {
 	}
 	// Without the record of the merged part, the replaced parts count again.
 	remove(t, dir, commit.RecordName(crashOptions.ScanID, commit.CompactedShard, 0))
-	if scan := mustReadScan(t, dir, crashOptions.ScanID); scan.Commits[0].Shard != "0" || len(readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites)) != crashSites {
+	if scan := mustReadScan(t, dir, crashOptions.ScanID); scan.Commits[0].Shard != "0" ||
+		len(readAll[schema.SiteRow](t, dir, crashOptions.ScanID, schema.Sites)) != crashSites {
 		t.Errorf("%d commits", len(scan.Commits))
 	}
 }

@@ -68,7 +68,8 @@ func removeStats(ctx context.Context, st store.Store, o *Options) error {
 		err := removeAll(ctx, st, record, func(name string) bool { return name == record })
 		if err == nil {
 			// The names of statistics have no shard and no number, so another scan's id may end like both.
-			err = removeAll(ctx, st, table+"/", func(name string) bool { return path.Base(name) == path.Base(commit.StatsName(table, "", o.ScanID)) })
+			err = removeAll(ctx, st, table+"/",
+				func(name string) bool { return path.Base(name) == path.Base(commit.StatsName(table, "", o.ScanID)) })
 		}
 		if err != nil {
 			return err
@@ -93,12 +94,14 @@ func everything(string) bool { return true }
 
 // takeOutAll takes out all commits of a scan that is restarted. It returns the names of all records except tombstones,
 // for deletion.
-func takeOutAll(ctx context.Context, st store.Store, o *Options, m *commit.Manifest, past *commit.History) (records []string, err error) {
+func takeOutAll(ctx context.Context, st store.Store, o *Options, m *commit.Manifest,
+	past *commit.History) (records []string, err error) {
 	keeps := map[string]bool{}
 	for i := range past.Tombstones {
 		keeps[past.Tombstones[i].Name()] = true
 	}
-	names, err := commit.SweepAndList(ctx, st, commit.CommitsFolder(o.ScanID), func(name string) bool { return commit.IsRecord(o.ScanID, name) })
+	names, err := commit.SweepAndList(ctx, st, commit.CommitsFolder(o.ScanID),
+		func(name string) bool { return commit.IsRecord(o.ScanID, name) })
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +115,8 @@ func takeOutAll(ctx context.Context, st store.Store, o *Options, m *commit.Manif
 			counts[key] = true
 		}
 	}
-	for key := range (&commit.History{Tombstones: past.Tombstones}).Stale() { // already taken out by earlier restarts and repairs
+	for key := range (&commit.History{Tombstones: past.Tombstones}).Stale() {
+		// already taken out by earlier restarts and repairs
 		delete(counts, key)
 	}
 	if len(counts) == 0 {

@@ -59,7 +59,8 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 	for i := range min(len(m.Inputs), len(o.Inputs)) {
 		// A list may be moved or renamed; only its content counts.
 		if m.Inputs[i].Fingerprint != o.Inputs[i].Fingerprint {
-			errs = append(errs, changed(fmt.Sprintf("the fingerprint of input %.200s", o.Inputs[i].Name), m.Inputs[i].String(), o.Inputs[i].String()))
+			errs = append(errs, changed(fmt.Sprintf("the fingerprint of input %.200s", o.Inputs[i].Name), m.Inputs[i].String(),
+				o.Inputs[i].String()))
 		}
 	}
 	if o.Source != nil { // its differences would mix the rules of two versions
@@ -91,8 +92,8 @@ type Unfinished struct {
 	Err error
 }
 
-// FindUnfinished looks at the newest by name of the scans that is selects. It returns nil unless that scan is unfinished and has
-// another name than the options.
+// FindUnfinished looks at the newest by name of the scans that is selects. It returns nil unless that scan is
+// unfinished and has another name than the options.
 func FindUnfinished(ctx context.Context, st store.Store, o Options, is func(scanID string) bool) (*Unfinished, error) {
 	now := time.Now()
 	if err := o.complete(now); err != nil {
@@ -206,12 +207,19 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 	case o.Repair && errors.Is(err, store.ErrNotExist):
 		return nil, o.nothingToRepair()
 	case o.Repair && err == nil && m.Restarting:
-		return nil, fmt.Errorf("nothing to repair: scan %s is being restarted, and the restart was interrupted; the same command without --repair continues it", o.ScanID)
+		return nil,
+			fmt.Errorf(
+				"nothing to repair: scan %s is being restarted, and the restart was interrupted; the same command without --repair continues it", o.ScanID)
 	case err == nil && len(m.Pruned) > 0:
-		return nil, fmt.Errorf("scan %s is not continued, repaired or begun anew: its %s were pruned, and the history has its night; give another --scan-id", o.ScanID, strings.Join(m.Pruned, " and "))
+		return nil,
+			fmt.Errorf(
+				"scan %s is not continued, repaired or begun anew: its %s were pruned, and the history has its night; give another --scan-id", o.ScanID, strings.Join(m.Pruned, " and "))
 	case err == nil && !o.Restart && m.State != commit.Complete && m.Publication == commit.PublicationDiscarded:
-		return nil, fmt.Errorf("scan %s was discarded, and is not continued; give another --scan-id, or begin it anew with --restart", o.ScanID)
-	case err == nil && (o.Restart || m.State != commit.Complete || m.Publication == commit.PublicationPending && !o.NoPublish):
+		return nil,
+			fmt.Errorf("scan %s was discarded, and is not continued; give another --scan-id, or begin it anew with --restart",
+				o.ScanID)
+	case err == nil && (o.Restart || m.State != commit.Complete || m.Publication == commit.PublicationPending &&
+		!o.NoPublish):
 		date := m.ScanDate
 		if m.Restarting || o.Restart {
 			date = o.Date
@@ -234,7 +242,9 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 		// A restart may delete only a scan that can be made again from the same stored one. Any other scan, which
 		// may be the stored one itself, would be lost.
 		if err == nil && o.Source != nil && (m.Rejudged == nil || m.StartedAt.Equal(o.Source.StartedAt)) {
-			return nil, fmt.Errorf("cannot judge scan %s again into this dataset: the scan of that name there is not one that can be made again, and is not deleted; give another place", o.ScanID)
+			return nil,
+				fmt.Errorf(
+					"cannot judge scan %s again into this dataset: the scan of that name there is not one that can be made again, and is not deleted; give another place", o.ScanID)
 		}
 		// An unreadable manifest is replaced like the rest.
 		m = newManifest(o, now)
@@ -250,7 +260,8 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 	return m, nil
 }
 
-// notPruned returns an error if the history cannot take in a scan, since its night was pruned. No site is asked for one.
+// notPruned returns an error if the history cannot take in a scan, since its night was pruned. No site is asked for
+// one.
 func notPruned(ctx context.Context, st store.Store, scanID, date string) error {
 	pruned, err := commit.ReadPruned(ctx, st)
 	if err != nil {

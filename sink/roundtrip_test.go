@@ -48,7 +48,8 @@ func golden(t *testing.T, path string, got []byte) {
 // TestParquetSchema pins the physical and logical types of every column as parquet-go writes them.
 func TestParquetSchema(t *testing.T) {
 	var b strings.Builder
-	for _, row := range []any{schema.SiteRow{}, schema.HopRow{}, schema.VerdictRow{}, schema.EvidenceRow{}, schema.BodyRow{}, schema.PolicyRow{}, schema.TokenStatsRow{}, schema.RecordStatsRow{}} {
+	for _, row := range []any{schema.SiteRow{}, schema.HopRow{}, schema.VerdictRow{}, schema.EvidenceRow{},
+		schema.BodyRow{}, schema.PolicyRow{}, schema.TokenStatsRow{}, schema.RecordStatsRow{}} {
 		b.WriteString(parquet.SchemaOf(row).String())
 		b.WriteString("\n")
 	}
@@ -101,7 +102,8 @@ func extremeSite(t *testing.T, seq uint64) *audit.Site {
 		s.Fetch.Hops = append(s.Fetch.Hops, exchange.Hop{Status: 999, URL: "http://h/" + string(bad)})
 	}
 	s.Fetch.Status, s.Fetch.Attempts = 599, math.MaxInt
-	s.Fetch.Fields = exchange.Fields{Server: bad, ContentType: long, ETag: []byte("\xff"), LastModified: []byte{}, CacheControl: long, XRobotsTag: bad, CDN: ""}
+	s.Fetch.Fields = exchange.Fields{Server: bad, ContentType: long, ETag: []byte("\xff"), LastModified: []byte{},
+		CacheControl: long, XRobotsTag: bad, CDN: ""}
 	s.Fetch.TLSVersion, s.Fetch.TLSVerified = 0x7f00, exchange.No
 	s.Fetch.FetchedAt = time.UnixMilli(1).UTC()
 	s.Report.Score, s.Report.CrawlDelay = 1, math.Inf(1)
@@ -113,8 +115,10 @@ func extremeSite(t *testing.T, seq uint64) *audit.Site {
 	}
 	s.Report.BodyHash = math.MaxUint64
 	s.Report.Named = append(s.Report.Named, math.MaxUint16) // no such token
-	s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{Token: bad, ID: math.MaxInt32, ContentSignal: []byte("search=no" + strings.Repeat(", a=b", 200)), CrawlDelay: math.NaN(), HasCrawlDelay: true})
-	s.Report.Evidence = append(s.Report.Evidence, audit.Evidence{Line: math.MaxInt, GroupLine: math.MaxInt, Kind: audit.KindInvalid, Key: long, Value: bad})
+	s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{Token: bad, ID: math.MaxInt32,
+		ContentSignal: []byte("search=no" + strings.Repeat(", a=b", 200)), CrawlDelay: math.NaN(), HasCrawlDelay: true})
+	s.Report.Evidence = append(s.Report.Evidence, audit.Evidence{Line: math.MaxInt, GroupLine: math.MaxInt,
+		Kind: audit.KindInvalid, Key: long, Value: bad})
 	return s
 }
 
@@ -137,15 +141,19 @@ func TestRoundTrip(t *testing.T) {
 		Origin: "https://" + host, Rank: 8, Label: "news", Domain: "example.co.uk", ICANN: "co.uk", TLD: "uk",
 		FetchedAt: time.Date(2026, 11, 21, 4, 5, 6, 796e6, time.UTC).UnixMilli(),
 		Outcome:   "answered", Status: 200, Hops: 1, FinalURL: "https://" + host + "/static/robots.txt",
-		Redirects: []schema.HopRow{{Status: 301, URL: "https://" + host + "/static/robots.txt"}}, Attempts: 1, RemoteIP: "192.0.2.7",
-		HTTPVersion: "HTTP/1.1", Server: "nginx", ContentType: "text/plain; charset=utf-8", CDN: "cloudflare", Challenge: "vercel",
-		ETag: string(typical.Fetch.Fields.ETag), LastModified: "Sat, 21 Nov 2026 04:05:06 GMT", CacheControl: "max-age=3600", XRobotsTag: "noai", UsageHeader: "search=y",
+		Redirects: []schema.HopRow{{Status: 301, URL: "https://" + host + "/static/robots.txt"}}, Attempts: 1,
+		RemoteIP:    "192.0.2.7",
+		HTTPVersion: "HTTP/1.1", Server: "nginx", ContentType: "text/plain; charset=utf-8", CDN: "cloudflare",
+		Challenge: "vercel",
+		ETag:      string(typical.Fetch.Fields.ETag), LastModified: "Sat, 21 Nov 2026 04:05:06 GMT", CacheControl: "max-age=3600",
+		XRobotsTag: "noai", UsageHeader: "search=y",
 		TLSVersion: "TLS 1.3", TLSVerified: &yes,
 		DNSMillis: 1.5, ConnectMillis: 20, TLSMillis: 30, TTFBMillis: 40, TotalMillis: 100,
 		RedirectScope: "same_host", Finding: "rules", ManagedBy: "cloudflare", HTMLTitle: "a title",
 		BodyBytes: int64(len(typical.Fetch.Body)), BodyHash: math.MinInt64 + 7, Access: "conditional", AccessSource: "fresh",
 		CheckStatus: "warn", Score: 0.75, StepFetch: "pass", StepCoreSyntax: "warn", StepExtensions: "skipped",
-		NLines: 1, NGroups: 2, NAgents: 3, NAllow: 4, NDisallow: 5, NSitemaps: 6, NExtensions: 7, NLegacy: 8, NUnknown: 9, NOrphan: 10, NInvalid: 11, NTypo: 12,
+		NLines: 1, NGroups: 2, NAgents: 3, NAllow: 4, NDisallow: 5, NSitemaps: 6, NExtensions: 7, NLegacy: 8, NUnknown: 9,
+		NOrphan: 10, NInvalid: 11, NTypo: 12,
 		HasBOM: true, ValidUTF8: &yes, ManagedBlock: true, CrawlDelay: &zero,
 		ContentSignal: "ai-train=no", ContentUsage: "train-ai=n", License: "https://example.com/license.xml",
 		Sitemaps: []string{"https://" + host + "/sitemap.xml", "https://" + host + "/news.xml"}, StarVerdict: "partial",
@@ -158,15 +166,19 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("named %v", want.Named)
 	}
 	for i, v := 0, reflect.ValueOf(want); i < v.NumField(); i++ {
-		if v.Field(i).IsZero() && v.Type().Field(i).Name != "Error" && v.Type().Field(i).Name != "Truncated" && v.Type().Field(i).Name != "IsHTML" {
+		if v.Field(i).IsZero() && v.Type().Field(i).Name != "Error" && v.Type().Field(i).Name != "Truncated" &&
+			v.Type().Field(i).Name != "IsHTML" {
 			t.Errorf("the typical site leaves column %s empty: nothing is tested", v.Type().Field(i).Name)
 		}
 	}
 
 	equal(t, "dead", sites[1], schema.SiteRow{
-		ScanID: "round-trip", RegistryVersion: version, Seq: 8, Input: "http://dead.invalid:8080/", Host: "dead.invalid", Port: 8080, Requested: "http",
-		Origin: "http://dead.invalid:8080", Domain: "dead.invalid", Outcome: "dns_not_found", Error: "the name does not exist (NXDOMAIN)",
-		Redirects: []schema.HopRow{}, RedirectScope: "none", Attempts: 2, Finding: "unreachable", Access: "full_disallow", AccessSource: "fresh", CheckStatus: "fail",
+		ScanID: "round-trip", RegistryVersion: version, Seq: 8, Input: "http://dead.invalid:8080/", Host: "dead.invalid",
+		Port: 8080, Requested: "http",
+		Origin: "http://dead.invalid:8080", Domain: "dead.invalid", Outcome: "dns_not_found",
+		Error:     "the name does not exist (NXDOMAIN)",
+		Redirects: []schema.HopRow{}, RedirectScope: "none", Attempts: 2, Finding: "unreachable", Access: "full_disallow",
+		AccessSource: "fresh", CheckStatus: "fail",
 		StepFetch: "fail", StepCoreSyntax: "skipped", StepExtensions: "skipped", Sitemaps: []string{}, StarVerdict: "allowed",
 		Named: []string{}, Blocked: []string{}, Partial: []string{}, Advice: []string{},
 	})
@@ -208,11 +220,13 @@ func TestRoundTrip(t *testing.T) {
 	}
 	equal(t, "policy", policies[0], schema.PolicyRow{
 		PolicyID: math.MinInt64 + 5, Star: true, StarVerdict: "partial", StarRootDenied: true, StarDPIAll: true,
-		Own: []string{"Googlebot", "GPTBot"}, OwnBlocked: []string{"GPTBot"}, OwnPartial: []string{"Googlebot"}, OwnRootDenied: []string{"Googlebot", "GPTBot"}, OwnDPIAll: []string{"GPTBot"},
+		Own: []string{"Googlebot", "GPTBot"}, OwnBlocked: []string{"GPTBot"}, OwnPartial: []string{"Googlebot"},
+		OwnRootDenied: []string{"Googlebot", "GPTBot"}, OwnDPIAll: []string{"GPTBot"},
 		ContentSignal: "ai-train=no", ContentUsage: "train-ai=n", Licensed: true, ManagedBy: "cloudflare",
 	})
 	equal(t, "policy by the RFC", policies[1], schema.PolicyRow{
-		PolicyID: 6, StarVerdict: "allowed", Own: []string{"GPTBot"}, OwnBlocked: []string{}, OwnPartial: []string{}, OwnRootDenied: []string{}, OwnDPIAll: []string{},
+		PolicyID: 6, StarVerdict: "allowed", Own: []string{"GPTBot"}, OwnBlocked: []string{}, OwnPartial: []string{},
+		OwnRootDenied: []string{}, OwnDPIAll: []string{},
 	})
 
 	for i, judged := range []audit.Policy{typical.Report.Policy, typical.Report.RFCPolicy} {
@@ -227,14 +241,17 @@ func TestRoundTrip(t *testing.T) {
 	if len(verdicts) != 4+1+5 {
 		t.Fatalf("%d verdicts", len(verdicts))
 	}
-	base := schema.VerdictRow{Origin: "https://" + host, Host: host, Port: 443, Requested: "auto", Seq: 7, Rank: 8, TLD: "uk"}
+	base := schema.VerdictRow{Origin: "https://" + host, Host: host, Port: 443, Requested: "auto", Seq: 7, Rank: 8,
+		TLD: "uk"}
 	row := func(change func(*schema.VerdictRow)) schema.VerdictRow { r := base; change(&r); return r }
 	delay, from, to := 2.5, int32(0), int32(525)
 	equal(t, "verdict 0", verdicts[0], row(func(r *schema.VerdictRow) {
-		r.Token, r.Known, r.Category, r.Verdict, r.Via, r.NDisallow, r.HasDisallowRoot, r.DPI, r.Line, r.ContentSignal = "GPTBot", true, "ai", "blocked", "own", 1, true, "all", 1, "ai-train=no"
+		r.Token, r.Known, r.Category, r.Verdict, r.Via, r.NDisallow, r.HasDisallowRoot, r.DPI, r.Line,
+			r.ContentSignal = "GPTBot", true, "ai", "blocked", "own", 1, true, "all", 1, "ai-train=no"
 	}))
 	equal(t, "verdict 1", verdicts[1], row(func(r *schema.VerdictRow) {
-		r.Token, r.Known, r.Category, r.Verdict, r.Via, r.RootAllowed, r.NAllow, r.NDisallow, r.DPI, r.CrawlDelay, r.Line, r.Limited = "Googlebot", true, "search", "partial", "own", true, 2, 3, "some", &delay, 4, true
+		r.Token, r.Known, r.Category, r.Verdict, r.Via, r.RootAllowed, r.NAllow, r.NDisallow, r.DPI, r.CrawlDelay, r.Line,
+			r.Limited = "Googlebot", true, "search", "partial", "own", true, 2, 3, "some", &delay, 4, true
 		r.RequestRate, r.VisitFrom, r.VisitTo, r.ContentUsage = 0.2, &from, &to, "train-ai=n, search=y"
 	}))
 	equal(t, "verdict 2", verdicts[2], row(func(r *schema.VerdictRow) {
@@ -243,23 +260,31 @@ func TestRoundTrip(t *testing.T) {
 	equal(t, "verdict 3", verdicts[3], row(func(r *schema.VerdictRow) {
 		r.Token, r.Verdict, r.Via, r.RootAllowed, r.NDisallow, r.DPI, r.Line = "*", "partial", "star", true, 1, "some", 12
 	}))
-	equal(t, "verdict 4", verdicts[4], schema.VerdictRow{Origin: "http://dead.invalid:8080", Host: "dead.invalid", Port: 8080, Requested: "http", Seq: 8, Token: "*", Verdict: "blocked", Via: "http", DPI: "none"})
-	equal(t, "verdict 9", verdicts[9], schema.VerdictRow{Origin: x.Origin, Host: x.Host, Port: 65535, Requested: "ftp", Seq: 9, Rank: math.MaxInt64, Token: repaired,
-		Verdict: "allowed", Via: "none", DPI: "none", ContentSignal: ("search=no" + strings.Repeat(", a=b", 200))[:schema.MaxField]})
+	equal(t, "verdict 4", verdicts[4], schema.VerdictRow{Origin: "http://dead.invalid:8080", Host: "dead.invalid",
+		Port: 8080, Requested: "http", Seq: 8, Token: "*", Verdict: "blocked", Via: "http", DPI: "none"})
+	equal(t, "verdict 9", verdicts[9], schema.VerdictRow{Origin: x.Origin, Host: x.Host, Port: 65535, Requested: "ftp",
+		Seq: 9, Rank: math.MaxInt64, Token: repaired,
+		Verdict: "allowed", Via: "none", DPI: "none", ContentSignal: ("search=no" +
+			strings.Repeat(", a=b", 200))[:schema.MaxField]})
 
 	evidence := readAll[schema.EvidenceRow](t, dir, "round-trip", schema.Evidence)
 	if len(evidence) != 7 {
 		t.Fatalf("%d rows of evidence", len(evidence))
 	}
-	equal(t, "evidence 0", evidence[0], schema.EvidenceRow{Origin: "https://" + host, Seq: 7, Line: 3, GroupLine: 0, Kind: "sitemap", Key: "Sitemap", Value: "https://" + host + "/sitemap.xml"})
-	equal(t, "evidence 1", evidence[1], schema.EvidenceRow{Origin: "https://" + host, Seq: 7, Line: 7, GroupLine: 5, Kind: "unknown", Key: "users-agent", Value: "x"})
-	equal(t, "evidence 6", evidence[6], schema.EvidenceRow{Origin: x.Origin, Seq: 9, Line: math.MaxInt32, GroupLine: math.MaxInt32, Kind: "invalid", Key: strings.Repeat("€", 33), Value: repaired})
+	equal(t, "evidence 0", evidence[0], schema.EvidenceRow{Origin: "https://" + host, Seq: 7, Line: 3, GroupLine: 0,
+		Kind: "sitemap", Key: "Sitemap", Value: "https://" + host + "/sitemap.xml"})
+	equal(t, "evidence 1", evidence[1], schema.EvidenceRow{Origin: "https://" + host, Seq: 7, Line: 7, GroupLine: 5,
+		Kind: "unknown", Key: "users-agent", Value: "x"})
+	equal(t, "evidence 6", evidence[6], schema.EvidenceRow{Origin: x.Origin, Seq: 9, Line: math.MaxInt32,
+		GroupLine: math.MaxInt32, Kind: "invalid", Key: strings.Repeat("€", 33), Value: repaired})
 
 	bodies := readAll[schema.BodyRow](t, dir, "round-trip", schema.Bodies)
-	equal(t, "bodies", bodies, []schema.BodyRow{{BodyHash: math.MinInt64 + 7, Body: typical.Fetch.Body}, {BodyHash: -1, Body: extreme.Fetch.Body}})
+	equal(t, "bodies", bodies, []schema.BodyRow{{BodyHash: math.MinInt64 + 7, Body: typical.Fetch.Body},
+		{BodyHash: -1, Body: extreme.Fetch.Body}})
 
 	metadata(t, dir, "sites/scan_date=2026-11-21/part-round-trip-0-0.parquet", map[string]string{
-		"schema_version": strconv.Itoa(schema.Version), "tool_version": "test", "registry_version": version, "scan_id": "round-trip"})
+		"schema_version": strconv.Itoa(schema.Version), "tool_version": "test", "registry_version": version,
+		"scan_id": "round-trip"})
 }
 
 func typicalRegistry(t *testing.T) *tokens.Registry {
@@ -343,24 +368,28 @@ func TestOriginWithoutRequest(t *testing.T) {
 	}
 }
 
-// TestBoundsOfTexts writes a site of which every text that others write is longer than any bound: a column's text is as long as its
-// description says, and without a bound there it is one of ours.
+// TestBoundsOfTexts writes a site of which every text that others write is longer than any bound: a column's text is as
+// long as its description says, and without a bound there it is one of ours.
 func TestBoundsOfTexts(t *testing.T) {
 	dir := newDir(t)
 	s := extremeSite(t, 9)
 	long := strings.Repeat("x", 5000)
 	s.Input, s.Label = long, long
 	f := &s.Fetch.Fields
-	for _, text := range []*[]byte{&f.Server, &f.ContentType, &f.ETag, &f.LastModified, &f.CacheControl, &f.XRobotsTag, &f.ContentUsage, &s.Report.HTMLTitle, &s.Report.ContentSignal, &s.Report.ContentUsage, &s.Report.License} {
+	for _, text := range []*[]byte{&f.Server, &f.ContentType, &f.ETag, &f.LastModified, &f.CacheControl, &f.XRobotsTag,
+		&f.ContentUsage, &s.Report.HTMLTitle, &s.Report.ContentSignal, &s.Report.ContentUsage, &s.Report.License} {
 		*text = []byte(long)
 	}
 	s.Report.Policy.ContentSignal = []byte(long)
-	s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{Token: []byte(long), ID: math.MaxInt32, ContentSignal: []byte(long)})
-	s.Report.Evidence = append(s.Report.Evidence, audit.Evidence{Kind: audit.KindInvalid, Key: []byte(long), Value: []byte(long)})
+	s.Report.Verdicts = append(s.Report.Verdicts, audit.Verdict{Token: []byte(long), ID: math.MaxInt32,
+		ContentSignal: []byte(long)})
+	s.Report.Evidence = append(s.Report.Evidence, audit.Evidence{Kind: audit.KindInvalid, Key: []byte(long),
+		Value: []byte(long)})
 	writeSites(t, dir, "round-trip", s)
 	bounded := 0
 	columns := func(name string, rows ...any) {
-		table := schema.Tables()[slices.IndexFunc(schema.Tables(), func(table schema.Table) bool { return table.Name == name })]
+		table := schema.Tables()[slices.IndexFunc(schema.Tables(),
+			func(table schema.Table) bool { return table.Name == name })]
 		for i, c := range table.Columns {
 			longest := 0
 			for _, row := range rows {
@@ -371,7 +400,8 @@ func TestBoundsOfTexts(t *testing.T) {
 			if c.MaxBytes > 0 {
 				bounded++
 			}
-			if c.MaxBytes > 0 && longest != c.MaxBytes && c.Name != "error" || c.MaxBytes == 0 && longest > 100 { // errors are of ours
+			if c.MaxBytes > 0 && longest != c.MaxBytes && c.Name != "error" || c.MaxBytes == 0 && longest > 100 {
+				// errors are of ours
 				t.Errorf("%s.%s has %d bytes of at most %d", name, c.Name, longest, c.MaxBytes)
 			}
 		}

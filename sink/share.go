@@ -16,8 +16,9 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file writes one share of a scan (Options.Shares). Its process holds the share's lock, not the scan's, and changes
-// only what has the name of its shard: other processes are writing their shares. collect.go makes one scan of all.
+// This file writes one share of a scan (Options.Shares). Its process holds the share's lock, not the scan's, and
+// changes only what has the name of its shard: other processes are writing their shares. collect.go makes one scan of
+// all.
 
 // openShare is Open for a share. The error is a *commit.ShareDoneError if nothing is left to do.
 func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (_ *Writer, err error) {
@@ -46,7 +47,8 @@ func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{store: st, options: *o, manifest: manifest, lock: lock, next: past.Next(o.Shard), share: share, spare: make(chan *part, 1)}
+	w := &Writer{store: st, options: *o, manifest: manifest, lock: lock, next: past.Next(o.Shard), share: share,
+		spare: make(chan *part, 1)}
 	if w.done, err = commit.SitesOf(past.Current); err != nil {
 		return nil, err
 	}
@@ -115,9 +117,10 @@ func (o *Options) collected() error {
 	return o.shareDone()
 }
 
-// lookShare returns the manifest and the history that openShare would find. As openShare does, it leaves the records and files of other
-// shares unread. The manifest is nil if there is none.
-func lookShare(ctx context.Context, st store.Store, o *Options, now time.Time) (m *commit.Manifest, past *commit.History, err error) {
+// lookShare returns the manifest and the history that openShare would find. As openShare does, it leaves the records
+// and files of other shares unread. The manifest is nil if there is none.
+func lookShare(ctx context.Context, st store.Store, o *Options, now time.Time) (m *commit.Manifest,
+	past *commit.History, err error) {
 	m, err = commit.ReadManifest(ctx, st, o.ScanID)
 	if errors.Is(err, store.ErrNotExist) && !o.Repair {
 		return nil, &commit.History{}, notPruned(ctx, st, o.ScanID, o.Date)
@@ -140,11 +143,13 @@ func (o *Options) shareDone() error {
 	return &commit.ShareDoneError{ScanID: o.ScanID, I: i, N: o.Shares}
 }
 
-// readShare reads the record of the share, which must not be done. A repair goes on with one that is done, or damaged, and writes it anew.
+// readShare reads the record of the share, which must not be done. A repair goes on with one that is done, or damaged,
+// and writes it anew.
 func (o *Options) readShare(ctx context.Context, st store.Store) (*commit.Share, error) {
 	s, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
 	if err == nil && s.N != o.Shares {
-		err = fmt.Errorf("cannot read %s: %w: it is of %d shares, and the manifest of %d", commit.ShareName(o.ScanID, o.Shard), commit.ErrRecord, s.N, o.Shares)
+		err = fmt.Errorf("cannot read %s: %w: it is of %d shares, and the manifest of %d",
+			commit.ShareName(o.ScanID, o.Shard), commit.ErrRecord, s.N, o.Shares)
 	}
 	switch {
 	case o.Repair && errors.Is(err, commit.ErrRecord):
@@ -155,8 +160,9 @@ func (o *Options) readShare(ctx context.Context, st store.Store) (*commit.Share,
 	return s, commit.Remedied(err, o.remedy())
 }
 
-// beginShare returns the share's record for this process, and the one before. That is nil if no process had begun the share: then there can
-// be no commit of an earlier one, not even a late one, since a process commits only after it has created the record.
+// beginShare returns the share's record for this process, and the one before. That is nil if no process had begun the
+// share: then there can be no commit of an earlier one, not even a late one, since a process commits only after it has
+// created the record.
 func beginShare(ctx context.Context, st store.Store, o *Options, now time.Time) (s, before *commit.Share, err error) {
 	i, err := strconv.Atoi(o.Shard)
 	if err != nil {
@@ -181,9 +187,10 @@ func beginShare(ctx context.Context, st store.Store, o *Options, now time.Time) 
 	return s, before, nil
 }
 
-// mayReopen returns a function for repair.Run. A share that was done is done no more before any commit is taken out. That is
-// written under the scan's lock, so that no process is collecting the shares meanwhile.
-func (o *Options) mayReopen(ctx context.Context, st store.Store, share, before *commit.Share) func(*repair.Found) error {
+// mayReopen returns a function for repair.Run. A share that was done is done no more before any commit is taken out.
+// That is written under the scan's lock, so that no process is collecting the shares meanwhile.
+func (o *Options) mayReopen(ctx context.Context, st store.Store, share,
+	before *commit.Share) func(*repair.Found) error {
 	return func(found *repair.Found) error {
 		if before == nil || before.State != commit.ShareDone {
 			return nil
@@ -216,7 +223,8 @@ func (o *Options) cannotGoOn(err error) error {
 
 // takeOverShare is takeOver and cleanShard for a share: it reads the history of the shard, prevents late commits, and
 // deletes what a killed process left of this shard.
-func takeOverShare(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest, first bool) (*commit.History, error) {
+func takeOverShare(ctx context.Context, st store.Store, lock store.Unlocker, o *Options, m *commit.Manifest,
+	first bool) (*commit.History, error) {
 	past, err := commit.ReadShard(ctx, st, o.ScanID, o.Shard)
 	if err != nil {
 		return nil, m.Remedied(err)
@@ -265,7 +273,8 @@ func (w *Writer) ReportShare(ctx context.Context, read, total, kept int64) error
 // LeaveShare writes why the process leaves the share unfinished.
 func (w *Writer) LeaveShare(ctx context.Context, state commit.ShareState, reason string) error {
 	s := w.share
-	s.State, s.Reason, s.UpdatedAt = state, schema.Bounded(reason, schema.MaxReject), time.Now().UTC().Truncate(time.Millisecond)
+	s.State, s.Reason, s.UpdatedAt = state, schema.Bounded(reason, schema.MaxReject),
+		time.Now().UTC().Truncate(time.Millisecond)
 	return s.Write(ctx, w.store)
 }
 
@@ -289,7 +298,8 @@ func (w *Writer) FinishShare(ctx context.Context, entries uint64, result commit.
 		return w.manifest.Remedied(err)
 	}
 	if result.Sites = int64(entries); !result.HasSites(past.Current) {
-		return fmt.Errorf("share %d/%d of scan %s has %d rows, and the list %d sites; %s", s.I, s.N, o.ScanID, commit.CountCommits(past.Current).Rows, entries, o.remedy())
+		return fmt.Errorf("share %d/%d of scan %s has %d rows, and the list %d sites; %s", s.I, s.N, o.ScanID,
+			commit.CountCommits(past.Current).Rows, entries, o.remedy())
 	}
 	s.Result, s.State, s.Reason, s.UpdatedAt = &result, commit.ShareDone, "", time.Now().UTC().Truncate(time.Millisecond)
 	s.Kept = result.Sites - s.Earlier

@@ -36,7 +36,8 @@ func sitesOfShare(i, n int) (seqs []uint64) {
 	return seqs
 }
 
-// writeShare writes the sites of a share that it does not have, at most so many, and leaves it in a state. It returns which were written.
+// writeShare writes the sites of a share that it does not have, at most so many, and leaves it in a state. It returns
+// which were written.
 func writeShare(t *testing.T, dir *store.Dir, o Options, most int, state commit.ShareState) (written []uint64) {
 	t.Helper()
 	w := mustOpen(t, dir, o)
@@ -155,14 +156,16 @@ func shareLosses() []shareLoss {
 // shareRemedy is what every error of a damaged share says, and nothing that destroys.
 func checkShareRemedy(t *testing.T, what string, err error, i, n int) {
 	t.Helper()
-	if err == nil || !strings.HasSuffix(err.Error(), fmt.Sprintf("bulkscan scan LIST -o OUT --scan-id crash-1 --shard %d/%d --repair", i, n)) ||
+	if err == nil || !strings.HasSuffix(err.Error(),
+		fmt.Sprintf("bulkscan scan LIST -o OUT --scan-id crash-1 --shard %d/%d --repair", i, n)) ||
 		strings.Contains(err.Error(), "restart") || strings.Contains(err.Error(), "scan anew") {
 		t.Errorf("%s: %v", what, err)
 	}
 	checkLoss(t, what, err)
 }
 
-// checkLoss holds that an error says that commits, files or records are lost or damaged, which is an exit code of its own.
+// checkLoss holds that an error says that commits, files or records are lost or damaged, which is an exit code of its
+// own.
 func checkLoss(t *testing.T, what string, err error) {
 	t.Helper()
 	if _, lost := errors.AsType[*commit.LostError](err); !lost && !errors.Is(err, commit.ErrRecord) {
@@ -170,7 +173,8 @@ func checkLoss(t *testing.T, what string, err error) {
 	}
 }
 
-// TestShareOfOthers puts the record of a share of another number of shares into the place of a share's. A repair writes it anew.
+// TestShareOfOthers puts the record of a share of another number of shares into the place of a share's. A repair writes
+// it anew.
 func TestShareOfOthers(t *testing.T) {
 	dir, o := newDir(t), shareOptions(0, 2)
 	writeShare(t, dir, o, shareSites, commit.ShareDone)
@@ -193,15 +197,16 @@ func TestShareOfOthers(t *testing.T) {
 	}
 }
 
-// TestShareRepair loses data of a share in every way and state. A repair fetches the lost sites alone, and no other share changes; then the
-// shares are collected. Until then each error names the repair of that share.
+// TestShareRepair loses data of a share in every way and state. A repair fetches the lost sites alone, and no other
+// share changes; then the shares are collected. Until then each error names the repair of that share.
 func TestShareRepair(t *testing.T) {
 	for _, n := range []int{1, 4} {
 		for _, state := range []commit.ShareState{commit.ShareRunning, commit.ShareInterrupted, commit.ShareDone} {
 			losses := shareLosses()
 			if state == commit.ShareDone {
 				rejects := func(shard string) string { return commit.ShareRejectsName(crashOptions.ScanID, shard) }
-				losses = append(losses, shareLoss{"rejects deleted", nil, true, false, rejects, losses[0].damage}, shareLoss{"rejects flipped", nil, true, false, rejects, func(t *testing.T, path string) { flip(t, path, 9) }})
+				losses = append(losses, shareLoss{"rejects deleted", nil, true, false, rejects, losses[0].damage},
+					shareLoss{"rejects flipped", nil, true, false, rejects, func(t *testing.T, path string) { flip(t, path, 9) }})
 			}
 			for _, loss := range losses {
 				t.Run(fmt.Sprintf("%d %s %s", n, state, loss.name), func(t *testing.T) {
@@ -233,7 +238,8 @@ func testShareRepair(t *testing.T, n int, state commit.ShareState, loss shareLos
 	others := func() map[string]string {
 		all := objects(t, dir)
 		for name := range all {
-			if strings.Contains(name, fmt.Sprintf("crash-1-%d-", i)) || strings.Contains(name, fmt.Sprintf("commits/%d-", i)) || strings.Contains(name, fmt.Sprintf("shares/%d.", i)) || name == "views.sql" {
+			if strings.Contains(name, fmt.Sprintf("crash-1-%d-", i)) || strings.Contains(name, fmt.Sprintf("commits/%d-", i)) ||
+				strings.Contains(name, fmt.Sprintf("shares/%d.", i)) || name == "views.sql" {
 				delete(all, name)
 			}
 		}
@@ -244,20 +250,23 @@ func testShareRepair(t *testing.T, n int, state commit.ShareState, loss shareLos
 	// What is not done again is not collected, and a share that is continued does not hide the loss.
 	err := collectShares(t, dir)
 	gone := strings.HasSuffix(loss.name, "deleted") && loss.record
-	if state == commit.ShareDone && !gone && !(loss.silent && loss.name != "rejects deleted" && loss.name != "rejects flipped") && !loss.record {
+	if state == commit.ShareDone && !gone && !(loss.silent && loss.name != "rejects deleted" &&
+		loss.name != "rejects flipped") && !loss.record {
 		checkShareRemedy(t, "collect", err, i, n)
 	}
 	if loss.record && err == nil {
 		t.Error("it was collected without the record of a share")
 	}
-	absorbed := loss.name == "last record deleted" // no later record shows it: an incomplete scan fetches what has no commit
+	// no later record shows it: an incomplete scan fetches what has no commit
+	absorbed := loss.name == "last record deleted"
 	if !gone && !loss.silent && !absorbed && (state != commit.ShareDone || loss.record) {
 		_, err := Look(t.Context(), dir, shareOptions(i, n))
 		checkShareRemedy(t, "look", err, i, n)
 		_, err = Open(t.Context(), dir, shareOptions(i, n))
 		checkShareRemedy(t, "open", err, i, n)
 	}
-	if state == commit.ShareDone && loss.silent && err == nil { // it was collected: damage of bytes is found by who reads them
+	if state == commit.ShareDone && loss.silent && err == nil {
+		// it was collected: damage of bytes is found by who reads them
 		collectedRepair(t, dir, n)
 		return
 	}
@@ -286,14 +295,16 @@ func testShareRepair(t *testing.T, n int, state commit.ShareState, loss shareLos
 	if after := others(); !reflect.DeepEqual(after, before) {
 		t.Error("another share has changed")
 	}
-	if _, err := Open(t.Context(), dir, repair); err == nil || err.Error() != fmt.Sprintf("share %d/%d of scan crash-1 is done", i, n) {
+	if _, err := Open(t.Context(), dir, repair); err == nil ||
+		err.Error() != fmt.Sprintf("share %d/%d of scan crash-1 is done", i, n) {
 		t.Errorf("repaired once more: %v", err)
 	}
 	if err := collectShares(t, dir); err != nil {
 		t.Fatal(err)
 	}
 	checkCollected(t, dir, n)
-	if _, err := Open(t.Context(), dir, repair); err == nil || !strings.HasSuffix(err.Error(), "give --repair without --shard") {
+	if _, err := Open(t.Context(), dir, repair); err == nil || !strings.HasSuffix(err.Error(),
+		"give --repair without --shard") {
 		t.Errorf("repaired after collecting: %v", err)
 	}
 }
@@ -332,7 +343,8 @@ func checkCollected(t *testing.T, dir *store.Dir, n int) {
 		seqs = append(seqs, row.Seq)
 	}
 	slices.Sort(seqs)
-	if m := scan.Manifest; len(slices.Compact(seqs)) != n*shareSites || m.State != commit.Complete || m.Counts.Rows != int64(len(seqs)) || m.Counts.Files[schema.Sites] != int64(len(seqs)) {
+	if m := scan.Manifest; len(slices.Compact(seqs)) != n*shareSites || m.State != commit.Complete ||
+		m.Counts.Rows != int64(len(seqs)) || m.Counts.Files[schema.Sites] != int64(len(seqs)) {
 		t.Errorf("%d sites, %+v", len(seqs), m.Counts)
 	}
 }
@@ -364,7 +376,8 @@ func TestCollectedRepair(t *testing.T) {
 	}
 }
 
-// TestOtherVersions shows which versions may go on with a scan or a share that another one has begun: those that make the same rows.
+// TestOtherVersions shows which versions may go on with a scan or a share that another one has begun: those that make
+// the same rows.
 func TestOtherVersions(t *testing.T) {
 	for _, o := range []Options{crashOptions, shareOptions(0, 2)} {
 		f := func(want string, change func(m *commit.Manifest)) {
@@ -420,7 +433,8 @@ func TestOtherVersions(t *testing.T) {
 	if err := collectShares(t, dir); err != nil {
 		t.Fatal(err)
 	}
-	if m := mustReadScan(t, dir, crashOptions.ScanID).Manifest; m.ToolVersion != "1.2.3" || !slices.Equal(m.OtherTools, []string{"1.2.4", "1.2.5"}) {
+	if m := mustReadScan(t, dir, crashOptions.ScanID).Manifest; m.ToolVersion != "1.2.3" || !slices.Equal(m.OtherTools,
+		[]string{"1.2.4", "1.2.5"}) {
 		t.Errorf("it is by %q and %q", m.ToolVersion, m.OtherTools)
 	}
 }

@@ -81,7 +81,8 @@ func TestSidecar(t *testing.T) {
 		}
 		full := errors.New("full")
 		first := &recorder{}
-		f(first, false, 0, 2, nil, "begin s 0 from 0", "cut 0", "publish 0 after 0 commits", "cut 1", "publish 1 after 1 commits")
+		f(first, false, 0, 2, nil, "begin s 0 from 0", "cut 0", "publish 0 after 0 commits", "cut 1",
+			"publish 1 after 1 commits")
 		f(&recorder{fail: full}, false, 2, 3, full, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")
 		again := &recorder{}
 		f(again, false, 2, 3, nil, "begin s 0 from 2", "cut 2", "publish 2 after 2 commits")

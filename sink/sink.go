@@ -259,13 +259,15 @@ func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 	return complete(ctx, w.store, w.options.Log, w.manifest, as, w.options.Unlisted)
 }
 
-// complete marks a scan as complete, and has the head name it, if it is to be published. The scan's lock is held. A scan that the head
-// names keeps its publication. A repair changes none: nothing has judged the scan that it repairs.
-func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.Manifest, as commit.Publication, unlisted bool) error {
+// complete marks a scan as complete, and has the head name it, if it is to be published. The scan's lock is held. A
+// scan that the head names keeps its publication. A repair changes none: nothing has judged the scan that it repairs.
+func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.Manifest, as commit.Publication,
+	unlisted bool) error {
 	id, date := m.ScanID, m.ScanDate
 	err := errors.Join(
 		commit.SweepParts(ctx, st, id, date, ""),
-		commit.SweepFiles(ctx, st, commit.RejectsName(id), commit.StatsName(schema.TokenStats, date, id), commit.StatsName(schema.RecordStats, date, id), views.Name, index.Name, schema.PackageName))
+		commit.SweepFiles(ctx, st, commit.RejectsName(id), commit.StatsName(schema.TokenStats, date, id),
+			commit.StatsName(schema.RecordStats, date, id), views.Name, index.Name, schema.PackageName))
 	if err != nil {
 		return err
 	}
@@ -288,11 +290,12 @@ func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.M
 	if err := commit.Adopt(ctx, st, log, m); err != nil || unlisted {
 		return err
 	}
-	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil)) // a first file of superseded rows needs other views
+	// a first file of superseded rows needs other views
+	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil))
 }
 
-// FileChanged records in the manifest that a file of the scan has changed. A share records it when its process leaves it, and the
-// manifest has it once the shares are collected.
+// FileChanged records in the manifest that a file of the scan has changed. A share records it when its process leaves
+// it, and the manifest has it once the shares are collected.
 func (w *Writer) FileChanged(ctx context.Context, change commit.FileChange) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

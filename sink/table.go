@@ -33,7 +33,8 @@ func LockStats(ctx context.Context, st store.Store, scanID string) (store.Unlock
 	}
 	// A killed process may have left drafts of them.
 	err = errors.Join(
-		commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, m.ScanDate, scanID), commit.StatsName(schema.RecordStats, m.ScanDate, scanID)),
+		commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, m.ScanDate, scanID),
+			commit.StatsName(schema.RecordStats, m.ScanDate, scanID)),
 		st.Sweep(ctx, commit.FilesFolder(scanID), everything))
 	if err != nil {
 		return nil, errors.Join(err, lock.Unlock())
@@ -44,7 +45,8 @@ func LockStats(ctx context.Context, st store.Store, scanID string) (store.Unlock
 // CreateTable begins the file of a table that is computed from a whole scan (see commit.StatsName). The caller has held
 // the scan's lock since before it read the commits (see LockStats). Close publishes the file and replaces an earlier
 // one.
-func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, name, tableName, toolVersion string) (*TableWriter[T], error) {
+func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, name, tableName,
+	toolVersion string) (*TableWriter[T], error) {
 	m := scan.Manifest
 	t := table.NewWriter[T](tableName, detailRows, table.PageBytes, map[string]string{
 		table.MetaSchema:   strconv.Itoa(schema.Version),
@@ -57,7 +59,8 @@ func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, 
 	}
 	own := slices.DeleteFunc(slices.Clone(scan.Commits), func(c commit.Commit) bool { return c.ScanID != m.ScanID })
 	sites := commit.CountCommits(own).Rows
-	record := commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), SchemaVersion: schema.Version, Sites: &sites, Unit: scan.Unit.Sum}
+	record := commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), SchemaVersion: schema.Version,
+		Sites: &sites, Unit: scan.Unit.Sum}
 	return &TableWriter[T]{table: t, store: st, record: record}, nil
 }
 

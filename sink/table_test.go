@@ -80,7 +80,8 @@ func TestStatsOfNoScan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, doing := range []string{commit.DoingStats, commit.DoingCompact} {
-		if _, _, err := commit.LockScan(t.Context(), dir, crashOptions.ScanID, doing); err == nil || !strings.Contains(err.Error(), "scan crash-1 is being restarted") {
+		if _, _, err := commit.LockScan(t.Context(), dir, crashOptions.ScanID, doing); err == nil ||
+			!strings.Contains(err.Error(), "scan crash-1 is being restarted") {
 			t.Errorf("%s of a restart that was broken off: %v", doing, err)
 		}
 	}
@@ -89,7 +90,8 @@ func TestStatsOfNoScan(t *testing.T) {
 	}
 }
 
-// TestDraftsOfKilledCommands shows that compact and stats remove the drafts that such a command left when it was killed.
+// TestDraftsOfKilledCommands shows that compact and stats remove the drafts that such a command left when it was
+// killed.
 func TestDraftsOfKilledCommands(t *testing.T) {
 	dir := smallDataset(t)
 	id := crashOptions.ScanID

@@ -76,7 +76,8 @@ func falseChunk(t testing.TB, chunk parquet.ColumnChunk, index parquet.ColumnInd
 			if v.IsNull() {
 				continue
 			}
-			if least != nil && kind.Compare(v, kind.Kind().Value(least)) < 0 || most != nil && kind.Compare(v, kind.Kind().Value(most)) > 0 {
+			if least != nil && kind.Compare(v, kind.Kind().Value(least)) < 0 || most != nil &&
+				kind.Compare(v, kind.Kind().Value(most)) > 0 {
 				return fmt.Sprintf("%q is not between %q and %q", v, least, most)
 			}
 			if index == nil {

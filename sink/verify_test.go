@@ -273,18 +273,26 @@ func TestVerifyFinds(t *testing.T) {
 		"damaged: "+part("sites", 7)+": no commit names it")
 	f("part of another scan added", func(t *testing.T, dir *store.Dir) {
 		write(t, dir, commit.PartName("sites", "2026-11-21", "nobody", "0", 7), read(t, dir, part("sites", 1)))
-	}, "damaged: "+commit.PartName("sites", "2026-11-21", "nobody", "0", 7)+": no commit names it, and it belongs to no scan")
+	}, "damaged: "+commit.PartName("sites", "2026-11-21", "nobody", "0", 7)+
+		": no commit names it, and it belongs to no scan")
 	f("file of another name added", func(t *testing.T, dir *store.Dir) {
 		write(t, dir, "verdicts/copy.parquet", read(t, dir, part("verdicts", 1)))
 	}, "damaged: verdicts/copy.parquet: no commit names it, and it belongs to no scan")
 	f("first commit deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"commits/0-0.json") },
-		"damaged: "+scan+"commits/0-0.json: it is missing", "damaged: "+scan+"manifest.json: counts.rows: expected 10, found 6",
-		"damaged: "+scan+"manifest.json: counts.table_rows.verdicts: expected 40, found 24", "damaged: "+part("sites", 0)+": no commit names it",
-		"damaged: "+part("verdicts", 0), "damaged: "+part("evidence", 0), "damaged: "+part("bodies", 0), "damaged: "+part("policies", 0), "damaged: "+scan+"manifest.json: counts.table_rows.policies", "damaged: "+scan+"manifest.json: counts.parts: expected 3, found 2")
+		"damaged: "+scan+"commits/0-0.json: it is missing", "damaged: "+scan+
+			"manifest.json: counts.rows: expected 10, found 6",
+		"damaged: "+scan+"manifest.json: counts.table_rows.verdicts: expected 40, found 24", "damaged: "+part("sites", 0)+
+			": no commit names it",
+		"damaged: "+part("verdicts", 0), "damaged: "+part("evidence", 0), "damaged: "+part("bodies", 0), "damaged: "+
+			part("policies", 0), "damaged: "+scan+"manifest.json: counts.table_rows.policies", "damaged: "+scan+
+			"manifest.json: counts.parts: expected 3, found 2")
 	f("last commit deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"commits/0-2.json") },
-		"damaged: "+scan+"manifest.json: counts.rows: expected 10, found 8", "damaged: "+part("sites", 2)+": no commit names it",
-		"damaged: "+scan+"manifest.json: counts.table_rows.sites", "damaged: "+scan+"manifest.json: counts.table_rows.verdicts",
-		"damaged: "+scan+"manifest.json: counts.parts: expected 3, found 2", "damaged: "+part("verdicts", 2), "damaged: "+part("evidence", 2), "damaged: "+part("bodies", 2), "damaged: "+part("policies", 2))
+		"damaged: "+scan+"manifest.json: counts.rows: expected 10, found 8", "damaged: "+part("sites", 2)+
+			": no commit names it",
+		"damaged: "+scan+"manifest.json: counts.table_rows.sites", "damaged: "+scan+
+			"manifest.json: counts.table_rows.verdicts",
+		"damaged: "+scan+"manifest.json: counts.parts: expected 3, found 2", "damaged: "+part("verdicts", 2), "damaged: "+
+			part("evidence", 2), "damaged: "+part("bodies", 2), "damaged: "+part("policies", 2))
 	f("commit edited", func(t *testing.T, dir *store.Dir) {
 		name := scan + "commits/0-1.json"
 		write(t, dir, name, bytes.Replace(read(t, dir, name), []byte(`"rows": 4`), []byte(`"rows": 3`), 1))
@@ -294,19 +302,21 @@ func TestVerifyFinds(t *testing.T) {
 		data := bytes.Replace(read(t, dir, name), []byte(`"rows": 4`), []byte(`"rows":  3`), 1)
 		write(t, dir, name, append(data[:bytes.Index(data, []byte(",\n  \"sum\""))], "\n}\n"...))
 	}, "damaged: "+scan+"commits/0-1.json: it is damaged: it does not end with a sum")
-	f("records of rejects and statistics deleted, of a scan that does not say it had them", func(t *testing.T, dir *store.Dir) {
-		m, err := commit.ReadManifest(t.Context(), dir, crashOptions.ScanID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Recorded = nil
-		if err := m.Write(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range commit.RecordedFiles {
-			remove(t, dir, commit.FileRecordName(crashOptions.ScanID, file))
-		}
-	}, "damaged: "+commit.RejectsName(crashOptions.ScanID)+": no record has its hash", "damaged: "+commit.StatsName(schema.TokenStats, "2026-11-21", crashOptions.ScanID)+": no record has its hash",
+	f("records of rejects and statistics deleted, of a scan that does not say it had them",
+		func(t *testing.T, dir *store.Dir) {
+			m, err := commit.ReadManifest(t.Context(), dir, crashOptions.ScanID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Recorded = nil
+			if err := m.Write(t.Context(), dir); err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range commit.RecordedFiles {
+				remove(t, dir, commit.FileRecordName(crashOptions.ScanID, file))
+			}
+		}, "damaged: "+commit.RejectsName(crashOptions.ScanID)+": no record has its hash", "damaged: "+
+			commit.StatsName(schema.TokenStats, "2026-11-21", crashOptions.ScanID)+": no record has its hash",
 		"damaged: "+commit.StatsName(schema.RecordStats, "2026-11-21", crashOptions.ScanID)+": no record has its hash")
 	f("commit of no JSON", func(t *testing.T, dir *store.Dir) { write(t, dir, scan+"commits/0-1.json", []byte("{]")) },
 		"damaged: "+scan+"commits/0-1.json: it is damaged")
@@ -323,23 +333,34 @@ func TestVerifyFinds(t *testing.T) {
 	}, "damaged: "+scan+"commits/0-1.json: it has 2 entries for 4 rows")
 	f("hash of another file", func(t *testing.T, dir *store.Dir) {
 		edit(t, dir, 1, func(c *commit.Commit) { c.Files[4].SHA256 = strings.Repeat("0", 64) })
-	}, "damaged: "+part("sites", 1)+": sha256: expected 0000000000000000000000000000000000000000000000000000000000000000, found ")
-	f("rows of a file", func(t *testing.T, dir *store.Dir) { edit(t, dir, 1, func(c *commit.Commit) { c.Files[2].Rows++ }) },
+	}, "damaged: "+part("sites", 1)+
+		": sha256: expected 0000000000000000000000000000000000000000000000000000000000000000, found ")
+	f("rows of a file", func(t *testing.T, dir *store.Dir) {
+		edit(t, dir, 1,
+			func(c *commit.Commit) { c.Files[2].Rows++ })
+	},
 		"damaged: "+part("verdicts", 1)+": rows: expected 17, found 16")
 	f("file of another place", func(t *testing.T, dir *store.Dir) {
 		edit(t, dir, 1, func(c *commit.Commit) { c.Files[4].Name = "sites/elsewhere.parquet" })
 		write(t, dir, "sites/elsewhere.parquet", read(t, dir, part("sites", 1)))
 		remove(t, dir, part("sites", 1))
-	}, "damaged: "+scan+"commits/0-1.json: name of the file of sites: expected "+part("sites", 1)+", found sites/elsewhere.parquet")
-	f("table left out", func(t *testing.T, dir *store.Dir) { edit(t, dir, 1, func(c *commit.Commit) { c.Files = c.Files[1:] }) },
-		"damaged: "+scan+"commits/0-1.json: tables: expected bodies,evidence,policies,sites,verdicts, found evidence,verdicts,policies,sites")
+	}, "damaged: "+scan+"commits/0-1.json: name of the file of sites: expected "+part("sites", 1)+
+		", found sites/elsewhere.parquet")
+	f("table left out", func(t *testing.T, dir *store.Dir) {
+		edit(t, dir, 1,
+			func(c *commit.Commit) { c.Files = c.Files[1:] })
+	},
+		"damaged: "+scan+
+			"commits/0-1.json: tables: expected bodies,evidence,policies,sites,verdicts, found evidence,verdicts,policies,sites")
 	f("manifest deleted", func(t *testing.T, dir *store.Dir) { remove(t, dir, scan+"manifest.json") },
 		"damaged: "+scan+"manifest.json: it is missing")
 	f("manifest edited", func(t *testing.T, dir *store.Dir) {
-		write(t, dir, scan+"manifest.json", bytes.Replace(read(t, dir, scan+"manifest.json"), []byte("complete"), []byte("running"), 1))
+		write(t, dir, scan+"manifest.json", bytes.Replace(read(t, dir, scan+"manifest.json"), []byte("complete"),
+			[]byte("running"), 1))
 	}, "damaged: "+scan+"manifest.json: it is damaged: its sum")
 	f("statistics replaced", func(t *testing.T, dir *store.Dir) {
-		write(t, dir, commit.StatsName("token_stats", "2026-11-21", "crash-1"), read(t, dir, commit.StatsName("record_stats", "2026-11-21", "crash-1")))
+		write(t, dir, commit.StatsName("token_stats", "2026-11-21", "crash-1"),
+			read(t, dir, commit.StatsName("record_stats", "2026-11-21", "crash-1")))
 	}, "damaged: "+commit.StatsName("token_stats", "2026-11-21", "crash-1"))
 	f("statistics deleted", func(t *testing.T, dir *store.Dir) {
 		remove(t, dir, commit.StatsName("token_stats", "2026-11-21", "crash-1"))
@@ -362,7 +383,8 @@ func TestVerifyFinds(t *testing.T) {
 		early := mustReadScan(t, dir, "crash-1")
 		scanWithStats(t, dir, crashOptions, typicalSites(t, crashSites+2)...)
 		writeStatsOf(t, dir, early, schema.TokenStats, schema.TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
-	}, "damaged: "+commit.StatsName("token_stats", "2026-11-21", "crash-1")+": it does not have all sites; bulkscan stats computes it anew: expected 12, found 10")
+	}, "damaged: "+commit.StatsName("token_stats", "2026-11-21", "crash-1")+
+		": it does not have all sites; bulkscan stats computes it anew: expected 12, found 10")
 	f("views changed", func(t *testing.T, dir *store.Dir) {
 		write(t, dir, views.Name, append(read(t, dir, views.Name), "DROP TABLE x;\n"...))
 	}, "damaged: views.sql: it is not as bulkscan wrote it")
@@ -375,7 +397,9 @@ func TestVerifyFinds(t *testing.T) {
 func TestVerifyForeignFiles(t *testing.T) {
 	dir := smallDataset(t)
 	names := []string{
-		"sites/readme.txt", "sites/scan_date=2026-11-21/_SUCCESS", "verdicts/scan_date=2026-11-21/part-crash-1-0-0.parquet.crc", "bodies/scan_date=2026-11-21/part-crash-1-0-0.parquet.bak",
+		"sites/readme.txt", "sites/scan_date=2026-11-21/_SUCCESS",
+		"verdicts/scan_date=2026-11-21/part-crash-1-0-0.parquet.crc",
+		"bodies/scan_date=2026-11-21/part-crash-1-0-0.parquet.bak",
 		"evidence/more/of/it.csv", "token_stats/notes", "record_stats/scan_date=2026-11-21/x.json", "_rejects/crash-1.txt",
 	}
 	for _, name := range names {
@@ -385,14 +409,18 @@ func TestVerifyForeignFiles(t *testing.T) {
 	}
 	lines, v := findings(t, dir)
 	for _, name := range names {
-		if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "leftover: "+name+": it is not a file of bulkscan") }) {
+		if !slices.ContainsFunc(lines, func(l string) bool {
+			return strings.HasPrefix(l, "leftover: "+name+
+				": it is not a file of bulkscan")
+		}) {
 			t.Errorf("%s is not named", name)
 		}
 	}
 	if v.Leftovers != len(names) || v.Damaged != 0 {
 		t.Errorf("%+v\n%s", v, strings.Join(lines, "\n"))
 	}
-	if v, err := verify.Dataset(t.Context(), dir, verify.Options{ScanID: crashOptions.ScanID}); err != nil || v.Leftovers != 0 {
+	if v, err := verify.Dataset(t.Context(), dir, verify.Options{ScanID: crashOptions.ScanID}); err != nil ||
+		v.Leftovers != 0 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

@@ -84,9 +84,12 @@ func TestVerifyWhileScanning(t *testing.T) {
 		scanWithStats(t, dir, o, typicalSites(t, 4)...)
 	}
 	for i, before := range []string{
-		"sites/", "bodies/", "_rejects/", schema.ScansFolder, commit.CommitsFolder("a"), commit.FileRecordName("a", schema.TokenStats),
-		commit.ManifestName("a"), commit.RecordName("a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 1),
-		commit.FileRecordName("a", schema.RecordStats), commit.StatsName(schema.TokenStats, "2026-11-21", "a"), commit.StatsName(schema.RecordStats, "2026-11-21", "a"), "token_stats/",
+		"sites/", "bodies/", "_rejects/", schema.ScansFolder, commit.CommitsFolder("a"),
+		commit.FileRecordName("a", schema.TokenStats),
+		commit.ManifestName("a"), commit.RecordName("a", "0", 0), commit.PartName(schema.Sites, "2026-11-21", "a", "0", 0),
+		commit.PartName(schema.Sites, "2026-11-21", "a", "0", 1),
+		commit.FileRecordName("a", schema.RecordStats), commit.StatsName(schema.TokenStats, "2026-11-21", "a"),
+		commit.StatsName(schema.RecordStats, "2026-11-21", "a"), "token_stats/",
 	} {
 		if raceEnabled && i%3 > 0 || testing.Short() && i%6 > 0 {
 			continue // a sample, in short mode and under the race detector, which makes each case ten times slower
@@ -113,7 +116,8 @@ func TestVerifyWhileScanning(t *testing.T) {
 
 // TestVerifyInterruptedRestart shows the same for an incomplete scan that is restarted on another day.
 func TestVerifyInterruptedRestart(t *testing.T) {
-	for _, before := range []string{commit.CommitsFolder("a"), commit.RecordName("a", "0", 0), commit.FileRecordName("a", schema.TokenStats)} {
+	for _, before := range []string{commit.CommitsFolder("a"), commit.RecordName("a", "0", 0),
+		commit.FileRecordName("a", schema.TokenStats)} {
 		dir := newDir(t)
 		options := Options{ScanID: "a", Date: "2026-11-21", ToolVersion: "test", PartRows: 3}
 		w := mustOpen(t, dir, options)

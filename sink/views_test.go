@@ -29,7 +29,8 @@ func viewsIn(t *testing.T, st store.Store) []string {
 		t.Error("its sum is wrong")
 	}
 	var names []string
-	for _, match := range regexp.MustCompile(`(?m)^CREATE OR REPLACE VIEW (\w+) AS$`).FindAllStringSubmatch(string(data), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^CREATE OR REPLACE VIEW (\w+) AS$`).FindAllStringSubmatch(string(data),
+		-1) {
 		names = append(names, match[1])
 	}
 	return names
@@ -54,9 +55,12 @@ func TestViews(t *testing.T) {
 	if err := w.Complete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f("bulkscan_files", "sites", "evidence", "bulkscan_policies", "policies", "sites_live", "tokens", "scans", "policy_tokens", "policy_sites", "domains", "blocked_sets", "site_tokens", "site_blocks", "token_groups", "rollups")
+	f("bulkscan_files", "sites", "evidence", "bulkscan_policies", "policies", "sites_live", "tokens", "scans",
+		"policy_tokens", "policy_sites", "domains", "blocked_sets", "site_tokens", "site_blocks", "token_groups", "rollups")
 	writeStats(t, dir, "v", schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "x"})
-	f("bulkscan_files", "sites", "evidence", "bulkscan_policies", "policies", "record_stats", "sites_live", "tokens", "scans", "policy_tokens", "policy_sites", "domains", "blocked_sets", "site_tokens", "site_blocks", "token_groups", "rollups")
+	f("bulkscan_files", "sites", "evidence", "bulkscan_policies", "policies", "record_stats", "sites_live", "tokens",
+		"scans", "policy_tokens", "policy_sites", "domains", "blocked_sets", "site_tokens", "site_blocks", "token_groups",
+		"rollups")
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +68,10 @@ func TestViews(t *testing.T) {
 	if err := mustOpen(t, watched, o).Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if slices.ContainsFunc(watched.Steps(), func(s storetest.Step) bool { return s.Name == views.Name && s.Op != "sweep" }) {
+	if slices.ContainsFunc(watched.Steps(), func(s storetest.Step) bool {
+		return s.Name == views.Name &&
+			s.Op != "sweep"
+	}) {
 		t.Error("the views were written again, as they were")
 	}
 	o.Restart = true
@@ -76,7 +83,9 @@ func TestViews(t *testing.T) {
 // merged without them, whatever the names of the tokens.
 func TestViewsKeepTheRegistry(t *testing.T) {
 	dir := newDir(t)
-	registry, err := tokens.Load(strings.NewReader("name | category | purpose | operator | * | fallback\nit's-mine | custom | other | O'Neill | yes | gptbot\n"))
+	registry,
+		err := tokens.Load(strings.NewReader(
+		"name | category | purpose | operator | * | fallback\nit's-mine | custom | other | O'Neill | yes | gptbot\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +104,8 @@ func TestViewsKeepTheRegistry(t *testing.T) {
 		}
 	}
 	w := mustOpen(t, dir, Options{ScanID: "own", Date: "2026-11-21", Registry: registry})
-	if err := errors.Join(w.Add(typicalSite(t, 1)), w.Flush(t.Context()), w.Add(typicalSite(t, 2)), w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+	if err := errors.Join(w.Add(typicalSite(t, 1)), w.Flush(t.Context()), w.Add(typicalSite(t, 2)),
+		w.Complete(t.Context()), w.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	f("scanned", 1)
@@ -125,7 +135,8 @@ func TestScansWithADamagedOne(t *testing.T) {
 	if !ok || len(damaged.Scans) != 2 || damaged.Scans[0].ScanID != "s1" || damaged.Scans[1].ScanID != "s3" {
 		t.Fatalf("%v", err)
 	}
-	if !strings.Contains(err.Error(), "2 of the scans cannot be read") || !strings.Contains(err.Error(), "manifest of scan s1") || !errors.Is(err, commit.ErrRecord) {
+	if !strings.Contains(err.Error(), "2 of the scans cannot be read") || !strings.Contains(err.Error(),
+		"manifest of scan s1") || !errors.Is(err, commit.ErrRecord) {
 		t.Errorf("%v", err)
 	}
 	if len(scans) != 2 || scans[0].ScanID != "s0" || scans[1].ScanID != "s2" {

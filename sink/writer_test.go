@@ -163,7 +163,8 @@ func TestHugeSites(t *testing.T) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := readAll[schema.BodyRow](t, dir, "huge", schema.Bodies); len(got) != 5 || !bytes.Equal(got[4].Body, site.Fetch.Body) {
+	if got := readAll[schema.BodyRow](t, dir, "huge", schema.Bodies); len(got) != 5 ||
+		!bytes.Equal(got[4].Body, site.Fetch.Body) {
 		t.Errorf("%d bodies", len(got))
 	}
 	commits, err := commit.Commits(t.Context(), dir, "huge")
@@ -187,7 +188,8 @@ func TestRejects(t *testing.T) {
 	}
 	for _, reject := range []commit.Reject{
 		{Input: "top.csv", Line: 7, Text: "http://user@host/", Reason: "user info is not allowed"},
-		{Input: "top.csv", Line: 8, Text: "a\xff\x00\x1b]0;x\a\"\\\u009b" + strings.Repeat("€", 1000), Reason: "not a host name"},
+		{Input: "top.csv", Line: 8, Text: "a\xff\x00\x1b]0;x\a\"\\\u009b" + strings.Repeat("€", 1000),
+			Reason: "not a host name"},
 	} {
 		if err := r.Add(reject); err != nil {
 			t.Fatal(err)
@@ -216,10 +218,12 @@ func TestRejects(t *testing.T) {
 	if err := errors.Join(decoder.Decode(&first), decoder.Decode(&second)); err != nil {
 		t.Fatal(err)
 	}
-	if want := (commit.Reject{Input: "top.csv", Line: 7, Text: "http://user@host/", Reason: "user info is not allowed"}); first != want {
+	if want := (commit.Reject{Input: "top.csv", Line: 7, Text: "http://user@host/",
+		Reason: "user info is not allowed"}); first != want {
 		t.Errorf("%+v", first)
 	}
-	if !strings.HasPrefix(second.Text, "a\ufffd\x00\x1b]0;x\a\"\\\u009b€€") || len(second.Text) > schema.MaxReject || len(second.Text) < schema.MaxReject-3 {
+	if !strings.HasPrefix(second.Text, "a\ufffd\x00\x1b]0;x\a\"\\\u009b€€") || len(second.Text) > schema.MaxReject ||
+		len(second.Text) < schema.MaxReject-3 {
 		t.Errorf("%q", second.Text)
 	}
 	if bytes.ContainsAny(data, "\x1b\x00\a\u009b") {

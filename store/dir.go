@@ -18,10 +18,10 @@ import (
 
 // Dir is a Store in a local directory: an object is a file under its name.
 //
-// A file is written under a temporary name in its final folder (`.part.parquet.ABCDEFGH.bulkscan.tmp`), then synced, closed and
-// renamed, and its folder is synced. A rename is atomic, but durable only with the folder. Without the sync of the
-// file, a file system may keep the new name and lose the bytes. Names that begin with a dot are hidden from List and
-// skipped by query engines that read a folder.
+// A file is written under a temporary name in its final folder (`.part.parquet.ABCDEFGH.bulkscan.tmp`), then synced,
+// closed and renamed, and its folder is synced. A rename is atomic, but durable only with the folder. Without the sync
+// of the file, a file system may keep the new name and lose the bytes. Names that begin with a dot are hidden from List
+// and skipped by query engines that read a folder.
 type Dir struct {
 	root    string
 	disk    Disk
@@ -43,8 +43,8 @@ func NewDirOn(disk Disk, root string) (*Dir, error) {
 // Root is the absolute path of the directory.
 func (d *Dir) Root() string { return d.root }
 
-// Writable returns an error if it is certain that nothing can be written: the directory, or the nearest one above it that exists,
-// is none, or may not be written to. It writes nothing itself.
+// Writable returns an error if it is certain that nothing can be written: the directory, or the nearest one above it
+// that exists, is none, or may not be written to. It writes nothing itself.
 func (d *Dir) Writable() error {
 	for path := d.root; ; path = filepath.Dir(path) {
 		switch info, err := d.disk.Stat(path); {
@@ -100,7 +100,8 @@ func (d *Dir) CreateIfAbsent(ctx context.Context, name string, data []byte) erro
 		var claim DiskFile
 		if claim, err = d.disk.Create(draft.final); err == nil {
 			err = errors.Join(claim.Close(), draft.Publish(ctx))
-			if info, errStat := d.disk.Stat(draft.final); err != nil && errStat == nil && info.Size() == 0 { // the claim is still there
+			if info, errStat := d.disk.Stat(draft.final); err != nil && errStat == nil && info.Size() == 0 {
+				// the claim is still there
 				err = errors.Join(err, d.disk.Remove(draft.final))
 			}
 		}
@@ -261,13 +262,15 @@ func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Entry, error] {
 	}
 }
 
-// maxLinks bounds the links to folders that a walk follows, since there is no end of paths where such links lead into each other.
+// maxLinks bounds the links to folders that a walk follows, since there is no end of paths where such links lead into
+// each other.
 const maxLinks = 1 << 14
 
 // walk collects the files whose names begin with prefix and whose last element passes keep, ordered by name. entered
-// receives the paths of the folders read. Links are followed, but for hidden ones, those that lead to nothing, and those that lead to
-// a folder in which they lie.
-func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string), keep func(base string) bool) ([]Entry, error) {
+// receives the paths of the folders read. Links are followed, but for hidden ones, those that lead to nothing, and
+// those that lead to a folder in which they lie.
+func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string), keep func(base string) bool) ([]Entry,
+	error) {
 	folder := ""
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
 		folder = prefix[:i]
@@ -312,7 +315,8 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 			}
 			if file.IsDir() && !Within(filepath.Dir(path), path) { // else it leads to a folder in which it lies
 				if links++; links > maxLinks {
-					return &IrregularError{fmt.Sprintf("%s is one of more than %d links to folders; remove those that lead into each other", path, maxLinks)}
+					return &IrregularError{fmt.Sprintf(
+						"%s is one of more than %d links to folders; remove those that lead into each other", path, maxLinks)}
 				}
 				return d.disk.Walk(path, visit)
 			}
@@ -330,7 +334,8 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 }
 
 // entryOf returns the Entry of a file that walk found; ok is false if walk leaves the file out.
-func entryOf(name string, file fs.DirEntry, prefix string, keep func(base string) bool) (entry Entry, ok bool, err error) {
+func entryOf(name string, file fs.DirEntry, prefix string, keep func(base string) bool) (entry Entry, ok bool,
+	err error) {
 	shown := name
 	if file.Name()[0] == '.' {
 		// If drafts are wanted, list each by its final name.
@@ -436,7 +441,8 @@ func tempName(base string) string { return "." + base + "." + rand.Text()[:rando
 // draftOf returns the final name for a temporary name; ok is false for other names.
 func draftOf(base string) (final string, ok bool) {
 	end := len(base) - len(tempSuffix) - randomName - 1
-	if end < 2 || base[0] != '.' || base[end] != '.' || !strings.HasSuffix(base, tempSuffix) || strings.Trim(base[end+1:end+1+randomName], randomAlphabet) != "" {
+	if end < 2 || base[0] != '.' || base[end] != '.' || !strings.HasSuffix(base, tempSuffix) ||
+		strings.Trim(base[end+1:end+1+randomName], randomAlphabet) != "" {
 		return "", false
 	}
 	return base[1:end], true

@@ -16,7 +16,8 @@ import (
 type Disk interface {
 	// Create makes a new file for writing; fs.ErrExist where the path has one.
 	Create(path string) (DiskFile, error)
-	// Open opens a regular file, or a link to one, for reading. Anything else in its place is an *IrregularError, and no wait.
+	// Open opens a regular file, or a link to one, for reading. Anything else in its place is an *IrregularError, and no
+	// wait.
 	Open(path string) (DiskFile, error)
 	// Stat follows links.
 	Stat(path string) (fs.FileInfo, error)
@@ -61,7 +62,8 @@ func (system) Create(path string) (DiskFile, error) {
 
 func (system) Open(path string) (DiskFile, error) { return file(openRegular(path, os.O_RDONLY)) }
 
-// openRegular opens a regular file. It does not wait, as opening a named pipe does until another process opens its other end.
+// openRegular opens a regular file. It does not wait, as opening a named pipe does until another process opens its
+// other end.
 func openRegular(path string, flag int) (*os.File, error) {
 	file, err := os.OpenFile(path, flag|noWait, 0o666) // #nosec G304 -- within the dataset
 	if err != nil {
@@ -98,8 +100,8 @@ func irregular(path string, info fs.FileInfo) error {
 	return &IrregularError{fmt.Sprintf("%s is %s in the place of a file; move it away", path, what)}
 }
 
-// unlessDangling returns an error about a path. Where a link to nothing in the path causes fs.ErrNotExist, it returns another: what is behind the
-// link may be there again.
+// unlessDangling returns an error about a path. Where a link to nothing in the path causes fs.ErrNotExist, it returns
+// another: what is behind the link may be there again.
 func unlessDangling(path string, err error) error {
 	for at := path; errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at); at = filepath.Dir(at) {
 		to, linkErr := os.Readlink(at)
@@ -107,7 +109,8 @@ func unlessDangling(path string, err error) error {
 			continue
 		}
 		if _, statErr := os.Stat(at); linkErr == nil && errors.Is(statErr, fs.ErrNotExist) {
-			return &IrregularError{fmt.Sprintf("%s is a link to %.100q, which is not there; bring it back (git-annex: `git annex get`; a disk: mount it)", at, to)}
+			return &IrregularError{fmt.Sprintf(
+				"%s is a link to %.100q, which is not there; bring it back (git-annex: `git annex get`; a disk: mount it)", at, to)}
 		}
 		break
 	}
@@ -153,8 +156,8 @@ func (system) RemoveFolder(path string) error {
 }
 func (system) SyncFolder(path string) error { return syncFolder(path) }
 
-// A Held at the same moment makes a Lock fail, too. So Lock tries again while Held finds no holder, for a second at most: a process
-// may have been stopped within its Held.
+// A Held at the same moment makes a Lock fail, too. So Lock tries again while Held finds no holder, for a second at
+// most: a process may have been stopped within its Held.
 const (
 	lockTries = 100
 	lockWait  = 10 * time.Millisecond

@@ -65,14 +65,18 @@ func kinds() []kind {
 		{"folder", putFolder, unlisted, " is a folder"},
 		{"link to a folder", linkTo(putFolder), unlisted, " is a folder"},
 		{"link to its folder", func(path string) error { return os.Symlink(".", path) }, store.Irregular, " is a folder"},
-		{"link to itself", func(path string) error { return os.Symlink(filepath.Base(path), path) }, store.Irregular, "too many levels"},
-		{"link to nothing", func(path string) error { return os.Symlink("../.gone", path) }, store.Irregular, ` is a link to "../.gone", which is not there`},
-		{"link to a link to nothing", linkTo(func(path string) error { return os.Symlink("gone", path) }), store.Irregular, ` is a link to "../.target", which is not there`},
+		{"link to itself", func(path string) error { return os.Symlink(filepath.Base(path), path) }, store.Irregular,
+			"too many levels"},
+		{"link to nothing", func(path string) error { return os.Symlink("../.gone", path) }, store.Irregular,
+			` is a link to "../.gone", which is not there`},
+		{"link to a link to nothing", linkTo(func(path string) error { return os.Symlink("gone", path) }), store.Irregular,
+			` is a link to "../.target", which is not there`},
 		{"named pipe", putPipe, store.Irregular, " is a named pipe"},
 		{"link to a named pipe", linkTo(putPipe), store.Irregular, " is a named pipe"},
 		{"socket", putSocket, store.Irregular, " is a socket"},
 		{"link to a socket", linkTo(putSocket), store.Irregular, " is a socket"},
-		{"link to a device", func(path string) error { return os.Symlink("/dev/zero", path) }, store.Irregular, " is a device"},
+		{"link to a device", func(path string) error { return os.Symlink("/dev/zero", path) }, store.Irregular,
+			" is a device"},
 	}
 }
 
@@ -90,9 +94,9 @@ func behind(root string) (text string) {
 	return text
 }
 
-// TestDirIrregular calls every method about every kind of what may lie in the place of an object. None waits. What is read is a regular
-// file, or a link to one; the error about anything else says what it is, and is not that of a missing file. Links are replaced and
-// deleted themselves: what they lead to stays. Nothing else is deleted.
+// TestDirIrregular calls every method about every kind of what may lie in the place of an object. None waits. What is
+// read is a regular file, or a link to one; the error about anything else says what it is, and is not that of a missing
+// file. Links are replaced and deleted themselves: what they lead to stays. Nothing else is deleted.
 func TestDirIrregular(t *testing.T) {
 	// A call gets the kind, the path of f/x.lock or f/x, and the Dir. It returns what is wrong.
 	type call func(ctx context.Context, d *store.Dir, k kind, path string) error
@@ -104,7 +108,8 @@ func TestDirIrregular(t *testing.T) {
 		} else if k.is != "" && !errors.As(err, &irregular) {
 			return fmt.Errorf("not an IrregularError: %w", err)
 		}
-		if (err == nil) != (k.is == "") || err != nil && (errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), text)) {
+		if (err == nil) != (k.is == "") || err != nil && (errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(),
+			text)) {
 			return fmt.Errorf("got error %w", err)
 		}
 		return nil

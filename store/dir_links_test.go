@@ -14,7 +14,8 @@ import (
 )
 
 // nested are the names of a small dataset.
-var nested = []string{"_scans/s/commits/0-0.json", "_scans/s/manifest.json", "sites/scan_date=1/a", "sites/scan_date=1/b", "sites/scan_date=2/a"}
+var nested = []string{"_scans/s/commits/0-0.json", "_scans/s/manifest.json", "sites/scan_date=1/a",
+	"sites/scan_date=1/b", "sites/scan_date=2/a"}
 
 // newNested writes them.
 func newNested(t *testing.T) (root string, dir *store.Dir) {
@@ -37,7 +38,8 @@ func moved(t *testing.T, root string, folders ...string) (elsewhere string) {
 	t.Helper()
 	elsewhere = t.TempDir()
 	for i, folder := range folders {
-		from, to := filepath.Join(root, filepath.FromSlash(folder)), filepath.Join(elsewhere, fmt.Sprintf(".%d", i)) // a hidden folder may be led to
+		// a hidden folder may be led to
+		from, to := filepath.Join(root, filepath.FromSlash(folder)), filepath.Join(elsewhere, fmt.Sprintf(".%d", i))
 		if err := os.Rename(from, to); err != nil {
 			t.Fatal(err)
 		}
@@ -71,10 +73,11 @@ func prefixes() (all []string) {
 	return slices.Compact(all)
 }
 
-// TestDirMovedFolders shows that folders of a dataset may be links, also in each other: lists and files are as they were, and what is
-// deleted, swept or written behind a link is as in a folder. The links stay.
+// TestDirMovedFolders shows that folders of a dataset may be links, also in each other: lists and files are as they
+// were, and what is deleted, swept or written behind a link is as in a folder. The links stay.
 func TestDirMovedFolders(t *testing.T) {
-	for _, folders := range [][]string{{"sites"}, {"sites/scan_date=1"}, {"sites/scan_date=1", "sites/scan_date=2", "sites"}, {"_scans/s/commits", "_scans/s", "_scans"}} {
+	for _, folders := range [][]string{{"sites"}, {"sites/scan_date=1"}, {"sites/scan_date=1", "sites/scan_date=2",
+		"sites"}, {"_scans/s/commits", "_scans/s", "_scans"}} {
 		t.Run(strings.Join(folders, " "), func(t *testing.T) {
 			root, dir := newNested(t)
 			want := map[string]string{}
@@ -97,7 +100,8 @@ func TestDirMovedFolders(t *testing.T) {
 				}
 			}
 			var swept []string
-			if err := dir.Sweep(t.Context(), "", func(name string) bool { swept = append(swept, name); return true }); err != nil || len(swept) != 2 {
+			if err := dir.Sweep(t.Context(), "",
+				func(name string) bool { swept = append(swept, name); return true }); err != nil || len(swept) != 2 {
 				t.Errorf("swept %q, %v", swept, err)
 			}
 			for _, name := range append(nested, ours[0]) {
@@ -114,7 +118,8 @@ func TestDirMovedFolders(t *testing.T) {
 				t.Errorf("left %s, %v", got, err)
 			}
 			for _, folder := range folders[len(folders)-1:] {
-				if info, err := os.Lstat(filepath.Join(root, filepath.FromSlash(folder))); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+				if info, err := os.Lstat(filepath.Join(root, filepath.FromSlash(folder))); err != nil ||
+					info.Mode()&fs.ModeSymlink == 0 {
 					t.Errorf("%s: %v", folder, err)
 				}
 			}
@@ -140,8 +145,8 @@ func TestDirEmptyFoldersBehindLinks(t *testing.T) {
 	}
 }
 
-// TestDirLostFolders shows that a link to a folder that is not there, as of a disk that is not mounted, is no missing folder: every call
-// about what is behind it fails and names the link. A list of what is above has an entry for it.
+// TestDirLostFolders shows that a link to a folder that is not there, as of a disk that is not mounted, is no missing
+// folder: every call about what is behind it fails and names the link. A list of what is above has an entry for it.
 func TestDirLostFolders(t *testing.T) {
 	for _, folder := range []string{"sites", "sites/scan_date=1", "_scans/s", "_scans/s/commits"} {
 		t.Run(folder, func(t *testing.T) {
@@ -152,7 +157,8 @@ func TestDirLostFolders(t *testing.T) {
 			f := func(what string, err error) {
 				t.Helper()
 				irregular := &store.IrregularError{}
-				if !errors.As(err, &irregular) || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), filepath.Join(root, filepath.FromSlash(folder))+" is a link to ") {
+				if !errors.As(err, &irregular) || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(),
+					filepath.Join(root, filepath.FromSlash(folder))+" is a link to ") {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -186,8 +192,9 @@ func TestDirLostFolders(t *testing.T) {
 	}
 }
 
-// TestDirLoops shows that a list ends where links to folders lead back: to a folder in which they lie, they are listed and not
-// followed; into each other, they are followed some times, until the system or maxLinks says that they are too many.
+// TestDirLoops shows that a list ends where links to folders lead back: to a folder in which they lie, they are listed
+// and not followed; into each other, they are followed some times, until the system or maxLinks says that they are too
+// many.
 func TestDirLoops(t *testing.T) {
 	t.Parallel()
 	for _, to := range []string{".", "..", "../..", "../sites/scan_date=1"} {
@@ -201,7 +208,8 @@ func TestDirLoops(t *testing.T) {
 			t.Skipf("no symbolic links here: %v", err)
 		}
 		got, err := list(t, dir, "")
-		if want := strings.Replace(before, "sites/scan_date=2", fmt.Sprintln(name, store.Irregular)+"sites/scan_date=2", 1); got != want || err != nil {
+		if want := strings.Replace(before, "sites/scan_date=2", fmt.Sprintln(name, store.Irregular)+"sites/scan_date=2",
+			1); got != want || err != nil {
 			t.Errorf("%s: %s, %v; want %s", to, got, err, want)
 		}
 	}
@@ -213,7 +221,8 @@ func TestDirLoops(t *testing.T) {
 	for from := range rooms {
 		for to := range rooms {
 			room := filepath.Join(root, "sites", fmt.Sprint("room", from))
-			if err := errors.Join(os.MkdirAll(room, 0o777), os.Symlink(fmt.Sprint("../room", to), filepath.Join(room, fmt.Sprint(to)))); err != nil {
+			if err := errors.Join(os.MkdirAll(room, 0o777), os.Symlink(fmt.Sprint("../room", to),
+				filepath.Join(room, fmt.Sprint(to)))); err != nil {
 				t.Fatal(err)
 			}
 		}

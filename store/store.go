@@ -35,9 +35,10 @@ var (
 // Store keeps objects: names with bytes.
 //
 // Names. A name is a slash-separated relative path that passes CheckName; every method refuses others with ErrName.
-// Folders are no objects: a folder exists while objects are in it. Where the place is a file system, something else than a
-// regular file may lie under a name, such as a named pipe: opening or deleting it is an *IrregularError, never a wait. A symbolic link
-// is read as the file or the folder to which it leads. Put replaces the link, Delete deletes it. No Lock and no draft is a link.
+// Folders are no objects: a folder exists while objects are in it. Where the place is a file system, something else
+// than a regular file may lie under a name, such as a named pipe: opening or deleting it is an *IrregularError, never a
+// wait. A symbolic link is read as the file or the folder to which it leads. Put replaces the link, Delete deletes it.
+// No Lock and no draft is a link.
 //
 // Atomic. An object that can be opened or listed is complete, even if the process or the machine dies: its bytes are
 // those of one Put, one CreateIfAbsent or one published Draft, never a part or a mixture. An open object keeps its
@@ -146,8 +147,8 @@ type Entry struct {
 	Modified time.Time
 }
 
-// Irregular is the Size of what lies in the place of an object and is no file. So a reader finds that the name is taken, and
-// Open says by what. It may be a link to a folder, which is not there, and to which names of objects lead.
+// Irregular is the Size of what lies in the place of an object and is no file. So a reader finds that the name is
+// taken, and Open says by what. It may be a link to a folder, which is not there, and to which names of objects lead.
 const Irregular = -1
 
 // IrregularError says what it is, where, and what to do.
@@ -212,8 +213,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Try returns an error if it is certain that nothing can be written to a Store. It writes nothing: of a remote one it learns that
-// it is there, and may be listed.
+// Try returns an error if it is certain that nothing can be written to a Store. It writes nothing: of a remote one it
+// learns that it is there, and may be listed.
 func Try(ctx context.Context, s Store) error {
 	if dir, ok := s.(*Dir); ok {
 		return dir.Writable()

@@ -74,7 +74,8 @@ func BenchmarkReport(b *testing.B) {
 		b.Run("summary/"+d.Name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Summarize(b.Context(), dir, "bench", SummaryOptions{Definition: d.Name, Selection: Selection{Category: "ai"}}); err != nil {
+				if _, err := Summarize(b.Context(), dir, "bench", SummaryOptions{Definition: d.Name,
+					Selection: Selection{Category: "ai"}}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -98,8 +99,8 @@ func BenchmarkReport(b *testing.B) {
 	})
 }
 
-// BenchmarkOverTime reads the statistics of 365 nights, each of a million sites: some thousand segments of registry tokens, and
-// agents that the registry does not have.
+// BenchmarkOverTime reads the statistics of 365 nights, each of a million sites: some thousand segments of registry
+// tokens, and agents that the registry does not have.
 //
 //	go test ./survey -run '^$' -bench OverTime -benchtime 1x -benchmem
 func BenchmarkOverTime(b *testing.B) {
@@ -119,7 +120,8 @@ func BenchmarkOverTime(b *testing.B) {
 		}
 		*next = row
 		next.SitesAll, next.SitesAnswered, next.SitesRules = sites, sites*9/10, sites*7/10
-		for i, count := range []*int64{&next.Mention, &next.ExplicitRoot, &next.Full, &next.Any, &next.DPIAll, &next.RFCEffective} {
+		for i, count := range []*int64{&next.Mention, &next.ExplicitRoot, &next.Full, &next.Any, &next.DPIAll,
+			&next.RFCEffective} {
 			*count = sites * (token*7919%97 + int64(i)) / 1000
 		}
 	}
@@ -129,7 +131,8 @@ func BenchmarkOverTime(b *testing.B) {
 			kind = "tld"
 		}
 		for i, t := range registry.Tokens {
-			add(schema.TokenStatsRow{Token: t.Name, Known: true, Category: t.Category, SegmentKind: kind, SegmentValue: fmt.Sprint(segment)}, 1_000_000/(segment*segment+1), int64(i))
+			add(schema.TokenStatsRow{Token: t.Name, Known: true, Category: t.Category, SegmentKind: kind,
+				SegmentValue: fmt.Sprint(segment)}, 1_000_000/(segment*segment+1), int64(i))
 		}
 	}
 	for i := range int64(60_000) {
@@ -140,7 +143,8 @@ func BenchmarkOverTime(b *testing.B) {
 	}
 	var nights []index.Row
 	for n := range 365 {
-		nights = append(nights, index.Row{ScanDate: time.Unix(int64(n)*86400, 0).UTC().Format(time.DateOnly), Table: schema.TokenStats, Name: "night.parquet", Rows: w.Describe().Rows})
+		nights = append(nights, index.Row{ScanDate: time.Unix(int64(n)*86400, 0).UTC().Format(time.DateOnly),
+			Table: schema.TokenStats, Name: "night.parquet", Rows: w.Describe().Rows})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

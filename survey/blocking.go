@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 )
 
-// This file counts, for a summary, the sites that block tokens by one definition. token_stats has all definitions in all segments; here
-// are also reasons, and sites that block one of several tokens.
+// This file counts, for a summary, the sites that block tokens by one definition. token_stats has all definitions in
+// all segments; here are also reasons, and sites that block one of several tokens.
 
 // Selection chooses the tokens of a summary. Empty fields do not restrict; case is ignored.
 type Selection struct {
@@ -23,7 +23,8 @@ type Selection struct {
 // Takes reports whether a token is selected.
 func (s Selection) Takes(t *tokens.Token) bool {
 	takes := func(want, value string) bool { return want == "" || strings.EqualFold(want, value) }
-	return (len(s.Tokens) == 0 || slices.Contains(s.Tokens, t.Name)) && takes(s.Category, t.Category) && takes(s.Operator, t.Operator) && takes(s.Purpose, t.Purpose)
+	return (len(s.Tokens) == 0 || slices.Contains(s.Tokens, t.Name)) && takes(s.Category, t.Category) &&
+		takes(s.Operator, t.Operator) && takes(s.Purpose, t.Purpose)
 }
 
 // Blocking counts the sites that block the selected tokens, by one definition.
@@ -106,8 +107,10 @@ type tokenReasons struct {
 }
 
 // blocking counts by a definition, over so many sites. top bounds the tokens listed; 0 is all.
-func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selection, s *Summary, top int) (Blocking, error) {
-	all := Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: s.Rules, Registry: policies.registry.Version, Selection: about, MostBlocked: []TokenCount{}, Lenient: []LenientCount{}}
+func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selection, s *Summary, top int) (Blocking,
+	error) {
+	all := Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: s.Rules,
+		Registry: policies.registry.Version, Selection: about, MostBlocked: []TokenCount{}, Lenient: []LenientCount{}}
 	failing := int64(0)
 	if d.Answered() {
 		all.Sites, failing = s.Answered, c.failing
@@ -161,7 +164,8 @@ func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selecti
 	for _, id := range chosen {
 		r, token := &reasons[id], &registry.Tokens[id]
 		if c.lenient[id] > 0 {
-			all.Lenient = append(all.Lenient, LenientCount{Token: token.Name, Sites: c.lenient[id], Share: share(c.lenient[id], s.Rules)})
+			all.Lenient = append(all.Lenient, LenientCount{Token: token.Name, Sites: c.lenient[id], Share: share(c.lenient[id],
+				s.Rules)})
 		}
 		sites := r.blocks[viaOwn] + r.blocks[viaFallback] + r.blocks[viaStar] + failing
 		if sites == 0 {
@@ -170,7 +174,8 @@ func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selecti
 		all.MostBlocked = append(all.MostBlocked, TokenCount{
 			Token: token.Name, Category: token.Category, Operator: token.Operator, Purpose: token.Purpose,
 			Sites: sites, Share: share(sites, all.Sites),
-			ViaOwn: r.blocks[viaOwn], ViaFallback: r.blocks[viaFallback], ViaStar: r.blocks[viaStar], ViaHTTP: failing, Named: r.named, Partial: r.partial,
+			ViaOwn: r.blocks[viaOwn], ViaFallback: r.blocks[viaFallback], ViaStar: r.blocks[viaStar], ViaHTTP: failing,
+			Named: r.named, Partial: r.partial,
 		})
 	}
 	all.Selected, all.Blocked = len(chosen), len(all.MostBlocked)
@@ -248,6 +253,9 @@ func (g *groups) sums(failing, of int64) []Sum {
 			list = append(list, sum)
 		}
 	}
-	slices.SortFunc(list, func(a, b Sum) int { return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.Value, b.Value)) })
+	slices.SortFunc(list, func(a, b Sum) int {
+		return cmp.Or(cmp.Compare(b.Sites, a.Sites),
+			cmp.Compare(a.Value, b.Value))
+	})
 	return list
 }

@@ -53,10 +53,12 @@ func TestStatsHoweverCut(t *testing.T) {
 				continue
 			}
 			if i := differ(got.tokens, c.want.tokens); i >= 0 {
-				t.Errorf("%s, limit %d: token_stats has %d rows of %d, and row %d is another", how, c.limit, len(got.tokens), len(c.want.tokens), i)
+				t.Errorf("%s, limit %d: token_stats has %d rows of %d, and row %d is another", how, c.limit, len(got.tokens),
+					len(c.want.tokens), i)
 			}
 			if i := differ(got.records, c.want.records); i >= 0 {
-				t.Errorf("%s, limit %d: record_stats has %d rows of %d, and row %d is another", how, c.limit, len(got.records), len(c.want.records), i)
+				t.Errorf("%s, limit %d: record_stats has %d rows of %d, and row %d is another", how, c.limit, len(got.records),
+					len(c.want.records), i)
 			}
 		}
 	}
@@ -74,7 +76,8 @@ func TestStatsHoweverCut(t *testing.T) {
 		c := cut{rows: 1 + rng.IntN(200), shards: 1 + rng.IntN(4), seed: rng.Uint64(), kill: rng.IntN(2) == 0}
 		st := written(t, sites, c)
 		check(fmt.Sprintf("%+v", c), st)
-		if _, err := compact.Scan(t.Context(), st, "cut", compact.Options{PartBytes: int64(1 + rng.IntN(1<<20))}); err != nil {
+		if _, err := compact.Scan(t.Context(), st, "cut",
+			compact.Options{PartBytes: int64(1 + rng.IntN(1<<20))}); err != nil {
 			t.Fatal(err)
 		}
 		check(fmt.Sprintf("%+v, compacted", c), st)
@@ -123,7 +126,8 @@ func written(t *testing.T, sites []*audit.Site, c cut) store.Store {
 			kills = 2
 		}
 		for ; kills >= 0; kills-- {
-			w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "cut", Date: "2026-11-21", Shard: fmt.Sprint(shard), PartRows: c.rows})
+			w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "cut", Date: "2026-11-21", Shard: fmt.Sprint(shard),
+				PartRows: c.rows})
 			if err != nil {
 				t.Fatal(err)
 			}

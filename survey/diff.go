@@ -14,13 +14,15 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file compares two scans. It reads both at the same time, each in a goroutine of its own. A site is kept in memory until the
-// other scan has it too, which is soon if both have about the same order, as scans of one list do. Kept are what was seen, and the
-// number of the site's policy. A policy is what the file makes of the selected tokens; many sites have the same, and each distinct
-// one is kept once. If the orders differ, and for the Parquet files, which have the order of the later scan, the earlier scan is
-// kept, in less than 150 bytes a site. The names of the earlier scan are read again if Parquet files list sites that vanished.
+// This file compares two scans. It reads both at the same time, each in a goroutine of its own. A site is kept in
+// memory until the other scan has it too, which is soon if both have about the same order, as scans of one list do.
+// Kept are what was seen, and the number of the site's policy. A policy is what the file makes of the selected tokens;
+// many sites have the same, and each distinct one is kept once. If the orders differ, and for the Parquet files, which
+// have the order of the later scan, the earlier scan is kept, in less than 150 bytes a site. The names of the earlier
+// scan are read again if Parquet files list sites that vanished.
 //
-// diffside.go reads a scan, diffcount.go counts changes, diffpaired.go counts for --paired, and difffile.go writes Parquet.
+// diffside.go reads a scan, diffcount.go counts changes, diffpaired.go counts for --paired, and difffile.go writes
+// Parquet.
 
 // ScanAt is a scan of a dataset.
 type ScanAt struct {
@@ -34,10 +36,11 @@ type DiffOptions struct {
 	Options
 	Definition string // one of SensitivityDefinitions; "" is Full
 	Selection  Selection
-	Top        int         // tokens, operators and sites listed at most; 0 is all
-	Panel      *Panel      // only sites of its hosts; nil: all
-	Files      bool        // blocks that appeared or were removed with their files are listed, too, and their sites counted as changed
-	Out        store.Store // Compare writes ChangesName and ChangedSitesName here; nil writes nothing
+	Top        int    // tokens, operators and sites listed at most; 0 is all
+	Panel      *Panel // only sites of its hosts; nil: all
+	// blocks that appeared or were removed with their files are listed, too, and their sites counted as changed
+	Files bool
+	Out   store.Store // Compare writes ChangesName and ChangedSitesName here; nil writes nothing
 }
 
 // Diff is what differs between two scans. Programs rely on its JSON; docs/FIELDS.md describes each field.
@@ -146,7 +149,8 @@ type SumDiff struct {
 	Moves
 }
 
-// Moves counts sites with rules in both scans, but for Appeared and Removed: there, one scan found that the site has none.
+// Moves counts sites with rules in both scans, but for Appeared and Removed: there, one scan found that the site has
+// none.
 type Moves struct {
 	Began       int64   `json:"began" about:"sites that began"`
 	Ceased      int64   `json:"ceased" about:"sites that ceased"`
@@ -180,7 +184,8 @@ type SiteDiff struct {
 // Empty reports whether the scans say the same.
 func (d *Diff) Empty() bool {
 	differs := func(p FindingPair) bool { return p.Before != p.After }
-	return d.Appeared+d.Vanished+d.OtherBody == 0 && len(d.Causes)+len(d.Tokens) == 0 && !slices.ContainsFunc(d.Findings, differs)
+	return d.Appeared+d.Vanished+d.OtherBody == 0 && len(d.Causes)+len(d.Tokens) == 0 && !slices.ContainsFunc(d.Findings,
+		differs)
 }
 
 // comparison is what both scans share while they are read.
@@ -206,7 +211,8 @@ type comparison struct {
 	rulesOther int64 // sites with another policy
 }
 
-// Compare compares two scans. It takes no lock. If a scan lacks the table sites or policies, the error is commit.ErrNoTable.
+// Compare compares two scans. It takes no lock. If a scan lacks the table sites or policies, the error is
+// commit.ErrNoTable.
 func Compare(ctx context.Context, from, to ScanAt, o DiffOptions) (d *Diff, err error) {
 	c, err := newComparison(ctx, from, to, &o)
 	if err != nil {
@@ -245,9 +251,11 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 	o.Selection.Tokens = append([]string{}, o.Only...)
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
 	if !ok || definition.Over != overRules {
-		return nil, fmt.Errorf("cannot compare by %.40q: the definitions are %s", o.Definition, strings.Join(SensitivityDefinitions(), ", "))
+		return nil, fmt.Errorf("cannot compare by %.40q: the definitions are %s", o.Definition,
+			strings.Join(SensitivityDefinitions(), ", "))
 	}
-	c := &comparison{o: o, by: &definition, places: make([]int32, len(o.Registry.Tokens)), earlier: map[int64]siteState{}, later: map[int64]siteRow{}, mostLater: 1 << 16}
+	c := &comparison{o: o, by: &definition, places: make([]int32, len(o.Registry.Tokens)), earlier: map[int64]siteState{},
+		later: map[int64]siteRow{}, mostLater: 1 << 16}
 	for id := range o.Registry.Tokens {
 		c.places[id] = noToken
 		if o.Selection.Takes(&o.Registry.Tokens[id]) {
@@ -272,14 +280,16 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 	return c, nil
 }
 
-// join reads both scans, and calls do for each site of the later one with the state before, which is nil for a site that appeared,
-// and the state after. inOrder keeps the order of the later scan, and leaves in c.earlier the sites that vanished.
+// join reads both scans, and calls do for each site of the later one with the state before, which is nil for a site
+// that appeared, and the state after. inOrder keeps the order of the later scan, and leaves in c.earlier the sites that
+// vanished.
 func (c *comparison) join(ctx context.Context, inOrder bool, do func(before, after *siteState) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	b, a := &c.before, &c.after
 	if inOrder {
-		c.earlier = make(map[int64]siteState, min(commit.CountCommits(b.scan.Commits).Rows, 1<<20)) // records may say any number
+		// records may say any number
+		c.earlier = make(map[int64]siteState, min(commit.CountCommits(b.scan.Commits).Rows, 1<<20))
 	}
 	b.start(ctx)
 	a.start(ctx)
@@ -319,7 +329,8 @@ func (c *comparison) join(ctx context.Context, inOrder bool, do func(before, aft
 			} else if b.ended {
 				pair(nil, &is)
 			} else {
-				is.Host, is.Requested, is.CDN, is.Registry = strings.Clone(is.Host), strings.Clone(is.Requested), "", "" // of pages that would stay in memory
+				// of pages that would stay in memory
+				is.Host, is.Requested, is.CDN, is.Registry = strings.Clone(is.Host), strings.Clone(is.Requested), "", ""
 				c.later[row.key] = is
 			}
 		}
@@ -367,7 +378,8 @@ func (c *comparison) vanished(ctx context.Context, out *diffFiles) error {
 // compareds are the fields that all results have.
 func (c *comparison) compareds() Compared {
 	d := Compared{
-		From: c.before.describe(), To: c.after.describe(), Panel: c.o.Panel, Selection: c.o.Selection, TokensCompared: len(c.compared), TokensUnknown: []string{},
+		From: c.before.describe(), To: c.after.describe(), Panel: c.o.Panel, Selection: c.o.Selection,
+		TokensCompared: len(c.compared), TokensUnknown: []string{},
 		Both: c.both, RulesBoth: c.rulesBoth, OtherBody: c.otherBody, OtherPolicy: c.rulesOther, Findings: []FindingPair{},
 	}
 	for place, id := range c.chosen {
@@ -398,9 +410,11 @@ func DiffFindings() []audit.Finding {
 func (s *side) describe() DiffScan {
 	m := s.scan.Manifest
 	d := DiffScan{
-		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: idsOf(s.scan.Read()), State: string(m.State), Observer: m.Observer.String(), ListID: m.ListID,
+		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: idsOf(s.scan.Read()), State: string(m.State),
+		Observer: m.Observer.String(), ListID: m.ListID,
 		RegistryVersion: m.RegistryVersion, ToolVersion: m.ToolVersion, Lost: []commit.Total{},
-		Sites: s.sites, Rules: s.rules, Repeated: s.scan.Unit.Replaced() - s.scan.Unit.Folded, Folded: s.scan.Unit.Folded, FoldsDisagree: s.scan.Unit.Disagree,
+		Sites: s.sites, Rules: s.rules, Repeated: s.scan.Unit.Replaced() - s.scan.Unit.Folded, Folded: s.scan.Unit.Folded,
+		FoldsDisagree: s.scan.Unit.Disagree,
 	}
 	if lost := s.scan.Lost(); lost != nil {
 		d.Lost = lost.Totals

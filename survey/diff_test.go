@@ -23,7 +23,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// scanOf writes sites as two scans of one date of a dataset of its own, in several parts; the one that is returned is "cut".
+// scanOf writes sites as two scans of one date of a dataset of its own, in several parts; the one that is returned is
+// "cut".
 func scanOf(t testing.TB, sites []*audit.Site, o sink.Options) ScanAt {
 	t.Helper()
 	dir, err := store.NewDir(t.TempDir())
@@ -53,8 +54,8 @@ func scanOf(t testing.TB, sites []*audit.Site, o sink.Options) ScanAt {
 	return ScanAt{Store: dir, ScanID: "cut"}
 }
 
-// differing returns the sites of two scans: of some only one is listed, half of the others have the same file, and rows of
-// one site are repeated.
+// differing returns the sites of two scans: of some only one is listed, half of the others have the same file, and rows
+// of one site are repeated.
 func differing(t *testing.T, n int) (before, after []*audit.Site) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, 2026))
@@ -63,7 +64,8 @@ func differing(t *testing.T, n int) (before, after []*audit.Site) {
 		o := others[i]
 		if random.IntN(2) == 0 {
 			o = &audit.Site{Seq: s.Seq, Origin: s.Origin, Domain: s.Domain, TLD: s.TLD, Rank: s.Rank, Input: s.Input}
-			o.Fetch = exchange.Response{Outcome: s.Fetch.Outcome, Status: s.Fetch.Status, Fields: s.Fetch.Fields, Answered: s.Fetch.Answered, Body: s.Fetch.Body}
+			o.Fetch = exchange.Response{Outcome: s.Fetch.Outcome, Status: s.Fetch.Status, Fields: s.Fetch.Fields,
+				Answered: s.Fetch.Answered, Body: s.Fetch.Body}
 			if random.IntN(8) == 0 {
 				o.Fetch.Body = append([]byte("# another body\n"), o.Fetch.Body...)
 			}
@@ -92,7 +94,8 @@ func bySite(sites []*audit.Site) map[string]*audit.Site {
 	rows := map[string]*audit.Site{}
 	for _, s := range sites {
 		was := rows[plainKey(s)]
-		if was == nil || was.Report.Finding.IsGap() && !s.Report.Finding.IsGap() || was.Report.Finding.IsGap() == s.Report.Finding.IsGap() && s.Fetch.FetchedAt.After(was.Fetch.FetchedAt) {
+		if was == nil || was.Report.Finding.IsGap() && !s.Report.Finding.IsGap() ||
+			was.Report.Finding.IsGap() == s.Report.Finding.IsGap() && s.Fetch.FetchedAt.After(was.Fetch.FetchedAt) {
 			rows[plainKey(s)] = s
 		}
 	}
@@ -114,7 +117,8 @@ type plainDiff struct {
 }
 
 func countPlainly(before, after []*audit.Site, definition string, chosen []int) *plainDiff {
-	p := &plainDiff{findings: map[FindingPair]int64{}, tokens: map[string]TokenDiff{}, operators: map[string]SumDiff{}, changes: map[string]bool{}, withFiles: map[string]bool{}, sites: map[string]bool{}}
+	p := &plainDiff{findings: map[FindingPair]int64{}, tokens: map[string]TokenDiff{}, operators: map[string]SumDiff{},
+		changes: map[string]bool{}, withFiles: map[string]bool{}, sites: map[string]bool{}}
 	at := slices.Index(DefinitionNames(), definition)
 	registry := tokens.Default()
 	gaps := []string{"not_asked", "challenged", "rate_limited", "unreachable", "server_error"}
@@ -163,14 +167,13 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 				if *definitions[at].In(&row) == 0 {
 					continue
 				}
-				sum, verdict, change := p.tokens[t.Name], decisions[2*row.Full+row.Partial], "removed"
+				sum, verdict := p.tokens[t.Name], decisions[2*row.Full+row.Partial]
 				if came {
-					change = "appeared"
 					sum.Appeared++
 					p.withFiles[fmt.Sprintf("%s %s appeared  %s", key, t.Name, verdict)] = true
 				} else {
 					sum.Removed++
-					p.withFiles[fmt.Sprintf("%s %s %s %s ", key, t.Name, change, verdict)] = true
+					p.withFiles[fmt.Sprintf("%s %s removed %s ", key, t.Name, verdict)] = true
 				}
 				p.tokens[t.Name] = sum
 				operators[""], operators[t.Operator] = true, true
@@ -253,8 +256,8 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 // decisions are the verdicts by their strictness.
 var decisions = [...]string{"allowed", "partial", "blocked"}
 
-// TestDiffPlainly counts every difference again, from the judged sites in memory, by every definition, and compares the rows
-// of both files.
+// TestDiffPlainly counts every difference again, from the judged sites in memory, by every definition, and compares the
+// rows of both files.
 func TestDiffPlainly(t *testing.T) {
 	before, after := differing(t, 1500)
 	from, to := scanOf(t, before, sink.Options{Date: "2026-11-20"}), scanOf(t, after, sink.Options{Date: "2026-11-21"})
@@ -285,8 +288,10 @@ func TestDiffPlainly(t *testing.T) {
 		for _, n := range got.Failed {
 			failed += n.Before + n.After
 		}
-		f("sites", []int64{got.Both, got.RulesBoth, got.Appeared, got.Vanished, got.Presence, got.Refusal, failed, got.Unobserved, got.Changed, got.OtherBody, got.OtherPolicy},
-			[]int64{want.both, want.rules, want.appeared, want.vanished, want.presence, want.refusal, want.failed, want.blind, want.changed, want.otherBody, want.otherPolicy})
+		f("sites", []int64{got.Both, got.RulesBoth, got.Appeared, got.Vanished, got.Presence, got.Refusal, failed,
+			got.Unobserved, got.Changed, got.OtherBody, got.OtherPolicy},
+			[]int64{want.both, want.rules, want.appeared, want.vanished, want.presence, want.refusal, want.failed, want.blind,
+				want.changed, want.otherBody, want.otherPolicy})
 		findings := map[FindingPair]int64{}
 		for _, p := range got.Findings {
 			findings[FindingPair{Before: p.Before, After: p.After}] = p.Sites
@@ -301,12 +306,14 @@ func TestDiffPlainly(t *testing.T) {
 		f("tokens listed", len(got.Tokens), len(want.tokens))
 		for _, g := range got.Tokens {
 			w := want.tokens[g.Token]
-			f(g.Token, []int64{g.Began, g.Ceased, g.Appeared, g.Removed, g.Net, g.Tightened, g.Loosened, g.Before, g.After}, []int64{w.Began, w.Ceased, w.Appeared, w.Removed, w.Began - w.Ceased, w.Tightened, w.Loosened, w.Before, w.After})
+			f(g.Token, []int64{g.Began, g.Ceased, g.Appeared, g.Removed, g.Net, g.Tightened, g.Loosened, g.Before, g.After},
+				[]int64{w.Began, w.Ceased, w.Appeared, w.Removed, w.Began - w.Ceased, w.Tightened, w.Loosened, w.Before, w.After})
 			f(g.Token+"'s share", g.ShareAfter, float64(w.After)/float64(want.rules))
 		}
 		for _, g := range append(got.Operators, got.AtLeastOne) {
 			w := want.operators[g.Value]
-			f("operator "+g.Value, []int64{g.Began, g.Ceased, g.Appeared, g.Removed, g.Before, g.After}, []int64{w.Began, w.Ceased, w.Appeared, w.Removed, w.Before, w.After})
+			f("operator "+g.Value, []int64{g.Began, g.Ceased, g.Appeared, g.Removed, g.Before, g.After},
+				[]int64{w.Began, w.Ceased, w.Appeared, w.Removed, w.Before, w.After})
 		}
 		pairs := int64(0)
 		for _, n := range got.Causes {
@@ -314,7 +321,8 @@ func TestDiffPlainly(t *testing.T) {
 		}
 		changes, crossing := map[string]bool{}, int64(0)
 		for _, r := range fileRows[ChangeRow](t, out, ChangesName) {
-			changes[fmt.Sprintf("%s %d %s %s %s %s %s", r.Host, r.Port, r.Requested, r.Token, r.Change, r.Before, r.After)] = true
+			changes[fmt.Sprintf("%s %d %s %s %s %s %s", r.Host, r.Port, r.Requested, r.Token, r.Change, r.Before,
+				r.After)] = true
 			crossing += one(r.Change == "began" || r.Change == "ceased")
 			if r.FetchedBefore < 1_790_000_000_000 || r.BodyBefore == 0 || r.BodyBefore == r.BodyAfter {
 				t.Fatalf("%+v", r)
@@ -327,7 +335,8 @@ func TestDiffPlainly(t *testing.T) {
 			sites[fmt.Sprintf("%s %d %s %s %s %s", r.Host, r.Port, r.Requested, r.Change, r.Before, r.After)] = true
 		}
 		f("rows of sites", sites, want.sites)
-		if want.changed == 0 || want.refusal == 0 || want.presence == 0 || want.failed == 0 || want.blind == 0 || got.To.Repeated == 0 || definition != "mention" && len(got.Operators) == 0 {
+		if want.changed == 0 || want.refusal == 0 || want.presence == 0 || want.failed == 0 || want.blind == 0 ||
+			got.To.Repeated == 0 || definition != "mention" && len(got.Operators) == 0 {
 			t.Errorf("by %s: the sites show nothing", definition)
 		}
 		listed, err := Compare(t.Context(), from, to, DiffOptions{Definition: definition, Selection: selection, Top: 3})
@@ -338,7 +347,8 @@ func TestDiffPlainly(t *testing.T) {
 		f("tokens of the top", []int{len(listed.Tokens), listed.Changing}, []int{3, len(want.tokens)})
 		f("all sites", int64(len(got.Sites)), got.Changed)
 
-		files, err := Compare(t.Context(), from, to, DiffOptions{Definition: definition, Selection: selection, Out: out, Files: true})
+		files, err := Compare(t.Context(), from, to, DiffOptions{Definition: definition, Selection: selection, Out: out,
+			Files: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,8 +360,10 @@ func TestDiffPlainly(t *testing.T) {
 			delete(want.withFiles, line)
 		}
 		f("files that are not listed", len(want.withFiles), 0)
-		f("changed sites with files", []int64{files.Changed, int64(len(files.Sites))}, []int64{want.changed + want.filesChanged, want.changed + want.filesChanged})
-		f("figures with files", []any{files.Tokens, files.AtLeastOne, files.Causes}, []any{got.Tokens, got.AtLeastOne, got.Causes})
+		f("changed sites with files", []int64{files.Changed, int64(len(files.Sites))},
+			[]int64{want.changed + want.filesChanged, want.changed + want.filesChanged})
+		f("figures with files", []any{files.Tokens, files.AtLeastOne, files.Causes}, []any{got.Tokens, got.AtLeastOne,
+			got.Causes})
 		if want.filesChanged == 0 {
 			t.Errorf("by %s: no file appeared or was removed", definition)
 		}
@@ -401,7 +413,8 @@ func TestDiffCauses(t *testing.T) {
 	earlier := registryOf("earlier", rows)
 	f := func(name, before, after, want string, was *tokens.Registry, o sink.Options) {
 		t.Helper()
-		from := scanOf(t, answering(t, was, before, allows, star), sink.Options{Registry: was}) // the others say that the scan knew the tokens
+		// the others say that the scan knew the tokens
+		from := scanOf(t, answering(t, was, before, allows, star), sink.Options{Registry: was})
 		to := scanOf(t, answering(t, now, after, allows, star), o)
 		d, err := Compare(t.Context(), from, to, DiffOptions{Options: Options{Only: []string{"GPTBot", "Linguee Bot"}}})
 		if err != nil {
@@ -410,7 +423,8 @@ func TestDiffCauses(t *testing.T) {
 		if want == "" && len(d.Causes) == 0 {
 			return
 		}
-		if len(d.Causes) != 1 || d.Causes[0].Cause != want || d.Causes[0].Sites != 1 || d.Causes[0].Began+d.Causes[0].Ceased != 1 {
+		if len(d.Causes) != 1 || d.Causes[0].Cause != want || d.Causes[0].Sites != 1 || d.Causes[0].Began+
+			d.Causes[0].Ceased != 1 {
 			t.Errorf("%s: %+v, want %s", name, d.Causes, want)
 		}
 	}
@@ -418,16 +432,21 @@ func TestDiffCauses(t *testing.T) {
 	f("a block was switched on", own, managed+own, "managed", now, sink.Options{})
 	f("and off", managed+own, own, "managed", now, sink.Options{})
 	f("and a comment came", own, managed+"# own\n"+own, "managed", now, sink.Options{})
-	f("and a rule of another group came", own, managed+own+"User-agent: CCBot\nDisallow: /\n", "policy", now, sink.Options{})
-	f("the block has other rules", managed+own, strings.Replace(managed, "GPTBot", "CCBot", 1)+own, "managed", now, sink.Options{})
-	f("and a group went", "User-agent: Googlebot\nDisallow:\nUser-agent: GPTBot\nDisallow:\n", managed, "policy", now, sink.Options{})
+	f("and a rule of another group came", own, managed+own+"User-agent: CCBot\nDisallow: /\n", "policy", now,
+		sink.Options{})
+	f("the block has other rules", managed+own, strings.Replace(managed, "GPTBot", "CCBot", 1)+own, "managed", now,
+		sink.Options{})
+	f("and a group went", "User-agent: Googlebot\nDisallow:\nUser-agent: GPTBot\nDisallow:\n", managed, "policy", now,
+		sink.Options{})
 	rows = slices.Clone(now.Tokens)
 	rows[now.Lookup("GPTBot")].HeedsStar = false
-	f("a registry that says otherwise of *: both nights are asked by one", star, star, "", registryOf("earlier", rows), sink.Options{})
+	f("a registry that says otherwise of *: both nights are asked by one", star, star, "", registryOf("earlier", rows),
+		sink.Options{})
 	f("a registry that knows another name", other, other, "judge", earlier, sink.Options{})
 	f("and a new file", "# old\n"+other, other, "unknown_judge", earlier, sink.Options{})
 	f("a name needs no registry", allows, blocks, "policy", earlier, sink.Options{})
-	f("another observer", own, own+blocks, "observer", now, sink.Options{Observer: commit.Observer{Source: commit.Live, Vantage: "ohio"}})
+	f("another observer", own, own+blocks, "observer", now, sink.Options{Observer: commit.Observer{Source: commit.Live,
+		Vantage: "ohio"}})
 }
 
 // TestDiffUnknownTokens does not compare tokens that a scan's registry lacks: its silence is not permission.
@@ -438,10 +457,12 @@ func TestDiffUnknownTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	const body = "User-agent: *\nDisallow: /\n"
-	from, to := scanOf(t, answering(t, old, body), sink.Options{Registry: old}), scanOf(t, answering(t, now, body), sink.Options{Registry: now})
+	from, to := scanOf(t, answering(t, old, body), sink.Options{Registry: old}), scanOf(t, answering(t, now, body),
+		sink.Options{Registry: now})
 	for _, definition := range SensitivityDefinitions() {
 		for _, scans := range [][2]ScanAt{{from, to}, {to, from}} {
-			d, err := Compare(t.Context(), scans[0], scans[1], DiffOptions{Options: Options{Registry: now, Only: []string{"MyBot", "GPTBot"}}, Definition: definition})
+			d, err := Compare(t.Context(), scans[0], scans[1],
+				DiffOptions{Options: Options{Registry: now, Only: []string{"MyBot", "GPTBot"}}, Definition: definition})
 			if err != nil || d.Changed != 0 || !slices.Equal(d.TokensUnknown, []string{"MyBot"}) || d.TokensCompared != 1 {
 				t.Errorf("by %s: %+v, %v", definition, d, err)
 			}
@@ -449,7 +470,8 @@ func TestDiffUnknownTokens(t *testing.T) {
 	}
 }
 
-// TestDiffFolds joins an archive's captures with a list of hosts: the capture by https speaks, wherever it is in the scan.
+// TestDiffFolds joins an archive's captures with a list of hosts: the capture by https speaks, wherever it is in the
+// scan.
 func TestDiffFolds(t *testing.T) {
 	row := func(url, body string) *audit.Site {
 		o, err := origin.Parse(url)
@@ -468,20 +490,23 @@ func TestDiffFolds(t *testing.T) {
 		row("http://c.example", closed),      // http alone
 		row("http://d.example:8080", closed), // another port
 	}
-	live := []*audit.Site{row("a.example", closed), row("b.example", closed), row("c.example", closed), row("d.example", closed)}
+	live := []*audit.Site{row("a.example", closed), row("b.example", closed), row("c.example", closed),
+		row("d.example", closed)}
 	for _, list := range [][]*audit.Site{archive, live} {
 		for i, s := range list {
 			s.Seq = uint64(i)
 		}
 	}
-	from, to := scanOf(t, archive, sink.Options{Observer: commit.Observer{Source: commit.Archive}}), scanOf(t, live, sink.Options{})
+	from, to := scanOf(t, archive, sink.Options{Observer: commit.Observer{Source: commit.Archive}}),
+		scanOf(t, live, sink.Options{})
 	for i, scans := range [][2]ScanAt{{from, to}, {to, from}} {
 		d, err := Compare(t.Context(), scans[0], scans[1], DiffOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		archived := []DiffScan{d.From, d.To}[i]
-		if d.Changed != 0 || d.Both != 3 || d.Appeared != 1 || d.Vanished != 1 || archived.Folded != 2 || archived.FoldsDisagree != 2 || archived.Sites != 4 || d.SameObserver {
+		if d.Changed != 0 || d.Both != 3 || d.Appeared != 1 || d.Vanished != 1 || archived.Folded != 2 ||
+			archived.FoldsDisagree != 2 || archived.Sites != 4 || d.SameObserver {
 			t.Errorf("%+v", d)
 		}
 	}
@@ -521,12 +546,14 @@ func TestPairedPlainly(t *testing.T) {
 		}
 		want[cdn] = sum
 	}
-	if d.OnlyFrom != p.vanished || d.OnlyTo != p.appeared || d.Both != p.both || d.OtherPolicy != p.otherPolicy || d.All.OtherBody != p.otherBody || len(d.CDNs) != 3 {
+	if d.OnlyFrom != p.vanished || d.OnlyTo != p.appeared || d.Both != p.both || d.OtherPolicy != p.otherPolicy ||
+		d.All.OtherBody != p.otherBody || len(d.CDNs) != 3 {
 		t.Errorf("got %+v", d)
 	}
 	for _, g := range d.CDNs {
 		w := want[g.CDN]
-		if g.Sites != w.Sites || g.OtherFinding != w.OtherFinding || g.Rules != w.Rules || g.OtherBody != w.OtherBody || g.OtherPolicy != w.OtherPolicy ||
+		if g.Sites != w.Sites || g.OtherFinding != w.OtherFinding || g.Rules != w.Rules || g.OtherBody != w.OtherBody ||
+			g.OtherPolicy != w.OtherPolicy ||
 			*g.SharePolicy != float64(w.OtherPolicy)/float64(w.Rules) || w.OtherPolicy == 0 {
 			t.Errorf("%q: got %+v, want %+v", g.CDN, g, w)
 		}
@@ -536,8 +563,10 @@ func TestPairedPlainly(t *testing.T) {
 // TestDiffNeeds refuses what it cannot count.
 func TestDiffNeeds(t *testing.T) {
 	at := scanOf(t, answering(t, tokens.Default(), "User-agent: *\n"), sink.Options{Tables: []string{"sites"}})
-	for definition, says := range map[string]string{"rfc_effective": "the definitions are mention", "unheard": "the definitions are"} {
-		if _, err := Compare(t.Context(), at, at, DiffOptions{Definition: definition}); err == nil || !strings.Contains(err.Error(), says) {
+	for definition, says := range map[string]string{"rfc_effective": "the definitions are mention",
+		"unheard": "the definitions are"} {
+		if _, err := Compare(t.Context(), at, at, DiffOptions{Definition: definition}); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("by %s: %v", definition, err)
 		}
 	}
@@ -570,7 +599,8 @@ func BenchmarkDiff(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				d, err := Compare(b.Context(), from, to, DiffOptions{Definition: definition, Selection: Selection{Category: "ai"}, Top: 20, Out: out})
+				d, err := Compare(b.Context(), from, to, DiffOptions{Definition: definition, Selection: Selection{Category: "ai"},
+					Top: 20, Out: out})
 				if err != nil || d.Changed == 0 {
 					b.Fatal(d, err)
 				}

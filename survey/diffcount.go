@@ -63,7 +63,8 @@ type blockedIn struct{ before, after bool }
 func newDiffCounter(c *comparison, out *diffFiles) *diffCounter {
 	d := &diffCounter{
 		c: c, out: out, sameObserver: c.sameObserver(),
-		tokens: make([]TokenDiff, len(c.chosen)), operators: make([]int, len(c.chosen)), sums: []SumDiff{{}}, sites: []SiteDiff{},
+		tokens: make([]TokenDiff, len(c.chosen)), operators: make([]int, len(c.chosen)), sums: []SumDiff{{}},
+		sites: []SiteDiff{},
 	}
 	places := map[string]int{}
 	for _, place := range c.compared {
@@ -205,7 +206,8 @@ func (d *diffCounter) policies(before, after *siteState) error {
 			d.causes[cause].Sites++
 		}
 		if d.out != nil {
-			if err := d.out.change(&d.c.site, t, a.Decision().String(), b.Decision().String(), change, causes[cause], before, after); err != nil {
+			if err := d.out.change(&d.c.site, t, a.Decision().String(), b.Decision().String(), change, causes[cause], before,
+				after); err != nil {
 				return err
 			}
 		}
@@ -240,8 +242,8 @@ func changeOf(blockedThen, blocksNow bool, before, after audit.Cell) string {
 	return changeLoosened
 }
 
-// cause says why a token's verdict changed, by the first rule that applies. Where both files name the token, no registry
-// could change the verdict: fallbacks and `*` are for tokens that a file does not name.
+// cause says why a token's verdict changed, by the first rule that applies. Where both files name the token, no
+// registry could change the verdict: fallbacks and `*` are for tokens that a file does not name.
 func (d *diffCounter) cause(before, after *siteState, named bool) int {
 	switch {
 	case !d.sameObserver:
@@ -302,7 +304,8 @@ func (d *diffCounter) sortSites() {
 
 // compareSites orders sites by rank, those without one last, and by name.
 func compareSites(a, b *SiteDiff) int {
-	return cmp.Or(cmp.Compare(uint64(a.Rank-1), uint64(b.Rank-1)), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Requested, b.Requested))
+	return cmp.Or(cmp.Compare(uint64(a.Rank-1), uint64(b.Rank-1)), cmp.Compare(a.Host, b.Host),
+		cmp.Compare(a.Port, b.Port), cmp.Compare(a.Requested, b.Requested))
 }
 
 // finish converts the counts.
@@ -310,8 +313,9 @@ func (d *diffCounter) finish() *Diff {
 	c := d.c
 	all := &Diff{
 		Compared: c.compareds(), SameObserver: d.sameObserver, Definition: c.by.Name, Question: c.by.Question,
-		Appeared: d.appeared, Vanished: c.before.sites - c.both, Unobserved: d.unobserved, Presence: d.presence, Refusal: d.refusal,
-		Failed: []FailedCount{}, Tokens: []TokenDiff{}, Operators: []SumDiff{}, Causes: []CauseCount{}, Changed: d.changed,
+		Appeared: d.appeared, Vanished: c.before.sites - c.both, Unobserved: d.unobserved, Presence: d.presence,
+		Refusal: d.refusal,
+		Failed:  []FailedCount{}, Tokens: []TokenDiff{}, Operators: []SumDiff{}, Causes: []CauseCount{}, Changed: d.changed,
 	}
 	d.shares()
 	for _, f := range DiffFindings() {
@@ -326,7 +330,8 @@ func (d *diffCounter) finish() *Diff {
 		}
 	}
 	slices.SortFunc(all.Tokens, func(a, b TokenDiff) int {
-		return cmp.Or(cmp.Compare(b.Began+b.Ceased, a.Began+a.Ceased), cmp.Compare(b.Tightened+b.Loosened, a.Tightened+a.Loosened), cmp.Compare(a.Token, b.Token))
+		return cmp.Or(cmp.Compare(b.Began+b.Ceased, a.Began+a.Ceased), cmp.Compare(b.Tightened+b.Loosened, a.Tightened+
+			a.Loosened), cmp.Compare(a.Token, b.Token))
 	})
 	all.AtLeastOne = d.sums[0]
 	for _, s := range d.sums[1:] {

@@ -15,8 +15,8 @@ const (
 	ChangedSitesName = "sites.parquet"
 )
 
-// ChangeRow is a row of changes.parquet: a site with rules in both scans, and a token whose verdict changed. docs/FIELDS.md
-// describes the columns.
+// ChangeRow is a row of changes.parquet: a site with rules in both scans, and a token whose verdict changed.
+// docs/FIELDS.md describes the columns.
 type ChangeRow struct {
 	Host          string `parquet:"host,plain" about:"as listed in the later scan"`
 	Port          int32  `parquet:"port" about:"as listed in the later scan"`
@@ -56,8 +56,9 @@ type diffFiles struct {
 func createDiffFiles(ctx context.Context, c *comparison) (*diffFiles, error) {
 	from, to := c.before.scan.Manifest, c.after.scan.Manifest
 	metadata := map[string]string{
-		table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: c.o.ToolVersion, table.MetaRegistry: c.o.Registry.Version,
-		"from_scan_id": from.ScanID, "to_scan_id": to.ScanID, "definition": c.by.Name,
+		table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: c.o.ToolVersion,
+		table.MetaRegistry: c.o.Registry.Version,
+		"from_scan_id":     from.ScanID, "to_scan_id": to.ScanID, "definition": c.by.Name,
 	}
 	f := &diffFiles{
 		changes: table.NewWriter[ChangeRow]("changes", diffBatch, table.PageBytes, metadata),
@@ -80,7 +81,8 @@ func (f *diffFiles) change(s *siteName, t *TokenDiff, was, is, change, cause str
 		return err
 	}
 	*row = ChangeRow{
-		Host: s.Host, Port: s.Port, Requested: s.Requested, Token: t.Token, Operator: t.Operator, Before: was, After: is, Change: change, Cause: cause,
+		Host: s.Host, Port: s.Port, Requested: s.Requested, Token: t.Token, Operator: t.Operator, Before: was, After: is,
+		Change: change, Cause: cause,
 		BodyBefore: before.body, BodyAfter: after.body, FetchedBefore: before.fetched, FetchedAfter: after.fetched,
 	}
 	return nil

@@ -18,7 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// meeting opens a Parquet file of sites only when one of the other scan is opened too, and counts how often each is opened.
+// meeting opens a Parquet file of sites only when one of the other scan is opened too, and counts how often each is
+// opened.
 type meeting struct {
 	store.Store
 	here, there chan struct{}
@@ -48,8 +49,8 @@ func meet(from, to *ScanAt) (counts [2]map[string]int) {
 	return counts
 }
 
-// TestDiffReadsTogether shows that both scans are read at the same time, and that each file is opened once: reading one before the
-// other would never end.
+// TestDiffReadsTogether shows that both scans are read at the same time, and that each file is opened once: reading one
+// before the other would never end.
 func TestDiffReadsTogether(t *testing.T) {
 	before, after := differing(t, 600)
 	from, to := scanOf(t, before, sink.Options{Date: "2026-11-20"}), scanOf(t, after, sink.Options{Date: "2026-11-21"})
@@ -80,8 +81,8 @@ func TestDiffReadsTogether(t *testing.T) {
 	}
 }
 
-// TestDiffOrders compares scans whose sites have different orders. The result is that of sites in the same order; only the rows
-// of the Parquet files have the order of the later scan.
+// TestDiffOrders compares scans whose sites have different orders. The result is that of sites in the same order; only
+// the rows of the Parquet files have the order of the later scan.
 func TestDiffOrders(t *testing.T) {
 	before, after := differing(t, 2400)
 	listed := map[string]bool{}
@@ -92,7 +93,10 @@ func TestDiffOrders(t *testing.T) {
 	})
 	reversed, shuffled := slices.Clone(after), slices.Clone(after)
 	slices.Reverse(reversed)
-	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(shuffled), func(i, j int) {
+		shuffled[i], shuffled[j] = shuffled[j],
+			shuffled[i]
+	})
 	from := scanOf(t, before, sink.Options{Date: "2026-11-20"})
 	var want string
 	for _, order := range []struct {
@@ -113,7 +117,8 @@ func TestDiffOrders(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := count.finish()
-				if vanished := int64(len(c.earlier)); inOrder && vanished != got.Vanished || got.Vanished == 0 || got.Appeared == 0 {
+				if vanished := int64(len(c.earlier)); inOrder && vanished != got.Vanished || got.Vanished == 0 ||
+					got.Appeared == 0 {
 					t.Errorf("%s: %d sites are left, %d vanished, %d appeared", order.name, vanished, got.Vanished, got.Appeared)
 				}
 				got.From, got.To = DiffScan{}, DiffScan{}
@@ -172,7 +177,8 @@ func TestDiffKeepsFew(t *testing.T) {
 	}
 }
 
-// TestDiffEnds shows that no reader is left where a comparison fails, wherever it does: a bubble finds one that still waits.
+// TestDiffEnds shows that no reader is left where a comparison fails, wherever it does: a bubble finds one that still
+// waits.
 func TestDiffEnds(t *testing.T) {
 	before, after := differing(t, 3000)
 	from, to := scanOf(t, before, sink.Options{}), scanOf(t, after, sink.Options{})
@@ -212,7 +218,8 @@ func TestDiffEnds(t *testing.T) {
 func TestDiffDamaged(t *testing.T) {
 	before, after := differing(t, 1200)
 	for _, damaged := range [][]string{{"from"}, {"to"}, {"from", "to"}} {
-		scans := map[string]ScanAt{"from": scanOf(t, before, sink.Options{Date: "2026-11-20"}), "to": scanOf(t, after, sink.Options{Date: "2026-11-21"})}
+		scans := map[string]ScanAt{"from": scanOf(t, before, sink.Options{Date: "2026-11-20"}),
+			"to": scanOf(t, after, sink.Options{Date: "2026-11-21"})}
 		for _, scan := range damaged {
 			files, err := filepath.Glob(filepath.Join(scans[scan].Store.(*store.Dir).Root(), "sites/*/part-cut-*.parquet"))
 			if err != nil || len(files) < 3 {
@@ -239,7 +246,8 @@ func TestDiffDamaged(t *testing.T) {
 			} else {
 				_, err = Compare(t.Context(), from, to, DiffOptions{})
 			}
-			if !IsDamage(err) || !strings.Contains(err.Error(), "scan_date="+date) || !strings.Contains(err.Error(), "cannot compare scan") {
+			if !IsDamage(err) || !strings.Contains(err.Error(), "scan_date="+date) || !strings.Contains(err.Error(),
+				"cannot compare scan") {
 				t.Errorf("damage of %v, paired %v: %v", damaged, paired, err)
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Paired is what two observers saw of one list at about the same time. Programs rely on its JSON; docs/FIELDS.md describes
-// each field.
+// Paired is what two observers saw of one list at about the same time. Programs rely on its JSON; docs/FIELDS.md
+// describes each field.
 type Paired struct {
 	Compared
 	SameObserver bool `json:"same_observer" about:"false: the scans are of two observers"`
@@ -69,7 +69,10 @@ func ComparePaired(ctx context.Context, from, to ScanAt, o DiffOptions) (*Paired
 		sum.finish()
 		d.CDNs = append(d.CDNs, *sum)
 	}
-	slices.SortFunc(d.CDNs, func(a, b PairedSum) int { return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.CDN, b.CDN)) })
+	slices.SortFunc(d.CDNs, func(a, b PairedSum) int {
+		return cmp.Or(cmp.Compare(b.Sites, a.Sites),
+			cmp.Compare(a.CDN, b.CDN))
+	})
 	if top := o.Top; top > 0 {
 		d.CDNs = d.CDNs[:min(top, len(d.CDNs))]
 	}
@@ -95,5 +98,6 @@ func (p *PairedSum) finish() {
 		s := share(n, all)
 		return &s
 	}
-	p.ShareFinding, p.ShareBody, p.SharePolicy = of(p.OtherFinding, p.Sites), of(p.OtherBody, p.Rules), of(p.OtherPolicy, p.Rules)
+	p.ShareFinding, p.ShareBody, p.SharePolicy = of(p.OtherFinding, p.Sites), of(p.OtherBody, p.Rules),
+		of(p.OtherPolicy, p.Rules)
 }

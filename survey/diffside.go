@@ -138,7 +138,8 @@ const diffBatch = 512
 
 // start begins to read the scan's sites in a goroutine, batch after batch.
 func (s *side) start(ctx context.Context) {
-	s.rows = make(chan []siteRow) // without a buffer: who receives a batch is done with the one before, which is filled next
+	// without a buffer: who receives a batch is done with the one before, which is filled next
+	s.rows = make(chan []siteRow)
 	go func() {
 		defer close(s.rows)
 		var batch, other []siteRow
@@ -172,7 +173,8 @@ func (s *side) next() []siteRow {
 func (s *side) read(ctx context.Context, do func()) error {
 	r := &s.row
 	return s.readSites(ctx, append(s.keyFields(),
-		table.Field{Name: "policy_id", Into: &r.PolicyID}, table.Field{Name: "rank", Into: &r.Rank}, table.Field{Name: "registry_version", Into: &r.Registry}, table.Field{Name: "cdn", Into: &r.CDN},
+		table.Field{Name: "policy_id", Into: &r.PolicyID}, table.Field{Name: "rank", Into: &r.Rank},
+		table.Field{Name: "registry_version", Into: &r.Registry}, table.Field{Name: "cdn", Into: &r.CDN},
 		table.Field{Name: "unmanaged_policy_id", Into: &r.Unmanaged},
 	), do)
 }
@@ -202,12 +204,14 @@ func (s *side) inPanel(do func()) func() {
 // checked returns an error if a row had a finding of another version.
 func (s *side) checked(err error) error {
 	if err = cmp.Or(err, s.unnamed); err == nil && s.unknown != nil {
-		err = fmt.Errorf("scan %s has the finding %.40q, which this version does not know", s.scan.Manifest.ScanID, *s.unknown)
+		err = fmt.Errorf("scan %s has the finding %.40q, which this version does not know", s.scan.Manifest.ScanID,
+			*s.unknown)
 	}
 	return err
 }
 
-// key identifies the current site in both scans. An archive has captures by http and https, where a list has the host alone.
+// key identifies the current site in both scans. An archive has captures by http and https, where a list has the host
+// alone.
 func (s *side) key() int64 {
 	_, id := schema.FoldedKey(s.archive, s.row.Host, s.row.Port, s.row.Requested)
 	return id
@@ -231,7 +235,9 @@ func (s *side) current() siteRow {
 func (s *side) policy() uint32 {
 	n, known := s.policies[s.row.PolicyID]
 	if !known && s.unnamed == nil {
-		s.unnamed = fmt.Errorf("%.200q has rules, and no policy that scan %s has; bulkscan reaudit makes it of the site's verdicts or of its body", s.row.Host, s.scan.Manifest.ScanID)
+		s.unnamed = fmt.Errorf(
+			"%.200q has rules, and no policy that scan %s has; bulkscan reaudit makes it of the site's verdicts or of its body",
+			s.row.Host, s.scan.Manifest.ScanID)
 	}
 	return n
 }

@@ -37,7 +37,10 @@ type Answers struct {
 // AnswersOf sorts outcomes. The lists keep the order of counts.
 func AnswersOf(counts []Count) (a Answers) {
 	notAsked := func(outcome string) bool {
-		return slices.ContainsFunc(exchange.Outcomes(), func(o exchange.Outcome) bool { return o.String() == outcome && !o.Asked() })
+		return slices.ContainsFunc(exchange.Outcomes(), func(o exchange.Outcome) bool {
+			return o.String() == outcome &&
+				!o.Asked()
+		})
 	}
 	for _, c := range counts {
 		switch {
@@ -54,8 +57,8 @@ func AnswersOf(counts []Count) (a Answers) {
 	return a
 }
 
-// CountOutcomes counts the outcomes of a scan's sites, the most frequent first. The error is commit.ErrNoTable if the scan
-// lacks the table sites.
+// CountOutcomes counts the outcomes of a scan's sites, the most frequent first. The error is commit.ErrNoTable if the
+// scan lacks the table sites.
 func CountOutcomes(ctx context.Context, st store.Store, scanID string) ([]Count, error) {
 	scan, err := commit.ReadScan(ctx, st, scanID)
 	if err != nil {
@@ -78,8 +81,8 @@ func (e *Ending) Answers() Answers {
 	return AnswersOf(e.Outcomes)
 }
 
-// Empty says why the scan has nothing to tell, and what to do about it; "" if it has. A resumed scan that was not read is
-// taken to have.
+// Empty says why the scan has nothing to tell, and what to do about it; "" if it has. A resumed scan that was not read
+// is taken to have.
 func (e *Ending) Empty() string {
 	switch a := e.Answers(); {
 	case e.Entries == 0 && e.Lines == 0:
@@ -89,7 +92,8 @@ func (e *Ending) Empty() string {
 		if e.LeftOut > 0 {
 			why += fmt.Sprintf(", %d left out by --sample", e.LeftOut)
 		}
-		return fmt.Sprintf("no usable site among the %d lines of the list (%s); see --dry-run, %s", e.Lines, why, FormFlags(e.Replayed))
+		return fmt.Sprintf("no usable site among the %d lines of the list (%s); see --dry-run, %s", e.Lines, why,
+			FormFlags(e.Replayed))
 	case e.Replayed || a.Answered > 0 || e.AlreadyKept > 0 && e.Scan == nil:
 		return ""
 	case a.Failed == 0:
@@ -99,7 +103,8 @@ func (e *Ending) Empty() string {
 		if e.Stored {
 			again = "; --restart asks all sites again"
 		}
-		return fmt.Sprintf("none of %d sites answered (%s); %s%s", a.Failed+a.NotAsked, kinds(a.Failures, maxKinds), Suspicion(a.Failures[0].Value), again)
+		return fmt.Sprintf("none of %d sites answered (%s); %s%s", a.Failed+a.NotAsked, kinds(a.Failures, maxKinds),
+			Suspicion(a.Failures[0].Value), again)
 	}
 }
 

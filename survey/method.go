@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file says how a dataset came about: who was asked, by whom, when, what the figures mean, what they do not say, and
-// how to cite them. It is the README.md of the dataset.
+// This file says how a dataset came about: who was asked, by whom, when, what the figures mean, what they do not say,
+// and how to cite them. It is the README.md of the dataset.
 
 // ReadmeName is the name of the file in the root of a dataset.
 const ReadmeName = "README.md"
@@ -32,7 +32,8 @@ const (
 	shownScan = 20      // scans that are listed
 )
 
-// Section is one section of a method. Its texts are Markdown of ours; what a manifest or a dataset says stands in it as code.
+// Section is one section of a method. Its texts are Markdown of ours; what a manifest or a dataset says stands in it as
+// code.
 type Section struct {
 	Title string
 	Text  []string   // paragraphs
@@ -68,8 +69,8 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// Method describes a dataset. Its figures are of one scan, as the options say; "" is the default one, and the error store.ErrNotExist if
-// there is none.
+// Method describes a dataset. Its figures are of one scan, as the options say; "" is the default one, and the error
+// store.ErrNotExist if there is none.
 func Method(ctx context.Context, st store.Store, scanID string, o Options) ([]Section, error) {
 	var more []string // scans that the head may not name: without an index all
 	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "scan_id") {
@@ -92,7 +93,8 @@ func Method(ctx context.Context, st store.Store, scanID string, o Options) ([]Se
 	}
 	var of *commit.Manifest
 	usual := commit.Default(all)
-	slices.SortStableFunc(all, func(a, b *commit.Manifest) int { return strings.Compare(a.ScanDate, b.ScanDate) }) // of a date the last started is last
+	// of a date the last started is last
+	slices.SortStableFunc(all, func(a, b *commit.Manifest) int { return strings.Compare(a.ScanDate, b.ScanDate) })
 	for _, m := range all {
 		if scanID == m.ScanID || scanID == "" && (m == usual || usual == nil && m.Published()) {
 			of = m
@@ -160,7 +162,8 @@ func askedHow(m *commit.Manifest) Section {
 	}
 	switch o.Source {
 	case commit.Live:
-		s.Text = []string{fmt.Sprintf("The sites were asked from %s by a crawler that calls itself %s, over %s, addresses %s, schemes %s. Sites may answer differently to another one: scans of two observers are not comparable without saying so.",
+		s.Text = []string{fmt.Sprintf(
+			"The sites were asked from %s by a crawler that calls itself %s, over %s, addresses %s, schemes %s. Sites may answer differently to another one: scans of two observers are not comparable without saying so.",
 			from, code(o.Product), code(o.HTTP), code(o.Family), code(o.Scheme))}
 		for _, flag := range []string{"host-rate", "ip-rate", "timeout", "retries", "max-redirects", "max-body"} {
 			if value := given(m, flag); value != "" {
@@ -177,16 +180,19 @@ func askedHow(m *commit.Manifest) Section {
 		state += fmt.Sprintf(" and was complete at %s", m.FinishedAt.UTC().Format("2006-01-02 15:04 UTC"))
 	}
 	s.Text = append(s.Text, fmt.Sprintf("%s. bulkscan %s, token registry %s, check %s %s (suite %s), schema version %d.",
-		state, code(m.ToolVersion), code(m.RegistryVersion), code(m.Check.ID), code(m.Check.Version), code(m.Check.Suite), m.SchemaVersion))
+		state, code(m.ToolVersion), code(m.RegistryVersion), code(m.Check.ID), code(m.Check.Version), code(m.Check.Suite),
+		m.SchemaVersion))
 	if m.Rejudged != nil {
-		s.Text = append(s.Text, fmt.Sprintf("The stored files of a scan by bulkscan %s, registry %s, were judged again.", code(m.Rejudged.ToolVersion), code(m.Rejudged.RegistryVersion)))
+		s.Text = append(s.Text, fmt.Sprintf("The stored files of a scan by bulkscan %s, registry %s, were judged again.",
+			code(m.Rejudged.ToolVersion), code(m.Rejudged.RegistryVersion)))
 	}
 	return s
 }
 
 // coverage counts the findings of a scan's sites.
 func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Section, error) {
-	c := Section{Title: "Coverage", Text: []string{"What was seen, in one word a site (`sites.finding`). Shares of who blocks are over sites with `rules` unless a figure says otherwise."}}
+	c := Section{Title: "Coverage",
+		Text: []string{"What was seen, in one word a site (`sites.finding`). Shares of who blocks are over sites with `rules` unless a figure says otherwise."}}
 	scan, err := o.open(ctx, st, scanID)
 	if err != nil {
 		return c, err
@@ -209,7 +215,8 @@ func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Se
 		}
 		return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(sites))
 	}
-	c.Table = [][]string{{"finding", "sites", "of those listed"}, {"listed", fmt.Sprint(sites), "100 %"}, {"answered with an HTTP status", fmt.Sprint(answered), percent(answered)}}
+	c.Table = [][]string{{"finding", "sites", "of those listed"}, {"listed", fmt.Sprint(sites), "100 %"},
+		{"answered with an HTTP status", fmt.Sprint(answered), percent(answered)}}
 	for _, f := range ordered(findings) {
 		c.Table = append(c.Table, []string{code(f.Value), fmt.Sprint(f.Rows), percent(f.Rows)})
 	}
@@ -217,7 +224,8 @@ func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Se
 }
 
 func meanings() Section {
-	s := Section{Title: "What \"blocks\" means", Text: []string{"Six definitions are in use; every figure names its own. The default is `full`. The registry of tokens says whose crawler a token is, and which group it follows where no group names it."}}
+	s := Section{Title: "What \"blocks\" means",
+		Text: []string{"Six definitions are in use; every figure names its own. The default is `full`. The registry of tokens says whose crawler a token is, and which group it follows where no group names it."}}
 	for _, d := range Definitions() {
 		over := "sites with rules"
 		if d.Answered() {
@@ -240,7 +248,8 @@ func limits() Section {
 }
 
 func scansOf(all []*commit.Manifest, pruned string) Section {
-	s := Section{Title: "Scans", Table: [][]string{{"scan", "date", "state", "sites", "list", "observer", "bulkscan", "registry"}}}
+	s := Section{Title: "Scans", Table: [][]string{{"scan", "date", "state", "sites", "list", "observer", "bulkscan",
+		"registry"}}}
 	if len(all) > shownScan {
 		s.Text = []string{fmt.Sprintf("The last %d scans are listed; the view `scans` has all.", shownScan)}
 	}
@@ -253,7 +262,8 @@ func scansOf(all []*commit.Manifest, pruned string) Section {
 		if m.Counts != nil {
 			sites = fmt.Sprint(m.Counts.Rows)
 		}
-		s.Table = append(s.Table, []string{code(m.ScanID), m.ScanDate, code(string(m.State)), sites, code(m.ListName()), code(m.Observer.String()), code(m.ToolVersion), code(m.RegistryVersion)})
+		s.Table = append(s.Table, []string{code(m.ScanID), m.ScanDate, code(string(m.State)), sites, code(m.ListName()),
+			code(m.Observer.String()), code(m.ToolVersion), code(m.RegistryVersion)})
 	}
 	return s
 }
@@ -269,8 +279,8 @@ func citation(m *commit.Manifest) Section {
 // maxCode bounds a text that may be anybody's, in bytes.
 const maxCode = 100
 
-// code writes a text that may be anybody's as Markdown code, also in a table. Within code, which only a backtick ends, neither
-// Markdown nor HTML counts.
+// code writes a text that may be anybody's as Markdown code, also in a table. Within code, which only a backtick ends,
+// neither Markdown nor HTML counts.
 func code(text string) string {
 	text = strings.NewReplacer("`", "'", "|", "/").Replace(printable.Clip(text, maxCode))
 	return "`" + cmp.Or(strings.TrimSpace(text), "–") + "`"

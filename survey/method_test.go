@@ -18,10 +18,14 @@ import (
 
 // markup are texts that Markdown, HTML or BibTeX obeys where it is not escaped.
 var markup = []string{
-	"`", "``", "```", "a`b`c", "```\n# " + hostiletest.Mark + "\n```bibtex\n", "\n\n# " + hostiletest.Mark, "a|b", "a | b |\n|---|---|", "|", `\`, `a\`, `\|`, "\\`", " ",
-	"<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<!--", "-->", "</code></td></table>", "[a](javascript:alert(1))", "![a](http://evil.test/)", "<http://evil.test/>",
-	"[a]: http://evil.test/", "*a*", "_a_", "**", "~~a~~", "# a", "- a", "1. a", "> a", "    a", "\ta", "---", "===", "&lt;script&gt;", "$a$", "$`a`$", "@everyone #1", ":smile:",
-	"}", "{", "}},\n  note = {x", `\input{/etc/passwd}`, "50%", "a~b^c#d&e_f", `"`, "\r\n# " + hostiletest.Mark, strings.Repeat("x", 5000), strings.Repeat("|`", 3000),
+	"`", "``", "```", "a`b`c", "```\n# " + hostiletest.Mark + "\n```bibtex\n", "\n\n# " + hostiletest.Mark, "a|b",
+	"a | b |\n|---|---|", "|", `\`, `a\`, `\|`, "\\`", " ",
+	"<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<!--", "-->", "</code></td></table>",
+	"[a](javascript:alert(1))", "![a](http://evil.test/)", "<http://evil.test/>",
+	"[a]: http://evil.test/", "*a*", "_a_", "**", "~~a~~", "# a", "- a", "1. a", "> a", "    a", "\ta", "---", "===",
+	"&lt;script&gt;", "$a$", "$`a`$", "@everyone #1", ":smile:",
+	"}", "{", "}},\n  note = {x", `\input{/etc/passwd}`, "50%", "a~b^c#d&e_f", `"`, "\r\n# " + hostiletest.Mark,
+	strings.Repeat("x", 5000), strings.Repeat("|`", 3000),
 }
 
 // readmeOf is the README of a dataset with one scan that is described, and one that is only listed.
@@ -38,7 +42,8 @@ func readmeOf(t *testing.T, source string, text func() string) string {
 		}
 		everyText(reflect.ValueOf(m), text)
 		// What follows is checked when a manifest is read, or says which text of ours is shown.
-		m.SchemaVersion, m.ScanID, m.ScanDate, m.StartedAt = schema.Version, fmt.Sprintf("s%d", i), fmt.Sprintf("2026-11-2%d", i), time.Unix(0, 0)
+		m.SchemaVersion, m.ScanID, m.ScanDate, m.StartedAt = schema.Version, fmt.Sprintf("s%d", i),
+			fmt.Sprintf("2026-11-2%d", i), time.Unix(0, 0)
 		m.State, m.Ending, m.Tables, m.Recorded, m.Observer.Source = state, commit.PublicationDone, nil, nil, source
 		if source == commit.Archive {
 			m.ListID = "" // so that the list is called by its files
@@ -83,16 +88,17 @@ func everyText(v reflect.Value, text func() string) {
 	}
 }
 
-// withoutTexts is what is left of a README without the pieces of code, and of the citation without what is in braces. It has
-// all that a reader of Markdown obeys.
+// withoutTexts is what is left of a README without the pieces of code, and of the citation without what is in braces.
+// It has all that a reader of Markdown obeys.
 func withoutTexts(readme string) string {
 	about, citation, _ := strings.Cut(readme, "```bibtex\n")
 	citation, end, _ := strings.Cut(citation, "```\n")
-	return regexp.MustCompile("`[^`\n]*`").ReplaceAllString(about, "`…`") + regexp.MustCompile(`\{[^{}\n]*\}`).ReplaceAllString(citation, "{…}") + end
+	return regexp.MustCompile("`[^`\n]*`").ReplaceAllString(about, "`…`") +
+		regexp.MustCompile(`\{[^{}\n]*\}`).ReplaceAllString(citation, "{…}") + end
 }
 
-// TestReadmeEscapes writes the README of datasets whose manifests are hostile in every text: it has the headings, links, tables
-// and lines of any other, and a terminal shows every character. What a text says is there.
+// TestReadmeEscapes writes the README of datasets whose manifests are hostile in every text: it has the headings,
+// links, tables and lines of any other, and a terminal shows every character. What a text says is there.
 func TestReadmeEscapes(t *testing.T) {
 	texts := markup
 	for _, h := range hostiletest.Texts() {

@@ -26,8 +26,8 @@ import (
 )
 
 // This file counts both statistics tables again in the plainest way: site by site and token by token, from the judged
-// sites in memory. It shares nothing with stats.go. What a site says of a token it asks of the cells of the site's policy, whose meaning
-// audit's vectors hold.
+// sites in memory. It shares nothing with stats.go. What a site says of a token it asks of the cells of the site's
+// policy, whose meaning audit's vectors hold.
 
 // answers are the answers of the test sites, in rotation. Only those with status 200 have a body.
 var answers = []struct {
@@ -211,8 +211,9 @@ func plainSite(s *audit.Site) schema.TokenStatsRow {
 		SitesAnswered: when(answered),
 		Sites:         when(s.Report.Access == parser.AccessConditional),
 		SitesRules:    when(s.Report.Finding == audit.FindingRules),
-		Unreachable:   when(!answered && s.Fetch.Outcome != exchange.BlockedAddress && s.Fetch.Outcome != exchange.OptedOut && s.Fetch.Outcome != exchange.NotArchived),
-		RFCEffective:  when(answered && s.Report.Access == parser.AccessFullDisallow),
+		Unreachable: when(!answered && s.Fetch.Outcome != exchange.BlockedAddress && s.Fetch.Outcome != exchange.OptedOut &&
+			s.Fetch.Outcome != exchange.NotArchived),
+		RFCEffective: when(answered && s.Report.Access == parser.AccessFullDisallow),
 	}
 	if answered {
 		*answeredColumn(&row, s.Report.Finding) = 1
@@ -258,7 +259,8 @@ func splitByRules(row *schema.TokenStatsRow) {
 // onlyRules leaves out the counts of a site whose finding is not rules, except that of rfc_effective.
 func onlyRules(row schema.TokenStatsRow) schema.TokenStatsRow {
 	if row.SitesRules == 0 {
-		rest := schema.TokenStatsRow{SitesAll: row.SitesAll, SitesAnswered: row.SitesAnswered, Sites: row.Sites, Unreachable: row.Unreachable, RFCEffective: row.RFCEffective}
+		rest := schema.TokenStatsRow{SitesAll: row.SitesAll, SitesAnswered: row.SitesAnswered, Sites: row.Sites,
+			Unreachable: row.Unreachable, RFCEffective: row.RFCEffective}
 		for f := range audit.NumFindings {
 			*answeredColumn(&rest, f) = *answeredColumn(&row, f)
 		}
@@ -282,7 +284,8 @@ func plainToken(s *audit.Site, c audit.Cell) schema.TokenStatsRow {
 		}
 	}
 	row.Partial, row.Lenient = when(c&audit.CellPartial != 0), when(c&audit.CellLenient != 0)
-	row.ViaOwn, row.ViaFallback, row.ViaStar = when(c&audit.CellOwn != 0), when(c&audit.CellFallback != 0), when(c&audit.CellStar != 0)
+	row.ViaOwn, row.ViaFallback, row.ViaStar = when(c&audit.CellOwn != 0), when(c&audit.CellFallback != 0),
+		when(c&audit.CellStar != 0)
 	row.RFCEffective += row.Full * row.SitesAnswered
 	splitByRules(&row)
 	return row
@@ -370,12 +373,14 @@ func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
 			t.Fatal(err)
 		}
 		compareRows(t, dir, schema.TokenStats, wantTokens, keyOf)
-		compareRows(t, dir, schema.RecordStats, wantRecords, func(r *schema.RecordStatsRow) [2]string { return [2]string{r.Kind, r.Key} })
+		compareRows(t, dir, schema.RecordStats, wantRecords,
+			func(r *schema.RecordStatsRow) [2]string { return [2]string{r.Kind, r.Key} })
 	}
 }
 
 // compareRows compares a file of statistics with the expected rows, in any order.
-func compareRows[K comparable, T comparable](t *testing.T, st store.Store, tableName string, want map[K]*T, key func(*T) K) {
+func compareRows[K comparable, T comparable](t *testing.T, st store.Store, tableName string, want map[K]*T,
+	key func(*T) K) {
 	t.Helper()
 	left := maps.Clone(want)
 	differences := 0
@@ -411,7 +416,8 @@ func compareRows[K comparable, T comparable](t *testing.T, st store.Store, table
 // definitions of blocking may agree on every token.
 func expectAll(t *testing.T, want map[statsKey]*schema.TokenStatsRow) {
 	t.Helper()
-	columns := []string{"Mention", "ExplicitRoot", "Full", "Partial", "Any", "DPIAll", "RFCEffective", "Unreachable", "ViaOwn", "ViaStar", "ViaFallback", "Lenient"}
+	columns := []string{"Mention", "ExplicitRoot", "Full", "Partial", "Any", "DPIAll", "RFCEffective", "Unreachable",
+		"ViaOwn", "ViaStar", "ViaFallback", "Lenient"}
 	differ := map[[2]string]bool{}
 	counted := map[string]bool{}
 	kinds, unknown := map[string]bool{}, 0
@@ -466,9 +472,12 @@ func generatedBodies(n int) [][]byte {
 		"AdsBot-Google", "Mediapartners-Google", "Yandex", "MJ12bot", "AI2Bot", "mybot", "OtherBot", "x_y", "2bot", "",
 	}
 	lines := []string{
-		"Disallow: /", "Disallow: /", "Disallow: /", "Disallow:", "Disallow: /private/", "Disallow: /*?q=", "Disallow: /*", "Disallow: /?",
-		"Allow: /", "Allow:", "Allow: /public/", "Allow: /?x", "Allow: /$", "Disallow: private", "Dissallow: /x", "disallow /",
-		"Crawl-delay: 5", "Crawl-delay: ten", "Foo: bar", "FOO: bar", "Noindex: /", "Content-Signal: ai-train=no", "Sitemap: /no-url",
+		"Disallow: /", "Disallow: /", "Disallow: /", "Disallow:", "Disallow: /private/", "Disallow: /*?q=", "Disallow: /*",
+		"Disallow: /?",
+		"Allow: /", "Allow:", "Allow: /public/", "Allow: /?x", "Allow: /$", "Disallow: private", "Dissallow: /x",
+		"disallow /",
+		"Crawl-delay: 5", "Crawl-delay: ten", "Foo: bar", "FOO: bar", "Noindex: /", "Content-Signal: ai-train=no",
+		"Sitemap: /no-url",
 		"a line without a colon or sense", "", "# comment",
 	}
 	random := rand.New(rand.NewPCG(7, 9309))

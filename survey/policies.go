@@ -44,12 +44,15 @@ func (s *policySet) cellsOf(p *audit.Policy) []audit.Cell {
 	return s.cells
 }
 
-// each calls do for each policy that sites have, with the cell of each token of the registry, which is valid during the call.
+// each calls do for each policy that sites have, with the cell of each token of the registry, which is valid during the
+// call.
 func (s *policySet) each(sites sitesByPolicy, do func(p *audit.Policy, cells []audit.Cell, n *sitesOf)) error {
 	for id, n := range sites {
 		p, known := s.policies[id]
 		if !known {
-			return fmt.Errorf("%d sites have a file, and no policy that the scan has; bulkscan reaudit makes it of their verdicts or bodies", n.file)
+			return fmt.Errorf(
+				"%d sites have a file, and no policy that the scan has; bulkscan reaudit makes it of their verdicts or bodies",
+				n.file)
 		}
 		do(&p, s.cellsOf(&p), n)
 	}
@@ -73,7 +76,8 @@ func (s *policySet) token(name string) *tokenCells {
 	return t
 }
 
-// BlockingPolicies reports by policy_id whether a policy of the scan blocks a token of the registry, by the definition Full.
+// BlockingPolicies reports by policy_id whether a policy of the scan blocks a token of the registry, by the definition
+// Full.
 func BlockingPolicies(ctx context.Context, scan *commit.Scan, o Options) (map[int64]bool, error) {
 	s, err := readPolicies(ctx, scan, o.withDefaults().Registry)
 	if err != nil {
@@ -97,13 +101,14 @@ type tokenCells struct {
 func (t *tokenCells) of(policy int64, access, site string) audit.Cell {
 	cell, known := t.cells[policy]
 	if !known && access == conditional && t.err == nil {
-		t.err = fmt.Errorf("%.200q has a file, and no policy that the scan has; bulkscan reaudit makes it of the site's verdicts or of its body", site)
+		t.err = fmt.Errorf(
+			"%.200q has a file, and no policy that the scan has; bulkscan reaudit makes it of the site's verdicts or of its body", site)
 	}
 	return cell
 }
 
-// Words of sites: the access of those that have a file in force, and so a policy; that of failing ones; the finding that most
-// definitions are over.
+// Words of sites: the access of those that have a file in force, and so a policy; that of failing ones; the finding
+// that most definitions are over.
 var (
 	conditional  = parser.AccessConditional.String()
 	fullDisallow = parser.AccessFullDisallow.String()
@@ -146,7 +151,8 @@ func (s sitesByPolicy) at(policy int64) *sitesOf {
 
 // via says whose group decides, by index: own, fallback, star. It is below 0 if none does.
 func via(c audit.Cell) int {
-	return slices.IndexFunc([]audit.Cell{audit.CellOwn, audit.CellFallback, audit.CellStar}, func(fact audit.Cell) bool { return c&fact != 0 })
+	return slices.IndexFunc([]audit.Cell{audit.CellOwn, audit.CellFallback, audit.CellStar},
+		func(fact audit.Cell) bool { return c&fact != 0 })
 }
 
 // The indexes that via returns.
@@ -159,9 +165,10 @@ const (
 
 // tally counts sites by what they make of one token.
 type tally struct {
-	blocks         [len(definitions)]int64 // by definition
-	partial        int64
-	via, full, any [numVias]int64 // with rules: whose group decides; of those that block it, and that block it at least in part
+	blocks  [len(definitions)]int64 // by definition
+	partial int64
+	// with rules: whose group decides; of those that block it, and that block it at least in part
+	via, full, any [numVias]int64
 }
 
 // add counts sites with a cell.
@@ -209,8 +216,8 @@ var blocksBy = func() (m [1 << 8]uint16) {
 	return m
 }()
 
-// traces notes of which tokens a scan says something that another registry has judged. It has no trace of a token that its registry
-// lacked: to count that as not blocked would be false. nil: the registry is ours.
+// traces notes of which tokens a scan says something that another registry has judged. It has no trace of a token that
+// its registry lacked: to count that as not blocked would be false. nil: the registry is ours.
 type traces struct {
 	tokens                  []bool
 	named, blocked, partial []int32 // of the current site
@@ -229,7 +236,8 @@ func (t *traces) fields(index tokenIndex) []table.Field {
 		return nil
 	}
 	return []table.Field{
-		{Name: "named", Into: &t.named, Index: index.index}, {Name: "blocked", Into: &t.blocked, Index: index.index}, {Name: "partial", Into: &t.partial, Index: index.index},
+		{Name: "named", Into: &t.named, Index: index.index}, {Name: "blocked", Into: &t.blocked, Index: index.index},
+		{Name: "partial", Into: &t.partial, Index: index.index},
 	}
 }
 

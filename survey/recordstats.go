@@ -48,7 +48,8 @@ func recordStats(ctx context.Context, scan *commit.Scan, o *Options, add func(sc
 	for {
 		err := eachCommit(ctx, scan, len(workers), func(ctx context.Context, worker int, commit *commit.Commit) error {
 			row := evidenceColumns{}
-			return eachRow(ctx, scan, commit, schema.Evidence, table.FieldsOf(&row, false, nil), func() { workers[worker].count(&row) })
+			return eachRow(ctx, scan, commit, schema.Evidence, table.FieldsOf(&row, false, nil),
+				func() { workers[worker].count(&row) })
 		})
 		if err != nil {
 			return fmt.Errorf("cannot compute %s of scan %s: %w", schema.RecordStats, scan.Manifest.ScanID, err)

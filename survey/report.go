@@ -21,7 +21,8 @@ import (
 )
 
 // eachRow calls do for each row of a table's file in a commit, when the fields are set to it.
-func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, table string, fields []table.Field, do func()) error {
+func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, table string, fields []table.Field,
+	do func()) error {
 	rows, err := read.OpenCursor(ctx, scan, commit, table, fields...)
 	if err != nil {
 		return err

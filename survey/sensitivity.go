@@ -14,11 +14,11 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// This file counts one token's share again and again, each time with another choice that a survey has to make: which sites
-// are in the denominator, what is assumed of those that were not seen, what is one site, how files are read. It reads
-// the bodies, to judge them in the other dialect; then the sites, to count, and to find the files that many sites have; and
-// where there are such files the sites again, for the domains of each. Memory: some 100 bytes a registrable domain and 100 a
-// distinct file.
+// This file counts one token's share again and again, each time with another choice that a survey has to make: which
+// sites are in the denominator, what is assumed of those that were not seen, what is one site, how files are read. It
+// reads the bodies, to judge them in the other dialect; then the sites, to count, and to find the files that many sites
+// have; and where there are such files the sites again, for the domains of each. Memory: some 100 bytes a registrable
+// domain and 100 a distinct file.
 
 // Sensitivity says how much one token's share depends on choices. Programs rely on its JSON.
 type Sensitivity struct {
@@ -67,19 +67,24 @@ const (
 const sharedBy = 100
 
 var choices = [numChoices]struct{ id, about string }{
-	choiceRules:              {"rules", "sites with rules: the default"},
-	choiceFile:               {"file", "sites with a file, HTML pages and challenges included, as a crawler reads them"},
-	choiceAnswered:           {"answered", "sites that answered"},
-	choiceListed:             {"listed", "all sites listed"},
-	choiceUnobservedOpen:     {"unobserved_open", "lower bound: every unobserved site (not asked, challenged, rate limited, failing, unreachable) has rules and is open"},
+	choiceRules:    {"rules", "sites with rules: the default"},
+	choiceFile:     {"file", "sites with a file, HTML pages and challenges included, as a crawler reads them"},
+	choiceAnswered: {"answered", "sites that answered"},
+	choiceListed:   {"listed", "all sites listed"},
+	choiceUnobservedOpen: {"unobserved_open",
+		"lower bound: every unobserved site (not asked, challenged, rate limited, failing, unreachable) has rules and is open"},
 	choiceUnobservedBlocking: {"unobserved_blocking", "upper bound: every unobserved site blocks"},
-	choiceUnreadOpen:         {"unread_open", "lower bound, also of refusals and HTML pages: each hides rules and is open"},
-	choiceUnreadBlocking:     {"unread_blocking", "upper bound, also of refusals and HTML pages: each hides a block"},
-	choiceSameDomain:         {"same_domain", "sites with rules, without those whose redirects led to another domain"},
-	choiceDomains:            {"domains", "domains with rules: the apex, else www, else the best rank speaks for its registrable domain"},
-	choiceFiles:              {"files", "sites with rules; a file that 100 domains or more have counts once"},
-	choiceUnmanaged:          {"unmanaged", "sites with rules, without those with a block that a delivery network manages"},
-	choiceRFC:                {"rfc", "sites with rules, their files read by RFC 9309 to the letter, and not as Google does"},
+	choiceUnreadOpen: {"unread_open",
+		"lower bound, also of refusals and HTML pages: each hides rules and is open"},
+	choiceUnreadBlocking: {"unread_blocking", "upper bound, also of refusals and HTML pages: each hides a block"},
+	choiceSameDomain:     {"same_domain", "sites with rules, without those whose redirects led to another domain"},
+	choiceDomains: {"domains",
+		"domains with rules: the apex, else www, else the best rank speaks for its registrable domain"},
+	choiceFiles: {"files", "sites with rules; a file that 100 domains or more have counts once"},
+	choiceUnmanaged: {"unmanaged",
+		"sites with rules, without those with a block that a delivery network manages"},
+	choiceRFC: {"rfc",
+		"sites with rules, their files read by RFC 9309 to the letter, and not as Google does"},
 }
 
 // SensitivityDefinitions are the definitions that Sensitivity can count by: those over sites with rules.
@@ -92,15 +97,16 @@ func SensitivityDefinitions() (names []string) {
 	return names
 }
 
-// SensitivityOf reads the committed parts of a scan twice. token is one of the registry's. It takes no lock and writes nothing. If the
-// scan lacks the table sites or policies, the error is commit.ErrNoTable.
+// SensitivityOf reads the committed parts of a scan twice. token is one of the registry's. It takes no lock and writes
+// nothing. If the scan lacks the table sites or policies, the error is commit.ErrNoTable.
 func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o SummaryOptions) (*Sensitivity, error) {
 	o.Options = o.withDefaults()
 	fail := func(err error) error { return fmt.Errorf("cannot count %s in scan %s: %w", token, scanID, err) }
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
 	id := o.Registry.Lookup(token)
 	if !ok || definition.Over != overRules || id < 0 {
-		return nil, fail(fmt.Errorf("the registry must have the token, and the definition %.40q be one of %v", o.Definition, SensitivityDefinitions()))
+		return nil, fail(fmt.Errorf("the registry must have the token, and the definition %.40q be one of %v", o.Definition,
+			SensitivityDefinitions()))
 	}
 	scan, err := o.open(ctx, st, scanID)
 	if err != nil {
@@ -115,15 +121,18 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	}
 	o.foreign(scan, "it may say nothing of the token, which then counts as not blocked")
 	m := scan.Manifest
-	s := &sensitivity{scan: scan, by: &definition, cells: policies.token(token), domains: map[uint64]domainSite{}, files: map[int64]*sharedFile{}}
+	s := &sensitivity{scan: scan, by: &definition, cells: policies.token(token), domains: map[uint64]domainSite{},
+		files: map[int64]*sharedFile{}}
 	for _, pass := range []func(context.Context) error{s.countSites, s.countDomainsOfFiles} {
 		if err := pass(ctx); err != nil {
 			return nil, fail(err)
 		}
 	}
 	return &Sensitivity{
-		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: idsOf(scan.Read()), Observer: m.Observer.String(), ListID: m.ListID, RegistryVersion: m.RegistryVersion,
-		Token: o.Registry.Tokens[id].Name, Definition: definition.Name, LeftOut: o.Skip.Omissions(), Rows: s.finish(),
+		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: idsOf(scan.Read()), Observer: m.Observer.String(), ListID: m.ListID,
+		RegistryVersion: m.RegistryVersion,
+		Token:           o.Registry.Tokens[id].Name, Definition: definition.Name, LeftOut: o.Skip.Omissions(),
+		Rows: s.finish(),
 	}, nil
 }
 
@@ -150,16 +159,18 @@ type sensitivity struct {
 
 	counts             [numChoices]struct{ sites, of int64 }
 	unobserved, unread int64
-	notByRFC           int64                 // sites with rules that only the other dialect has read, since reaudit had no body
-	domains            map[uint64]domainSite // by hash of the registrable domain
-	files              map[int64]*sharedFile // by body hash, of sites with rules
+	// sites with rules that only the other dialect has read, since reaudit had no body
+	notByRFC int64
+	domains  map[uint64]domainSite // by hash of the registrable domain
+	files    map[int64]*sharedFile // by body hash, of sites with rules
 }
 
 // domainSite is the site that speaks for its domain.
 type domainSite struct {
-	rank, seq     int64
-	host          string // of equal rank the first in the alphabet speaks: seq depends on how a list or an archive was divided
-	class         uint8  // 0 apex, 1 www, 2 another
+	rank, seq int64
+	// of equal rank the first in the alphabet speaks: seq depends on how a list or an archive was divided
+	host          string
+	class         uint8 // 0 apex, 1 www, 2 another
 	rules, blocks bool
 }
 
@@ -184,7 +195,8 @@ func (s *sensitivity) countDomainsOfFiles(ctx context.Context) error {
 		if f.sites >= sharedBy {
 			r := &s.site
 			return eachSite(ctx, s.scan, []table.Field{
-				{Name: "registrable_domain", Into: &r.Domain}, {Name: "host", Into: &r.Host}, {Name: "finding", Into: &r.Finding}, {Name: "body_hash", Into: &r.BodyHash},
+				{Name: "registrable_domain", Into: &r.Domain}, {Name: "host", Into: &r.Host}, {Name: "finding", Into: &r.Finding},
+				{Name: "body_hash", Into: &r.BodyHash},
 			}, s.domainsOfFiles)
 		}
 	}
@@ -248,7 +260,8 @@ func (s *sensitivity) speak(rules, blocks bool) {
 	}
 	key := s.domainOf()
 	before, known := s.domains[key]
-	if !known || cmp.Or(cmp.Compare(now.class, before.class), cmp.Compare(now.rank, before.rank), cmp.Compare(r.Host, before.host), cmp.Compare(now.seq, before.seq)) < 0 {
+	if !known || cmp.Or(cmp.Compare(now.class, before.class), cmp.Compare(now.rank, before.rank),
+		cmp.Compare(r.Host, before.host), cmp.Compare(now.seq, before.seq)) < 0 {
 		now.host = strings.Clone(r.Host)
 		s.domains[key] = now
 	}
@@ -269,7 +282,8 @@ func (s *sensitivity) domainsOfFiles() {
 // finish makes the rows.
 func (s *sensitivity) finish() []Choice {
 	rules := s.counts[choiceRules]
-	for choice, unseen := range map[int]int64{choiceUnobservedOpen: s.unobserved, choiceUnreadOpen: s.unobserved + s.unread} {
+	for choice, unseen := range map[int]int64{choiceUnobservedOpen: s.unobserved, choiceUnreadOpen: s.unobserved +
+		s.unread} {
 		s.counts[choice], s.counts[choice+1] = bounds(rules.sites, rules.of, unseen)
 	}
 	for _, d := range s.domains {
@@ -290,7 +304,8 @@ func (s *sensitivity) finish() []Choice {
 	for i, c := range s.counts {
 		rows[i] = Choice{ID: choices[i].id, About: choices[i].about, Sites: c.sites, Of: c.of}
 		if i == choiceRFC && s.notByRFC > 0 {
-			rows[i] = Choice{ID: choices[i].id, About: choices[i].about, Why: fmt.Sprintf("%d of their files were not at hand when bulkscan reaudit made policies", s.notByRFC)}
+			rows[i] = Choice{ID: choices[i].id, About: choices[i].about,
+				Why: fmt.Sprintf("%d of their files were not at hand when bulkscan reaudit made policies", s.notByRFC)}
 		} else if c.of > 0 {
 			share := share(c.sites, c.of)
 			rows[i].Share = &share

@@ -30,15 +30,16 @@ func sensitive(t *testing.T, st store.Store, definition string) map[string]Choic
 	return rows
 }
 
-// mixedSites are sites of all findings: apexes, www and other hosts of domains, with shared files, managed blocks, redirects, and
-// files that the dialects read differently.
+// mixedSites are sites of all findings: apexes, www and other hosts of domains, with shared files, managed blocks,
+// redirects, and files that the dialects read differently.
 func mixedSites(t *testing.T, n int, seed uint64) []*audit.Site {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 9309))
 	bodies := generatedBodies(200)
 	shared := []byte("User-agent: GPTBot\nDisallow: /\n# of a hosting company\n")
 	seldom := []byte("User-agent: GPTBot\nDisallow: /\n# of a smaller one\n")
-	managed := []byte("# BEGIN Cloudflare Managed content\nUser-agent: GPTBot\nDisallow: /\n# END Cloudflare Managed Content\n")
+	managed := []byte(
+		"# BEGIN Cloudflare Managed content\nUser-agent: GPTBot\nDisallow: /\n# END Cloudflare Managed Content\n")
 	typo := []byte("User-agent: GPTBot\nDissallow: /\nDisallow: /x\n") // Google reads the misspelt line, the RFC does not
 	var sites []*audit.Site
 	for i := range n {
@@ -74,7 +75,8 @@ func mixedSites(t *testing.T, n int, seed uint64) []*audit.Site {
 		case k < 16:
 			f.Status, f.Fields.Challenge = 403, "cloudflare"
 		case k < 17:
-			f.Status, f.Outcome = 0, []exchange.Outcome{exchange.DNSNotFound, exchange.OptedOut, exchange.Timeout}[random.IntN(3)]
+			f.Status, f.Outcome = 0, []exchange.Outcome{exchange.DNSNotFound, exchange.OptedOut,
+				exchange.Timeout}[random.IntN(3)]
 		default:
 			f.Body = []byte("Sitemap: https://example.com/x.xml\n")
 		}
@@ -89,7 +91,8 @@ func mixedSites(t *testing.T, n int, seed uint64) []*audit.Site {
 	return sites
 }
 
-// TestSensitivityPlainly counts every choice again, from the judged sites in memory, by every definition that it is for.
+// TestSensitivityPlainly counts every choice again, from the judged sites in memory, by every definition that it is
+// for.
 func TestSensitivityPlainly(t *testing.T) {
 	sites := mixedSites(t, 3000, 18)
 	st := written(t, sites, cut{rows: 700, shards: 2, seed: 3})
@@ -129,7 +132,8 @@ func TestSensitivityPlainly(t *testing.T) {
 			other := len(s.Fetch.Hops) > 0 && s.Fetch.Final.Origin.Host() == "elsewhere.net"
 			add("same_domain", rules && !other, blocks)
 			add("unmanaged", rules && !strings.Contains(string(s.Fetch.Body), "Cloudflare"), blocks)
-			again := &audit.Site{Dialect: parser.RFC, Fetch: exchange.Response{Outcome: exchange.Answered, Status: 200, Body: s.Fetch.Body}}
+			again := &audit.Site{Dialect: parser.RFC, Fetch: exchange.Response{Outcome: exchange.Answered, Status: 200,
+				Body: s.Fetch.Body}}
 			audit.Judge(again)
 			add("rfc", rules, blocksIn(again))
 			switch s.Report.Finding {
@@ -175,21 +179,24 @@ func TestSensitivityPlainly(t *testing.T) {
 		want["unobserved_open"] = &count{rules.sites, rules.of + unseen[false]}
 		want["unobserved_blocking"] = &count{rules.sites + unseen[false], rules.of + unseen[false]}
 		all := unseen[false] + unseen[true]
-		want["unread_open"], want["unread_blocking"] = &count{rules.sites, rules.of + all}, &count{rules.sites + all, rules.of + all}
+		want["unread_open"], want["unread_blocking"] = &count{rules.sites, rules.of + all},
+			&count{rules.sites + all, rules.of + all}
 
 		got := sensitive(t, st, definition)
 		if len(got) != len(want) {
 			t.Errorf("%d choices, want %d", len(got), len(want))
 		}
 		for choice, w := range want {
-			if g := got[choice]; int(g.Sites) != w.sites || int(g.Of) != w.of || g.Share == nil || *g.Share != float64(w.sites)/float64(w.of) {
+			if g := got[choice]; int(g.Sites) != w.sites || int(g.Of) != w.of || g.Share == nil ||
+				*g.Share != float64(w.sites)/float64(w.of) {
 				t.Errorf("by %s, %s: got %d of %d, want %+v", definition, choice, g.Sites, g.Of, *w)
 			}
 		}
 		if definition != Full {
 			continue
 		}
-		for _, choice := range []string{"file", "same_domain", "domains", "files", "unmanaged", "rfc"} { // else the test would show nothing
+		for _, choice := range []string{"file", "same_domain", "domains", "files", "unmanaged", "rfc"} {
+			// else the test would show nothing
 			if *want[choice] == rules {
 				t.Errorf("%s counts as rules does", choice)
 			}
@@ -197,10 +204,11 @@ func TestSensitivityPlainly(t *testing.T) {
 	}
 }
 
-// TestDeliveryNetworkHidesRules puts sites behind a delivery network that answers our crawler with something else than the file. The
-// sites' files are known here. If it does so whatever a site's file says, the share over sites with rules stays what it is,
-// within the error of the sample, where a share that takes answers as a crawler does is far off. If it does so for the sites
-// that block, no denominator helps, but the bounds contain the truth: the outer ones where nothing tells what was hidden.
+// TestDeliveryNetworkHidesRules puts sites behind a delivery network that answers our crawler with something else than
+// the file. The sites' files are known here. If it does so whatever a site's file says, the share over sites with rules
+// stays what it is, within the error of the sample, where a share that takes answers as a crawler does is far off. If
+// it does so for the sites that block, no denominator helps, but the bounds contain the truth: the outer ones where
+// nothing tells what was hidden.
 func TestDeliveryNetworkHidesRules(t *testing.T) {
 	answers := map[string]func(*exchange.Response){
 		"403":         func(f *exchange.Response) { f.Status = 403 },
@@ -219,7 +227,8 @@ func TestDeliveryNetworkHidesRules(t *testing.T) {
 				o, _ := origin.Parse(fmt.Sprintf("host%d.example", i))
 				s := &audit.Site{Seq: uint64(i), Origin: o}
 				blocks := random.Float64() < blocking
-				s.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, Answered: o.As(origin.HTTPS), Body: []byte("User-agent: *\nDisallow: /private/\n")}
+				s.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, Answered: o.As(origin.HTTPS),
+					Body: []byte("User-agent: *\nDisallow: /private/\n")}
 				if blocks {
 					truth++
 					s.Fetch.Body = []byte("User-agent: GPTBot\nDisallow: /\n")
@@ -237,8 +246,11 @@ func TestDeliveryNetworkHidesRules(t *testing.T) {
 			is := float64(truth) / n
 			inner := *got["unobserved_open"].Share <= is && is <= *got["unobserved_blocking"].Share
 			outer := *got["unread_open"].Share <= is && is <= *got["unread_blocking"].Share
-			t.Logf("%-11s only blocking %5v: truth %.3f, over rules %.3f, over listed %.3f, bounds %.3f to %.3f, outer %.3f to %.3f", name, onlyBlocking, is,
-				share, listed, *got["unobserved_open"].Share, *got["unobserved_blocking"].Share, *got["unread_open"].Share, *got["unread_blocking"].Share)
+			t.Logf(
+				"%-11s only blocking %5v: truth %.3f, over rules %.3f, over listed %.3f, bounds %.3f to %.3f, outer %.3f to %.3f",
+				name, onlyBlocking, is,
+				share, listed, *got["unobserved_open"].Share, *got["unobserved_blocking"].Share, *got["unread_open"].Share,
+				*got["unread_blocking"].Share)
 			if !outer || !inner && name != "403" && name != "maintenance" {
 				t.Errorf("%s, only blocking %v: %.3f is not within the bounds", name, onlyBlocking, is)
 			}

@@ -45,8 +45,8 @@ func (list Omissions) Line(number func(int64) string) string {
 	return text + "see bulkscan verify"
 }
 
-// Skip leaves out what is damaged, if it is On, and collects what that is. Otherwise damage is an error. It is not for several goroutines
-// at once.
+// Skip leaves out what is damaged, if it is On, and collects what that is. Otherwise damage is an error. It is not for
+// several goroutines at once.
 type Skip struct {
 	On   bool
 	list Omissions
@@ -83,8 +83,8 @@ func (k *Skip) lacks(scanIDs ...string) bool {
 	return slices.ContainsFunc(k.Omissions(), func(o Omission) bool { return slices.Contains(scanIDs, o.ScanID) })
 }
 
-// ReadScan opens a scan for reading, without the commits that are damaged or of which a file of any table is: so all its tables have the
-// same sites. It verifies the scan the first time, which reads all its files.
+// ReadScan opens a scan for reading, without the commits that are damaged or of which a file of any table is: so all
+// its tables have the same sites. It verifies the scan the first time, which reads all its files.
 func (k *Skip) ReadScan(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
 	if k == nil || !k.On {
 		return commit.ReadScan(ctx, st, scanID)
@@ -122,7 +122,8 @@ func (k *Skip) verified(ctx context.Context, st store.Store, scanID string) (*co
 	if err != nil {
 		return nil, err
 	}
-	past, err := commit.GatherHistory(ctx, st, scanID, "", func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
+	past, err := commit.GatherHistory(ctx, st, scanID, "", func(name string, c *commit.Commit, err error) (*commit.Commit,
+		error) {
 		bad, sites := damaged[name], int64(0)
 		if c != nil {
 			sites = c.Rows

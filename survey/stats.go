@@ -21,8 +21,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file computes the tables token_stats and record_stats: it opens the parts of a scan, and has workers count each of them.
-// tokenstats.go and recordstats.go count.
+// This file computes the tables token_stats and record_stats: it opens the parts of a scan, and has workers count each
+// of them. tokenstats.go and recordstats.go count.
 
 // Options of Stats and Summarize.
 type Options struct {
@@ -59,13 +59,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// open opens the rows that figures are of: those of a scan's unit, or of the scan alone, if so asked or if readers do not get it.
+// open opens the rows that figures are of: those of a scan's unit, or of the scan alone, if so asked or if readers do
+// not get it.
 func (o *Options) open(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
 	m, err := commit.ReadManifest(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
-	return index.ReadUnit(ctx, st, scanID, o.Alone || !m.Published(), func(ctx context.Context, st store.Store, id string) (*commit.Scan, error) {
+	return index.ReadUnit(ctx, st, scanID, o.Alone || !m.Published(), func(ctx context.Context, st store.Store,
+		id string) (*commit.Scan, error) {
 		s, err := o.Skip.ReadScan(ctx, st, id)
 		if id != scanID && IsDamage(err) && o.Skip.Without("scan "+id, id, err) {
 			err = store.ErrNotExist
@@ -86,12 +88,15 @@ func (o *Options) foreign(scan *commit.Scan, effect string) bool {
 	if m.RegistryVersion == o.Registry.Version {
 		sites := scan.ByOtherRegistry()
 		if sites > 0 {
-			o.Log.Warn("sites keep the judgement of another token registry, as their bodies were not stored", "sites", sites, "registry", o.Registry.Version,
-				"effect", "tokens that it did not have count there as not named and not blocked; those of which no other site says anything have no row", "remedy", "scan again")
+			o.Log.Warn("sites keep the judgement of another token registry, as their bodies were not stored", "sites", sites,
+				"registry", o.Registry.Version,
+				"effect",
+				"tokens that it did not have count there as not named and not blocked; those of which no other site says anything have no row", "remedy", "scan again")
 		}
 		return sites > 0
 	}
-	o.Log.Warn("the scan was judged by another token registry", "scan_registry", m.RegistryVersion, "registry", o.Registry.Version,
+	o.Log.Warn("the scan was judged by another token registry", "scan_registry", m.RegistryVersion, "registry",
+		o.Registry.Version,
 		"effect", effect, "remedy", "give --tokens FILE as the scan had it, or scan again")
 	return true
 }
@@ -110,10 +115,10 @@ const maxLabels = 1000
 const maxTLDs = 2000
 
 // Stats computes the tables token_stats and record_stats of a scan from its committed parts, and replaces the file of
-// each. Those of the last scan of its unit are of the whole unit, also where the scan is about to be complete. token_stats needs the
-// tables sites, policies and verdicts, record_stats needs evidence. A table that lacks what it needs
-// is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer or
-// sink.LockStats.
+// each. Those of the last scan of its unit are of the whole unit, also where the scan is about to be complete.
+// token_stats needs the tables sites, policies and verdicts, record_stats needs evidence. A table that lacks what it
+// needs is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer
+// or sink.LockStats.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
 	o = o.withDefaults()
 	scan, err := index.ReadUnit(ctx, st, scanID, o.Alone, commit.ReadScan)
@@ -151,7 +156,8 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 	return errors.Join(errs...)
 }
 
-// StatsOfUnits computes the statistics again that are not of their unit's rows: a scan of the unit was published or has changed since.
+// StatsOfUnits computes the statistics again that are not of their unit's rows: a scan of the unit was published or has
+// changed since.
 func StatsOfUnits(ctx context.Context, st store.Store, o Options) error {
 	ids, err := index.OutdatedStats(ctx, st)
 	if err != nil {
@@ -170,7 +176,8 @@ func StatsOfUnits(ctx context.Context, st store.Store, o Options) error {
 }
 
 // writeTable publishes rows as the scan's file of a table.
-func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, table string, fill func(add func(T) error) error) error {
+func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, table string,
+	fill func(add func(T) error) error) error {
 	name := commit.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID)
 	w, err := sink.CreateTable[T](ctx, st, scan, name, table, o.ToolVersion)
 	if err != nil {
@@ -186,7 +193,8 @@ func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o
 func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
 	for _, table := range []string{schema.Sites, schema.Verdicts} {
 		if !scan.Has(table) {
-			return fmt.Errorf("cannot compute %s of scan %s: table %s: %w; bulkscan summary needs no statistics", schema.TokenStats, scan.Manifest.ScanID, table, commit.ErrNoTable)
+			return fmt.Errorf("cannot compute %s of scan %s: table %s: %w; bulkscan summary needs no statistics",
+				schema.TokenStats, scan.Manifest.ScanID, table, commit.ErrNoTable)
 		}
 	}
 	return writeTable(ctx, st, scan, o, schema.TokenStats, func(add func(schema.TokenStatsRow) error) error {
@@ -203,7 +211,8 @@ func tokenStats(ctx context.Context, scan *commit.Scan, o *Options, add func(sch
 	if err != nil {
 		return fail(err)
 	}
-	foreign := o.foreign(scan, "tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
+	foreign := o.foreign(scan,
+		"tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
 	var workers []*counter
 	for range workersFor(scan) {
 		workers = append(workers, newCounter(o, policies, foreign))
@@ -259,7 +268,8 @@ func countParts(ctx context.Context, scan *commit.Scan, workers []*counter, firs
 
 // eachCommit calls do for every commit, from so many numbered goroutines. It returns the first error and begins no
 // commit after it.
-func eachCommit(ctx context.Context, scan *commit.Scan, workers int, do func(ctx context.Context, worker int, commit *commit.Commit) error) error {
+func eachCommit(ctx context.Context, scan *commit.Scan, workers int, do func(ctx context.Context, worker int,
+	commit *commit.Commit) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
@@ -321,7 +331,8 @@ type verdictReader struct {
 
 // read calls do for each site of a commit, with the fields of both tables set, and closes the cursors. seq is where
 // the cursor of sites stores the row's number.
-func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *int64, verdicts *table.Cursor, do func()) error {
+func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *int64, verdicts *table.Cursor,
+	do func()) error {
 	verdict := func() {
 		if r.row.id = noToken; r.row.Known {
 			r.row.id = r.tokens.index(r.row.Token)
@@ -337,9 +348,10 @@ func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *in
 	})
 }
 
-// beside calls do for each site of a commit, and before that row for each row of another table with the number of the site. It
-// closes the cursors.
-func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *table.Cursor, of *int64, row, do func()) error {
+// beside calls do for each site of a commit, and before that row for each row of another table with the number of the
+// site. It closes the cursors.
+func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *table.Cursor, of *int64, row,
+	do func()) error {
 	more := others.Next()
 	err := eachOf(sites, func() {
 		for ; more && *of == *seq; more = others.Next() {
@@ -357,7 +369,8 @@ func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *tabl
 }
 
 // together calls each for each commit, with the open files of sites and of another table.
-func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tableName string, columns []table.Field, each func(c *commit.Commit, sites, others *table.Cursor) error) error {
+func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tableName string, columns []table.Field,
+	each func(c *commit.Commit, sites, others *table.Cursor) error) error {
 	others, stop := iter.Pull2(read.Cursors(ctx, scan, tableName, columns...))
 	defer stop()
 	part := 0

@@ -37,7 +37,8 @@ func registry() *tokens.Registry {
 	return registryOf("test", []tokens.Token{
 		{Name: "GPTBot", Category: "ai", Operator: "OpenAI", Purpose: "training", HeedsStar: true},
 		{Name: "Googlebot", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true},
-		{Name: "Googlebot-News", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true, Fallback: []string{"Googlebot"}},
+		{Name: "Googlebot-News", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true,
+			Fallback: []string{"Googlebot"}},
 		{Name: "AdsBot-Google", Category: "search", Operator: "Google", Purpose: "ads", HeedsStar: false},
 	})
 }
@@ -104,17 +105,20 @@ func dataset(tb testing.TB) store.Store {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w, err := sink.Open(context.Background(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(), ToolVersion: "1.2.3", PartRows: 4})
+	w, err := sink.Open(context.Background(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(),
+		ToolVersion: "1.2.3", PartRows: 4})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	seq := uint64(0)
-	add := func(host, label string, rank int64, status int, outcome exchange.Outcome, access parser.Access, fill func(r *audit.Report)) {
+	add := func(host, label string, rank int64, status int, outcome exchange.Outcome, access parser.Access,
+		fill func(r *audit.Report)) {
 		o, err := origin.Parse(host)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		s := &audit.Site{Seq: seq, Input: host, Label: label, Rank: rank, Origin: o, Domain: o.RegistrableDomain(), TLD: o.TLD()}
+		s := &audit.Site{Seq: seq, Input: host, Label: label, Rank: rank, Origin: o, Domain: o.RegistrableDomain(),
+			TLD: o.TLD()}
 		s.Fetch = exchange.Response{Outcome: outcome, Status: status, Answered: o.As(origin.HTTPS), Attempts: 1}
 		if status != 0 {
 			s.Fetch.Timing.Total = time.Duration(seq+1) * 10 * time.Millisecond
@@ -153,14 +157,18 @@ func dataset(tb testing.TB) store.Store {
 		}
 		r.Evidence = []audit.Evidence{
 			{Line: 1, Kind: audit.KindUnknown, Key: []byte("Foo")}, {Line: 2, Kind: audit.KindUnknown, Key: []byte("foo")},
-			{Line: 3, Kind: audit.KindSitemap, Key: []byte("sitemap")}, {Line: 4, Kind: audit.KindLegacy, Key: []byte("noindex")},
-			{Line: 5, Kind: audit.KindInvalid, Key: []byte("Crawl-Delay"), Value: []byte("ten")}, {Line: 6, Kind: audit.KindInvalid, Value: []byte("no record")},
+			{Line: 3, Kind: audit.KindSitemap, Key: []byte("sitemap")}, {Line: 4, Kind: audit.KindLegacy,
+				Key: []byte("noindex")},
+			{Line: 5, Kind: audit.KindInvalid, Key: []byte("Crawl-Delay"), Value: []byte("ten")},
+			{Line: 6, Kind: audit.KindInvalid, Value: []byte("no record")},
 		}
 	})
 	add("b.com", "x", 500, 200, exchange.Answered, conditional, func(r *audit.Report) {
 		r.Star, r.Blocked = audit.Blocked, []uint16{gpt, google, news}
 		r.Verdicts = []audit.Verdict{verdict("*", -1, audit.ViaStar, audit.Blocked, false, audit.DPIAll)}
-		r.Evidence = []audit.Evidence{{Line: 1, Kind: audit.KindUnknown, Key: []byte("FOO")}, {Line: 2, Kind: audit.KindExtension, Key: []byte("crawl-delay")}, {Line: 3, Kind: audit.KindTypo, Key: []byte("Dissallow")}}
+		r.Evidence = []audit.Evidence{{Line: 1, Kind: audit.KindUnknown, Key: []byte("FOO")},
+			{Line: 2, Kind: audit.KindExtension, Key: []byte("crawl-delay")}, {Line: 3, Kind: audit.KindTypo,
+				Key: []byte("Dissallow")}}
 	})
 	add("c.org", "", 5000, 200, exchange.Answered, conditional, func(r *audit.Report) {
 		r.Star, r.Named, r.Partial = audit.Partial, []uint16{gpt, google}, []uint16{google, news}
@@ -231,7 +239,8 @@ func TestManySegments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(), Tables: []string{schema.Sites, schema.Verdicts}})
+		w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(),
+			Tables: []string{schema.Sites, schema.Verdicts}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +266,8 @@ func TestManySegments(t *testing.T) {
 		}
 		var log bytes.Buffer
 		kinds := map[string]int64{}
-		for _, row := range statsOf[schema.TokenStatsRow](t, dir, schema.TokenStats, Options{Registry: registry(), Log: logger(&log)}) {
+		for _, row := range statsOf[schema.TokenStatsRow](t, dir, schema.TokenStats, Options{Registry: registry(),
+			Log: logger(&log)}) {
 			if row.Token == "GPTBot" {
 				kinds[row.SegmentKind] += row.SitesAll
 			}
@@ -294,14 +304,18 @@ func logger(w io.Writer) *slog.Logger {
 func TestForeignRegistry(t *testing.T) {
 	st := dataset(t)
 	other := registryOf("other", append(registry().Tokens[google:],
-		tokens.Token{Name: "NewBot", Category: "ai", Operator: "Newcomer", HeedsStar: true}, // `*` blocks it on two sites, but no list says so
-		tokens.Token{Name: "MyBot", Category: "ai", HeedsStar: true},                        // a site names it: the scan took it for an unknown agent
+		// `*` blocks it on two sites, but no list says so
+		tokens.Token{Name: "NewBot", Category: "ai", Operator: "Newcomer", HeedsStar: true},
+		// a site names it: the scan took it for an unknown agent
+		tokens.Token{Name: "MyBot", Category: "ai", HeedsStar: true},
 	))
 	var log bytes.Buffer
 	got := []string{}
-	for _, r := range statsOf[schema.TokenStatsRow](t, st, schema.TokenStats, Options{Registry: other, Log: logger(&log)}) {
+	for _, r := range statsOf[schema.TokenStatsRow](t, st, schema.TokenStats,
+		Options{Registry: other, Log: logger(&log)}) {
 		if r.SegmentKind == "all" {
-			got = append(got, fmt.Sprint(r.Token, " ", r.Known, " mention ", r.Mention, " full ", r.Full, " partial ", r.Partial, " lenient ", r.Lenient))
+			got = append(got, fmt.Sprint(r.Token, " ", r.Known, " mention ", r.Mention, " full ", r.Full, " partial ", r.Partial,
+				" lenient ", r.Lenient))
 		}
 	}
 	slices.Sort(got)
@@ -317,7 +331,8 @@ func TestForeignRegistry(t *testing.T) {
 	}
 	warned := func(want string) {
 		t.Helper()
-		for _, text := range []string{"level=WARN", "another token registry", "scan_registry=test", " registry=other", want, "--tokens FILE"} {
+		for _, text := range []string{"level=WARN", "another token registry", "scan_registry=test", " registry=other", want,
+			"--tokens FILE"} {
 			if !strings.Contains(log.String(), text) {
 				t.Errorf("nothing of %q in %s", text, &log)
 			}
@@ -328,7 +343,8 @@ func TestForeignRegistry(t *testing.T) {
 		log.Reset()
 	}
 	warned("have no row")
-	s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)}, Definition: "rfc_effective"})
+	s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)},
+		Definition: "rfc_effective"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,25 +353,30 @@ func TestForeignRegistry(t *testing.T) {
 	for _, c := range s.Blocking.MostBlocked {
 		listed = append(listed, fmt.Sprint(c.Token, " ", c.Sites))
 	}
-	if want := []string{"Googlebot 3", "Googlebot-News 3"}; !slices.Equal(listed, want) || s.Blocking.Selected != 2 || s.Blocking.Registry != "other" {
+	if want := []string{"Googlebot 3", "Googlebot-News 3"}; !slices.Equal(listed, want) || s.Blocking.Selected != 2 ||
+		s.Blocking.Registry != "other" {
 		t.Errorf("the summary has %v of %d tokens, want %v", listed, s.Blocking.Selected, want)
 	}
 	warned("missing among those that are counted")
 	// Nor do they inherit by dpi_all.
-	for operator, want := range map[string]string{"": "2 block one of 2: [{search 2 2 0.4 {<nil> <nil>}}]", "Newcomer": "0 block one of 0: []"} {
-		s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)}, Definition: "dpi_all", Selection: Selection{Operator: operator}})
+	for operator, want := range map[string]string{"": "2 block one of 2: [{search 2 2 0.4 {<nil> <nil>}}]",
+		"Newcomer": "0 block one of 0: []"} {
+		s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)},
+			Definition: "dpi_all", Selection: Selection{Operator: operator}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range s.Blocking.ByPurpose {
 			s.Blocking.ByPurpose[i].Certainty = Certainty{}
 		}
-		if got := fmt.Sprintf("%d block one of %d: %v", s.Blocking.AtLeastOne, s.Blocking.Selected, s.Blocking.ByPurpose); got != want || s.Rows != 9 {
+		if got := fmt.Sprintf("%d block one of %d: %v", s.Blocking.AtLeastOne, s.Blocking.Selected,
+			s.Blocking.ByPurpose); got != want || s.Rows != 9 {
 			t.Errorf("%q: %s of %d rows, want %s of 9", operator, got, s.Rows, want)
 		}
 		warned("missing among those that are counted")
 	}
-	if _, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: registry(), Log: logger(&log)}}); err != nil || log.Len() > 0 {
+	if _, err := Summarize(t.Context(), st, "hand",
+		SummaryOptions{Options: Options{Registry: registry(), Log: logger(&log)}}); err != nil || log.Len() > 0 {
 		t.Errorf("%v\n%s", err, &log)
 	}
 }
@@ -380,7 +401,8 @@ func TestTokenStats(t *testing.T) {
 			t.Errorf("no row %q", key)
 			return
 		}
-		got := []int64{r.SitesAll, r.SitesAnswered, r.Sites, r.Mention, r.ExplicitRoot, r.Full, r.Partial, r.Any, r.DPIAll, r.RFCEffective, r.Unreachable, r.ViaOwn, r.ViaStar, r.ViaFallback, r.Lenient}
+		got := []int64{r.SitesAll, r.SitesAnswered, r.Sites, r.Mention, r.ExplicitRoot, r.Full, r.Partial, r.Any, r.DPIAll,
+			r.RFCEffective, r.Unreachable, r.ViaOwn, r.ViaStar, r.ViaFallback, r.Lenient}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s:\n got %v\nwant %v", key, got, want)
 		}
@@ -430,7 +452,8 @@ func TestTokenStats(t *testing.T) {
 	for key := range rows {
 		t.Errorf("an unexpected row %q", key)
 	}
-	if r := all[0]; r.Token != "GPTBot" || !r.Known || r.Category != "ai" || r.Operator != "OpenAI" || r.Purpose != "training" {
+	if r := all[0]; r.Token != "GPTBot" || !r.Known || r.Category != "ai" || r.Operator != "OpenAI" ||
+		r.Purpose != "training" {
 		t.Errorf("%+v", r)
 	}
 	if r := all[len(all)-1]; r.Token != "mybot2" || r.Known || r.Category+r.Operator+r.Purpose != "" {
@@ -596,8 +619,10 @@ func TestHistogram(t *testing.T) {
 // TestPartlyForeignRegistry computes statistics of a scan that was judged again by another registry, except for sites
 // without stored bodies. Tokens that were not looked for there have no row, not a row of zeros.
 func TestPartlyForeignRegistry(t *testing.T) {
-	other, err := tokens.Load(strings.NewReader("version 1\nname | aliases | category | purpose | operator | * | fallback | source | checked\n" +
-		"NewBot | | ai | training | Me | yes | | https://example.org | 2026-01-01\n"))
+	other,
+		err := tokens.Load(strings.NewReader(
+		"version 1\nname | aliases | category | purpose | operator | * | fallback | source | checked\n" +
+			"NewBot | | ai | training | Me | yes | | https://example.org | 2026-01-01\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -615,7 +640,8 @@ func TestPartlyForeignRegistry(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &audit.Site{Seq: uint64(i), Origin: o}
-			s.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, Answered: o.As(origin.HTTPS), Body: []byte("User-agent: *\nDisallow: /\n")}
+			s.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, Answered: o.As(origin.HTTPS),
+				Body: []byte("User-agent: *\nDisallow: /\n")}
 			audit.Judge(s)
 			if err := w.Add(s); err != nil {
 				t.Fatal(err)
@@ -628,12 +654,14 @@ func TestPartlyForeignRegistry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := reaudit.Scan(t.Context(), source, to, reaudit.Options{Judge: audit.New(other).Judge, Registry: other}); err != nil {
+		if _, err := reaudit.Scan(t.Context(), source, to, reaudit.Options{Judge: audit.New(other).Judge,
+			Registry: other}); err != nil {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
 		row := false
-		for _, r := range statsOf[schema.TokenStatsRow](t, to, schema.TokenStats, Options{Registry: other, Log: logger(&log)}) {
+		for _, r := range statsOf[schema.TokenStatsRow](t, to, schema.TokenStats,
+			Options{Registry: other, Log: logger(&log)}) {
 			row = row || r.Token == "NewBot" && r.SegmentKind == "all" && r.Full == 3
 			if r.Token == "NewBot" && !wantRow {
 				t.Errorf("%v: %+v", tables, r)
@@ -642,11 +670,13 @@ func TestPartlyForeignRegistry(t *testing.T) {
 		if row != wantRow || strings.Contains(log.String(), "sites keep the judgement of another token registry") == wantRow {
 			t.Errorf("%v: a row of the new token: %v, warned\n%s", tables, row, &log)
 		}
-		s, err := Summarize(t.Context(), to, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)}, Definition: "any"})
+		s, err := Summarize(t.Context(), to, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)},
+			Definition: "any"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if named := slices.ContainsFunc(s.Blocking.MostBlocked, func(c TokenCount) bool { return c.Token == "NewBot" }); named && !wantRow {
+		if named := slices.ContainsFunc(s.Blocking.MostBlocked,
+			func(c TokenCount) bool { return c.Token == "NewBot" }); named && !wantRow {
 			t.Errorf("%v: the summary has the new token", tables)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 // This file counts the headline figures of a scan over all its commits, complete or not. It does not use token_stats,
-// which may be missing, outdated or of another registry. It makes one pass over the columns of sites in
-// summaryColumns. Where the scan has verdicts, it reads the columns for lenient names together with them. blocking.go counts tokens.
+// which may be missing, outdated or of another registry. It makes one pass over the columns of sites in summaryColumns.
+// Where the scan has verdicts, it reads the columns for lenient names together with them. blocking.go counts tokens.
 
 // Summary is the headline figures of a scan. Programs rely on its JSON; docs/FIELDS.md describes each field.
 type Summary struct {
@@ -80,18 +80,20 @@ type Summary struct {
 // shownScans is how many scans of a unit are named, the last ones.
 const shownScans = 3
 
-// Counted says which scans the figures are of, and how many rows were replaced; "" if each site of one scan has one row. number writes
-// a number.
+// Counted says which scans the figures are of, and how many rows were replaced; "" if each site of one scan has one
+// row. number writes a number.
 func (s *Summary) Counted(number func(int64) string) string {
 	names := s.Unit[max(0, len(s.Unit)-shownScans):]
 	scans := fmt.Sprintf("scans of this date, observer and list (%s)", strings.Join(names, ", "))
 	if more := len(s.Unit) - len(names); more > 0 {
 		scans = strings.Replace(scans, "(", fmt.Sprintf("(%d more, ", more), 1)
 	}
-	replaced := fmt.Sprintf("each site once; rows replaced: %s (of a site the last observation counts, else the last failure; of captures those by https)", number(s.Replaced))
+	replaced := fmt.Sprintf(
+		"each site once; rows replaced: %s (of a site the last observation counts, else the last failure; of captures those by https)", number(s.Replaced))
 	switch {
 	case s.Alone:
-		return fmt.Sprintf("scan %s alone, one of %d %s; without --scan-id each site of them counts once", s.ScanID, len(s.Unit), scans)
+		return fmt.Sprintf("scan %s alone, one of %d %s; without --scan-id each site of them counts once", s.ScanID,
+			len(s.Unit), scans)
 	case len(s.Unit) > 1:
 		return fmt.Sprintf("%d %s, %s", len(s.Unit), scans, replaced)
 	case s.Replaced > 0:
@@ -150,13 +152,14 @@ type SummaryOptions struct {
 	Top        int // tokens listed at most; 0 is all
 }
 
-// Summarize reads the committed parts of a scan, complete or not. It takes no lock and writes nothing. If the scan lacks the table sites
-// or policies, the error is commit.ErrNoTable.
+// Summarize reads the committed parts of a scan, complete or not. It takes no lock and writes nothing. If the scan
+// lacks the table sites or policies, the error is commit.ErrNoTable.
 func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
 	o.Options = o.withDefaults()
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
 	if !ok {
-		return nil, fmt.Errorf("cannot summarize by %.40q: the definitions are %s", o.Definition, strings.Join(DefinitionNames(), ", "))
+		return nil, fmt.Errorf("cannot summarize by %.40q: the definitions are %s", o.Definition,
+			strings.Join(DefinitionNames(), ", "))
 	}
 	scan, err := o.open(ctx, st, scanID)
 	if err != nil {
@@ -172,9 +175,10 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 	return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
 }
 
-// summaries returns a summary by each of the definitions and the sites by policy, all from the same pass, which also counts what is
-// further.
-func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, policies *policySet, definitions []Definition, also further) ([]*Summary, sitesByPolicy, error) {
+// summaries returns a summary by each of the definitions and the sites by policy, all from the same pass, which also
+// counts what is further.
+func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, policies *policySet, definitions []Definition,
+	also further) ([]*Summary, sitesByPolicy, error) {
 	o.Selection.Tokens = append([]string{}, o.Only...)
 	s, err := summaryOf(scan)
 	if err != nil {
@@ -213,8 +217,11 @@ func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, polici
 func summaryOf(scan *commit.Scan) (*Summary, error) {
 	m := scan.Manifest
 	s := &Summary{
-		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Publication: publicationOf(m), StartedAt: m.StartedAt, FinishedAt: m.FinishedAt,
-		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion, Observer: m.Observer.String(), ListID: m.ListID, OtherScans: []OtherScan{}, Unit: []string{}, Lost: []commit.Total{}, Parts: len(scan.Commits),
+		ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Publication: publicationOf(m), StartedAt: m.StartedAt,
+		FinishedAt:    m.FinishedAt,
+		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion,
+		Observer: m.Observer.String(), ListID: m.ListID, OtherScans: []OtherScan{}, Unit: []string{}, Lost: []commit.Total{},
+		Parts: len(scan.Commits),
 	}
 	if lost := scan.Lost(); lost != nil {
 		s.Lost = lost.Totals
@@ -274,9 +281,10 @@ func publicationOf(m *commit.Manifest) string {
 
 // further is what a pass counts besides the summary. The zero value is nothing.
 type further struct {
-	sites, verdicts []table.Field                              // columns that this needs
-	verdict         func(r *summaryColumns, v *verdictColumns) // called for each row of verdicts, with its site, before that is counted
-	site            func(r *summaryColumns)                    // called for each site
+	sites, verdicts []table.Field // columns that this needs
+	// called for each row of verdicts, with its site, before that is counted
+	verdict func(r *summaryColumns, v *verdictColumns)
+	site    func(r *summaryColumns) // called for each site
 }
 
 // gatherer builds a Summary row by row.
@@ -304,8 +312,10 @@ const (
 
 func newGatherer(s *Summary, policies *policySet, foreign bool, also further) *gatherer {
 	return &gatherer{
-		s: s, policies: policies, further: also, findings: map[string]int64{}, outcomes: map[string]int64{}, access: map[string]int64{}, checks: map[string]int64{},
-		blocks: blockCounts{sites: sitesByPolicy{}, lenient: make([]int64, len(policies.registry.Tokens)), traces: newTraces(policies.registry, foreign)},
+		s: s, policies: policies, further: also, findings: map[string]int64{}, outcomes: map[string]int64{},
+		access: map[string]int64{}, checks: map[string]int64{},
+		blocks: blockCounts{sites: sitesByPolicy{}, lenient: make([]int64, len(policies.registry.Tokens)),
+			traces: newTraces(policies.registry, foreign)},
 	}
 }
 
@@ -322,7 +332,8 @@ func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
 		columns = append(table.FieldsOf(&reader.row, false, nil), g.further.verdicts...)
 	}
 	fields = append(fields, table.Field{Name: "seq", Into: &g.columns.Seq})
-	return together(ctx, scan, fields, schema.Verdicts, columns, func(c *commit.Commit, sites, verdicts *table.Cursor) error {
+	return together(ctx, scan, fields, schema.Verdicts, columns, func(c *commit.Commit, sites,
+		verdicts *table.Cursor) error {
 		return reader.read(c, sites, &g.columns.Seq, verdicts, g.row)
 	})
 }

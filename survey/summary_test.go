@@ -32,7 +32,8 @@ import (
 // summaryBy summarizes the scan `hand` with the small registry.
 func summaryBy(t *testing.T, st store.Store, definition string, about Selection, top int) *Summary {
 	t.Helper()
-	s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: registry()}, Definition: definition, Selection: about, Top: top})
+	s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: registry()},
+		Definition: definition, Selection: about, Top: top})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +77,10 @@ func TestSummaryByHand(t *testing.T) {
 	f("explicit_root", everything, 0, "2/5: GPTBot 1=1+0+0+0; Googlebot 1=1+0+0+0")
 	f("full", everything, 0, "3/5: GPTBot 3=1+0+2+0; Googlebot 2=0+0+2+0; Googlebot-News 2=0+0+2+0")
 	f("any", everything, 0, "4/5: GPTBot 3=1+0+2+0; Googlebot 3=1+0+2+0; Googlebot-News 3=0+1+2+0")
-	f("dpi_all", everything, 0, "3/5: GPTBot 3=1+0+2+0; Googlebot 2=0+0+2+0; AdsBot-Google 2=0+0+2+0; Googlebot-News 2=0+0+2+0")
-	f("RFC_Effective", everything, 0, "4/7: GPTBot 4=1+0+2+1; Googlebot 3=0+0+2+1; Googlebot-News 3=0+0+2+1; AdsBot-Google 1=0+0+0+1")
+	f("dpi_all", everything, 0,
+		"3/5: GPTBot 3=1+0+2+0; Googlebot 2=0+0+2+0; AdsBot-Google 2=0+0+2+0; Googlebot-News 2=0+0+2+0")
+	f("RFC_Effective", everything, 0,
+		"4/7: GPTBot 4=1+0+2+1; Googlebot 3=0+0+2+1; Googlebot-News 3=0+0+2+1; AdsBot-Google 1=0+0+0+1")
 	f("full", everything, 1, "3/5: GPTBot 3=1+0+2+0")
 	f("full", Selection{Category: "AI"}, 0, "3/5: GPTBot 3=1+0+2+0")
 	f("any", Selection{Operator: "google", Purpose: "search"}, 0, "3/5: Googlebot 3=1+0+2+0; Googlebot-News 3=0+1+2+0")
@@ -130,7 +133,8 @@ func agree(t *testing.T, sites []*audit.Site) {
 			agreesWithStats(t, s, stats, i)
 			agreesWithPlainCount(t, &s.Blocking, &plain[i])
 			if s.Blocking.NameOne != nameOne || s.Blocking.StarBlocks != starBlocks {
-				t.Errorf("%d sites name one, %d block by *; want %d, %d", s.Blocking.NameOne, s.Blocking.StarBlocks, nameOne, starBlocks)
+				t.Errorf("%d sites name one, %d block by *; want %d, %d", s.Blocking.NameOne, s.Blocking.StarBlocks, nameOne,
+					starBlocks)
 			}
 			agreesOnSites(t, s, sites)
 			if s.Blocking.Blocked < 10 {
@@ -155,11 +159,15 @@ func agreesWithStats(t *testing.T, s *Summary, stats map[string]schema.TokenStat
 			t.Errorf("by %s: %+v of %d", b.Definition, c, s.Rules)
 		}
 	}
-	if len(lenient) < 2 || !slices.IsSortedFunc(b.Lenient, func(a, b LenientCount) int { return cmp.Compare(b.Sites, a.Sites) }) {
+	if len(lenient) < 2 || !slices.IsSortedFunc(b.Lenient, func(a, b LenientCount) int {
+		return cmp.Compare(b.Sites,
+			a.Sites)
+	}) {
 		t.Errorf("by %s, named leniently: %+v", b.Definition, b.Lenient)
 	}
 	if len(listed) != b.Blocked || b.Selected != len(stats) {
-		t.Errorf("by %s: %d tokens, %d of them blocked, %d listed; token_stats has %d", b.Definition, b.Selected, b.Blocked, len(listed), len(stats))
+		t.Errorf("by %s: %d tokens, %d of them blocked, %d listed; token_stats has %d", b.Definition, b.Selected, b.Blocked,
+			len(listed), len(stats))
 	}
 	for token, row := range stats {
 		c := listed[token]
@@ -171,7 +179,8 @@ func agreesWithStats(t *testing.T, s *Summary, stats map[string]schema.TokenStat
 		if got := lenient[token]; got != row.Lenient {
 			t.Errorf("by %s, %s: %d sites name it leniently, token_stats has %d", b.Definition, token, got, row.Lenient)
 		}
-		if c.Sites > 0 && (c.Named != row.Mention || c.Partial != row.Partial || c.Category != row.Category || c.Operator != row.Operator || c.Purpose != row.Purpose) {
+		if c.Sites > 0 && (c.Named != row.Mention || c.Partial != row.Partial || c.Category != row.Category ||
+			c.Operator != row.Operator || c.Purpose != row.Purpose) {
 			t.Errorf("by %s: %+v, token_stats has %+v", b.Definition, c, row)
 		}
 	}
@@ -190,7 +199,8 @@ type plainBlocking struct {
 func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBlocks int64) {
 	registry := tokens.Default().Tokens
 	for range DefinitionNames() {
-		all = append(all, plainBlocking{tokens: make([]TokenCount, len(registry)), purposes: map[string]int64{}, operators: map[string]int64{}})
+		all = append(all, plainBlocking{tokens: make([]TokenCount, len(registry)), purposes: map[string]int64{},
+			operators: map[string]int64{}})
 	}
 	for _, site := range sites {
 		names := false
@@ -257,12 +267,15 @@ func agreesWithPlainCount(t *testing.T, b *Blocking, want *plainBlocking) {
 	if b.AtLeastOne != want.atLeastOne {
 		t.Errorf("by %s: %d sites block one, want %d", b.Definition, b.AtLeastOne, want.atLeastOne)
 	}
-	if n := want.nearest; b.OneByName != n.ViaOwn || b.OneFallback != n.ViaFallback || b.OneByStar != n.ViaStar || b.OneByHTTP != n.ViaHTTP {
-		t.Errorf("by %s: at least one by %d, %d, %d, %d, want %+v", b.Definition, b.OneByName, b.OneFallback, b.OneByStar, b.OneByHTTP, n)
+	if n := want.nearest; b.OneByName != n.ViaOwn || b.OneFallback != n.ViaFallback || b.OneByStar != n.ViaStar ||
+		b.OneByHTTP != n.ViaHTTP {
+		t.Errorf("by %s: at least one by %d, %d, %d, %d, want %+v", b.Definition, b.OneByName, b.OneFallback, b.OneByStar,
+			b.OneByHTTP, n)
 	}
 	for _, c := range b.MostBlocked {
 		w := &want.tokens[tokens.Default().Lookup(c.Token)]
-		if c.Sites != w.Sites || c.ViaOwn != w.ViaOwn || c.ViaFallback != w.ViaFallback || c.ViaStar != w.ViaStar || c.ViaHTTP != w.ViaHTTP {
+		if c.Sites != w.Sites || c.ViaOwn != w.ViaOwn || c.ViaFallback != w.ViaFallback || c.ViaStar != w.ViaStar ||
+			c.ViaHTTP != w.ViaHTTP {
 			t.Errorf("by %s:\n got %+v\nwant %+v", b.Definition, c, *w)
 		}
 		if c.Share != float64(c.Sites)/float64(b.Sites) {
@@ -286,7 +299,8 @@ func agreesWithPlainCount(t *testing.T, b *Blocking, want *plainBlocking) {
 func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 	t.Helper()
 	want := Summary{}
-	counts := map[string]map[string]int64{"finding": {}, "outcome": {}, "status": {}, "class": {}, "access": {}, "check": {}}
+	counts := map[string]map[string]int64{"finding": {}, "outcome": {}, "status": {}, "class": {}, "access": {},
+		"check": {}}
 	scores, sum := make([]int64, 10), 0.0
 	for _, site := range sites {
 		r := &site.Report
@@ -311,13 +325,15 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 			want.WithFile++
 		}
 	}
-	if s.Rows != want.Rows || s.Asked != want.Asked || s.Answered != want.Answered || s.WithFile != want.WithFile || s.Rules != want.Rules || s.BodyBytes != want.BodyBytes {
+	if s.Rows != want.Rows || s.Asked != want.Asked || s.Answered != want.Answered || s.WithFile != want.WithFile ||
+		s.Rules != want.Rules || s.BodyBytes != want.BodyBytes {
 		t.Errorf("got %+v\nwant %+v", *s, want)
 	}
 	if want.Rules == want.WithFile {
 		t.Error("each file has rules")
 	}
-	for name, list := range map[string][]Count{"finding": s.Findings, "outcome": s.Outcomes, "status": s.Statuses, "class": s.StatusClasses, "access": s.Access, "check": s.Checks} {
+	for name, list := range map[string][]Count{"finding": s.Findings, "outcome": s.Outcomes, "status": s.Statuses,
+		"class": s.StatusClasses, "access": s.Access, "check": s.Checks} {
 		got := map[string]int64{}
 		for _, c := range list {
 			got[c.Value] = c.Rows
@@ -341,7 +357,8 @@ func TestSummaryHostile(t *testing.T) {
 	g := newGatherer(&Summary{}, &policySet{registry: registry()}, false, further{})
 	for i, score := range []float64{math.NaN(), math.Inf(1), -1, 1.5, 0.25, math.SmallestNonzeroFloat64} {
 		g.columns = summaryColumns{
-			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: conditional, Finding: findingRules, Score: score, TotalMillis: float32(math.Inf(1)),
+			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: conditional, Finding: findingRules,
+			Score: score, TotalMillis: float32(math.Inf(1)),
 			Hops: -1, BodyBytes: math.MaxInt64,
 		}
 		g.row()
@@ -368,7 +385,8 @@ func TestSummaryHostile(t *testing.T) {
 	if *s.MeanScore != 0.125 || s.Scores[2].Rows != 1 || s.Scores[0].Rows != 1 {
 		t.Errorf("mean score %v, scores %v", *s.MeanScore, s.Scores)
 	}
-	if _, err := g.blocks.blocking(g.policies, &definitions[0], Selection{}, s, 0); err == nil || !strings.Contains(err.Error(), "10 sites have a file, and no policy") {
+	if _, err := g.blocks.blocking(g.policies, &definitions[0], Selection{}, s, 0); err == nil ||
+		!strings.Contains(err.Error(), "10 sites have a file, and no policy") {
 		t.Errorf("without policies: %v", err)
 	}
 	if _, err := json.Marshal(s); err != nil {
@@ -394,10 +412,12 @@ func TestSummaryOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.MeanScore != nil || s.MedianMillis != nil || s.P99Millis != nil || s.FinishedAt != nil || s.ListRead == nil || *s.ListRead != 0 || s.Complete() {
+	if s.MeanScore != nil || s.MedianMillis != nil || s.P99Millis != nil || s.FinishedAt != nil || s.ListRead == nil ||
+		*s.ListRead != 0 || s.Complete() {
 		t.Errorf("%s", text)
 	}
-	for _, list := range []string{`"outcomes":[]`, `"most_blocked":[]`, `"by_purpose":[]`, `"other_scans":[]`, `"mean_score":null`} {
+	for _, list := range []string{`"outcomes":[]`, `"most_blocked":[]`, `"by_purpose":[]`, `"other_scans":[]`,
+		`"mean_score":null`} {
 		if !bytes.Contains(text, []byte(list)) {
 			t.Errorf("no %s in %s", list, text)
 		}
@@ -436,7 +456,8 @@ func TestSummaryWithout(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Summarize(t.Context(), dir, "x", SummaryOptions{Definition: definition})
-		if want == "" && err != nil || want != "" && (!errors.Is(err, commit.ErrNoTable) || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" && (!errors.Is(err, commit.ErrNoTable) || !strings.Contains(err.Error(),
+			want)) {
 			t.Errorf("%s with %v: %v, want %q", definition, tables, err, want)
 		}
 	}
@@ -465,12 +486,14 @@ func TestDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, row := range regexp.MustCompile("(?m)^\\| \\[(\\w+)\\]\\(#\\w+\\) \\| (.*) \\| `(\\w+)` \\| `(\\w+)` \\|$").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile(
+		"(?m)^\\| \\[(\\w+)\\]\\(#\\w+\\) \\| (.*) \\| `(\\w+)` \\| `(\\w+)` \\|$").FindAllStringSubmatch(string(page), -1) {
 		got = append(got, strings.Join(row[1:], " | "))
 	}
 	var want []string
 	for _, d := range Definitions() {
-		want = append(want, strings.Join([]string{d.Name, strings.Replace(d.Question, "deny it /?", "deny it `/`?", 1), d.Over, d.Name}, " | "))
+		want = append(want, strings.Join([]string{d.Name, strings.Replace(d.Question, "deny it /?", "deny it `/`?", 1),
+			d.Over, d.Name}, " | "))
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the page has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

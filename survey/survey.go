@@ -28,16 +28,17 @@ type Table struct {
 
 // Survey is all that the report page shows of a scan.
 type Survey struct {
-	Manifest    *commit.Manifest
-	List        string            // what the scan's list is called
-	Summaries   []*Summary        // one a definition, in the order of Definitions, of the AI tokens
-	Tables      map[string]*Table // by name
-	Unobserved  map[string]int64  // sites that were not observed, by segment: its kind, a blank, its value
-	Lines       []string          // the tokens shown over ranks and dates: the AI tokens that most files name, at most maxLines
-	Sensitivity *Sensitivity      // of the first of Lines by full; nil without Lines, and where verdicts are missing
-	Changes     int64             // of sites towards the tokens of Lines; changed-sites has the newest
-	Judged      []Judged          // between the nights of blocked-over-time
-	Pruned      string            // date of the last pruned night, which blocked-over-time lacks with all before it, or ""
+	Manifest   *commit.Manifest
+	List       string            // what the scan's list is called
+	Summaries  []*Summary        // one a definition, in the order of Definitions, of the AI tokens
+	Tables     map[string]*Table // by name
+	Unobserved map[string]int64  // sites that were not observed, by segment: its kind, a blank, its value
+	// the tokens shown over ranks and dates: the AI tokens that most files name, at most maxLines
+	Lines       []string
+	Sensitivity *Sensitivity // of the first of Lines by full; nil without Lines, and where verdicts are missing
+	Changes     int64        // of sites towards the tokens of Lines; changed-sites has the newest
+	Judged      []Judged     // between the nights of blocked-over-time
+	Pruned      string       // date of the last pruned night, which blocked-over-time lacks with all before it, or ""
 	Method      []Section
 	LeftOut     Omissions // by Options.Skip
 }
@@ -63,8 +64,8 @@ const (
 const surveyCategory = "ai"
 
 // Take gathers the survey of a complete scan. The statistics of the scan must be there: the error is commit.ErrNoTable
-// without them, or without the tables sites, verdicts and policies. It is a *commit.LostError if the scan has lost commits. Its memory
-// depends on the number of policies, not on that of sites.
+// without them, or without the tables sites, verdicts and policies. It is a *commit.LostError if the scan has lost
+// commits. Its memory depends on the number of policies, not on that of sites.
 func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*Survey, error) {
 	o.Options = o.withDefaults()
 	scan, err := o.open(ctx, st, scanID)
@@ -74,7 +75,8 @@ func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*S
 	if lost := scan.Lost(); lost != nil {
 		return nil, fmt.Errorf("cannot make a report of scan %s: %w", scanID, lost)
 	}
-	s := &Survey{Manifest: scan.Manifest, List: scan.Manifest.ListName(), Tables: map[string]*Table{}, Unobserved: map[string]int64{}}
+	s := &Survey{Manifest: scan.Manifest, List: scan.Manifest.ListName(), Tables: map[string]*Table{},
+		Unobserved: map[string]int64{}}
 	if o.Counted == nil {
 		o.Counted = new(atomic.Int64)
 	}
@@ -103,7 +105,8 @@ func (s *Survey) add(name string, columns []string, rows [][]any) *Table {
 // sensitivity counts how the share of the token that most files name depends on choices.
 func (s *Survey) sensitivity(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) (err error) {
 	if len(s.Lines) > 0 {
-		s.Sensitivity, err = SensitivityOf(ctx, st, scan.Manifest.ScanID, s.Lines[0], SummaryOptions{Options: o.Options, Definition: Full})
+		s.Sensitivity, err = SensitivityOf(ctx, st, scan.Manifest.ScanID, s.Lines[0], SummaryOptions{Options: o.Options,
+			Definition: Full})
 	}
 	return err
 }
@@ -117,7 +120,8 @@ func (s *Survey) method(ctx context.Context, st store.Store, scan *commit.Scan, 
 func mostNamed(rows []schema.TokenStatsRow, registry *tokens.Registry, category string, most int) (names []string) {
 	named := []*schema.TokenStatsRow{}
 	for i := range rows {
-		if r := &rows[i]; r.SegmentKind == "all" && r.Known && r.Category == category && r.Mention > 0 && registry.Lookup(r.Token) >= 0 {
+		if r := &rows[i]; r.SegmentKind == "all" && r.Known && r.Category == category && r.Mention > 0 &&
+			registry.Lookup(r.Token) >= 0 {
 			named = append(named, r)
 		}
 	}

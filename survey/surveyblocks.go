@@ -10,7 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 )
 
-// This file counts, for the report page, which crawlers sites block: by operator and purpose, together, and behind delivery networks.
+// This file counts, for the report page, which crawlers sites block: by operator and purpose, together, and behind
+// delivery networks.
 
 // surveyedToken is the token of managed-blocks and blocked-by-cdn.
 const surveyedToken = "GPTBot"
@@ -37,7 +38,8 @@ type network struct {
 }
 
 func newBlockTables(policies *policySet) *blockTables {
-	return &blockTables{policies: policies, surveyed: policies.token(surveyedToken), managed: newCells[sharing](maxValues), networks: newCells[network](maxValues)}
+	return &blockTables{policies: policies, surveyed: policies.token(surveyedToken), managed: newCells[sharing](maxValues),
+		networks: newCells[network](maxValues)}
 }
 
 // networkName is what tables call the network of a site.
@@ -148,8 +150,8 @@ func (g strictest) table(s *Survey, query, column string, rules int64) {
 	s.add(query, []string{column, "blocked", "partial", "allowed", "share_blocked"}, sorted(rows, ^1, 0))
 }
 
-// pairs counts the sites that block two AI tokens. Policies that block the same ones are counted together, since their sets are few
-// and pairs are many.
+// pairs counts the sites that block two AI tokens. Policies that block the same ones are counted together, since their
+// sets are few and pairs are many.
 type pairs struct {
 	ai   []string // in alphabetical order
 	ids  []int    // of these in the registry
@@ -236,11 +238,13 @@ func (p *pairs) table(s *Survey) {
 }
 
 func (t *blockTables) networkTables(s *Survey) {
-	s.add("managed-blocks", []string{"cdn", "managed_block", "sites", "blocking", "share"}, sorted(t.managed.rows(func(k key, n sharing) []any {
-		return []any{k.a, k.n == 1, n.sites, n.blocking, share(n.blocking, n.sites)}
-	}), 0, 1)).Note = t.managed.note("networks")
+	s.add("managed-blocks", []string{"cdn", "managed_block", "sites", "blocking", "share"},
+		sorted(t.managed.rows(func(k key, n sharing) []any {
+			return []any{k.a, k.n == 1, n.sites, n.blocking, share(n.blocking, n.sites)}
+		}), 0, 1)).Note = t.managed.note("networks")
 
-	byCDN := s.add("blocked-by-cdn", append(append([]string{"cdn", "sites", "sites_answered"}, DefinitionNames()...), "share_full"), nil)
+	byCDN := s.add("blocked-by-cdn", append(append([]string{"cdn", "sites", "sites_answered"}, DefinitionNames()...),
+		"share_full"), nil)
 	if t.surveyed.id >= 0 {
 		full := slices.Index(DefinitionNames(), Full)
 		byCDN.Rows = sorted(t.networks.rows(func(k key, n network) []any {
@@ -253,11 +257,13 @@ func (t *blockTables) networkTables(s *Survey) {
 	}
 	byCDN.Note = t.networks.note("networks")
 
-	latency := s.add("latency-by-cdn", []string{"cdn", "sites", "ttfb_p50", "ttfb_p90", "ttfb_p99", "total_p50", "total_p99"}, sorted(t.networks.rows(func(k key, n network) []any {
+	latency := s.add("latency-by-cdn", []string{"cdn", "sites", "ttfb_p50", "ttfb_p90", "ttfb_p99", "total_p50",
+		"total_p99"}, sorted(t.networks.rows(func(k key, n network) []any {
 		if n.answered == 0 {
 			return nil
 		}
-		return []any{k.a, n.answered, n.ttfb.quantileOrNil(0.5), n.ttfb.quantileOrNil(0.9), n.ttfb.quantileOrNil(0.99), n.total.quantileOrNil(0.5), n.total.quantileOrNil(0.99)}
+		return []any{k.a, n.answered, n.ttfb.quantileOrNil(0.5), n.ttfb.quantileOrNil(0.9), n.ttfb.quantileOrNil(0.99),
+			n.total.quantileOrNil(0.5), n.total.quantileOrNil(0.99)}
 	}), ^1, 0))
 	if latency.Note = "percentiles are right within 2 %"; t.networks.rest != nil {
 		latency.Note += "; " + t.networks.note("networks")

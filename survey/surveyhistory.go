@@ -20,11 +20,11 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file makes the tables of the report page over dates: from the token_stats of the nights, and from the ledger of package
-// history.
+// This file makes the tables of the report page over dates: from the token_stats of the nights, and from the ledger of
+// package history.
 
-// fromHistory adds the tables over dates, where there are several up to the scan's by its observer. Those of the ledger, which also has
-// nights that were pruned, are left out unless it has the scan, and a night before.
+// fromHistory adds the tables over dates, where there are several up to the scan's by its observer. Those of the
+// ledger, which also has nights that were pruned, are left out unless it has the scan, and a night before.
 func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) (err error) {
 	defer func() {
 		if o.Skip.Without("figures over dates", scan.Manifest.ScanID, err) {
@@ -75,17 +75,20 @@ func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.S
 // lastPruned returns the date of the last night before a scan's, by its observer, that was pruned, or "".
 func lastPruned(pruned *commit.Pruned, scan *commit.Manifest) (date string) {
 	for i := range pruned.Scans {
-		if s := &pruned.Scans[i]; s.Publication != commit.PublicationDiscarded && s.Observer == scan.Observer && s.ScanDate < scan.ScanDate {
+		if s := &pruned.Scans[i]; s.Publication != commit.PublicationDiscarded && s.Observer == scan.Observer &&
+			s.ScanDate < scan.ScanDate {
 			date = max(date, s.ScanDate)
 		}
 	}
 	return date
 }
 
-// statsFiles returns the files of token_stats that count up to the scan's date by its observer, by date, those of other lists only of
-// dates without the scan's list; and one of each version of the registry: the newest, by any observer. Merged months are left out: the files of their scans are still there, and have
-// the rows that are needed at their beginnings. A published scan that the index lacks is logged.
-func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log *slog.Logger) (nights []index.Row, judged map[string]index.Row, err error) {
+// statsFiles returns the files of token_stats that count up to the scan's date by its observer, by date, those of other
+// lists only of dates without the scan's list; and one of each version of the registry: the newest, by any observer.
+// Merged months are left out: the files of their scans are still there, and have the rows that are needed at their
+// beginnings. A published scan that the index lacks is logged.
+func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log *slog.Logger) (nights []index.Row,
+	judged map[string]index.Row, err error) {
 	head, err := commit.ReadHead(ctx, st)
 	if err != nil {
 		return nil, nil, err
@@ -115,9 +118,13 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log 
 			own[row.ScanDate] = own[row.ScanDate] || row.ListID == scan.ListID
 		}
 	}
-	now := index.Row{ScanID: scan.ScanID, ScanDate: scan.ScanDate, Table: schema.TokenStats, RegistryVersion: scan.RegistryVersion, ListID: scan.ListID}
+	now := index.Row{ScanID: scan.ScanID, ScanDate: scan.ScanDate, Table: schema.TokenStats,
+		RegistryVersion: scan.RegistryVersion, ListID: scan.ListID}
 	if scan.Published() && !listed[now.ScanID] { // the index comes last, behind the pages of a night
-		nights = slices.DeleteFunc(nights, func(row index.Row) bool { return row.ScanDate == now.ScanDate && row.ListID == now.ListID })
+		nights = slices.DeleteFunc(nights, func(row index.Row) bool {
+			return row.ScanDate == now.ScanDate &&
+				row.ListID == now.ListID
+		})
 		nights, listed[now.ScanID], own[now.ScanDate] = append(nights, now), true, true
 		if now.ScanDate > judged[now.RegistryVersion].ScanDate {
 			judged[now.RegistryVersion] = now
@@ -125,22 +132,24 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log 
 	}
 	for _, s := range named {
 		if s.Publication == commit.PublicationDone && s.ScanDate <= scan.ScanDate && !listed[s.ScanID] {
-			log.Warn("figures over dates lack a scan, because "+index.Name+" does", "scan", s.ScanID, "remedy", "bulkscan stats, compact or the next scan writes it anew")
+			log.Warn("figures over dates lack a scan, because "+index.Name+" does", "scan", s.ScanID, "remedy",
+				"bulkscan stats, compact or the next scan writes it anew")
 		}
 	}
 	nights = slices.DeleteFunc(nights, func(row index.Row) bool { return own[row.ScanDate] && row.ListID != scan.ListID })
 	return nights, judged, nil
 }
 
-// knownTokens returns the rows of a file of token_stats that are of registry tokens and of all sites, with the columns that
-// measured needs. Nearly all of them are at the beginning of the file, but tokens that only
-// the scan's registry had are at its end. So two columns are read of all rows, and the others as far as needed.
+// knownTokens returns the rows of a file of token_stats that are of registry tokens and of all sites, with the columns
+// that measured needs. Nearly all of them are at the beginning of the file, but tokens that only the scan's registry
+// had are at its end. So two columns are read of all rows, and the others as far as needed.
 func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []schema.TokenStatsRow, err error) {
 	var row schema.TokenStatsRow
 	open := func(fields ...table.Field) (*table.Cursor, error) {
 		return read.Statistics(ctx, st, file.ScanID, file.Table, fields...)
 	}
-	all, err := open(table.Field{Name: "known", Into: &row.Known}, table.Field{Name: "segment_kind", Into: &row.SegmentKind})
+	all, err := open(table.Field{Name: "known", Into: &row.Known}, table.Field{Name: "segment_kind",
+		Into: &row.SegmentKind})
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +177,8 @@ func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []sc
 }
 
 // countedTokens are the rows of knownTokens, counted again from a scan's parts.
-func countedTokens(ctx context.Context, st store.Store, o Options, scanID string) (rows []schema.TokenStatsRow, err error) {
+func countedTokens(ctx context.Context, st store.Store, o Options, scanID string) (rows []schema.TokenStatsRow,
+	err error) {
 	o.Alone = false
 	scan, err := o.open(ctx, st, scanID)
 	if err != nil {
@@ -184,7 +194,8 @@ func countedTokens(ctx context.Context, st store.Store, o Options, scanID string
 }
 
 // eachNight calls do for the rows of knownTokens of each file, in order.
-func eachNight(ctx context.Context, st store.Store, o *Options, files []index.Row, do func(index.Row, []schema.TokenStatsRow)) error {
+func eachNight(ctx context.Context, st store.Store, o *Options, files []index.Row,
+	do func(index.Row, []schema.TokenStatsRow)) error {
 	type read struct {
 		rows []schema.TokenStatsRow
 		err  error
@@ -194,18 +205,21 @@ func eachNight(ctx context.Context, st store.Store, o *Options, files []index.Ro
 		return read{rows, err}
 	}
 	for file, r := range store.Ahead(ctx, files, readFile, func(read) {}) {
-		if o.Skip.Without("nothing, since scan "+file.ScanID+" is counted again", file.ScanID, r.err) || o.Skip.lacks(file.ScanID) {
+		if o.Skip.Without("nothing, since scan "+file.ScanID+" is counted again", file.ScanID, r.err) ||
+			o.Skip.lacks(file.ScanID) {
 			r.rows, r.err = countedTokens(ctx, st, *o, file.ScanID)
 		}
 		if r.err != nil {
-			return fmt.Errorf("table %s of %s: %w; bulkscan stats --scan-id %s computes it again", schema.TokenStats, file.ScanDate, r.err, file.ScanID)
+			return fmt.Errorf("table %s of %s: %w; bulkscan stats --scan-id %s computes it again", schema.TokenStats,
+				file.ScanDate, r.err, file.ScanID)
 		}
 		do(file, r.rows)
 	}
 	return nil
 }
 
-// overTime adds the series of the tokens of the category: of those that the page shows, or of all. Files of one date are added up.
+// overTime adds the series of the tokens of the category: of those that the page shows, or of all. Files of one date
+// are added up.
 func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Row, o *TakeOptions) error {
 	type night struct {
 		date   any // a string, once for all rows
@@ -254,9 +268,10 @@ func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Ro
 	return nil
 }
 
-// lackedTokens returns a function that says whether a version of the registry lacks a token, by its statistics, or by what is
-// kept of those of pruned nights. A version without either lacks none.
-func lackedTokens(ctx context.Context, st store.Store, o *Options, judged map[string]index.Row, pruned map[string][]string) (func(version, token string) bool, error) {
+// lackedTokens returns a function that says whether a version of the registry lacks a token, by its statistics, or by
+// what is kept of those of pruned nights. A version without either lacks none.
+func lackedTokens(ctx context.Context, st store.Store, o *Options, judged map[string]index.Row,
+	pruned map[string][]string) (func(version, token string) bool, error) {
 	known, err := tokensBy(ctx, st, o, judged)
 	if err != nil {
 		return nil, err
@@ -274,7 +289,8 @@ func lackedTokens(ctx context.Context, st store.Store, o *Options, judged map[st
 }
 
 // tokensBy returns the tokens of each version of the registry, by its file of token_stats.
-func tokensBy(ctx context.Context, st store.Store, o *Options, judged map[string]index.Row) (map[string][]string, error) {
+func tokensBy(ctx context.Context, st store.Store, o *Options, judged map[string]index.Row) (map[string][]string,
+	error) {
 	tokens := map[string][]string{}
 	err := eachNight(ctx, st, o, slices.Collect(maps.Values(judged)), func(file index.Row, rows []schema.TokenStatsRow) {
 		for i := range rows {
@@ -284,8 +300,8 @@ func tokensBy(ctx context.Context, st store.Store, o *Options, judged map[string
 	return tokens, err
 }
 
-// RegistriesOnlyOf returns the tokens of the versions of the registry of which no other scans than these have statistics. The
-// last of these scans is older than the others.
+// RegistriesOnlyOf returns the tokens of the versions of the registry of which no other scans than these have
+// statistics. The last of these scans is older than the others.
 func RegistriesOnlyOf(ctx context.Context, st store.Store, scans []*commit.Manifest) (map[string][]string, error) {
 	if len(scans) == 0 {
 		return nil, nil
@@ -324,7 +340,8 @@ func (s *Survey) fromLedger(counts *history.TokenCounts) {
 			continue // survival is of the first token
 		}
 		for _, n := range of.Survival {
-			survival.Rows = append(survival.Rows, []any{token, n.Night.String(), n.ByThen, n.Maybe, n.Sites, share(n.ByThen, n.Sites), share(n.Maybe, n.Sites)})
+			survival.Rows = append(survival.Rows, []any{token, n.Night.String(), n.ByThen, n.Maybe, n.Sites,
+				share(n.ByThen, n.Sites), share(n.Maybe, n.Sites)})
 		}
 	}
 }
@@ -332,12 +349,15 @@ func (s *Survey) fromLedger(counts *history.TokenCounts) {
 const (
 	// ShownChanges is how many rows of changed-sites the page shows.
 	ShownChanges = 500
-	// readForPage bounds the files that are read for them: few changes may be spread over many nights. So many take a second.
+	// readForPage bounds the files that are read for them: few changes may be spread over many nights. So many take a
+	// second.
 	readForPage = 500_000
 )
 
-// changedSites adds the table of the sites that began or ceased to block a token: the newest first, those of a night by rank.
-func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOptions, counts *history.TokenCounts) error {
+// changedSites adds the table of the sites that began or ceased to block a token: the newest first, those of a night by
+// rank.
+func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOptions,
+	counts *history.TokenCounts) error {
 	type listed struct {
 		rank  int64
 		label string
@@ -348,7 +368,8 @@ func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOpt
 	}
 	var r diffColumns
 	var label string
-	fields := []table.Field{{Name: "host", Into: &r.Host}, {Name: "port", Into: &r.Port}, {Name: "requested", Into: &r.Requested}, {Name: "rank", Into: &r.Rank}, {Name: "label", Into: &label}}
+	fields := []table.Field{{Name: "host", Into: &r.Host}, {Name: "port", Into: &r.Port},
+		{Name: "requested", Into: &r.Requested}, {Name: "rank", Into: &r.Rank}, {Name: "label", Into: &label}}
 	err := eachSite(ctx, scan, fields, func() {
 		_, site := schema.FoldedKey(scan.Manifest.Observer.Source == commit.Archive, r.Host, r.Port, r.Requested)
 		if _, changed := sites[site]; changed {
@@ -359,7 +380,8 @@ func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOpt
 		return err
 	}
 	slices.SortStableFunc(list, func(a, b history.TokenChange) int {
-		return cmp.Or(cmp.Compare(b.After, a.After), cmp.Compare(uint64(sites[a.Site].rank-1), uint64(sites[b.Site].rank-1))) // no rank is last
+		// no rank is last
+		return cmp.Or(cmp.Compare(b.After, a.After), cmp.Compare(uint64(sites[a.Site].rank-1), uint64(sites[b.Site].rank-1)))
 	})
 	most, files := history.MostChanges, int64(0)
 	if !o.AllTokens {
@@ -369,12 +391,16 @@ func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOpt
 	if err := counts.Decide(list, files); err != nil {
 		return err
 	}
-	t := s.add("changed-sites", []string{"token", "change", "host", "port", "requested", "last_before", "first_after", "rank", "label",
-		"verdict_before", "line_before", "group_before", "rule_before", "verdict_after", "line_after", "group_after", "rule_after"}, nil)
-	t.Note = fmt.Sprintf("from %s to %s, the newest %d at most", counts.Nights[0], counts.Nights[len(counts.Nights)-1], most)
+	t := s.add("changed-sites", []string{"token", "change", "host", "port", "requested", "last_before", "first_after",
+		"rank", "label",
+		"verdict_before", "line_before", "group_before", "rule_before", "verdict_after", "line_after", "group_after",
+		"rule_after"}, nil)
+	t.Note = fmt.Sprintf("from %s to %s, the newest %d at most", counts.Nights[0], counts.Nights[len(counts.Nights)-1],
+		most)
 	for i := range list {
 		c := &list[i]
-		row := []any{o.Registry.Tokens[c.Token].Name, c.Change, c.Host, int64(c.Port), c.Requested, c.Before.String(), c.After.String(), orNil(sites[c.Site].rank), orNil(sites[c.Site].label)}
+		row := []any{o.Registry.Tokens[c.Token].Name, c.Change, c.Host, int64(c.Port), c.Requested, c.Before.String(),
+			c.After.String(), orNil(sites[c.Site].rank), orNil(sites[c.Site].label)}
 		for _, f := range []history.LastFile{c.Was, c.Is} {
 			t := cmp.Or(f.Treated, &history.Treated{})
 			row = append(row, orNil(t.Verdict), orNil(int64(cmp.Or(t.RuleLine, t.Line))), orNil(t.Group), orNil(t.Rule))

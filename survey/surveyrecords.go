@@ -15,8 +15,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// This file counts, for the report page, the records that are no rules of sites with rules: Content-Signal, Content-Usage, License
-// and Crawl-delay.
+// This file counts, for the report page, the records that are no rules of sites with rules: Content-Signal,
+// Content-Usage, License and Crawl-delay.
 
 const (
 	maxKnown    = 1 << 15 // above the number of tokens that a registry may have
@@ -69,7 +69,8 @@ type delays struct {
 
 func newRecordTables() *recordTables {
 	return &recordTables{
-		signals: newCells[sitesOnce](maxValues), usages: newCells[sitesOnce](maxValues), hosts: newCells[hostLicenses](maxHosts), licenses: map[uint64]struct{}{},
+		signals: newCells[sitesOnce](maxValues), usages: newCells[sitesOnce](maxValues),
+		hosts: newCells[hostLicenses](maxHosts), licenses: map[uint64]struct{}{},
 		known: newCells[delays](maxKnown), others: newCells[delays](maxValues),
 	}
 }
@@ -135,7 +136,8 @@ func rounded(v float64) float64 {
 	return v
 }
 
-// quantile returns the delay of the site that stands at so many thousandths: a value that occurs, as quantile_disc has it.
+// quantile returns the delay of the site that stands at so many thousandths: a value that occurs, as quantile_disc has
+// it.
 func (d *delays) quantile(thousandths int64) float64 {
 	rank := (d.sites*thousandths + 999) / 1000
 	for _, v := range slices.Sorted(maps.Keys(d.values)) {
@@ -178,16 +180,20 @@ func (t *recordTables) readEvidence(ctx context.Context, scan *commit.Scan) erro
 	var group int32
 	var finding, kind, value string
 	sites := []table.Field{{Name: "seq", Into: &site}, {Name: "finding", Into: &finding}}
-	fields := []table.Field{{Name: "seq", Into: &seq}, {Name: "group_line", Into: &group}, {Name: "kind", Into: &kind}, {Name: "value", Into: &value}}
+	fields := []table.Field{{Name: "seq", Into: &seq}, {Name: "group_line", Into: &group}, {Name: "kind", Into: &kind},
+		{Name: "value", Into: &value}}
 	blanks := strings.NewReplacer(" ", "", "\t", "")
 	row := func() {
-		if finding == "rules" && kind == "signal" && group == 0 && !strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "*") { // else it is for some paths
+		if finding == "rules" && kind == "signal" && group == 0 && !strings.HasPrefix(value, "/") &&
+			!strings.HasPrefix(value, "*") {
+			// else it is for some paths
 			for signal := range strings.SplitSeq(strings.ToLower(blanks.Replace(value)), ",") {
 				t.signal("file", signal, seq)
 			}
 		}
 	}
-	return together(ctx, scan, sites, schema.Evidence, fields, func(commit *commit.Commit, sites, evidence *table.Cursor) error {
+	return together(ctx, scan, sites, schema.Evidence, fields, func(commit *commit.Commit, sites,
+		evidence *table.Cursor) error {
 		return beside(commit, sites, &site, evidence, &seq, row, func() {})
 	})
 }
@@ -204,9 +210,10 @@ func (t *recordTables) tables(s *Survey) {
 	}
 	s.add("content-usage", []string{"scope", "content_usage", "sites"}, bySites(t.usages)).Note = t.usages.note("values")
 
-	licenses := s.add("licenses", []string{"license_host", "sites", "licenses", "example"}, firstRows(sorted(t.hosts.rows(func(k key, n hostLicenses) []any {
-		return []any{k.a, n.sites, n.distinct, n.example}
-	}), ^1, 0)))
+	licenses := s.add("licenses", []string{"license_host", "sites", "licenses", "example"},
+		firstRows(sorted(t.hosts.rows(func(k key, n hostLicenses) []any {
+			return []any{k.a, n.sites, n.distinct, n.example}
+		}), ^1, 0)))
 	if licenses.Note = t.hosts.note("hosts"); len(t.licenses) == maxLicenses {
 		licenses.Note = fmt.Sprintf("licences are of the first %d", maxLicenses)
 	}
@@ -214,7 +221,8 @@ func (t *recordTables) tables(s *Survey) {
 	row := func(k key, d delays) []any {
 		return []any{k.a, d.sites, d.least, d.quantile(500), d.quantile(900), d.most}
 	}
-	agents := s.add("crawl-delay", []string{"token", "sites", "least", "median", "p90", "most"}, firstRows(sorted(append(t.known.rows(row), t.others.rows(row)...), ^1, 0)))
+	agents := s.add("crawl-delay", []string{"token", "sites", "least", "median", "p90", "most"},
+		firstRows(sorted(append(t.known.rows(row), t.others.rows(row)...), ^1, 0)))
 	if agents.Note = t.others.note("agents that the registry does not have"); t.rounded {
 		agents.Note = "median and p90 of some have two digits: there are too many distinct delays"
 	}

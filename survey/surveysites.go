@@ -12,9 +12,10 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file makes the tables of the report page that are counted from rows. One pass over sites, with verdicts, counts the
-// summaries and all tables but the part of content-signals that is in evidence. Here are the tables of answers and files;
-// surveyblocks.go counts who is blocked, surveyrecords.go the records of files, and surveycells.go bounds the memory of each.
+// This file makes the tables of the report page that are counted from rows. One pass over sites, with verdicts, counts
+// the summaries and all tables but the part of content-signals that is in evidence. Here are the tables of answers and
+// files; surveyblocks.go counts who is blocked, surveyrecords.go the records of files, and surveycells.go bounds the
+// memory of each.
 
 // fromSites counts the summaries by all definitions and the tables.
 func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan, o *TakeOptions) error {
@@ -27,7 +28,8 @@ func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan
 	var columns surveyColumns
 	var sites sitesByPolicy
 	s.Summaries, sites, err = summaries(ctx, scan, &of, policies, Definitions(), further{
-		sites:    append(table.FieldsOf(&columns, false, nil), table.Field{Name: "advice", Into: &columns.Advice, Index: answers.adviceIndex}),
+		sites: append(table.FieldsOf(&columns, false, nil), table.Field{Name: "advice", Into: &columns.Advice,
+			Index: answers.adviceIndex}),
 		verdicts: table.FieldsOf(&records.row, false, nil),
 		verdict:  records.verdict,
 		site: func(r *summaryColumns) {
@@ -94,7 +96,8 @@ type advised struct {
 
 func newAnswerTables() *answerTables {
 	return &answerTables{
-		outcomes: newCells[int64](maxValues), statuses: newCells[int64](maxValues), scores: newCells[int64](maxValues), steps: newCells[int64](maxValues),
+		outcomes: newCells[int64](maxValues), statuses: newCells[int64](maxValues), scores: newCells[int64](maxValues),
+		steps:     newCells[int64](maxValues),
 		adviceIDs: newCells[int32](maxValues),
 	}
 }
@@ -201,7 +204,8 @@ func (a *answerTables) tables(s *Survey, all *Summary, networks *cells[network])
 }
 
 // byRank adds a table of sites by rank and another value.
-func byRank(s *Survey, query, column string, counts *cells[int64], ranked *[lastBucket + 2]int64, value func(k key) any) {
+func byRank(s *Survey, query, column string, counts *cells[int64], ranked *[lastBucket + 2]int64,
+	value func(k key) any) {
 	rows := sorted(counts.rows(func(k key, sites int64) []any {
 		bucket := int64(k.n)
 		return []any{bucket, value(k), sites, share(sites, ranked[bucket])}
@@ -229,7 +233,8 @@ func (a *answerTables) sizeTables(s *Survey, networks *cells[network]) {
 	bins := s.add("histograms", []string{"kind", "from", "to", "sites"}, nil)
 	add := func(kind string, at, perDoubling int, sites int64) {
 		if sites > 0 {
-			bins.Rows = append(bins.Rows, []any{kind, math.Exp2(float64(at) / float64(perDoubling)), math.Exp2(float64(at+1) / float64(perDoubling)), sites})
+			bins.Rows = append(bins.Rows, []any{kind, math.Exp2(float64(at) / float64(perDoubling)),
+				math.Exp2(float64(at+1) / float64(perDoubling)), sites})
 		}
 	}
 	for at, sites := range a.bytes {
@@ -248,9 +253,10 @@ func (a *answerTables) sizeTables(s *Survey, networks *cells[network]) {
 }
 
 func (a *answerTables) checkTables(s *Survey, all *Summary) {
-	s.add("scores", []string{"score", "check_status", "sites", "share"}, sorted(a.scores.rows(func(k key, sites int64) []any {
-		return []any{k.n, k.a, sites, share(sites, all.Asked)}
-	}), 0, 1)).Note = a.scores.note("scores")
+	s.add("scores", []string{"score", "check_status", "sites", "share"},
+		sorted(a.scores.rows(func(k key, sites int64) []any {
+			return []any{k.n, k.a, sites, share(sites, all.Asked)}
+		}), 0, 1)).Note = a.scores.note("scores")
 	s.add("steps", []string{"step", "status", "sites"}, sorted(a.steps.rows(func(k key, sites int64) []any {
 		return []any{k.a, k.b, sites}
 	}), 0, 1)).Note = a.steps.note("statuses")

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// internal/integration/queries compares each table with the answer to its query. Here are what it does not reach: the summaries,
-// scans without evidence, and more values than the tables keep.
+// internal/integration/queries compares each table with the answer to its query. Here are what it does not reach: the
+// summaries, scans without evidence, and more values than the tables keep.
 
 // surveyed returns the summaries and the tables of sites of a scan.
 func surveyed(t *testing.T, st store.Store, scanID string, o Options) *Survey {
@@ -29,7 +29,8 @@ func surveyed(t *testing.T, st store.Store, scanID string, o Options) *Survey {
 		t.Fatal(err)
 	}
 	s := &Survey{Tables: map[string]*Table{}}
-	if err := s.fromSites(t.Context(), st, scan, &TakeOptions{Options: o.withDefaults(), Counted: new(atomic.Int64)}); err != nil {
+	if err := s.fromSites(t.Context(), st, scan, &TakeOptions{Options: o.withDefaults(),
+		Counted: new(atomic.Int64)}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -38,7 +39,8 @@ func surveyed(t *testing.T, st store.Store, scanID string, o Options) *Survey {
 // TestSurveySummaries compares the summaries of one pass with those of Summarize.
 func TestSurveySummaries(t *testing.T) {
 	st := written(t, mixedSites(t, 1500, 5), cut{rows: 400, shards: 2, seed: 5})
-	foreign, err := tokens.Load(strings.NewReader("name | category\nNeverSeen | ai\n")) // dpi_all takes another pass to leave it out
+	// dpi_all takes another pass to leave it out
+	foreign, err := tokens.Load(strings.NewReader("name | category\nNeverSeen | ai\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,8 @@ func TestSurveySummaries(t *testing.T) {
 			t.Fatalf("%d summaries", len(s.Summaries))
 		}
 		for i, d := range DefinitionNames() {
-			want, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{Registry: r}, Definition: d, Selection: Selection{Category: "ai"}})
+			want, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{Registry: r}, Definition: d,
+				Selection: Selection{Category: "ai"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,25 +77,31 @@ func TestSurveyTablesAgree(t *testing.T) {
 	}
 	all := func([]any) bool { return true }
 	for i, d := range DefinitionNames() {
-		token := slices.IndexFunc(s.Summaries[i].Blocking.MostBlocked, func(c TokenCount) bool { return c.Token == surveyedToken })
+		token := slices.IndexFunc(s.Summaries[i].Blocking.MostBlocked,
+			func(c TokenCount) bool { return c.Token == surveyedToken })
 		if want, got := s.Summaries[i].Blocking.MostBlocked[token].Sites, sum("blocked-by-cdn", d, all); got != want {
 			t.Errorf("%d sites block by %s, want %d", got, d, want)
 		}
 	}
 	full := s.Summaries[slices.Index(DefinitionNames(), Full)]
 	for _, c := range full.Blocking.MostBlocked {
-		if got := sum("blocked-together", "sites", func(row []any) bool { return row[0] == c.Token && row[1] == c.Token }); got != c.Sites && got != 0 {
+		if got := sum("blocked-together", "sites", func(row []any) bool {
+			return row[0] == c.Token &&
+				row[1] == c.Token
+		}); got != c.Sites && got != 0 {
 			t.Errorf("%d sites block %s, want %d", got, c.Token, c.Sites)
 		}
 	}
-	if got, want := sum("ai-and-search", "sites", func(row []any) bool { return row[0] == true }), full.Blocking.AtLeastOne; got != want || want == 0 {
+	if got, want := sum("ai-and-search", "sites", func(row []any) bool { return row[0] == true }),
+		full.Blocking.AtLeastOne; got != want || want == 0 {
 		t.Errorf("%d sites block AI, want %d", got, want)
 	}
 	everything, err := Summarize(t.Context(), st, "cut", SummaryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for table, sums := range map[string][]Sum{"operators": everything.Blocking.ByOperator, "purposes": everything.Blocking.ByPurpose} {
+	for table, sums := range map[string][]Sum{"operators": everything.Blocking.ByOperator,
+		"purposes": everything.Blocking.ByPurpose} {
 		for _, c := range sums {
 			if got := sum(table, "blocked", func(row []any) bool { return row[0] == c.Value }); got != c.Sites {
 				t.Errorf("%s, %s: %d sites, want %d", table, c.Value, got, c.Sites)
@@ -100,7 +109,8 @@ func TestSurveyTablesAgree(t *testing.T) {
 		}
 	}
 	for table, want := range map[string]int64{
-		"findings": full.Rows, "outcomes-by-rank": full.Rows, "status-by-rank": full.Answered, "scores": full.Asked, "steps": 3 * full.Asked,
+		"findings": full.Rows, "outcomes-by-rank": full.Rows, "status-by-rank": full.Answered, "scores": full.Asked,
+		"steps":             3 * full.Asked,
 		"ai-tokens-blocked": full.Rules, "managed-blocks": full.Rules, "latency-by-cdn": full.Answered,
 	} {
 		if got := sum(table, "sites", all); got != want || want == 0 {
@@ -120,7 +130,9 @@ func TestSurveyWithoutEvidence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, site := range judged(t, [][]byte{[]byte("Content-Signal: search=yes, ai-input=no\nUser-agent: *\nContent-Signal: ai-train=no, search=yes\n")}) {
+		for _, site := range judged(t,
+			[][]byte{[]byte(
+				"Content-Signal: search=yes, ai-input=no\nUser-agent: *\nContent-Signal: ai-train=no, search=yes\n")}) {
 			if err := w.Add(site); err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +154,8 @@ func TestSurveyWithoutEvidence(t *testing.T) {
 // TestSurveyBounds has more values of each kind than the tables keep.
 func TestSurveyBounds(t *testing.T) {
 	s := &Survey{Tables: map[string]*Table{}}
-	answers, blocks, records := newAnswerTables(), newBlockTables(&policySet{registry: tokens.Default()}), newRecordTables()
+	answers, blocks, records := newAnswerTables(), newBlockTables(&policySet{registry: tokens.Default()}),
+		newRecordTables()
 	const sites = maxDelays + 100
 	v := verdictColumns{Token: "*", Via: "star", id: noToken}
 	for i := range sites {
@@ -159,8 +172,10 @@ func TestSurveyBounds(t *testing.T) {
 		records.row.Delay = &one
 		records.verdict(&summaryColumns{Finding: "rules"}, &v)
 		advice := fmt.Sprint("advice", i)
-		columns := surveyColumns{Rank: math.MaxInt64, CDN: fmt.Sprint(i), StepFetch: fmt.Sprint(i), Advice: []int32{answers.adviceIndex(advice)}, License: "no URL"}
-		r := summaryColumns{Outcome: fmt.Sprint(i), Status: int32(i - 5), Score: float64(i), Access: "conditional", Finding: "rules", BodyBytes: -1}
+		columns := surveyColumns{Rank: math.MaxInt64, CDN: fmt.Sprint(i), StepFetch: fmt.Sprint(i),
+			Advice: []int32{answers.adviceIndex(advice)}, License: "no URL"}
+		r := summaryColumns{Outcome: fmt.Sprint(i), Status: int32(i - 5), Score: float64(i), Access: "conditional",
+			Finding: "rules", BodyBytes: -1}
 		if i%2 == 0 {
 			r.Score = math.NaN()
 		}
@@ -174,14 +189,17 @@ func TestSurveyBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	records.tables(s)
-	for _, name := range []string{"outcomes-by-rank", "status-by-rank", "scores", "steps", "advice", "managed-blocks", "blocked-by-cdn", "latency-by-cdn", "content-signals", "content-usage"} {
-		if table := s.Tables[name]; len(table.Rows) != maxValues && name != "latency-by-cdn" || !strings.Contains(table.Note, "the first 2000 ") {
+	for _, name := range []string{"outcomes-by-rank", "status-by-rank", "scores", "steps", "advice", "managed-blocks",
+		"blocked-by-cdn", "latency-by-cdn", "content-signals", "content-usage"} {
+		if table := s.Tables[name]; len(table.Rows) != maxValues && name != "latency-by-cdn" || !strings.Contains(table.Note,
+			"the first 2000 ") {
 			t.Errorf("%s: %d rows, %q", name, len(table.Rows), table.Note)
 		}
 	}
 	delays := s.Tables["crawl-delay"]
 	row := delays.Rows[0]
-	if !strings.Contains(delays.Note, "two digits") || len(delays.Rows) != topShown || row[0] != "*" || row[1] != int64(sites) || row[5] != float64(sites-1)/3 || row[3] != float64((sites-1)/2)/3 {
+	if !strings.Contains(delays.Note, "two digits") || len(delays.Rows) != topShown || row[0] != "*" ||
+		row[1] != int64(sites) || row[5] != float64(sites-1)/3 || row[3] != float64((sites-1)/2)/3 {
 		t.Errorf("%v, %q", row, delays.Note)
 	}
 	if n := len(records.known.all[key{a: "*"}].values); n > maxDelays+10 {
@@ -216,7 +234,10 @@ func TestSurveyPairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := registry.Tokens[ai[3]].Name, registry.Tokens[ai[9]].Name
-	if !slices.ContainsFunc(s.Tables["blocked-together"].Rows, func(row []any) bool { return row[0] == a && row[1] == b && row[2] == both }) {
+	if !slices.ContainsFunc(s.Tables["blocked-together"].Rows, func(row []any) bool {
+		return row[0] == a && row[1] == b &&
+			row[2] == both
+	}) {
 		t.Errorf("%s and %s are not blocked together by %d sites", a, b, both)
 	}
 	if row := s.Tables["ai-tokens-blocked"].Rows[4]; row[0] != int64(4) || row[1] != four {
@@ -224,8 +245,8 @@ func TestSurveyPairs(t *testing.T) {
 	}
 }
 
-// TestSurveyRecordsOfOthers checks that the tables of what files say count no site with another finding than rules, though its text
-// has rules: a crawler reads them, a survey does not.
+// TestSurveyRecordsOfOthers checks that the tables of what files say count no site with another finding than rules,
+// though its text has rules: a crawler reads them, a survey does not.
 func TestSurveyRecordsOfOthers(t *testing.T) {
 	const file = "Content-Signal: search=yes\nLicense: https://rsl.example/l.xml\nUser-agent: *\nCrawl-delay: 7\nContent-Signal: ai-train=no\nContent-Usage: train-ai=n\nFoo: bar\nno record\nDisallow: /\n"
 	read := func(change func(*audit.Site)) map[string]*Table {
@@ -265,7 +286,8 @@ func TestSurveyRecordsOfOthers(t *testing.T) {
 		got := read(change)
 		for _, table := range tables {
 			if !reflect.DeepEqual(got[table].Rows, one[table].Rows) || reflect.DeepEqual(both[table].Rows, one[table].Rows) {
-				t.Errorf("%s, %s: got %v, want %v; of two sites with rules %v", name, table, got[table].Rows, one[table].Rows, both[table].Rows)
+				t.Errorf("%s, %s: got %v, want %v; of two sites with rules %v", name, table, got[table].Rows, one[table].Rows,
+					both[table].Rows)
 			}
 		}
 	}

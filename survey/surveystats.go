@@ -22,7 +22,8 @@ import (
 // tldTokens are the tokens that blocked-by-tld.sql compares.
 var tldTokens = []string{"GPTBot", "ClaudeBot", "CCBot", "Google-Extended"}
 
-// fromStats adds the tables that the scan's statistics hold. Of the unknown agents, which may be millions, it keeps the first hundred.
+// fromStats adds the tables that the scan's statistics hold. Of the unknown agents, which may be millions, it keeps the
+// first hundred.
 func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) error {
 	var known []schema.TokenStatsRow
 	unknown := first[schema.TokenStatsRow]{most: topShown, compare: func(a, b *schema.TokenStatsRow) int {
@@ -45,7 +46,8 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 	s.bySegment(known, "tld", "blocked-by-tld", func(r *schema.TokenStatsRow) bool {
 		return slices.Contains(tldTokens, r.Token) && o.Enough(r.SitesRules)
 	})
-	s.bySegment(known, "label", "blocked-by-label", func(r *schema.TokenStatsRow) bool { return r.Category == surveyCategory })
+	s.bySegment(known, "label", "blocked-by-label",
+		func(r *schema.TokenStatsRow) bool { return r.Category == surveyCategory })
 	agents := s.add("unknown-agents", []string{"token", "mention", "explicit_root", "full"}, nil)
 	for _, r := range unknown.rows {
 		agents.Rows = append(agents.Rows, []any{r.Token, r.Mention, r.ExplicitRoot, r.Full})
@@ -53,10 +55,12 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 	return s.unknownKeys(ctx, st, scan, &o.Options)
 }
 
-// eachStat calls do for each row of one of the scan's statistics: of its file, if that is of the rows that are read, else of what
-// compute counts. The row is valid until do returns.
-func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, tableName string, compute func(context.Context, *commit.Scan, *Options, func(T) error) error, do func(*T)) error {
-	if record, err := commit.ReadFileRecord(ctx, st, scan.Manifest.ScanID, tableName); err == nil && record.Unit != scan.Unit.Sum || o.Skip.lacks(idsOf(scan.Read())...) {
+// eachStat calls do for each row of one of the scan's statistics: of its file, if that is of the rows that are read,
+// else of what compute counts. The row is valid until do returns.
+func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, tableName string,
+	compute func(context.Context, *commit.Scan, *Options, func(T) error) error, do func(*T)) error {
+	if record, err := commit.ReadFileRecord(ctx, st, scan.Manifest.ScanID, tableName); err == nil &&
+		record.Unit != scan.Unit.Sum || o.Skip.lacks(idsOf(scan.Read())...) {
 		return compute(ctx, scan, o, func(row T) error {
 			do(&row)
 			return nil
@@ -103,11 +107,15 @@ func shareOrNil(part, whole int64) any {
 
 // sortedDefinitions lists the definitions by name, as ORDER BY does.
 func sortedDefinitions() []Definition {
-	return slices.SortedFunc(slices.Values(Definitions()), func(a, b Definition) int { return strings.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(slices.Values(Definitions()), func(a, b Definition) int {
+		return strings.Compare(a.Name,
+			b.Name)
+	})
 }
 
 func (s *Survey) byDefinition(known []schema.TokenStatsRow) {
-	all := s.add("blocked-by-definition", []string{"token", "operator", "purpose", "definition", "blocking", "of", "share"}, nil)
+	all := s.add("blocked-by-definition", []string{"token", "operator", "purpose", "definition", "blocking", "of",
+		"share"}, nil)
 	reasons := s.add("explicit-or-star", []string{"token", "blocking", "own", "fallback", "star"}, nil)
 	for _, r := range bySorted(known, "all") {
 		for _, d := range sortedDefinitions() {
@@ -195,7 +203,8 @@ func (s *Survey) unknownKeys(ctx context.Context, st store.Store, scan *commit.S
 		return nil
 	}
 	keys := first[schema.RecordStatsRow]{most: topShown, compare: func(a, b *schema.RecordStatsRow) int {
-		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(b.Lines, a.Lines), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(b.Lines, a.Lines), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Key, b.Key))
 	}}
 	err := eachStat(ctx, st, scan, o, schema.RecordStats, recordStats, func(row *schema.RecordStatsRow) {
 		if row.Kind == "unknown" || row.Kind == "legacy" {

@@ -21,9 +21,10 @@ import (
 
 // This file counts for the table token_stats.
 //
-// It counts the sites of each segment by their policies, and then asks each policy what it makes of the tokens of the registry
-// (policies.go). Agents that the registry lacks are in no policy. They are counted by their rows of verdicts, which are read
-// together with sites: a commit has both in the same order. On a site without a row of the agent it gets what its group of `*` has.
+// It counts the sites of each segment by their policies, and then asks each policy what it makes of the tokens of the
+// registry (policies.go). Agents that the registry lacks are in no policy. They are counted by their rows of verdicts,
+// which are read together with sites: a commit has both in the same order. On a site without a row of the agent it gets
+// what its group of `*` has.
 //
 // The columns:
 //
@@ -56,7 +57,8 @@ type segment struct {
 }
 
 // answeredFindings are the findings that an answered site can have, in the order of the columns answered_….
-var answeredFindings = [...]string{"rules", "no_rules", "html", "none", "refused", "challenged", "rate_limited", "server_error", "unreachable"}
+var answeredFindings = [...]string{"rules", "no_rules", "html", "none", "refused", "challenged", "rate_limited",
+	"server_error", "unreachable"}
 
 // agent counts an agent that the registry lacks.
 type agent struct {
@@ -87,8 +89,10 @@ type counter struct {
 
 func newCounter(o *Options, policies *policySet, foreign bool) *counter {
 	return &counter{
-		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)}, only: o.Only, policies: policies, traces: newTraces(o.Registry, foreign),
-		total: newSegment("all", ""), tlds: newNamed("tld", maxTLDs), labels: newNamed("label", maxLabels), unknown: newWindow[agent](o.limit),
+		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)}, only: o.Only, policies: policies,
+		traces: newTraces(o.Registry, foreign),
+		total:  newSegment("all", ""), tlds: newNamed("tld", maxTLDs), labels: newNamed("label", maxLabels),
+		unknown: newWindow[agent](o.limit),
 	}
 }
 
@@ -99,7 +103,8 @@ func newSegment(kind, value string) *segment {
 // commit reads the sites of one part with their verdicts.
 func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.Commit) error {
 	site := siteColumns{}
-	sites, err := read.OpenCursor(ctx, scan, commit, schema.Sites, append(table.FieldsOf(&site, false, nil), c.traces.fields(c.tokens)...)...)
+	sites, err := read.OpenCursor(ctx, scan, commit, schema.Sites, append(table.FieldsOf(&site, false, nil),
+		c.traces.fields(c.tokens)...)...)
 	if err != nil {
 		return err
 	}
@@ -158,7 +163,10 @@ func (g *segment) site(s *siteColumns, n sitesOf) {
 
 // namesStrictly reports whether the current site has a strict own row of a token.
 func (c *counter) namesStrictly(token string) bool {
-	return slices.ContainsFunc(c.rows, func(v verdictColumns) bool { return v.Via == "own" && !v.Lenient && v.Token == token })
+	return slices.ContainsFunc(c.rows, func(v verdictColumns) bool {
+		return v.Via == "own" && !v.Lenient &&
+			v.Token == token
+	})
 }
 
 // agent counts a row of an agent that the registry lacks.
@@ -274,11 +282,13 @@ func (c *counter) rank(bucket int) *segment {
 // warn logs which segments are missing.
 func (c *counter) warn(log *slog.Logger) {
 	if c.labels.tooMany {
-		log.Warn("token_stats has no segments by label", "because", fmt.Sprintf("the list has more than %d distinct labels", maxLabels),
+		log.Warn("token_stats has no segments by label", "because", fmt.Sprintf("the list has more than %d distinct labels",
+			maxLabels),
 			"remedy", "group the table sites by its column label")
 	}
 	if c.tlds.tooMany {
-		log.Warn("token_stats has no segments by top-level domain", "because", fmt.Sprintf("the dataset has more than %d", maxTLDs),
+		log.Warn("token_stats has no segments by top-level domain", "because", fmt.Sprintf("the dataset has more than %d",
+			maxTLDs),
 			"remedy", "group the table sites by its column tld")
 	}
 }
@@ -314,7 +324,8 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 		segments = append(segments, g)
 	}
 	for _, kind := range []map[string]*segment{c.tlds.all, c.labels.all} {
-		segments = append(segments, slices.SortedFunc(maps.Values(kind), func(a, b *segment) int { return cmp.Compare(a.value, b.value) })...)
+		segments = append(segments, slices.SortedFunc(maps.Values(kind),
+			func(a, b *segment) int { return cmp.Compare(a.value, b.value) })...)
 	}
 	registry := c.policies.registry
 	for _, g := range segments {
@@ -332,7 +343,8 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 				continue
 			}
 			row := g.row(&tallies[id], g.lenient[int32(id)])
-			row.Token, row.Known, row.Category, row.Operator, row.Purpose = token.Name, true, token.Category, token.Operator, token.Purpose
+			row.Token, row.Known, row.Category, row.Operator, row.Purpose = token.Name, true, token.Category, token.Operator,
+				token.Purpose
 			if err := add(row); err != nil {
 				return err
 			}
@@ -344,7 +356,10 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 // unknownRows adds a row for each agent of this pass that is not in the registry.
 func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
 	var unnamed tally // what an agent gets on sites that do not name it
-	if err := c.policies.each(c.total.policies, func(p *audit.Policy, _ []audit.Cell, n *sitesOf) { unnamed.add(p.Star, *n) }); err != nil {
+	if err := c.policies.each(c.total.policies, func(p *audit.Policy, _ []audit.Cell, n *sitesOf) {
+		unnamed.add(p.Star,
+			*n)
+	}); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.unknown.values)) {

@@ -69,7 +69,8 @@ func (u *Uncertainty) Flag(n int64) string {
 func (u *Uncertainty) Explain(n, unobserved int64) string {
 	var texts []string
 	if u.Flag(n) != "" {
-		texts = append(texts, fmt.Sprintf("Few: fewer than %d sites; too few for a headline or a rank: fewer than %d.", FewSites, u.LeastGroup))
+		texts = append(texts, fmt.Sprintf("Few: fewer than %d sites; too few for a headline or a rank: fewer than %d.",
+			FewSites, u.LeastGroup))
 	}
 	if unobserved > 0 {
 		texts = append(texts, "[From-to]: the share if each site that was not observed were open, and if each blocked.")
@@ -80,7 +81,8 @@ func (u *Uncertainty) Explain(n, unobserved int64) string {
 	return strings.Join(texts, " ")
 }
 
-// Of says how sure it is that k sites of n block, where unobserved sites may belong to the n, too; -1 is an unknown number.
+// Of says how sure it is that k sites of n block, where unobserved sites may belong to the n, too; -1 is an unknown
+// number.
 func (u *Uncertainty) Of(k, n, unobserved int64) (c Certainty) {
 	if u.SampleOf > 0 && n > 0 { // of the population, the same part belongs to the n as of the sample
 		c.Interval = interval(k, n, float64(n)*(float64(u.SampleOf)/float64(max(u.listed, n))))
@@ -102,8 +104,8 @@ func (c Certainty) Ranges(write func(share float64) string) (text string) {
 	return text
 }
 
-// interval is the Wilson score interval of k of n sites at 95 %, with the finite population correction (E. B. Wilson, JASA 22,
-// 1927; W. G. Cochran, Sampling Techniques, 1977, §2.6).
+// interval is the Wilson score interval of k of n sites at 95 %, with the finite population correction (E. B. Wilson,
+// JASA 22, 1927; W. G. Cochran, Sampling Techniques, 1977, §2.6).
 func interval(k, n int64, population float64) *[2]float64 {
 	const z = 1.959963984540054 // 97.5 % of a normal distribution lie below
 	size, p, z2 := float64(n), share(k, n), 0.0
@@ -122,7 +124,8 @@ func bounds(k, n, unobserved int64) (open, blocking struct{ sites, of int64 }) {
 	return open, blocking
 }
 
-// EachHeadline calls do for the shares that readers quote: of sites that block any of the tokens, a token, or one of a purpose or an operator.
+// EachHeadline calls do for the shares that readers quote: of sites that block any of the tokens, a token, or one of a
+// purpose or an operator.
 func (b *Blocking) EachHeadline(do func(kind, value string, sites int64, sure *Certainty)) {
 	do("any", "", b.AtLeastOne, &b.OneSure)
 	for i := range b.MostBlocked {

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
-// wilson solves Wilson's inequality (p̂ − p)² ≤ z² p(1 − p)/n · (N − n)/(N − 1) for p by bisection, from p̂ outwards: it shares no formula
-// with interval.
+// wilson solves Wilson's inequality (p̂ − p)² ≤ z² p(1 − p)/n · (N − n)/(N − 1) for p by bisection, from p̂ outwards:
+// it shares no formula with interval.
 func wilson(k, n, population float64) (low, high float64) {
 	const z = 1.9599639845
 	observed, correction := k/n, 0.0
@@ -34,8 +34,8 @@ func wilson(k, n, population float64) (low, high float64) {
 	return end(0), end(1)
 }
 
-// TestInterval compares intervals with Wilson's inequality, for every k of some n in populations from n to the infinite, and with published
-// figures.
+// TestInterval compares intervals with Wilson's inequality, for every k of some n in populations from n to the
+// infinite, and with published figures.
 func TestInterval(t *testing.T) {
 	near := func(a, b float64) bool { return math.Abs(a-b) < 5e-8 }
 	for _, n := range []int64{1, 2, 5, 29, 30, 100, 1000} {
@@ -45,7 +45,8 @@ func TestInterval(t *testing.T) {
 				got := interval(k, n, population)
 				low, high := got[0], got[1]
 				wantLow, wantHigh := wilson(float64(k), float64(n), population)
-				if p := float64(k) / float64(n); !near(low, wantLow) || !near(high, wantHigh) || low < 0 || high > 1 || low > p || p > high {
+				if p := float64(k) / float64(n); !near(low, wantLow) || !near(high, wantHigh) || low < 0 || high > 1 || low > p ||
+					p > high {
 					t.Fatalf("%d of %d of %g: %v to %v, want %v to %v", k, n, population, low, high, wantLow, wantHigh)
 				}
 				if k == 0 && low != 0 || k == n && high != 1 || times == 1 && low != high {
@@ -54,7 +55,8 @@ func TestInterval(t *testing.T) {
 			}
 		}
 	}
-	// R. G. Newcombe, Two-sided confidence intervals for the single proportion, Statistics in Medicine 17 (1998), table I, method 3.
+	// R. G. Newcombe, Two-sided confidence intervals for the single proportion, Statistics in Medicine 17 (1998), table I,
+	// method 3.
 	for _, c := range []struct {
 		k, n int64
 		want string
@@ -111,7 +113,8 @@ func TestUncertainty(t *testing.T) {
 func TestSampleOf(t *testing.T) {
 	sampled := func(samples string) (scans []*commit.Manifest) {
 		for sample := range strings.SplitSeq(samples, " and ") {
-			scans = append(scans, &commit.Manifest{Config: []commit.Setting{{Name: "limit", Value: "0.5"}, {Name: "sample", Value: sample}}})
+			scans = append(scans, &commit.Manifest{Config: []commit.Setting{{Name: "limit", Value: "0.5"},
+				{Name: "sample", Value: sample}}})
 		}
 		return scans
 	}
@@ -143,12 +146,13 @@ func TestSampleOf(t *testing.T) {
 	}
 }
 
-// TestSummaryCertainty compares the bounds of summaries by each definition with the choices of sensitivity, and their intervals, of the
-// whole list as a sample of itself, with the shares.
+// TestSummaryCertainty compares the bounds of summaries by each definition with the choices of sensitivity, and their
+// intervals, of the whole list as a sample of itself, with the shares.
 func TestSummaryCertainty(t *testing.T) {
 	st := written(t, mixedSites(t, 400, 5), cut{rows: 150, shards: 1})
 	for _, d := range Definitions() {
-		s, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{Uncertainty: Uncertainty{SampleOf: 400}}, Definition: d.Name, Selection: Selection{Category: "ai"}})
+		s, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{Uncertainty: Uncertainty{SampleOf: 400}},
+			Definition: d.Name, Selection: Selection{Category: "ai"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,8 +161,10 @@ func TestSummaryCertainty(t *testing.T) {
 		b.EachHeadline(func(kind, value string, k int64, sure *Certainty) {
 			headlines++
 			n, u := b.Sites, b.Unobserved
-			if u == 0 || *sure.Bounds != [2]float64{share(k, n+u), share(k+u, n+u)} || math.Abs(sure.Interval[0]-share(k, n)) > 1e-9 || sure.Interval[0] != sure.Interval[1] {
-				t.Errorf("by %s, %s %s, %d of %d, %d unobserved: %v, %v", d.Name, kind, value, k, n, u, *sure.Bounds, *sure.Interval)
+			if u == 0 || *sure.Bounds != [2]float64{share(k, n+u), share(k+u, n+u)} ||
+				math.Abs(sure.Interval[0]-share(k, n)) > 1e-9 || sure.Interval[0] != sure.Interval[1] {
+				t.Errorf("by %s, %s %s, %d of %d, %d unobserved: %v, %v", d.Name, kind, value, k, n, u, *sure.Bounds,
+					*sure.Interval)
 			}
 		})
 		if headlines != 1+len(b.MostBlocked)+len(b.ByPurpose)+len(b.ByOperator) || s.LeastGroup != 30 || s.SampleOf != 400 {
@@ -172,12 +178,15 @@ func TestSummaryCertainty(t *testing.T) {
 		}
 		rows := sensitive(t, st, d.Name)
 		for _, token := range b.MostBlocked {
-			if token.Token == "GPTBot" && *token.Bounds != [2]float64{*rows["unobserved_open"].Share, *rows["unobserved_blocking"].Share} {
-				t.Errorf("by %s: bounds %v, by sensitivity %v, %v", d.Name, *token.Bounds, *rows["unobserved_open"].Share, *rows["unobserved_blocking"].Share)
+			if token.Token == "GPTBot" && *token.Bounds != [2]float64{*rows["unobserved_open"].Share,
+				*rows["unobserved_blocking"].Share} {
+				t.Errorf("by %s: bounds %v, by sensitivity %v, %v", d.Name, *token.Bounds, *rows["unobserved_open"].Share,
+					*rows["unobserved_blocking"].Share)
 			}
 		}
 	}
-	if _, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{Uncertainty: Uncertainty{SampleOf: 399}}}); err == nil {
+	if _, err := Summarize(t.Context(), st, "cut",
+		SummaryOptions{Options: Options{Uncertainty: Uncertainty{SampleOf: 399}}}); err == nil {
 		t.Error("a sample of 399 sites has 400")
 	}
 }

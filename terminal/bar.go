@@ -11,7 +11,8 @@ import (
 	"github.com/cheggaaa/pb/v3"
 )
 
-// The bar of a run: how many sites of how many, the bar itself, and behind it as many facts as the terminal has room for.
+// The bar of a run: how many sites of how many, the bar itself, and behind it as many facts as the terminal has room
+// for.
 
 const (
 	barInterval = 200 * time.Millisecond
@@ -39,7 +40,8 @@ type barState struct {
 	tail time.Duration // the last sites may take so long beyond what the pace tells
 }
 
-// The time that is left is shown where it is right within a fifth, or else nothing. That leaves so much to each cause of an error.
+// The time that is left is shown where it is right within a fifth, or else nothing. That leaves so much to each cause
+// of an error.
 const (
 	unsteady = 0.15 // between the two halves of the pace, as a share of the larger
 	tailed   = 0.3  // of the tail, half of which is added, as a share of the rest
@@ -123,7 +125,8 @@ type paceSample struct {
 	done int64
 }
 
-// at notes the number at a moment, and returns its growth a second, 0 at the beginning; and whether it has grown steadily.
+// at notes the number at a moment, and returns its growth a second, 0 at the beginning; and whether it has grown
+// steadily.
 func (p *pace) at(now time.Time, done int64) (perSecond float64, steady bool) {
 	if len(p.past) == 0 {
 		p.begun = now

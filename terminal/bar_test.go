@@ -21,16 +21,20 @@ func TestBarLay(t *testing.T) {
 			t.Errorf("%d columns leave %d to the bar", width, room)
 		}
 	}
-	long := barState{done: 12345, total: 1_000_000, about: true, facts: []string{"2,915 failed", "400 waiting", "8,230 with status 2xx"}}
+	long := barState{done: 12345, total: 1_000_000, about: true, facts: []string{"2,915 failed", "400 waiting",
+		"8,230 with status 2xx"}}
 	f(long, 39, 530, "12,345 of ~1,000,000 sites", "")
 	f(long, 79, 530, "12,345 of ~1,000,000 sites", "  31 min left  1 %  530/s  2,915 failed")
-	f(long, 119, 530, "12,345 of ~1,000,000 sites", "  31 min left  1 %  530/s  2,915 failed  400 waiting  8,230 with status 2xx")
+	f(long, 119, 530, "12,345 of ~1,000,000 sites",
+		"  31 min left  1 %  530/s  2,915 failed  400 waiting  8,230 with status 2xx")
 	f(barState{done: 999, total: 1000}, 39, 5, "999 of 1,000 sites", "  1 s left")
 	f(barState{done: 1000, total: 1000}, 79, 5, "1,000 of 1,000 sites", "  100 %  5/s")
 	f(barState{done: 5}, 39, 5, "5 sites", "  5/s")                            // of a pipe, nobody knows the end
 	f(barState{done: 5, total: 1000}, 79, 0, "5 of 1,000 sites", "  0 %  0/s") // no pace, no time
 	f(barState{done: 980, total: 1000, unforeseen: "20 slow"}, 79, 5, "980 of 1,000 sites", "  20 slow  98 %  5/s")
-	f(barState{done: 500, total: 1000, tail: 30 * time.Second}, 79, 5, "500 of 1,000 sites", "  1 min 55 s left  50 %  5/s") // half the tail more
+	// half the tail more
+	f(barState{done: 500, total: 1000, tail: 30 * time.Second}, 79, 5, "500 of 1,000 sites",
+		"  1 min 55 s left  50 %  5/s")
 	f(barState{done: 500, total: 1000, tail: 31 * time.Second}, 79, 5, "500 of 1,000 sites", "  50 %  5/s")
 }
 
@@ -58,15 +62,16 @@ func TestPace(t *testing.T) {
 	f(122, 2580, 27.6, true)
 }
 
-// TestBarOfScan has what the bar shows of a scan: sites that wait longer than others leave no estimate if they are many, and an
-// uncertain end if they are few.
+// TestBarOfScan has what the bar shows of a scan: sites that wait longer than others leave no estimate if they are
+// many, and an uncertain end if they are few.
 func TestBarOfScan(t *testing.T) {
 	var p pipeline.Progress
 	d := &Display{Progress: &p, Read: func() (int64, int64) { return 10, 100 }, Slots: 100, Longest: time.Minute}
 	f := func(want barState) {
 		t.Helper()
 		got := d.bar()
-		if got.done != want.done || got.total != want.total || got.about != want.about || got.unforeseen != want.unforeseen || got.tail != want.tail || strings.Join(got.facts, "|") != strings.Join(want.facts, "|") {
+		if got.done != want.done || got.total != want.total || got.about != want.about || got.unforeseen != want.unforeseen ||
+			got.tail != want.tail || strings.Join(got.facts, "|") != strings.Join(want.facts, "|") {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	}
@@ -84,9 +89,12 @@ func TestBarOfScan(t *testing.T) {
 	// 400 of all will wait, four for each slot.
 	f(barState{done: 500, total: 10_000, about: true, facts: facts, tail: 5 * time.Minute})
 	p.Asleep.Store(18)
-	f(barState{done: 500, total: 10_000, about: true, unforeseen: "48 slow or told to retry", facts: []string{"200 failed", "300 waiting", "200 with status 2xx"}, tail: 348 * time.Second})
+	f(barState{done: 500, total: 10_000, about: true, unforeseen: "48 slow or told to retry", facts: []string{"200 failed",
+		"300 waiting", "200 with status 2xx"}, tail: 348 * time.Second})
 	p.Waiting.Store(400)
-	f(barState{done: 500, total: 10_000, about: true, unforeseen: "400 waiting", facts: []string{"200 failed", "48 slow or told to retry", "200 with status 2xx"}, tail: 348 * time.Second})
+	f(barState{done: 500, total: 10_000, about: true, unforeseen: "400 waiting", facts: []string{"200 failed",
+		"48 slow or told to retry", "200 with status 2xx"}, tail: 348 * time.Second})
 	d.Read = func() (int64, int64) { return 10, 0 }
-	f(barState{done: 500, facts: []string{"200 failed", "400 waiting", "48 slow or told to retry", "200 with status 2xx"}, tail: time.Minute})
+	f(barState{done: 500, facts: []string{"200 failed", "400 waiting", "48 slow or told to retry", "200 with status 2xx"},
+		tail: time.Minute})
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // What check says to a person. The page goes from the answer to its grounds: the headline, the steps of the check,
-// advice, what the file declares, noteworthy lines, crawlers by operator, and unknown agents. It is made to fit into two
-// screens: what is long is cut, and says how much more there is. crawlers.go has the crawlers.
+// advice, what the file declares, noteworthy lines, crawlers by operator, and unknown agents. It is made to fit into
+// two screens: what is long is cut, and says how much more there is. crawlers.go has the crawlers.
 
 // shownRows is how many lines of a kind of evidence, and how many unknown agents, are shown without --all.
 const shownRows = 10
@@ -64,8 +64,8 @@ func Check(w io.Writer, arg string, r *audit.Result, o CheckOptions) error {
 	return x.page.end()
 }
 
-// The marks of statuses and verdicts. They are words' first impressions; the words stand beside them, and the colours are
-// a third way to say the same.
+// The marks of statuses and verdicts. They are words' first impressions; the words stand beside them, and the colours
+// are a third way to say the same.
 var marks = map[string]string{
 	"pass": "✓", "warn": "!", "fail": "✗", "skipped": "·",
 	"allowed": "✓", "partial": "◐", "blocked": "✗",
@@ -107,7 +107,8 @@ func (x *explanation) headline(arg string) {
 	if r.Origin != "" {
 		x.fact("answer", text(x.answer()))
 	}
-	for _, field := range []struct{ name, value string }{{"X-Robots-Tag", r.XRobotsTag}, {"Content-Usage", r.ContentUsageHeader}} {
+	for _, field := range []struct{ name, value string }{{"X-Robots-Tag", r.XRobotsTag},
+		{"Content-Usage", r.ContentUsageHeader}} {
 		if field.value != "" {
 			x.fact("field", textf("%s: %s (of the file itself)", field.name, field.value))
 		}
@@ -125,10 +126,12 @@ func (x *explanation) headline(arg string) {
 		x.fact("content", text(x.content()))
 	}
 	if !r.Known {
-		x.fact("known", styled(dim, "? nothing:"), text("without an HTTP status there is no score, and no crawler has a verdict"))
+		x.fact("known", styled(dim, "? nothing:"),
+			text("without an HTTP status there is no score, and no crawler has a verdict"))
 		return
 	}
-	x.fact("check", styled(markStyles[r.Status], "%s %s,", marks[r.Status], r.Status), textf("score %.2f (%s %s)", *r.Score, r.Check, r.Version))
+	x.fact("check", styled(markStyles[r.Status], "%s %s,", marks[r.Status], r.Status), textf("score %.2f (%s %s)",
+		*r.Score, r.Check, r.Version))
 	for _, category := range x.categories {
 		x.fact(categoryTitle(category), x.tally(category)...)
 	}
@@ -229,7 +232,8 @@ func (x *explanation) steps() {
 	x.head("Steps")
 	t := &table{indent: indent, wrap: true}
 	for _, s := range x.result.Steps {
-		t.add(styled(markStyles[s.Status], "%s", marks[s.Status]), text(s.ID), styled(dim, "%.2f", s.Weight), styled(markStyles[s.Status], "%s", s.Status), text(s.Message))
+		t.add(styled(markStyles[s.Status], "%s", marks[s.Status]), text(s.ID), styled(dim, "%.2f", s.Weight),
+			styled(markStyles[s.Status], "%s", s.Status), text(s.Message))
 	}
 	x.page.table(t)
 }
@@ -304,7 +308,8 @@ func (x *explanation) evidence() {
 }
 
 // kindStyles point out what does not do what its author may have meant.
-var kindStyles = map[string]style{"legacy": yellow, "orphan": yellow, "invalid": yellow, "typo": yellow, "conflict": yellow}
+var kindStyles = map[string]style{"legacy": yellow, "orphan": yellow, "invalid": yellow, "typo": yellow,
+	"conflict": yellow}
 
 // lines shows the evidence of some kinds, in the order of lines, and says how much more of it there is.
 func (x *explanation) lines(title string, kinds []string, cells func(*audit.EvidenceResult) []piece) {
@@ -367,8 +372,8 @@ func (x *explanation) note(s string) {
 	x.page.flow(indent, words(styled(dim, "%s", s)))
 }
 
-// notKept is how many lines of a kind Counts has beyond the rows that are kept of them. The bound is one a kind, and the
-// count of extensions is also that of preferences, which are told of as such only where there is a row of them.
+// notKept is how many lines of a kind Counts has beyond the rows that are kept of them. The bound is one a kind, and
+// the count of extensions is also that of preferences, which are told of as such only where there is a row of them.
 func (x *explanation) notKept(kind string) int {
 	n := &x.result.Counts
 	total, counted := map[string]int{

@@ -10,13 +10,13 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 )
 
-// The crawlers on check's page. Those of operators that the file speaks of have a row each: an operator's crawlers differ
-// in what they are for, and the most interesting fact of a file is often that it treats them differently. All others only
-// share a fate, and are listed by it. Then what else the file names: crawlers of other categories, and unknown
-// agents.
+// The crawlers on check's page. Those of operators that the file speaks of have a row each: an operator's crawlers
+// differ in what they are for, and the most interesting fact of a file is often that it treats them differently. All
+// others only share a fate, and are listed by it. Then what else the file names: crawlers of other categories, and
+// unknown agents.
 
-// shownUnnamed is how many crawlers of an operator have a row although the file names only others of it. Where there are
-// more they are counted, and stand by their fate.
+// shownUnnamed is how many crawlers of an operator have a row although the file names only others of it. Where there
+// are more they are counted, and stand by their fate.
 const shownUnnamed = 4
 
 // crawlers shows the crawlers of a category.
@@ -48,9 +48,9 @@ type operator struct {
 	named, unnamed []*audit.TokenResult
 }
 
-// operators returns those that the file speaks of, with --all all of them, and the crawlers of the others. Whom the file treats worst comes first,
-// since that is what a policy is about; among those treated alike the order is that of names, in which people look for
-// one. Of one operator, crawlers that are named come first, in the order of the file.
+// operators returns those that the file speaks of, with --all all of them, and the crawlers of the others. Whom the
+// file treats worst comes first, since that is what a policy is about; among those treated alike the order is that of
+// names, in which people look for one. Of one operator, crawlers that are named come first, in the order of the file.
 func (x *explanation) operators(category string) (list []*operator, others []*audit.TokenResult) {
 	by := map[string]*operator{}
 	of := func(t *audit.TokenResult) *operator {
@@ -193,7 +193,8 @@ func (x *explanation) why(t *audit.TokenResult) string {
 		s += "; not every rule was tried"
 	}
 	if loose := x.loose[t.Token]; loose != nil {
-		s += fmt.Sprintf("; line %d may mean it, in a way that no crawler is known to read (%s then)", loose.Line, loose.Verdict)
+		s += fmt.Sprintf("; line %d may mean it, in a way that no crawler is known to read (%s then)", loose.Line,
+			loose.Verdict)
 	}
 	return s
 }
@@ -283,7 +284,8 @@ func (x *explanation) otherCategories() {
 	for i, category := range order {
 		order[i] = fmt.Sprintf("%d %s", named[category], category)
 	}
-	x.note(fmt.Sprintf("The file also names crawlers of other categories (%s): --all or --category shows them.", strings.Join(order, ", ")))
+	x.note(fmt.Sprintf("The file also names crawlers of other categories (%s): --all or --category shows them.",
+		strings.Join(order, ", ")))
 }
 
 // unknownAgents shows whom else the file names.

@@ -39,12 +39,14 @@ func Diff(w io.Writer, d *survey.Diff, when Color) error {
 func Paired(w io.Writer, d *survey.Paired, when Color) error {
 	x := &diffPage{newPage(w, when), &d.Compared}
 	if d.SameObserver {
-		x.page.flow(0, words(styled(yellow, "The two scans have one observer: without --paired, differences are counted as changes.")))
+		x.page.flow(0, words(styled(yellow,
+			"The two scans have one observer: without --paired, differences are counted as changes.")))
 		x.page.line()
 	}
 	x.head("one", "two", textf("%s only in one, %s only in two", plural(int(d.OnlyFrom), "site"), number(d.OnlyTo)))
 	x.findings("one", "two")
-	t := x.table("Other answers, by delivery network", "shares of other findings are of the sites in both scans, those of other files and policies of the sites with rules in both",
+	t := x.table("Other answers, by delivery network",
+		"shares of other findings are of the sites in both scans, those of other files and policies of the sites with rules in both",
 		"network", "sites", "finding", "rules", "file", "policy")
 	for i, s := range append([]survey.PairedSum{d.All}, d.CDNs...) {
 		name := text(cmp.Or(s.CDN, "none"))
@@ -67,7 +69,8 @@ type diffPage struct {
 // head says which scans are compared.
 func (x *diffPage) head(from, to string, more ...piece) {
 	c := x.c
-	x.page.line(styled(bold, "Scan %s of %s and scan %s of %s", c.From.ScanID, c.From.ScanDate, c.To.ScanID, c.To.ScanDate))
+	x.page.line(styled(bold, "Scan %s of %s and scan %s of %s", c.From.ScanID, c.From.ScanDate, c.To.ScanID,
+		c.To.ScanDate))
 	if c.Panel != nil {
 		x.page.line(textf("only the %s of %s", plural(c.Panel.Hosts, "host"), c.Panel.List))
 	}
@@ -85,24 +88,29 @@ func (x *diffPage) head(from, to string, more ...piece) {
 		}
 		about = append(about, "observer "+s.Observer, "registry "+s.RegistryVersion)
 		if s.Folded > 0 {
-			about = append(about, fmt.Sprintf("%s by http and https count once, of which %s disagree", plural(int(s.Folded), "host"), number(s.FoldsDisagree)))
+			about = append(about, fmt.Sprintf("%s by http and https count once, of which %s disagree",
+				plural(int(s.Folded), "host"), number(s.FoldsDisagree)))
 		}
 		if s.Repeated > 0 {
 			about = append(about, plural(int(s.Repeated), "repeated row")+" left out")
 		}
 		for _, lost := range s.Lost {
-			about = append(about, fmt.Sprintf("lost: %s %s of %s, see bulkscan verify", lost.What, number(lost.Found), number(lost.Expected)))
+			about = append(about, fmt.Sprintf("lost: %s %s of %s, see bulkscan verify", lost.What, number(lost.Found),
+				number(lost.Expected)))
 		}
 		t.add(styled(dim, "%s", []string{from, to}[i]), text(strings.Join(about, "; ")))
 	}
-	both := fmt.Sprintf("%s, %s with rules in both; of these %s (%s) have another file, and %s (%s) another verdict for one of %s",
-		plural(int(c.Both), "site"), number(c.RulesBoth), number(c.OtherBody), percentOf(c.OtherBody, c.RulesBoth), number(c.OtherPolicy), percentOf(c.OtherPolicy, c.RulesBoth), plural(c.TokensCompared, "token"))
+	both := fmt.Sprintf(
+		"%s, %s with rules in both; of these %s (%s) have another file, and %s (%s) another verdict for one of %s",
+		plural(int(c.Both), "site"), number(c.RulesBoth), number(c.OtherBody), percentOf(c.OtherBody, c.RulesBoth),
+		number(c.OtherPolicy), percentOf(c.OtherPolicy, c.RulesBoth), plural(c.TokensCompared, "token"))
 	t.add(styled(dim, "both"), text(both))
 	for _, line := range more {
 		t.add(piece{}, line)
 	}
 	if n := len(c.TokensUnknown); n > 0 {
-		t.add(styled(dim, "left out"), textf("%s of which one scan says nothing: %s", plural(n, "token"), shortList(c.TokensUnknown, shownValues)))
+		t.add(styled(dim, "left out"), textf("%s of which one scan says nothing: %s", plural(n, "token"),
+			shortList(c.TokensUnknown, shownValues)))
 	}
 	x.page.table(t)
 }
@@ -123,7 +131,8 @@ func (x *diffPage) changed(d *survey.Diff) {
 		sites = "No site"
 	}
 	x.page.flow(0, words(styled(bold, "%s began or ceased to block a token, by the definition %s.", sites, d.Definition),
-		textf("Of %s sites with rules in both scans %s (%s) blocked at least one before, %s (%s) after.", number(x.c.RulesBoth),
+		textf("Of %s sites with rules in both scans %s (%s) blocked at least one before, %s (%s) after.",
+			number(x.c.RulesBoth),
 			number(one.Before), percentOf(one.Before, x.c.RulesBoth), number(one.After), percentOf(one.After, x.c.RulesBoth))))
 }
 
@@ -149,7 +158,8 @@ func right(cells ...string) (row []piece) {
 }
 
 // shortFindings are the findings as a matrix has them.
-var shortFindings = map[string]string{"not_asked": "unasked", "challenged": "chall.", "rate_limited": "429", "unreachable": "unreach", "server_error": "failing", "no_rules": "no rules"}
+var shortFindings = map[string]string{"not_asked": "unasked", "challenged": "chall.", "rate_limited": "429",
+	"unreachable": "unreach", "server_error": "failing", "no_rules": "no rules"}
 
 // findings has a matrix of findings.
 func (x *diffPage) findings(rows, columns string) {
@@ -171,7 +181,8 @@ func (x *diffPage) findings(rows, columns string) {
 		return
 	}
 	x.page.line()
-	x.page.flow(0, words(styled(bold, "Findings:"), styled(dim, "of the sites in both scans; rows are %s, columns %s", rows, columns)))
+	x.page.flow(0, words(styled(bold, "Findings:"), styled(dim, "of the sites in both scans; rows are %s, columns %s",
+		rows, columns)))
 	t := &table{indent: indent, whole: true}
 	head := []piece{{}}
 	for _, name := range is {
@@ -203,7 +214,8 @@ func net(n int64) string {
 
 // moves are the cells that a token and an operator have.
 func (x *diffPage) moves(name string, m *survey.Moves) []piece {
-	cells := right(number(m.Began), number(m.Ceased), net(m.Net), percentOf(m.Before, x.c.RulesBoth), percentOf(m.After, x.c.RulesBoth))
+	cells := right(number(m.Began), number(m.Ceased), net(m.Net), percentOf(m.Before, x.c.RulesBoth),
+		percentOf(m.After, x.c.RulesBoth))
 	return append([]piece{text(name)}, cells...)
 }
 
@@ -219,7 +231,8 @@ func (x *diffPage) tokens(d *survey.Diff) {
 	if len(d.Tokens) == 0 {
 		return
 	}
-	t := x.table("By token", "sites that began and ceased to block it; the share of the sites with rules in both scans that block it, before and after; sites that became stricter or laxer short of that",
+	t := x.table("By token",
+		"sites that began and ceased to block it; the share of the sites with rules in both scans that block it, before and after; sites that became stricter or laxer short of that",
 		"token", "began", "ceased", "net", "before", "after")
 	for i := range d.Tokens {
 		c := &d.Tokens[i]
@@ -239,7 +252,8 @@ func (x *diffPage) operators(d *survey.Diff) {
 	if len(d.Operators) < 2 {
 		return
 	}
-	t := x.table("By operator", "sites that block at least one of its tokens", "operator", "began", "ceased", "net", "before", "after")
+	t := x.table("By operator", "sites that block at least one of its tokens", "operator", "began", "ceased", "net",
+		"before", "after")
 	for i := range d.Operators {
 		s := &d.Operators[i]
 		t.add(append(x.moves(s.Value, &s.Moves), note(&s.Moves, plural(s.Tokens, "token")))...)
@@ -262,7 +276,8 @@ func (x *diffPage) causes(d *survey.Diff) {
 	}
 	t := x.table("Causes", "began and ceased are pairs of a site and a token", "cause", "sites", "began", "ceased")
 	for _, c := range d.Causes {
-		t.add(append(append([]piece{text(c.Cause)}, right(number(c.Sites), number(c.Began), number(c.Ceased))...), styled(dim, "%s", causeMeanings[c.Cause]))...)
+		t.add(append(append([]piece{text(c.Cause)}, right(number(c.Sites), number(c.Began), number(c.Ceased))...),
+			styled(dim, "%s", causeMeanings[c.Cause]))...)
 	}
 	x.page.table(t)
 }
@@ -305,7 +320,8 @@ func siteName(s *survey.SiteDiff) string {
 	if s.Requested != "auto" {
 		name = s.Requested + "://" + name
 	}
-	if defaults := map[string]int32{"http": 80, "ftp": 21}; s.Port != defaults[s.Requested] && (defaults[s.Requested] != 0 || s.Port != 443) {
+	if defaults := map[string]int32{"http": 80, "ftp": 21}; s.Port != defaults[s.Requested] &&
+		(defaults[s.Requested] != 0 || s.Port != 443) {
 		name += ":" + strconv.Itoa(int(s.Port))
 	}
 	return name

@@ -23,7 +23,8 @@ type EndingOptions struct {
 // Fact is a line: what it is about, and a text, which may be long.
 type Fact struct{ Name, Text string }
 
-// endingWidth is the most that a line has, but for names that can be copied: a window of usual size shows the page as it is.
+// endingWidth is the most that a line has, but for names that can be copied: a window of usual size shows the page as
+// it is.
 const endingWidth = 80
 
 // Ending shows how a scan went.

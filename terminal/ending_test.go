@@ -15,10 +15,12 @@ import (
 
 func anEnding() *survey.Ending {
 	scan := aSummary()
-	scan.Outcomes = []survey.Count{{Value: "answered", Rows: 18203}, {Value: "dns_not_found", Rows: 900}, {Value: "connect_timeout", Rows: 500}, {Value: "tls_failed", Rows: 300}, {Value: "opted_out", Rows: 97}}
+	scan.Outcomes = []survey.Count{{Value: "answered", Rows: 18203}, {Value: "dns_not_found", Rows: 900},
+		{Value: "connect_timeout", Rows: 500}, {Value: "tls_failed", Rows: 300}, {Value: "opted_out", Rows: 97}}
 	scan.Blocking.MostBlocked = scan.Blocking.MostBlocked[:3]
 	return &survey.Ending{
-		ScanID: "20261121-5f3a9c", Kept: 15000, AlreadyKept: 5000, Throttled: 120, Rejected: 23, Duplicates: 1, Entries: 20000, Lines: 20023, Stored: true, Scan: scan,
+		ScanID: "20261121-5f3a9c", Kept: 15000, AlreadyKept: 5000, Throttled: 120, Rejected: 23, Duplicates: 1,
+		Entries: 20000, Lines: 20023, Stored: true, Scan: scan,
 	}
 }
 
@@ -32,7 +34,8 @@ func TestEnding(t *testing.T) {
 		}
 		goldenPage(t, name, out.String())
 	}
-	f("ending", anEnding(), EndingOptions{Out: "out", Took: 3*time.Hour + 7*time.Minute + 12*time.Second, Next: []Fact{{"next", "bulkscan summary out"}}})
+	f("ending", anEnding(), EndingOptions{Out: "out", Took: 3*time.Hour + 7*time.Minute + 12*time.Second,
+		Next: []Fact{{"next", "bulkscan summary out"}}})
 	for sites, ranked := range map[int64]bool{29: false, 30: true} { // --least-group
 		e := anEnding()
 		e.Scan.Blocking.Sites = sites
@@ -41,8 +44,10 @@ func TestEnding(t *testing.T) {
 			t.Errorf("%d sites, %v:\n%s", sites, err, &out)
 		}
 	}
-	f("ending-lines", &survey.Ending{ScanID: "s", Kept: 3, Outcomes: []survey.Count{{Value: "answered", Rows: 2}, {Value: "timeout", Rows: 1}}, Entries: 3, Lines: 3}, EndingOptions{Out: "-", Took: 1234 * time.Millisecond})
-	f("ending-empty", &survey.Ending{ScanID: "s", Lines: 2, Rejected: 2, Stored: true}, EndingOptions{Out: "a/b", Took: 61 * time.Second})
+	f("ending-lines", &survey.Ending{ScanID: "s", Kept: 3, Outcomes: []survey.Count{{Value: "answered", Rows: 2},
+		{Value: "timeout", Rows: 1}}, Entries: 3, Lines: 3}, EndingOptions{Out: "-", Took: 1234 * time.Millisecond})
+	f("ending-empty", &survey.Ending{ScanID: "s", Lines: 2, Rejected: 2, Stored: true},
+		EndingOptions{Out: "a/b", Took: 61 * time.Second})
 }
 
 // TestHumanLog has what a log on a terminal makes of records: sentences.
@@ -59,12 +64,14 @@ func TestHumanLog(t *testing.T) {
 	f("Scanning: scan s, out my out\n", func() { log.Info("scanning", "scan", "s", "out", "my out") })
 	f("", func() { log.Debug("name servers") })
 	f("Resuming: already kept 12,345\n", func() { log.Info("resuming", "already_kept", uint64(12345)) })
-	f("Warning: lowered: now 1,000. Remedy: ulimit -n 9\n", func() { log.Warn("lowered", "now", 1000, "remedy", "ulimit -n 9") })
+	f("Warning: lowered: now 1,000. Remedy: ulimit -n 9\n",
+		func() { log.Warn("lowered", "now", 1000, "remedy", "ulimit -n 9") })
 	f("Error: x: a 1, error one\\ntwo, for 1.5s\n", func() {
 		log.With("a", 1).Error("x", "error", errors.New("one\ntwo"), "for", 1500*time.Millisecond)
 	})
 	f("Merged: date 2026-11-24 00:00:00 UTC\n", func() {
-		log.Info("merged", "date", time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC), "gaps", map[string]int{"a": 1}, slog.Group("dns", "lookups", 1), slog.Attr{})
+		log.Info("merged", "date", time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC), "gaps", map[string]int{"a": 1},
+			slog.Group("dns", "lookups", 1), slog.Attr{})
 	})
 	for _, h := range hostiletest.Texts() {
 		b.Reset()
@@ -75,7 +82,8 @@ func TestHumanLog(t *testing.T) {
 
 // TestQuoted has words as they are given to a shell.
 func TestQuoted(t *testing.T) {
-	for word, want := range map[string]string{"out": "out", "s3://b/p": "s3://b/p", "my out": "'my out'", "": "''", "it's": `'it'\''s'`, "$(x)": "'$(x)'"} {
+	for word, want := range map[string]string{"out": "out", "s3://b/p": "s3://b/p", "my out": "'my out'", "": "''",
+		"it's": `'it'\''s'`, "$(x)": "'$(x)'"} {
 		if got := Quoted(word); got != want {
 			t.Errorf("%q is %s, want %s", word, got, want)
 		}

@@ -9,8 +9,8 @@ import (
 
 // Bars, and numbers as people read them.
 
-// barSigns are what bars are drawn with. Whole and half blocks and the light shade are in the fonts of text consoles too; the
-// finer blocks are not.
+// barSigns are what bars are drawn with. Whole and half blocks and the light shade are in the fonts of text consoles
+// too; the finer blocks are not.
 type barSigns struct{ dark, half, light string }
 
 var (
@@ -18,8 +18,9 @@ var (
 	asciiBars = barSigns{"#", "", "-"}
 )
 
-// draw returns a bar of so many columns at most, of which two shares are drawn. What is more than nothing is seen, and what
-// is less than the whole is not drawn as the whole: a dark part where there is a light one too, and the other way round.
+// draw returns a bar of so many columns at most, of which two shares are drawn. What is more than nothing is seen, and
+// what is less than the whole is not drawn as the whole: a dark part where there is a light one too, and the other way
+// round.
 func (b barSigns) draw(width int, dark, light float64) string {
 	columns := func(share float64) int { return int(math.Round(max(0, min(1, share)) * float64(width))) }
 	switch all := max(1, columns(dark+light)); {
@@ -40,8 +41,8 @@ func (b barSigns) draw(width int, dark, light float64) string {
 	}
 }
 
-// wholeBar is the share that a whole bar stands for, so that small shares are seen: the least of 100 %, 50 %, 20 %, 10 % and
-// so on that is no less than the greatest.
+// wholeBar is the share that a whole bar stands for, so that small shares are seen: the least of 100 %, 50 %, 20 %, 10
+// % and so on that is no less than the greatest.
 func wholeBar(rows []figure) float64 {
 	greatest := 0.0
 	for _, r := range rows {

@@ -159,7 +159,8 @@ func policyText(p *history.Policy) string {
 			text += "; " + own.word + " " + strings.Join(own.tokens, ", ")
 		}
 	}
-	for _, more := range []struct{ name, value string }{{"Content-Signal", p.ContentSignal}, {"Content-Usage", p.ContentUsage}, {"License", p.License}, {"managed by", p.Managed}} {
+	for _, more := range []struct{ name, value string }{{"Content-Signal", p.ContentSignal},
+		{"Content-Usage", p.ContentUsage}, {"License", p.License}, {"managed by", p.Managed}} {
 		if more.value != "" {
 			text += "; " + more.name + " " + more.value
 		}

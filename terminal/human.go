@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// human is the log of a terminal: a record is a sentence without time and level. Its facts follow behind a colon, and its remedy is a
-// sentence of its own.
+// human is the log of a terminal: a record is a sentence without time and level. Its facts follow behind a colon, and
+// its remedy is a sentence of its own.
 type human struct {
 	mu      *sync.Mutex
 	w       io.Writer

@@ -14,8 +14,8 @@ import (
 // maxNote bounds a note in bytes.
 const maxNote = 200
 
-// Nights shows nights, the newest last, a line each: at most so many, with those that are missing among them. Those that block are a
-// share of those that have rules.
+// Nights shows nights, the newest last, a line each: at most so many, with those that are missing among them. Those
+// that block are a share of those that have rules.
 func Nights(w io.Writer, nights []*nightly.Night, pruned *commit.Pruned, most int, when Color) error {
 	var rows []listed
 	for i, n := range nights {
@@ -31,14 +31,16 @@ func Nights(w io.Writer, nights []*nightly.Night, pruned *commit.Pruned, most in
 			if n.EndedAt != nil {
 				took = n.EndedAt.Sub(n.StartedAt)
 			}
-			copy(row.cells[2:], []string{number(f.Sites), percentOf(f.Silent(), f.Sites), percentOf(f.Rules, f.Sites), percentOf(f.Blocked, f.Rules), "-", bytesText(n.Bytes), took.String()})
+			copy(row.cells[2:], []string{number(f.Sites), percentOf(f.Silent(), f.Sites), percentOf(f.Rules, f.Sites),
+				percentOf(f.Blocked, f.Rules), "-", bytesText(n.Bytes), took.String()})
 		}
 		if n.Changes != nil {
 			row.cells[6] = number(n.Changes.Changed)
 		}
 		rows = append(rows, row)
 	}
-	return list(w, []string{"date", "state", "sites", "no answer", "rules", "blocking", "changed", "size", "took"}, 2, 9, rows[max(0, len(rows)-most):], when)
+	return list(w, []string{"date", "state", "sites", "no answer", "rules", "blocking", "changed", "size", "took"}, 2, 9,
+		rows[max(0, len(rows)-most):], when)
 }
 
 func dayAfter(date string) string {
@@ -63,13 +65,15 @@ func Scans(w io.Writer, scans []*nightly.Entry, when Color) error {
 		case commit.PublicationPending:
 			published = "no"
 		}
-		row := listed{cells: []string{e.Date, e.ScanID, e.State, sites, bytesText(e.Bytes), published, pruned, e.ListID, e.Observer}, note: e.Note}
+		row := listed{cells: []string{e.Date, e.ScanID, e.State, sites, bytesText(e.Bytes), published, pruned, e.ListID,
+			e.Observer}, note: e.Note}
 		for i, cell := range row.cells {
 			row.cells[i] = cmp.Or(printable.Clip(cell, maxNote), "-")
 		}
 		rows = append(rows, row)
 	}
-	return list(w, []string{"date", "scan", "state", "sites", "size", "published", "pruned", "list", "observer"}, 3, 5, rows, when)
+	return list(w, []string{"date", "scan", "state", "sites", "size", "published", "pruned", "list", "observer"}, 3, 5,
+		rows, when)
 }
 
 // listed is a row of list. Its note is below the table.
@@ -78,8 +82,8 @@ type listed struct {
 	note  string
 }
 
-// list shows a table of nights or scans, and below it what is wrong with some. The columns before an end that begin with from are numbers,
-// the one before them is the state, and the one before that the name.
+// list shows a table of nights or scans, and below it what is wrong with some. The columns before an end that begin
+// with from are numbers, the one before them is the state, and the one before that the name.
 func list(w io.Writer, head []string, from, end int, rows []listed, when Color) error {
 	p, t := newPage(w, when), &table{whole: true}
 	for i, r := range append([]listed{{cells: head}}, rows...) {
@@ -111,4 +115,5 @@ func list(w io.Writer, head []string, from, end int, rows []listed, when Color) 
 	return p.end()
 }
 
-var stateStyles = map[string]style{"published": green, "held": yellow, "running": bold, "incomplete": yellow, "failed": red, "missing": yellow, "damaged": red, "newer": red}
+var stateStyles = map[string]style{"published": green, "held": yellow, "running": bold, "incomplete": yellow,
+	"failed": red, "missing": yellow, "damaged": red, "newer": red}

@@ -1,11 +1,11 @@
-// Package terminal answers one question: what may a person see? It lays out what scan, check, test, tokens, summary, diff
-// and history have to say: which characters show as themselves, whether there are colours, and columns that are aligned
-// by what a terminal makes of them. A page escapes whatever it is given, so that no caller has to remember which words are
-// a site's.
+// Package terminal answers one question: what may a person see? It lays out what scan, check, test, tokens, summary,
+// diff and history have to say: which characters show as themselves, whether there are colours, and columns that are
+// aligned by what a terminal makes of them. A page escapes whatever it is given, so that no caller has to remember
+// which words are a site's.
 //
 // page.go has lines and tables, device_*.go the terminal itself; check.go with crawlers.go, rows.go (of test),
-// tokens.go, summary.go, diff.go, history.go, and of scan sites.go, progress.go, bar.go and ending.go, each have one command's text; text.go
-// has messages, logs (of a person's terminal human.go) and JSON.
+// tokens.go, summary.go, diff.go, history.go, and of scan sites.go, progress.go, bar.go and ending.go, each have one
+// command's text; text.go has messages, logs (of a person's terminal human.go) and JSON.
 package terminal
 
 import (
@@ -83,14 +83,14 @@ func (c Color) Colored(w io.Writer) bool {
 	return ok && isTerminal(file) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && takesColor(file)
 }
 
-// showsBlocks reports whether block elements may be written to w: it is a terminal, and by the locale it takes UTF-8. What
-// goes into files and pipes is plain.
+// showsBlocks reports whether block elements may be written to w: it is a terminal, and by the locale it takes UTF-8.
+// What goes into files and pipes is plain.
 func showsBlocks(w io.Writer) bool {
 	return Is(w) && takesUTF8()
 }
 
-// style is how a word stands out: the parameters of the control sequence that begins it, "Select Graphic Rendition". Only
-// the sixteen colours that terminals' own themes define are used, so that they are legible on dark and on light.
+// style is how a word stands out: the parameters of the control sequence that begins it, "Select Graphic Rendition".
+// Only the sixteen colours that terminals' own themes define are used, so that they are legible on dark and on light.
 type style string
 
 const (
@@ -119,8 +119,8 @@ const (
 	minYielding = 12  // of a first column that yields
 )
 
-// page is what a person reads: lines and tables, escaped, coloured, clipped to the width. Errors are those of the writer;
-// end returns the first.
+// page is what a person reads: lines and tables, escaped, coloured, clipped to the width. Errors are those of the
+// writer; end returns the first.
 type page struct {
 	out     *bufio.Writer
 	colored bool
@@ -186,7 +186,8 @@ func (p *page) leftOut(list survey.Omissions) {
 	}
 }
 
-// table is rows in columns that are as wide as the widest of their cells, if the page has room for them and the last one.
+// table is rows in columns that are as wide as the widest of their cells, if the page has room for them and the last
+// one.
 type table struct {
 	indent int
 	rows   [][]piece

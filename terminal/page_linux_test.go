@@ -98,8 +98,8 @@ func TestLogBesideBar(t *testing.T) {
 	}
 }
 
-// TestSummaryOnTerminals compares the pages of terminals with files: as wide as they are, in blocks by a locale of UTF-8, else in
-// ASCII; and with colours, but for which they are the same.
+// TestSummaryOnTerminals compares the pages of terminals with files: as wide as they are, in blocks by a locale of
+// UTF-8, else in ASCII; and with colours, but for which they are the same.
 func TestSummaryOnTerminals(t *testing.T) {
 	f := func(name string, width int, locale map[string]string) {
 		t.Helper()

@@ -90,7 +90,8 @@ func TestColored(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	for _, w := range []interface{ Write([]byte) (int, error) }{&bytes.Buffer{}, file, null} {
 		if ColorAuto.Colored(w) || ColorNever.Colored(w) || !ColorAlways.Colored(w) {
-			t.Errorf("%T: colours by auto %t, never %t, always %t", w, ColorAuto.Colored(w), ColorNever.Colored(w), ColorAlways.Colored(w))
+			t.Errorf("%T: colours by auto %t, never %t, always %t", w, ColorAuto.Colored(w), ColorNever.Colored(w),
+				ColorAlways.Colored(w))
 		}
 	}
 }
@@ -159,7 +160,8 @@ func TestCheckHostile(t *testing.T) {
 	nasty := "\x1b[2J\x1b]0;title\x07\u009b31m\x00\u202e\u2066\u200b\xff\xc3\u3164\U000E0041"
 	f("empty", "", 25, false)
 	f("every place", hostiletest.Robots, 45, false)
-	f("keys and values", "User-agent: a"+nasty+"\nDisallow: /"+nasty+"\n"+nasty+": "+nasty+"\nSitemap: https://a.test/"+nasty+
+	f("keys and values", "User-agent: a"+nasty+"\nDisallow: /"+nasty+"\n"+nasty+": "+nasty+"\nSitemap: https://a.test/"+
+		nasty+
 		"\nContent-Signal: ai-train=no, "+nasty+"=yes\nContent-Usage: /"+nasty+" train-ai=n\nLicense: https://a.test/"+nasty+
 		"\nCrawl-delay: 1"+nasty+"\nNoindex: "+nasty+"\nDisalow: "+nasty, 45, false)
 	f("one long line of controls", "User-agent: *\nUnknown: "+strings.Repeat(nasty, 12_000), 40, false)
@@ -167,7 +169,8 @@ func TestCheckHostile(t *testing.T) {
 	f("one long name of marks", "User-agent: "+strings.Repeat("\u0301", 250_000)+"\nDisallow: /", 40, false)
 	f("one long wide name", "User-agent: "+strings.Repeat("検", 160_000)+"\nDisallow: /", 40, false)
 	f("one long key", strings.Repeat("鍵", 160_000)+": v\n", 40, false)
-	f("no space to break a line", "User-agent: *\nContent-Signal: ai-train=no"+strings.Repeat(",x=y", 4_000)+"\nDisallow: /x", 40, false)
+	f("no space to break a line", "User-agent: *\nContent-Signal: ai-train=no"+strings.Repeat(",x=y", 4_000)+
+		"\nDisallow: /x", 40, false)
 	f("UTF-16", "\xff\xfe"+strings.Join(strings.Split("User-agent: *\nDisallow: /\n", ""), "\x00")+"\x00", 40, false)
 
 	many := func(n int, line func(i int) string) string {
@@ -178,13 +181,18 @@ func TestCheckHostile(t *testing.T) {
 		return b.String()
 	}
 	agent := func(i int) string {
-		return "User-agent: " + string([]byte{'a' + byte(i/676%26), 'a' + byte(i/26%26), 'a' + byte(i%26)}) + "\nDisallow: /a\n"
+		return "User-agent: " + string([]byte{'a' + byte(i/676%26), 'a' + byte(i/26%26), 'a' + byte(i%26)}) +
+			"\nDisallow: /a\n"
 	}
 	f("ten thousand agents", many(10_000, agent), 40, false)
 	f("ten thousand agents, all of them", many(10_000, agent), 10_500, true)
-	f("ten thousand of a group", many(10_000, func(i int) string { return strings.TrimSuffix(agent(i), "Disallow: /a\n") })+
+	f("ten thousand of a group", many(10_000, func(i int) string {
+		return strings.TrimSuffix(agent(i),
+			"Disallow: /a\n")
+	})+
 		many(1000, func(int) string { return "Content-Signal: ai-train=no\n" }), 60, false)
-	f("ten thousand unknown lines", many(10_000, func(int) string { return "Key" + nasty + ": " + nasty + "\n" }), 45, false)
+	f("ten thousand unknown lines", many(10_000, func(int) string { return "Key" + nasty + ": " + nasty + "\n" }), 45,
+		false)
 }
 
 // TestCheckReal runs check over real files.

@@ -57,7 +57,8 @@ func (d *Display) Show(ctx context.Context, form string, w io.Writer, log *slog.
 	}
 }
 
-// ShowCount shows how many of so many stored sites, or bytes, are done, by the form that --progress names, until the context ends.
+// ShowCount shows how many of so many stored sites, or bytes, are done, by the form that --progress names, until the
+// context ends.
 func ShowCount(ctx context.Context, form, unit string, w io.Writer, log *slog.Logger, look func() (done, total int64)) {
 	switch progressForm(form, w) {
 	case "bar":
@@ -82,8 +83,8 @@ func ShowCount(ctx context.Context, form, unit string, w io.Writer, log *slog.Lo
 	}
 }
 
-// estimate is how many sites this run will have kept at its end: exactly once the list is read, before that from the share of
-// its bytes that has been read, and from its limit. known is false where nothing tells it, as of a pipe.
+// estimate is how many sites this run will have kept at its end: exactly once the list is read, before that from the
+// share of its bytes that has been read, and from its limit. known is false where nothing tells it, as of a pipe.
 func (d *Display) estimate() (sites uint64, exact, known bool) {
 	fed := d.Progress.Fed.Load()
 	if d.Progress.ListDone() {
@@ -121,7 +122,8 @@ func (d *Display) bar() barState {
 	}
 	fact(waiting, waiting-slow-pipeline.DefaultResolvers, " waiting") // so many newcomers wait at any time
 	fact(slow, slow, " slow or told to retry")
-	if slow > 0 || p.Retries.Load()+p.Outcomes[exchange.Timeout].Load()+p.Outcomes[exchange.ConnectTimeout].Load() > 0 { // there are silent sites
+	if slow > 0 || p.Retries.Load()+p.Outcomes[exchange.Timeout].Load()+p.Outcomes[exchange.ConnectTimeout].Load() > 0 {
+		// there are silent sites
 		s.tail = d.Longest + time.Duration(float64(d.Longest)*d.atEnd(slow, &s)/float64(max(1, d.Slots)))
 	}
 	s.facts = append(s.facts, number(int64(ok))+" with status 2xx")
@@ -164,8 +166,8 @@ func (d *Display) log(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// DNSGroup is how the look-ups go on, in a few words: of names, how many the cache spared and how long the others took on
-// average; and only where there are any, the servers that something is wrong with.
+// DNSGroup is how the look-ups go on, in a few words: of names, how many the cache spared and how long the others took
+// on average; and only where there are any, the servers that something is wrong with.
 func DNSGroup(s *resolve.Stats) slog.Attr {
 	if s.Lookups == 0 {
 		return slog.Attr{} // which a log leaves out
@@ -187,8 +189,14 @@ func DNSGroup(s *resolve.Stats) slog.Attr {
 // troubles says of name servers what is wrong with them: of a few, the worst first.
 func troubles(servers []resolve.ServerStats) string {
 	const most = 3
-	bad := slices.DeleteFunc(slices.Clone(servers), func(s resolve.ServerStats) bool { return s.Failures+s.Unheard == 0 && !s.Down })
-	slices.SortStableFunc(bad, func(a, b resolve.ServerStats) int { return cmp.Compare(b.Failures+b.Unheard, a.Failures+a.Unheard) })
+	bad := slices.DeleteFunc(slices.Clone(servers), func(s resolve.ServerStats) bool {
+		return s.Failures+s.Unheard == 0 &&
+			!s.Down
+	})
+	slices.SortStableFunc(bad, func(a, b resolve.ServerStats) int {
+		return cmp.Compare(b.Failures+b.Unheard, a.Failures+
+			a.Unheard)
+	})
 	var list []string
 	for _, s := range bad[:min(len(bad), most)] {
 		text := s.Addr.String()

@@ -14,9 +14,11 @@ import (
 // What a line of the log says about names: as little as there is to say.
 func TestDNSInLog(t *testing.T) {
 	server := func(addr string, failures, unheard uint64, down bool) resolve.ServerStats {
-		return resolve.ServerStats{Addr: netip.MustParseAddrPort(addr), Questions: 100, Answers: 90, Failures: failures, Unheard: unheard, TCP: 1, Down: down}
+		return resolve.ServerStats{Addr: netip.MustParseAddrPort(addr), Questions: 100, Answers: 90, Failures: failures,
+			Unheard: unheard, TCP: 1, Down: down}
 	}
-	good, bad, worse, down := server("192.0.2.1:53", 0, 0, false), server("192.0.2.2:53", 3, 0, false), server("192.0.2.3:53", 2, 70, false), server("[2001:db8::4]:53", 0, 5, true)
+	good, bad, worse, down := server("192.0.2.1:53", 0, 0, false), server("192.0.2.2:53", 3, 0, false),
+		server("192.0.2.3:53", 2, 70, false), server("[2001:db8::4]:53", 0, 5, true)
 	logged := func(level string, s resolve.Stats) string {
 		var b bytes.Buffer
 		log := NewLogger(&b, "text", level)
@@ -37,15 +39,18 @@ func TestDNSInLog(t *testing.T) {
 	f(resolve.Stats{}, "")
 	f(resolve.Stats{Servers: []resolve.ServerStats{good}}, "")
 	f(resolve.Stats{Lookups: 7, CacheHits: 7, Servers: []resolve.ServerStats{good}}, "dns.lookups=7 dns.cache_hits=7")
-	timed := resolve.Stats{Lookups: 7, CacheHits: 3, Shared: 1, Strangers: 2, TookSum: 50 * time.Millisecond, Servers: []resolve.ServerStats{good}}
+	timed := resolve.Stats{Lookups: 7, CacheHits: 3, Shared: 1, Strangers: 2, TookSum: 50 * time.Millisecond,
+		Servers: []resolve.ServerStats{good}}
 	timed.Took[2], timed.Took[len(timed.Took)-1] = 2, 1
 	f(timed, "dns.lookups=7 dns.cache_hits=3 dns.mean_ms=16.7")
-	f(resolve.Stats{Lookups: 7, Servers: []resolve.ServerStats{good, bad}}, `dns.lookups=7 dns.cache_hits=0 dns.servers="192.0.2.2:53 failed 3"`)
+	f(resolve.Stats{Lookups: 7, Servers: []resolve.ServerStats{good, bad}},
+		`dns.lookups=7 dns.cache_hits=0 dns.servers="192.0.2.2:53 failed 3"`)
 	f(resolve.Stats{Lookups: 7, Servers: []resolve.ServerStats{bad, good, down, bad, worse}},
 		`dns.lookups=7 dns.cache_hits=0 dns.servers="192.0.2.3:53 failed 2 unheard 70, [2001:db8::4]:53 unheard 5 down, 192.0.2.2:53 failed 3, 1 more"`)
 	odd := bad
 	odd.Addr = netip.AddrPortFrom(netip.MustParseAddr("fe80::1").WithZone("\x1b[31m\n"), 53)
-	f(resolve.Stats{Lookups: 1, Servers: []resolve.ServerStats{odd}}, `dns.lookups=1 dns.cache_hits=0 dns.servers="[fe80::1%\x1b[31m\n]:53 failed 3"`)
+	f(resolve.Stats{Lookups: 1, Servers: []resolve.ServerStats{odd}},
+		`dns.lookups=1 dns.cache_hits=0 dns.servers="[fe80::1%\x1b[31m\n]:53 failed 3"`)
 
 	want := `level=DEBUG msg="name servers" shared=1 stray_packets=2
 level=DEBUG msg="name server" addr=192.0.2.1:53 questions=100 answers=90 failures=0 unheard=0 tcp=1 down=false`
@@ -63,7 +68,8 @@ func TestEstimate(t *testing.T) {
 		p.Skipped.Store(skipped)
 		d := &Display{Progress: &p, Read: func() (int64, int64) { return read, total }, Done: done, Limit: limit}
 		if got, _, _ := d.estimate(); got != want {
-			t.Errorf("%d fed and %d skipped, %d of %d bytes, limit %d: got %d, want %d", fed, skipped, read, total, limit, got, want)
+			t.Errorf("%d fed and %d skipped, %d of %d bytes, limit %d: got %d, want %d", fed, skipped, read, total, limit, got,
+				want)
 		}
 	}
 	f(100, 0, 0, 0, 10, 0, 100)

@@ -62,7 +62,8 @@ type rule struct {
 
 // NewRows prepares rows for a tester, whose crawlers were given by these names. Colours are for text.
 func NewRows(out io.Writer, tester *audit.Tester, given []string, asJSON, colored bool) *Rows {
-	r := &Rows{out: out, tester: tester, site: tester.Site, asJSON: asJSON, verdicts: verdictColumn(colored), rules: map[int]*rule{}}
+	r := &Rows{out: out, tester: tester, site: tester.Site, asJSON: asJSON, verdicts: verdictColumn(colored),
+		rules: map[int]*rule{}}
 	for i, c := range tester.Crawlers {
 		r.followers = append(r.followers, r.newFollower(given[i], c, tester.Followings[i]))
 	}
@@ -112,8 +113,8 @@ func (r *Rows) newFollower(given string, c audit.Crawler, by audit.Following) fo
 	return f
 }
 
-// span returns the first and last line of a group: from its first user-agent line to the last record that belongs to it.
-// Records that belong to no group (sitemaps, unknown keys) may stand within it, but do not end it.
+// span returns the first and last line of a group: from its first user-agent line to the last record that belongs to
+// it. Records that belong to no group (sitemaps, unknown keys) may stand within it, but do not end it.
 func span(file *parser.File, group uint32) (first, last int) {
 	start, end := file.GroupRecords(group)
 	first = file.Record(start).Line
@@ -121,7 +122,8 @@ func span(file *parser.File, group uint32) (first, last int) {
 		rec := file.Record(end - 1)
 		switch rec.Key {
 		case parser.KeyUserAgent, parser.KeyAllow, parser.KeyDisallow, parser.KeyCrawlDelay, parser.KeyRequestRate,
-			parser.KeyVisitTime, parser.KeyContentSignal, parser.KeyContentUsage, parser.KeyAllowAITraining, parser.KeyDisallowAITraining:
+			parser.KeyVisitTime, parser.KeyContentSignal, parser.KeyContentUsage, parser.KeyAllowAITraining,
+			parser.KeyDisallowAITraining:
 			return first, rec.Line
 		}
 	}
@@ -199,8 +201,8 @@ func (r *Rows) jsonTail() []byte {
 	return strconv.AppendBool(append(b, `,"truncated":`...), s.Fetch.Truncated)
 }
 
-// Add decides one URL, writes its rows, and says how many of them are disallowed. Once all rules that decide have done so
-// before, it does not allocate.
+// Add decides one URL, writes its rows, and says how many of them are disallowed. Once all rules that decide have done
+// so before, it does not allocate.
 func (r *Rows) Add(url string) (disallowed int, err error) {
 	r.path = r.tester.Decide(url)
 	if !r.asJSON {
@@ -246,7 +248,8 @@ func (r *Rows) rule(record int) *rule {
 	known.json = strconv.AppendInt(append(known.json, `"line":`...), int64(number), 10)
 	known.json = printable.AppendJSON(append(known.json, `,"rule":`...), text)
 	known.json = printable.AppendJSON(append(known.json, `,"key":`...), rec.Key.String())
-	known.json = printable.AppendJSON(append(known.json, `,"value":`...), printable.Head(string(rec.Value), audit.MaxEvidenceValue))
+	known.json = printable.AppendJSON(append(known.json, `,"value":`...), printable.Head(string(rec.Value),
+		audit.MaxEvidenceValue))
 	r.rules[record] = known
 	return known
 }

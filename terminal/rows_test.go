@@ -33,8 +33,8 @@ func rowsFor(t testing.TB, body string, d parser.Dialect, asJSON bool, agents ..
 	return NewRows(io.Discard, auditor.Tester(site, crawlers), agents, asJSON, false)
 }
 
-// The tester and a survey agree: whom each token of the registry follows, why, and whether it may fetch the root. Of names
-// that are no product tokens the survey's lenient row is compared, where it has one.
+// The tester and a survey agree: whom each token of the registry follows, why, and whether it may fetch the root. Of
+// names that are no product tokens the survey's lenient row is compared, where it has one.
 func TestRowsFollowAudit(t *testing.T) {
 	bodies := []string{
 		"", "Disallow: /\n", "User-agent: *\nDisallow: /private/\n", "User-agent: *\nDisallow: /\n",
@@ -76,7 +76,8 @@ func TestRowsFollowAudit(t *testing.T) {
 				lenient++
 				agrees = row.GroupLines[0][0] <= want.Line && want.Line <= row.GroupLines[0][1]
 			}
-			if !agrees || row.Token != want.Token || row.Lenient != (i >= 0) || row.Via != want.Via || row.Allowed != want.RootAllowed {
+			if !agrees || row.Token != want.Token || row.Lenient != (i >= 0) || row.Via != want.Via ||
+				row.Allowed != want.RootAllowed {
 				t.Errorf("%q: %s\nthe survey has %+v, lenient %v", body, r.row, want, i >= 0)
 			}
 			compared++
@@ -132,7 +133,8 @@ func TestRowsBoundGroups(t *testing.T) {
 	if err := json.Unmarshal(r.row, &row); err != nil {
 		t.Fatal(err)
 	}
-	if row.Groups != 1000 || len(row.GroupLines) != maxListed || len(row.GroupAgents) != maxListed || row.GroupLines[1] != [2]int{3, 4} {
+	if row.Groups != 1000 || len(row.GroupLines) != maxListed || len(row.GroupAgents) != maxListed ||
+		row.GroupLines[1] != [2]int{3, 4} {
 		t.Errorf("%+v", row)
 	}
 	if why := strings.TrimSpace(string(r.followers[0].why)); why != "group a, lines 1-2, 3-4, 5-6, …" {
@@ -190,7 +192,8 @@ func BenchmarkRows(b *testing.B) {
 	}
 	for _, form := range []string{"text", "json"} {
 		b.Run(form, func(b *testing.B) {
-			r := rowsFor(b, "User-agent: *\nDisallow: /private/\nAllow: /*.gif$\nDisallow: /search\nDisallow: /*?sort=\n", parser.Google, form == "json", "GPTBot", "CCBot")
+			r := rowsFor(b, "User-agent: *\nDisallow: /private/\nAllow: /*.gif$\nDisallow: /search\nDisallow: /*?sort=\n",
+				parser.Google, form == "json", "GPTBot", "CCBot")
 			b.SetBytes(int64(octets))
 			b.ReportAllocs()
 			for b.Loop() {

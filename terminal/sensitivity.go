@@ -14,10 +14,12 @@ func Sensitivity(w io.Writer, s *survey.Sensitivity, when Color) error {
 		scans = fmt.Sprintf("%d scans together, the last one %s,", n, s.ScanID)
 	}
 	p.leftOut(s.LeftOut)
-	p.flow(0, words(styled(bold, "%s", s.Token), textf("blocked by the definition %s, %s of %s, registry %s,", s.Definition, scans, s.ScanDate, s.RegistryVersion), textf("observer %s.", s.Observer)))
+	p.flow(0, words(styled(bold, "%s", s.Token), textf("blocked by the definition %s, %s of %s, registry %s,",
+		s.Definition, scans, s.ScanDate, s.RegistryVersion), textf("observer %s.", s.Observer)))
 	p.line()
 	t := &table{wrap: true}
-	t.add(styled(dim, "choice"), piece{text: "blocking", style: dim, right: true}, piece{text: "of", style: dim, right: true}, piece{text: "share", style: dim, right: true}, styled(dim, "over"))
+	t.add(styled(dim, "choice"), piece{text: "blocking", style: dim, right: true}, piece{text: "of", style: dim,
+		right: true}, piece{text: "share", style: dim, right: true}, styled(dim, "over"))
 	for i, r := range s.Rows {
 		of, share, name := number(r.Of), "n/a", text(r.ID)
 		sites, about := number(r.Sites), r.About
@@ -30,7 +32,8 @@ func Sensitivity(w io.Writer, s *survey.Sensitivity, when Color) error {
 		if i == 0 {
 			name.style = bold
 		}
-		t.add(name, piece{text: sites, right: true}, piece{text: of, right: true}, piece{text: share, right: true}, text(about))
+		t.add(name, piece{text: sites, right: true}, piece{text: of, right: true}, piece{text: share, right: true},
+			text(about))
 	}
 	p.table(t)
 	return p.end()

@@ -13,7 +13,8 @@ import (
 )
 
 // shareStates are the states of shares in the order in which they are shown: those that want a look first.
-var shareStates = []string{string(commit.ShareFailed), shares.Silent, string(commit.ShareInterrupted), string(commit.ShareRunning), shares.Waiting, string(commit.ShareDone)}
+var shareStates = []string{string(commit.ShareFailed), shares.Silent, string(commit.ShareInterrupted),
+	string(commit.ShareRunning), shares.Waiting, string(commit.ShareDone)}
 
 // maxShares bounds how many shares are shown one by one.
 const maxShares = 40
@@ -31,7 +32,8 @@ func Shares(w io.Writer, st *shares.Status, now time.Time) error {
 	if st.State == commit.Complete {
 		what = "collected"
 	}
-	fmt.Fprintf(&b, "Scan %s of %s, %s, %s: %s\n", st.ScanID, st.ScanDate, plural(len(st.Shares), "share"), what, strings.Join(counts, ", "))
+	fmt.Fprintf(&b, "Scan %s of %s, %s, %s: %s\n", st.ScanID, st.ScanDate, plural(len(st.Shares), "share"), what,
+		strings.Join(counts, ", "))
 	fmt.Fprintf(&b, "%s sites kept, %s a second now\n", number(st.Sites), number(int64(st.PerSecond)))
 	var shown []shares.ShareStatus
 	for _, s := range st.Shares {
@@ -43,7 +45,8 @@ func Shares(w io.Writer, st *shares.Status, now time.Time) error {
 		return cmp.Compare(slices.Index(shareStates, a.State), slices.Index(shareStates, b.State))
 	})
 	if len(shown) > 0 {
-		fmt.Fprintf(&b, "\n%7s  %-11s  %7s  %10s  %8s  %9s  %8s  %s\n", "share", "state", "attempt", "sites", "a second", "list read", "began", "where")
+		fmt.Fprintf(&b, "\n%7s  %-11s  %7s  %10s  %8s  %9s  %8s  %s\n", "share", "state", "attempt", "sites", "a second",
+			"list read", "began", "where")
 	}
 	for i, s := range shown {
 		if i == maxShares {
@@ -54,7 +57,8 @@ func Shares(w io.Writer, st *shares.Status, now time.Time) error {
 		if s.ListRead != nil {
 			read = roundPercent(*s.ListRead)
 		}
-		fmt.Fprintf(&b, "%7d  %-11s  %7d  %10s  %8.0f  %9s  %8s  %s\n", s.I, s.State, s.Attempt, number(s.Sites), s.PerSecond, read, ago(s.Since, now), Line(s.Host))
+		fmt.Fprintf(&b, "%7d  %-11s  %7d  %10s  %8.0f  %9s  %8s  %s\n", s.I, s.State, s.Attempt, number(s.Sites), s.PerSecond,
+			read, ago(s.Since, now), Line(s.Host))
 		if s.Reason != "" {
 			fmt.Fprintf(&b, "         %s\n", Line(s.Reason))
 		}

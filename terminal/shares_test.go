@@ -15,7 +15,8 @@ func TestSharesTellOfSilence(t *testing.T) {
 	f := func(state commit.ShareState, since time.Duration, wantState, wantSign string, wantSeconds float64) {
 		t.Helper()
 		now, seconds := reported.Add(since), 0.0
-		share := &commit.Share{N: 1, State: state, UpdatedAt: reported, Holder: commit.Holder{StartedAt: reported.Add(-time.Minute)}}
+		share := &commit.Share{N: 1, State: state, UpdatedAt: reported,
+			Holder: commit.Holder{StartedAt: reported.Add(-time.Minute)}}
 		st := shares.StatusOf(&commit.Manifest{ScanID: "s", Shares: 1}, map[int]*commit.Share{0: share}, now)
 		if st.Shares[0].NoSign != nil {
 			seconds = *st.Shares[0].NoSign
@@ -26,7 +27,8 @@ func TestSharesTellOfSilence(t *testing.T) {
 		}
 		_, sign, _ := strings.Cut(page.String(), "no sign ")
 		if got := st.Shares[0].State; got != wantState || seconds != wantSeconds || strings.TrimSpace(sign) != wantSign {
-			t.Errorf("%s, %v after its report: %s, %v s, want %s, %v s\n%s", state, since, got, seconds, wantState, wantSeconds, &page)
+			t.Errorf("%s, %v after its report: %s, %v s, want %s, %v s\n%s", state, since, got, seconds, wantState, wantSeconds,
+				&page)
 		}
 	}
 	f(commit.ShareRunning, 40*time.Second, "running", "", 0)

@@ -11,8 +11,9 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// Sites shows each site of a scan in a line, as soon as it is judged: the site, its finding, how many AI tokens it blocks, and the first
-// of them, those that its file names before others. Where no file decides, it shows the status, or how the exchange ended.
+// Sites shows each site of a scan in a line, as soon as it is judged: the site, its finding, how many AI tokens it
+// blocks, and the first of them, those that its file names before others. Where no file decides, it shows the status,
+// or how the exchange ended.
 type Sites struct {
 	w        io.Writer
 	page     *page
@@ -24,7 +25,8 @@ func NewSites(w io.Writer, registry *tokens.Registry) *Sites {
 	return &Sites{w: w, page: newPage(w, ColorAuto), registry: registry}
 }
 
-// The columns of a line between the site's and the last. The last one is left out where the site's would have too little room beside it.
+// The columns of a line between the site's and the last. The last one is left out where the site's would have too
+// little room beside it.
 const (
 	findingWidth = 12 // of the longest finding
 	blockedWidth = 13 // "✗ 999 blocked"
@@ -50,7 +52,8 @@ func (s *Sites) Add(site *audit.Site) error {
 			more = strings.Join(blocked, ", ")
 		}
 	}
-	row := []piece{text(strings.TrimPrefix(o.String(), "https://")), text(site.Report.Finding.String()), verdict, styled(dim, "%s", more)}
+	row := []piece{text(strings.TrimPrefix(o.String(), "https://")), text(site.Report.Finding.String()), verdict,
+		styled(dim, "%s", more)}
 	room := p.width - findingWidth - blockedWidth - 3*gap
 	if room >= leastSite+minLast {
 		room = max(leastSite, room/2)
@@ -70,7 +73,8 @@ func (s *Sites) blocked(site *audit.Site) (names []string) {
 	for _, named := range []bool{true, false} {
 		for id := range s.registry.Tokens {
 			t, id := &s.registry.Tokens[id], uint16(id)
-			blocked := r.Access == parser.AccessFullDisallow || r.Access == parser.AccessConditional && slices.Contains(r.Blocked, id)
+			blocked := r.Access == parser.AccessFullDisallow || r.Access == parser.AccessConditional &&
+				slices.Contains(r.Blocked, id)
 			if blocked && t.Category == "ai" && slices.Contains(r.Named, id) == named {
 				names = append(names, t.Name)
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// TestSites shows sites of each kind on terminals: a line each, no wider than they are, aligned, with nothing that a terminal would obey
-// but colours.
+// TestSites shows sites of each kind on terminals: a line each, no wider than they are, aligned, with nothing that a
+// terminal would obey but colours.
 func TestSites(t *testing.T) {
 	auditor := audit.New(tokens.Default())
 	site := func(host string, outcome exchange.Outcome, status int, body string) *audit.Site {
@@ -53,7 +53,8 @@ func TestSites(t *testing.T) {
 			}
 		}
 	}
-	f("www.example.com rules ✗ 2 blocked CCBot, GPTBot", site("www.example.com", exchange.Answered, 200, "User-agent: GPTBot\nUser-agent: CCBot\nDisallow: /\n"))
+	f("www.example.com rules ✗ 2 blocked CCBot, GPTBot", site("www.example.com", exchange.Answered, 200,
+		"User-agent: GPTBot\nUser-agent: CCBot\nDisallow: /\n"))
 	f("http://example.com:8080 rules ✓ 0 blocked", func() *audit.Site {
 		s := site("example.com", exchange.Answered, 200, "User-agent: *\nDisallow:\n")
 		s.Fetch.Answered, _ = origin.Parse("http://example.com:8080")
@@ -62,13 +63,16 @@ func TestSites(t *testing.T) {
 	f("example.com none ✓ 0 blocked status 404", site("example.com", exchange.Answered, 404, ""))
 	f("example.com unreachable ? unknown dns_not_found", site("example.com", exchange.DNSNotFound, 0, ""))
 	f("example.com not_asked ? unknown opted_out", site("example.com", exchange.OptedOut, 0, ""))
-	f("example.com rules ✗ 1 blocked GPTBot", site("example.com", exchange.Answered, 200, "User-agent: GPTBot\nUser-agent: evil\x1b[31m\u202e\nDisallow: /\n"))
+	f("example.com rules ✗ 1 blocked GPTBot", site("example.com", exchange.Answered, 200,
+		"User-agent: GPTBot\nUser-agent: evil\x1b[31m\u202e\nDisallow: /\n"))
 	ai := 0
 	for _, token := range tokens.Default().Tokens {
 		if token.Category == "ai" {
 			ai++
 		}
 	}
-	f(strings.Join([]string{"example.com", "server_error", "✗", number(int64(ai)), "blocked", "status", "503"}, " "), site("example.com", exchange.Answered, 503, ""))
-	f(strings.Repeat("x", 39)+"… rules ✗ 1 blocked GPTBot", site(long, exchange.Answered, 200, "User-agent: GPTBot\nDisallow: /\n"))
+	f(strings.Join([]string{"example.com", "server_error", "✗", number(int64(ai)), "blocked", "status", "503"}, " "),
+		site("example.com", exchange.Answered, 503, ""))
+	f(strings.Repeat("x", 39)+"… rules ✗ 1 blocked GPTBot", site(long, exchange.Answered, 200,
+		"User-agent: GPTBot\nDisallow: /\n"))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// The headline figures of a scan on a page: after a few lines about the scan itself, sections of rows that all have the same
-// columns, a name, a number, its share and a bar, so that the bars of the whole page stand below each other.
+// The headline figures of a scan on a page: after a few lines about the scan itself, sections of rows that all have the
+// same columns, a name, a number, its share and a bar, so that the bars of the whole page stand below each other.
 
 // Summary shows the headline figures of a scan.
 func Summary(w io.Writer, s *survey.Summary, when Color) error {
@@ -56,7 +56,8 @@ type section struct {
 	end   []piece // a last line
 }
 
-// figure is a row: so many of a whole. The bar shows the share, of which light is that of the part that is drawn lightly.
+// figure is a row: so many of a whole. The bar shows the share, of which light is that of the part that is drawn
+// lightly.
 type figure struct {
 	name      string
 	n, of     int64
@@ -68,7 +69,8 @@ type figure struct {
 	nameStyle style
 }
 
-// shownValues bounds the values of a kind that a page shows: a dataset is a file like any other, and may have thousands.
+// shownValues bounds the values of a kind that a page shows: a dataset is a file like any other, and may have
+// thousands.
 const shownValues = 12
 
 // head is what there is to know of the scan itself.
@@ -93,14 +95,16 @@ func (x *summaryPage) head() {
 	}
 	line("started", "%s UTC", s.StartedAt.UTC().Format(time.DateTime))
 	if s.FinishedAt != nil {
-		line("finished", "%s UTC, after %s", s.FinishedAt.UTC().Format(time.DateTime), s.FinishedAt.Sub(s.StartedAt).Round(time.Second))
+		line("finished", "%s UTC, after %s", s.FinishedAt.UTC().Format(time.DateTime),
+			s.FinishedAt.Sub(s.StartedAt).Round(time.Second))
 	}
 	switch {
 	case s.ListRead == nil:
 	case s.Parts == 0:
 		line("so far", "nothing committed yet%s; the scan is being written, or was interrupted", openPart(s))
 	default:
-		line("so far", "%s sites, of a list of at least %s lines; the scan is being written, or was interrupted", number(s.Rows), number(*s.ListRead))
+		line("so far", "%s sites, of a list of at least %s lines; the scan is being written, or was interrupted",
+			number(s.Rows), number(*s.ListRead))
 	}
 	line("versions", "bulkscan %s, token registry %s", s.ToolVersion, s.RegistryVersion)
 	line("observer", "%s", s.Observer)
@@ -123,7 +127,8 @@ func openPart(s *survey.Summary) string {
 	if s.PartRows == nil || s.PartSeconds == nil {
 		return ""
 	}
-	return fmt.Sprintf(": the first part is, at %s sites or %s after its first one (--part-rows, --part-age)", number(*s.PartRows), spanText(time.Duration(*s.PartSeconds*float64(time.Second))))
+	return fmt.Sprintf(": the first part is, at %s sites or %s after its first one (--part-rows, --part-age)",
+		number(*s.PartRows), spanText(time.Duration(*s.PartSeconds*float64(time.Second))))
 }
 
 // lost says of a complete scan that some of it is missing: all figures are of the rest.
@@ -135,7 +140,8 @@ func (x *summaryPage) lost() {
 	for _, t := range x.s.Lost {
 		totals = append(totals, fmt.Sprintf("%s %s of %s", t.What, number(t.Found), number(t.Expected)))
 	}
-	warning := styled(red, "Warning: some of scan %s is lost, and the figures are of the rest: %s.", x.s.ScanID, strings.Join(totals, ", "))
+	warning := styled(red, "Warning: some of scan %s is lost, and the figures are of the rest: %s.", x.s.ScanID,
+		strings.Join(totals, ", "))
 	x.page.flow(0, words(warning, textf("bulkscan verify says what is missing; scan --repair asks it again.")))
 	x.page.line()
 }
@@ -186,13 +192,15 @@ func (x *summaryPage) sites() {
 	}
 	x.add(section{
 		title: "Sites", rows: rows,
-		of: fmt.Sprintf("%s listed, %s of them asked (%s): of these", number(s.Rows), number(s.Asked), percentOf(s.Asked, s.Rows)),
+		of: fmt.Sprintf("%s listed, %s of them asked (%s): of these", number(s.Rows), number(s.Asked),
+			percentOf(s.Asked, s.Rows)),
 	})
 }
 
 // findings says what was seen, in the words of the column finding.
 func (x *summaryPage) findings() {
-	x.add(section{title: "What was seen", rows: counted(x.s.Findings, x.s.Rows, shownValues), of: "findings of all sites listed"})
+	x.add(section{title: "What was seen", rows: counted(x.s.Findings, x.s.Rows, shownValues),
+		of: "findings of all sites listed"})
 }
 
 // blocking says by which definition tokens are counted, and how many sites there are that have to do with any of them.
@@ -227,7 +235,8 @@ func (x *summaryPage) blocking() {
 	x.add(section{
 		title: fmt.Sprintf("Who blocks %s, by the definition %s", x.selected(), b.Definition),
 		about: fmt.Sprintf("%s Shares are of the %s %s%s; at least one is of %s in registry %s. %s",
-			upperFirst(b.Question), number(b.Sites), of, x.s.Flag(b.Sites), plural(b.Selected, "token"), b.Registry, x.s.Explain(b.Sites, b.Unobserved)),
+			upperFirst(b.Question), number(b.Sites), of, x.s.Flag(b.Sites), plural(b.Selected, "token"), b.Registry,
+			x.s.Explain(b.Sites, b.Unobserved)),
 		rows: rows,
 	})
 }
@@ -276,14 +285,16 @@ func (x *summaryPage) tokens() {
 	full := wholeBar(rows)
 	about := "A whole bar is " + roundPercent(full)
 	if light {
-		about += fmt.Sprintf(": %s by a group of its own, %s by the group of * or of another crawler", x.signs.dark, x.signs.light)
+		about += fmt.Sprintf(": %s by a group of its own, %s by the group of * or of another crawler", x.signs.dark,
+			x.signs.light)
 		if b.Over == "sites_answered" {
 			about += ", or because the server fails"
 		}
 	}
 	s := section{title: title, rows: rows, full: full, about: about + "."}
 	if more := b.Blocked - len(rows); more > 0 {
-		s.end = []piece{styled(dim, "and %s more of %s tokens; --top 0 lists them", number(int64(more)), number(int64(b.Selected)))}
+		s.end = []piece{styled(dim, "and %s more of %s tokens; --top 0 lists them", number(int64(more)),
+			number(int64(b.Selected)))}
 	}
 	x.add(s)
 }
@@ -320,10 +331,12 @@ func (x *summaryPage) groups() {
 	}
 	var rows []figure
 	for _, sum := range sums[:min(len(sums), shownValues)] {
-		rows = append(rows, figure{name: sum.Value, n: sum.Sites, of: b.Sites, sure: sum.Certainty, extra: plural(sum.Tokens, "token")})
+		rows = append(rows, figure{name: sum.Value, n: sum.Sites, of: b.Sites, sure: sum.Certainty,
+			extra: plural(sum.Tokens, "token")})
 	}
 	full := wholeBar(rows)
-	s := section{title: "Sites that block at least one, by " + kind, rows: rows, full: full, of: fmt.Sprintf("a whole bar is %s", roundPercent(full))}
+	s := section{title: "Sites that block at least one, by " + kind, rows: rows, full: full,
+		of: fmt.Sprintf("a whole bar is %s", roundPercent(full))}
 	if more := len(sums) - len(rows); more > 0 {
 		s.end = []piece{styled(dim, "and %s more; --json has them", number(int64(more)))}
 	}
@@ -331,7 +344,8 @@ func (x *summaryPage) groups() {
 }
 
 func (x *summaryPage) outcomes() {
-	x.add(section{title: "Outcomes", rows: counted(x.s.Outcomes, x.s.Rows, shownValues), of: "of all sites listed; failures after a status count as answered above"})
+	x.add(section{title: "Outcomes", rows: counted(x.s.Outcomes, x.s.Rows, shownValues),
+		of: "of all sites listed; failures after a status count as answered above"})
 }
 
 // statuses has each class with those of its statuses that are among the commonest of all.
@@ -365,7 +379,8 @@ func (x *summaryPage) statuses() {
 }
 
 func (x *summaryPage) access() {
-	x.add(section{title: "Access", rows: counted(x.s.Access, x.s.Rows, shownValues), of: "what crawlers may do by RFC 9309, of all sites listed"})
+	x.add(section{title: "Access", rows: counted(x.s.Access, x.s.Rows, shownValues),
+		of: "what crawlers may do by RFC 9309, of all sites listed"})
 }
 
 // check has what the check says, and the scores.
@@ -385,7 +400,8 @@ func (x *summaryPage) check() {
 		rows = append(rows, figure{name: fmt.Sprintf("%.1f to %.1f", bin.From, bin.To), n: bin.Rows, of: s.Asked})
 	}
 	full := wholeBar(rows)
-	x.add(section{title: "Scores", rows: rows, full: full, of: fmt.Sprintf("of the sites asked; the mean is %s, a whole bar is %s", mean, roundPercent(full))})
+	x.add(section{title: "Scores", rows: rows, full: full,
+		of: fmt.Sprintf("of the sites asked; the mean is %s, a whole bar is %s", mean, roundPercent(full))})
 }
 
 // counted is so many of the counts as rows; the others are one.
@@ -482,5 +498,8 @@ func (f *figure) cells() []piece {
 
 // ranges say how sure a figure's share is.
 func (f *figure) ranges() piece {
-	return styled(dim, "%s", strings.TrimSpace(f.sure.Ranges(func(share float64) string { return fmt.Sprintf("%.2f", 100*share) })))
+	return styled(dim, "%s", strings.TrimSpace(f.sure.Ranges(func(share float64) string {
+		return fmt.Sprintf("%.2f",
+			100*share)
+	})))
 }

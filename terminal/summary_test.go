@@ -18,35 +18,54 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// aSummary is one that has a bit of everything: a million sites, shares that two digits cannot tell, reasons of each kind.
+// aSummary is one that has a bit of everything: a million sites, shares that two digits cannot tell, reasons of each
+// kind.
 func aSummary() *survey.Summary {
 	mean, median, p99 := 0.7312, 412.0, 8123.0
 	begun := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
 	finished := begun.Add(3*time.Hour + 83*time.Second)
 	s := &survey.Summary{
 		ScanID: "20261121-abcdef", ScanDate: "2026-11-21", State: "complete", StartedAt: begun, FinishedAt: &finished,
-		SchemaVersion: 1, ToolVersion: "1.2.3", RegistryVersion: "2026.11.21", Observer: "live bulkscan any https+http HTTP/1.1 from frankfurt", ListID: "tranco-K2XYW",
-		OtherScans: []survey.OtherScan{{ScanID: "first", ScanDate: "2026-08-01", State: "complete"}, {ScanID: "second", ScanDate: "2026-09-01", State: "running"},
-			{ScanID: "third", ScanDate: "2026-10-01", State: "complete"}, {ScanID: "fourth", ScanDate: "2026-11-01", State: "complete"}},
-		Rows: 1_000_000, Asked: 999_990, Answered: 923_456, WithFile: 712_345, Rules: 701_002, Redirected: 401_234, HTML: 43_210, Truncated: 12, Managed: 0,
-		Findings:      []survey.Count{{Value: "rules", Rows: 701_002}, {Value: "none", Rows: 180_000}, {Value: "unreachable", Rows: 76_534}, {Value: "challenged", Rows: 20_000}, {Value: "html", Rows: 11_343}, {Value: "refused", Rows: 11_111}, {Value: "not_asked", Rows: 10}},
-		Outcomes:      []survey.Count{{Value: "answered", Rows: 923_456}, {Value: "dns_not_found", Rows: 60_000}, {Value: "timeout", Rows: 16_500}, {Value: "opted_out", Rows: 34}, {Value: "blocked_address", Rows: 10}},
-		StatusClasses: []survey.Count{{Value: "2xx", Rows: 712_300}, {Value: "4xx", Rows: 190_000}, {Value: "5xx", Rows: 21_156}},
-		Statuses: []survey.Count{{Value: "200", Rows: 712_290}, {Value: "404", Rows: 189_000}, {Value: "503", Rows: 21_156}, {Value: "403", Rows: 960}, {Value: "204", Rows: 10},
-			{Value: "401", Rows: 9}, {Value: "410", Rows: 8}, {Value: "406", Rows: 6}, {Value: "451", Rows: 5}, {Value: "418", Rows: 4}, {Value: "429", Rows: 3}, {Value: "400", Rows: 2}, {Value: "405", Rows: 2}, {Value: "444", Rows: 1}},
-		Access:    []survey.Count{{Value: "conditional", Rows: 712_345}, {Value: "full_allow", Rows: 190_000}, {Value: "full_disallow", Rows: 97_645}, {Value: "unknown", Rows: 10}},
-		Checks:    []survey.Count{{Value: "pass", Rows: 650_000}, {Value: "fail", Rows: 297_990}, {Value: "warn", Rows: 52_000}},
+		SchemaVersion: 1, ToolVersion: "1.2.3", RegistryVersion: "2026.11.21",
+		Observer: "live bulkscan any https+http HTTP/1.1 from frankfurt", ListID: "tranco-K2XYW",
+		OtherScans: []survey.OtherScan{{ScanID: "first", ScanDate: "2026-08-01", State: "complete"},
+			{ScanID: "second", ScanDate: "2026-09-01", State: "running"},
+			{ScanID: "third", ScanDate: "2026-10-01", State: "complete"}, {ScanID: "fourth", ScanDate: "2026-11-01",
+				State: "complete"}},
+		Rows: 1_000_000, Asked: 999_990, Answered: 923_456, WithFile: 712_345, Rules: 701_002, Redirected: 401_234,
+		HTML: 43_210, Truncated: 12, Managed: 0,
+		Findings: []survey.Count{{Value: "rules", Rows: 701_002}, {Value: "none", Rows: 180_000},
+			{Value: "unreachable", Rows: 76_534}, {Value: "challenged", Rows: 20_000}, {Value: "html", Rows: 11_343},
+			{Value: "refused", Rows: 11_111}, {Value: "not_asked", Rows: 10}},
+		Outcomes: []survey.Count{{Value: "answered", Rows: 923_456}, {Value: "dns_not_found", Rows: 60_000},
+			{Value: "timeout", Rows: 16_500}, {Value: "opted_out", Rows: 34}, {Value: "blocked_address", Rows: 10}},
+		StatusClasses: []survey.Count{{Value: "2xx", Rows: 712_300}, {Value: "4xx", Rows: 190_000},
+			{Value: "5xx", Rows: 21_156}},
+		Statuses: []survey.Count{{Value: "200", Rows: 712_290}, {Value: "404", Rows: 189_000}, {Value: "503", Rows: 21_156},
+			{Value: "403", Rows: 960}, {Value: "204", Rows: 10},
+			{Value: "401", Rows: 9}, {Value: "410", Rows: 8}, {Value: "406", Rows: 6}, {Value: "451", Rows: 5},
+			{Value: "418", Rows: 4}, {Value: "429", Rows: 3}, {Value: "400", Rows: 2}, {Value: "405", Rows: 2},
+			{Value: "444", Rows: 1}},
+		Access: []survey.Count{{Value: "conditional", Rows: 712_345}, {Value: "full_allow", Rows: 190_000},
+			{Value: "full_disallow", Rows: 97_645}, {Value: "unknown", Rows: 10}},
+		Checks: []survey.Count{{Value: "pass", Rows: 650_000}, {Value: "fail", Rows: 297_990},
+			{Value: "warn", Rows: 52_000}},
 		MeanScore: &mean, MedianMillis: &median, P99Millis: &p99,
 		BodyBytes: 4_321_098_765, DatasetBytes: 75_000_000, Parts: 20,
 		Blocking: survey.Blocking{
-			Registry: "2026.11.21", Definition: "full", Question: "is everything denied to it, by whatever group it follows?", Over: "sites_rules", Sites: 712_345,
-			Selection: survey.Selection{Category: "ai"}, Selected: 163, Blocked: 6, AtLeastOne: 130_000, OneByName: 110_000, OneFallback: 700, OneByStar: 19_300, NameOne: 141_000, StarBlocks: 14_000,
-			ByPurpose:  []survey.Sum{{Value: "training", Tokens: 37, Sites: 128_000}, {Value: "search", Tokens: 28, Sites: 60_000}, {Value: "ads", Tokens: 1, Sites: 14_000}},
-			ByOperator: []survey.Sum{{Value: "OpenAI", Tokens: 7, Sites: 119_000}, {Value: "Anthropic", Tokens: 5, Sites: 100_000}},
+			Registry: "2026.11.21", Definition: "full", Question: "is everything denied to it, by whatever group it follows?",
+			Over: "sites_rules", Sites: 712_345,
+			Selection: survey.Selection{Category: "ai"}, Selected: 163, Blocked: 6, AtLeastOne: 130_000, OneByName: 110_000,
+			OneFallback: 700, OneByStar: 19_300, NameOne: 141_000, StarBlocks: 14_000,
+			ByPurpose: []survey.Sum{{Value: "training", Tokens: 37, Sites: 128_000}, {Value: "search", Tokens: 28,
+				Sites: 60_000}, {Value: "ads", Tokens: 1, Sites: 14_000}},
+			ByOperator: []survey.Sum{{Value: "OpenAI", Tokens: 7, Sites: 119_000}, {Value: "Anthropic", Tokens: 5,
+				Sites: 100_000}},
 			MostBlocked: []survey.TokenCount{
 				{Token: "GPTBot", Operator: "OpenAI", Purpose: "training", Sites: 118_000, ViaOwn: 104_000, ViaStar: 14_000},
 				{Token: "CCBot", Operator: "Common Crawl Foundation", Purpose: "data-provider", Sites: 90_000, ViaOwn: 90_000},
-				{Token: "Cloudflare-AutoRAG", Operator: "Cloudflare", Purpose: "search", Sites: 14_020, ViaOwn: 10, ViaFallback: 10, ViaStar: 14_000},
+				{Token: "Cloudflare-AutoRAG", Operator: "Cloudflare", Purpose: "search", Sites: 14_020, ViaOwn: 10, ViaFallback: 10,
+					ViaStar: 14_000},
 				{Token: "Perplexity-User", Operator: "Perplexity", Purpose: "user-fetch", Sites: 300, ViaStar: 300},
 				{Token: "RareBot", Operator: "検索", Purpose: "search", Sites: 3, ViaOwn: 3},
 			},
@@ -106,8 +125,10 @@ func TestSummaryPage(t *testing.T) {
 	lines := int64(120)
 	s.State, s.FinishedAt, s.ListRead, s.OtherScans = "running", nil, &lines, nil
 	s.Rows, s.Asked, s.Answered, s.WithFile, s.Rules, s.Redirected, s.HTML, s.Truncated = 0, 0, 0, 0, 0, 0, 0, 0
-	s.Outcomes, s.StatusClasses, s.Statuses, s.Access, s.Checks, s.MeanScore, s.MedianMillis, s.P99Millis = nil, nil, nil, nil, nil, nil, nil, nil
-	s.Blocking = survey.Blocking{Registry: "2026.11.21", Definition: "rfc_effective", Question: "may it?", Over: "sites_answered", Selected: 163, Lenient: []survey.LenientCount{}}
+	s.Outcomes, s.StatusClasses, s.Statuses, s.Access, s.Checks, s.MeanScore, s.MedianMillis, s.P99Millis = nil, nil, nil,
+		nil, nil, nil, nil, nil
+	s.Blocking = survey.Blocking{Registry: "2026.11.21", Definition: "rfc_effective", Question: "may it?",
+		Over: "sites_answered", Selected: 163, Lenient: []survey.LenientCount{}}
 	for i := range s.Scores {
 		s.Scores[i].Rows = 0
 	}
@@ -122,13 +143,15 @@ func TestSummaryPage(t *testing.T) {
 		s = aSummary()
 		s.Blocking.Definition, s.Blocking.Over = d.Name, d.Over
 		page := pageOf(t, s)
-		if says := strings.Contains(page, "block all unnamed (full)"); says != (d.Over == "sites_rules" && d.Name != survey.Full) {
+		if says := strings.Contains(page, "block all unnamed (full)"); says != (d.Over == "sites_rules" &&
+			d.Name != survey.Full) {
 			t.Errorf("by %s:\n%s", d.Name, page)
 		}
 	}
 
 	// A ranking needs as many sites as --least-group says, and few are flagged; a sample has intervals.
-	for sites, says := range map[int64]string{29: "29 sites that have rules (too few);", 30: "30 sites that have rules (few);", 99: "99 sites that have rules (few);", 100: "100 sites that have rules;"} {
+	for sites, says := range map[int64]string{29: "29 sites that have rules (too few);",
+		30: "30 sites that have rules (few);", 99: "99 sites that have rules (few);", 100: "100 sites that have rules;"} {
 		for _, of := range []int64{0, 2_000_000} {
 			s = aSummary()
 			s.SampleOf, s.Blocking.Sites, s.Blocking.AtLeastOne = of, sites, 7
@@ -138,14 +161,19 @@ func TestSummaryPage(t *testing.T) {
 			surely(s)
 			page := pageOf(t, s)
 			text := strings.Join(strings.Fields(page), " ")
-			explained := strings.Contains(text, "Few: fewer than 100 sites; too few for a headline or a rank: fewer than 30. [From-to]:")
-			if !strings.Contains(text, says) || !strings.Contains(text, "[From-to]: the share if each site that was not observed were open, and") || explained != (sites < 100) {
+			explained := strings.Contains(text,
+				"Few: fewer than 100 sites; too few for a headline or a rank: fewer than 30. [From-to]:")
+			if !strings.Contains(text, says) ||
+				!strings.Contains(text, "[From-to]: the share if each site that was not observed were open, and") ||
+				explained != (sites < 100) {
 				t.Errorf("of %d sites there is no %q:\n%s", sites, says, page)
 			}
-			if ranked := strings.Contains(page, "\nMost blocked AI tokens\n"); ranked != (sites >= 30) || ranked == strings.Contains(page, "\nBlocked AI tokens\n") {
+			if ranked := strings.Contains(page, "\nMost blocked AI tokens\n"); ranked != (sites >= 30) ||
+				ranked == strings.Contains(page, "\nBlocked AI tokens\n") {
 				t.Errorf("%d sites are ranked: %v", sites, ranked)
 			}
-			if sampled := strings.Contains(text, "as the list is a sample of 2000000 sites.") && strings.Contains(page, ") ["); sampled != (of > 0) {
+			if sampled := strings.Contains(text, "as the list is a sample of 2000000 sites.") &&
+				strings.Contains(page, ") ["); sampled != (of > 0) {
 				t.Errorf("intervals of a sample of %d sites: %v:\n%s", of, sampled, page)
 			}
 		}
@@ -156,14 +184,17 @@ func TestSummaryPage(t *testing.T) {
 	for i := range 12 {
 		s.Blocking.Lenient = append(s.Blocking.Lenient, survey.LenientCount{Token: "Bot " + strconv.Itoa(i), Sites: 9})
 	}
-	if page := pageOf(t, s); !strings.Contains(page, "  Bot 9 ") || strings.Contains(page, "  Bot 10 ") || !strings.Contains(page, "\n  and 2 more; --json has them\n") {
+	if page := pageOf(t, s); !strings.Contains(page, "  Bot 9 ") || strings.Contains(page, "  Bot 10 ") ||
+		!strings.Contains(page, "\n  and 2 more; --json has them\n") {
 		t.Errorf("14 lenient names:\n%s", page)
 	}
 	s.Blocking.ByPurpose = s.Blocking.ByPurpose[:1]
 	for i := range 13 {
-		s.Blocking.ByOperator = append(s.Blocking.ByOperator, survey.Sum{Value: "Operator " + strconv.Itoa(i), Tokens: 1, Sites: 9})
+		s.Blocking.ByOperator = append(s.Blocking.ByOperator, survey.Sum{Value: "Operator " + strconv.Itoa(i), Tokens: 1,
+			Sites: 9})
 	}
-	if page := pageOf(t, s); !strings.Contains(page, "  Operator 9 ") || strings.Contains(page, "  Operator 10 ") || !strings.Contains(page, "\n  and 3 more; --json has them\n") {
+	if page := pageOf(t, s); !strings.Contains(page, "  Operator 9 ") || strings.Contains(page, "  Operator 10 ") ||
+		!strings.Contains(page, "\n  and 3 more; --json has them\n") {
 		t.Errorf("15 operators:\n%s", page)
 	}
 }
@@ -176,7 +207,8 @@ func harmless(t *testing.T, name, page string, lines int) {
 		t.Errorf("%s: the page has %d lines", name, n)
 	}
 	for line := range strings.Lines(page) {
-		if line = strings.TrimSuffix(line, "\n"); columns(line) > pipeWidth || printable.Line(line) != line || !utf8.ValidString(line) {
+		if line = strings.TrimSuffix(line, "\n"); columns(line) > pipeWidth || printable.Line(line) != line ||
+			!utf8.ValidString(line) {
 			t.Errorf("%s: a line of %d columns: %q", name, columns(line), line)
 		}
 	}
@@ -189,12 +221,14 @@ func TestSummaryPageHostile(t *testing.T) {
 		s.State, s.ToolVersion, s.RegistryVersion, s.Blocking.Registry = h.Text, h.Text, h.Text, h.Text
 		s.OtherScans[0].State, s.OtherScans[3].State = h.Text, h.Text
 		s.Outcomes = append(s.Outcomes, survey.Count{Value: h.Text, Rows: math.MinInt64})
-		s.Statuses, s.StatusClasses = append(s.Statuses, survey.Count{Value: "other", Rows: 9}), append(s.StatusClasses, survey.Count{Value: "other", Rows: 9})
+		s.Statuses, s.StatusClasses = append(s.Statuses, survey.Count{Value: "other", Rows: 9}),
+			append(s.StatusClasses, survey.Count{Value: "other", Rows: 9})
 		for range 5000 {
 			s.Access = append(s.Access, survey.Count{Value: h.Text, Rows: math.MaxInt64})
 		}
 		s.BodyBytes, s.DatasetBytes, s.Answered, s.HTML = math.MinInt64, math.MaxInt64, math.MaxInt64, -5
-		s.Blocking.MostBlocked[0].Token, s.Blocking.MostBlocked[0].Operator, s.Blocking.MostBlocked[0].Sites = h.Text, h.Text, math.MaxInt64
+		s.Blocking.MostBlocked[0].Token, s.Blocking.MostBlocked[0].Operator, s.Blocking.MostBlocked[0].Sites = h.Text, h.Text,
+			math.MaxInt64
 		s.Blocking.Operator, s.Blocking.Lenient[0].Token = h.Text, h.Text
 		page := pageOf(t, s)
 		harmless(t, h.Name, page, 200)

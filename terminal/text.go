@@ -12,12 +12,12 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
-// maxMessage bounds what a message repeats of names and texts that others chose, in bytes. Those of an object store and of
-// paths are long, and their ends matter.
+// maxMessage bounds what a message repeats of names and texts that others chose, in bytes. Those of an object store and
+// of paths are long, and their ends matter.
 const maxMessage = 4096
 
-// Message is an error as a person is told it. Errors that stand beside each other have a line each; a line end within one is
-// somebody else's, who may want to pass for us, and is escaped.
+// Message is an error as a person is told it. Errors that stand beside each other have a line each; a line end within
+// one is somebody else's, who may want to pass for us, and is escaped.
 func Message(err error) string {
 	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
 		return Message(inner) // an exit code says nothing of its own
@@ -61,8 +61,8 @@ func WriteJSON(w io.Writer, v any) error {
 	return err
 }
 
-// overBar writes lines of a log to a terminal on which a bar stands: the line that the bar has begun is cleared, and the bar
-// draws itself anew below.
+// overBar writes lines of a log to a terminal on which a bar stands: the line that the bar has begun is cleared, and
+// the bar draws itself anew below.
 type overBar struct{ w io.Writer }
 
 func (o overBar) Write(p []byte) (int, error) {
@@ -72,7 +72,8 @@ func (o overBar) Write(p []byte) (int, error) {
 
 // BesideBar returns where the log goes of a run whose progress is shown on w in this form.
 func BesideBar(w io.Writer, form string) io.Writer {
-	if file, ok := w.(*os.File); ok && (form == "auto" || form == "bar") && isTerminal(file) && os.Getenv("TERM") != "dumb" && takesColor(file) {
+	if file, ok := w.(*os.File); ok && (form == "auto" || form == "bar") && isTerminal(file) &&
+		os.Getenv("TERM") != "dumb" && takesColor(file) {
 		return overBar{w}
 	}
 	return w
@@ -87,9 +88,9 @@ var (
 	LogLevels  = []string{"debug", "info", "warn", "error"}
 )
 
-// NewLogger makes the log that --log-format and --log-level ask for: one line per record, with nothing in it that a terminal would
-// obey. slog quotes what would end a line or a value; it leaves DEL as it is, and in JSON also C1 controls and characters that
-// reverse or hide text. Nor does it bound a value.
+// NewLogger makes the log that --log-format and --log-level ask for: one line per record, with nothing in it that a
+// terminal would obey. slog quotes what would end a line or a value; it leaves DEL as it is, and in JSON also C1
+// controls and characters that reverse or hide text. Nor does it bound a value.
 func NewLogger(w io.Writer, format, level string) *slog.Logger {
 	var l slog.Level
 	_ = l.UnmarshalText([]byte(level)) // one of LogLevels

@@ -59,7 +59,8 @@ func TestHostileLog(t *testing.T) {
 				} else {
 					want = string([]rune(h.Text)) // of bytes that are no UTF-8, each on its own
 				}
-				if err := json.Unmarshal(b.Bytes(), &record); err != nil || record.Text != want || record.Error != want || record.Group.Text != want || record.Number != 7 {
+				if err := json.Unmarshal(b.Bytes(), &record); err != nil || record.Text != want || record.Error != want ||
+					record.Group.Text != want || record.Number != 7 {
 					t.Errorf("%s: %v: %.500q", what, err, b.String())
 				}
 			}

@@ -27,7 +27,8 @@ func TokensJSON(list []tokens.Token) any {
 	all := make([]tokenJSON, len(list))
 	for i, t := range list {
 		all[i] = tokenJSON{
-			Token: t.Name, Aliases: append([]string{}, t.Aliases...), Category: t.Category, Purpose: t.Purpose, Operator: t.Operator,
+			Token: t.Name, Aliases: append([]string{}, t.Aliases...), Category: t.Category, Purpose: t.Purpose,
+			Operator:     t.Operator,
 			ProductToken: t.ProductToken, HeedsStar: t.HeedsStar, Fallback: append([]string{}, t.Fallback...),
 			Source: t.Source, SourceKind: t.SourceKind, Checked: t.Checked,
 		}
@@ -53,7 +54,8 @@ func Tokens(w io.Writer, list []tokens.Token, color Color) error {
 	t.add(titles...)
 	for i := range list {
 		tok := &list[i]
-		t.add(text(tok.Name), text(tok.Category), text(tok.Purpose), text(tok.Operator), text(strings.Join(tok.Fallback, " ")), text(yesNo(tok.HeedsStar)))
+		t.add(text(tok.Name), text(tok.Category), text(tok.Purpose), text(tok.Operator),
+			text(strings.Join(tok.Fallback, " ")), text(yesNo(tok.HeedsStar)))
 	}
 	p.table(t)
 	return p.end()

@@ -12,8 +12,8 @@ import (
 
 // What is said of a scan's troubles while it runs.
 
-// Troubles warns of stalls of the process, and when most sites fail for one reason, whatever else is shown, until the context
-// ends. A log that blocks is waited for here, where it does not stop the scan.
+// Troubles warns of stalls of the process, and when most sites fail for one reason, whatever else is shown, until the
+// context ends. A log that blocks is waited for here, where it does not stop the scan.
 func (d *Display) Troubles(ctx context.Context, log *slog.Logger) {
 	ticker := time.NewTicker(stillInterval)
 	defer ticker.Stop()
@@ -26,11 +26,13 @@ func (d *Display) Troubles(ctx context.Context, log *slog.Logger) {
 		case <-ticker.C:
 		}
 		if stood := d.Progress.Stalled(); stood > told {
-			log.Warn("this process stood still; hosts that it kept waiting are asked again", "for", (stood - told).Round(100*time.Millisecond))
+			log.Warn("this process stood still; hosts that it kept waiting are asked again", "for",
+				(stood - told).Round(100*time.Millisecond))
 			told = stood
 		}
 		if outcome, n, of := failures.look(countsOf(d.Progress), d.Progress.ListDone()); n > 0 {
-			log.Warn("most sites fail for one reason", "outcome", outcome, "sites", n, "of", of, "remedy", survey.Suspicion(outcome.String()))
+			log.Warn("most sites fail for one reason", "outcome", outcome, "sites", n, "of", of, "remedy",
+				survey.Suspicion(outcome.String()))
 		}
 	}
 }
@@ -63,8 +65,8 @@ const (
 	failureRepeat = 10   // an outcome is told again when there are so many times as many sites
 )
 
-// look returns the outcome of more than half of the last sites, with its number, if it is no answer and has to be told; else
-// n is 0. At the end of the list silent sites are what is left, so that all sites of the run count there.
+// look returns the outcome of more than half of the last sites, with its number, if it is no answer and has to be told;
+// else n is 0. At the end of the list silent sites are what is left, so that all sites of the run count there.
 func (f *failures) look(now outcomeCounts, listDone bool) (worst exchange.Outcome, n, of uint64) {
 	last := now
 	for i := range last {

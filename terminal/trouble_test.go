@@ -6,8 +6,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// TestFailures has when it is told that most sites fail for one reason: by the last thousand of them, or by all once the list is
-// read, and again only when there are ten times as many.
+// TestFailures has when it is told that most sites fail for one reason: by the last thousand of them, or by all once
+// the list is read, and again only when there are ten times as many.
 func TestFailures(t *testing.T) {
 	var f failures
 	var now outcomeCounts

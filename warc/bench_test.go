@@ -22,11 +22,13 @@ func archive(tb testing.TB, bodies [][]byte) []byte {
 	}
 	for i, body := range bodies {
 		host := fmt.Sprintf("site-%d.example", i)
-		head := fmt.Sprintf("HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n", len(body))
+		head := fmt.Sprintf("HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n",
+			len(body))
 		x := Exchange{
-			URI: "https://" + host + "/robots.txt", Date: at, IP: netip.MustParseAddr("192.0.2.1"), Protocols: []string{"http/1.1", "tls/1.3"},
-			Request:  fmt.Appendf(nil, "GET /robots.txt HTTP/1.1\r\nHost: %s\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n", host),
-			Response: append([]byte(head), body...), Payload: len(head),
+			URI: "https://" + host + "/robots.txt", Date: at, IP: netip.MustParseAddr("192.0.2.1"),
+			Protocols: []string{"http/1.1", "tls/1.3"},
+			Request:   fmt.Appendf(nil, "GET /robots.txt HTTP/1.1\r\nHost: %s\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n", host),
+			Response:  append([]byte(head), body...), Payload: len(head),
 		}
 		if err := w.Write(&x); err != nil {
 			tb.Fatal(err)

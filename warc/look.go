@@ -14,8 +14,8 @@ const (
 	lookedLine = 4 << 10 // bytes of a plain file
 )
 
-// Look reports whether a file begins as an archive. It returns an error if the first lines or the first gzip member are not those of
-// one that can be read. Damage is none: the Reader tells of it.
+// Look reports whether a file begins as an archive. It returns an error if the first lines or the first gzip member are
+// not those of one that can be read. Damage is none: the Reader tells of it.
 func Look(file io.ReaderAt, size int64) (archive bool, err error) {
 	section := io.NewSectionReader(file, 0, size)
 	in := bufio.NewReader(section)
@@ -25,22 +25,29 @@ func Look(file io.ReaderAt, size int64) (archive bool, err error) {
 	}
 	line, _, _ := bytes.Cut(text, []byte{'\n'})
 	if line = bytes.TrimSpace(line); bytes.HasSuffix(line, []byte(".warc.gz")) || bytes.HasSuffix(line, []byte(".warc")) {
-		return false, errors.New("it is a list of archives: download those that it names (Common Crawl's are under https://data.commoncrawl.org/), and name them here")
+		return false,
+			errors.New(
+				"it is a list of archives: download those that it names (Common Crawl's are under https://data.commoncrawl.org/), and name them here")
 	}
-	if archive = bytes.HasPrefix(text, recordBegin); !whole || len(text) == lookedAt || !archive { // members of other files may end anywhere
+	if archive = bytes.HasPrefix(text, recordBegin); !whole || len(text) == lookedAt || !archive {
+		// members of other files may end anywhere
 		return archive, nil
 	}
 	at, err := section.Seek(0, io.SeekCurrent)
 	end := at - int64(in.Buffered()) // of the member
-	if next, whole := member(in, len(recordBegin)); err != nil || !whole || len(next) == 0 || bytes.Equal(next, recordBegin) || !endsWithin(file, end) {
+	if next, whole := member(in, len(recordBegin)); err != nil || !whole || len(next) == 0 ||
+		bytes.Equal(next, recordBegin) || !endsWithin(file, end) {
 		return true, nil
 	}
-	return false, errors.New("its gzip members end within records, as bgzip writes them: write it anew, as `gzip -dc OLD | gzip > NEW.warc.gz` does")
+	return false,
+		errors.New(
+			"its gzip members end within records, as bgzip writes them: write it anew, as `gzip -dc OLD | gzip > NEW.warc.gz` does")
 }
 
 var recordBegin = []byte("WARC/")
 
-// member reads up to most bytes of a gzip member's text. whole reports whether there is a member, and what was read of it is undamaged.
+// member reads up to most bytes of a gzip member's text. whole reports whether there is a member, and what was read of
+// it is undamaged.
 func member(in *bufio.Reader, most int) (text []byte, whole bool) {
 	if magic, _ := in.Peek(2); !bytes.Equal(magic, []byte("\x1f\x8b")) {
 		return nil, false

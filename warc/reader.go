@@ -11,8 +11,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Reader reads the records of one file after the other. Next returns views of its memory, valid until the next call. The
-// zero value is not usable. A Reader is not safe for concurrent use.
+// Reader reads the records of one file after the other. Next returns views of its memory, valid until the next call.
+// The zero value is not usable. A Reader is not safe for concurrent use.
 //
 //	file ─► raw ─► gzip ─► text ─► head, block
 //	          └─────────────┘ of a plain file
@@ -24,8 +24,8 @@ import (
 // file it continues at the next member that begins with a record. A server may have sent such bytes in a body, so only
 // damage leads to this search: the reader skips the rest of a long record by its length.
 //
-// A length that is wrong leaves text behind its record that is no record, or too many or too few line ends. Next returns no such
-// record.
+// A length that is wrong leaves text behind its record that is no record, or too many or too few line ends. Next
+// returns no such record.
 //
 // The checksum of a member follows its last record. Next returns that record once the checksum is right. It returns
 // earlier ones unchecked, since a member may be larger than memory, and Broken receives their number.
@@ -175,10 +175,10 @@ func (r *Reader) next() (*Record, error) {
 	return &r.rec, nil
 }
 
-// readBehind checks what follows a record before Next returns the record: two line ends of one kind (WARC 1.1 §4), and then
-// another record or the end of the file or member. Otherwise the length is wrong: it leaves a part of the block behind, or takes
-// a part of the line ends for the block's. Both may be missing at the end of a file or member, and one at that of a plain file,
-// which an editor may have saved. The checksum of a member is compared there.
+// readBehind checks what follows a record before Next returns the record: two line ends of one kind (WARC 1.1 §4), and
+// then another record or the end of the file or member. Otherwise the length is wrong: it leaves a part of the block
+// behind, or takes a part of the line ends for the block's. Both may be missing at the end of a file or member, and one
+// at that of a plain file, which an editor may have saved. The checksum of a member is compared there.
 func (r *Reader) readBehind() error {
 	next, err := r.text.Peek(len("\r\n\r\n") + len(versionOne))
 	n := 0
@@ -351,7 +351,8 @@ func (r *Reader) recover(d *damage) error {
 func (r *Reader) findMember(from int64) (int64, error) {
 	return r.find(from, gzipMagic, func(b []byte) bool {
 		r.probe.Reset(b)
-		if len(b) < len(gzipMagic)+1 || b[3] > 0x1f || r.trial.Reset(&r.probe) != nil { // reserved flags are zero (RFC 1952 §2.3.1.2)
+		if len(b) < len(gzipMagic)+1 || b[3] > 0x1f || r.trial.Reset(&r.probe) != nil {
+			// reserved flags are zero (RFC 1952 §2.3.1.2)
 			return false
 		}
 		var begin [len("WARC/1.")]byte

@@ -77,7 +77,8 @@ func appendInt(b []byte, n int) []byte {
 // TestReader checks which records are found in small files: the last letter of their URI, the kept part of their
 // blocks, and `!` for damage.
 func TestReader(t *testing.T) {
-	a, b, c := record("response", "http://x/a", "first"), record("request", "http://x/b", "second!"), record("response", "http://x/c", "")
+	a, b, c := record("response", "http://x/a", "first"), record("request", "http://x/b", "second!"),
+		record("response", "http://x/c", "")
 	damaged := func(file []byte, at int) []byte {
 		file = slices.Clone(file)
 		file[at] ^= 0xff
@@ -134,26 +135,32 @@ func TestReader(t *testing.T) {
 	f("a negative length", packed(strings.Replace(a, "Length: 5", "Length: -5", 1), b), "! b=second")
 	f("two lengths", packed(strings.Replace(a, "Content-", "Content-Length: 4\r\nContent-", 1), b), "! b=second")
 	f("no length", packed(strings.Replace(a, "Content-Length", "X", 1), b), "! b=second")
-	f("the length twice", packed(strings.Replace(a, "Content-", "Content-Length: 5\r\nContent-", 1), b), "a=first b=second")
+	f("the length twice", packed(strings.Replace(a, "Content-", "Content-Length: 5\r\nContent-", 1), b),
+		"a=first b=second")
 	f("another version", packed("WARC/0.9"+a[8:], b), "! b=second")
 	f("a head without an end", packed("WARC/1.0\r\n"+strings.Repeat("X: y\r\n", 20_000), b), "! b=second")
 	f("a head of one line", packed("WARC/1.0"+strings.Repeat(" ", 100_000), b), "! b=second")
-	f("a long head", packed(record("response", "http://x/a", "first", "X: "+strings.Repeat("y", 60_000)), b), "a=first b=second")
+	f("a long head", packed(record("response", "http://x/a", "first", "X: "+strings.Repeat("y", 60_000)), b),
+		"a=first b=second")
 	f("line ends without an end", packed(strings.Repeat("\n", 100_000), b), "! b=second")
 	f("a URI in brackets", packed(record("response", "<http://x/a>", "first")), "a=first")
 	f("a long URI", packed(record("response", "http://x/"+strings.Repeat("a", MaxURI), "first")), "=first")
-	f("a long block", packed(record("response", "http://x/a", strings.Repeat("0123456789", 100_000)), b), "a=012345 b=second")
-	f("plain, a long block", []byte(record("response", "http://x/a", strings.Repeat("0123456789", 100_000))+b), "a=012345 b=second")
+	f("a long block", packed(record("response", "http://x/a", strings.Repeat("0123456789", 100_000)), b),
+		"a=012345 b=second")
+	f("plain, a long block", []byte(record("response", "http://x/a", strings.Repeat("0123456789", 100_000))+b),
+		"a=012345 b=second")
 	// Records within a server's response are not records.
 	f("a file in a block", packed(record("response", "http://x/a", string(packed(b)))), "a=\x1f\x8b\b\x00\x00\x00")
 	f("plain, a record in a block", []byte(record("response", "http://x/a", "\r\n\r\n"+b)+c), "a=\r\n\r\nWA c=")
 }
 
-// TestWrongLength changes the length of each record of plain files and gzip members by a few bytes. No such record is returned, and
-// all others are. The line ends behind the last record of a file or member may be part of its block: nothing behind it shows that.
+// TestWrongLength changes the length of each record of plain files and gzip members by a few bytes. No such record is
+// returned, and all others are. The line ends behind the last record of a file or member may be part of its block:
+// nothing behind it shows that.
 func TestWrongLength(t *testing.T) {
 	for _, end := range []string{"\r\n", "\n"} {
-		for _, body := range []string{"first", "first\n", "first\r\n", "fi\rst\r", "a\n\n\n\n\n\n", "WARC/1.0\n", strings.Repeat("0123456789", 20), strings.Repeat("\n", 300)} {
+		for _, body := range []string{"first", "first\n", "first\r\n", "fi\rst\r", "a\n\n\n\n\n\n", "WARC/1.0\n",
+			strings.Repeat("0123456789", 20), strings.Repeat("\n", 300)} {
 			texts := make([]string, 3)
 			for i := range texts {
 				texts[i] = strings.ReplaceAll(record("response", "http://x/"+itoa(i), "\x00"), "\r\n", end)
@@ -168,8 +175,10 @@ func TestWrongLength(t *testing.T) {
 						}
 						list[i] = strings.Replace(strings.Replace(text, "Length: 1", "Length: "+itoa(length), 1), "\x00", body, 1)
 					}
-					for name, file := range map[string][]byte{"plain": []byte(strings.Join(list, "")), "members": packed(list...), "one member": packed(strings.Join(list, ""))} {
-						if wrong == 2 && (by == 2*len(end) || by == len(end) && name == "plain") || by == 2*len(end) && name == "members" {
+					for name, file := range map[string][]byte{"plain": []byte(strings.Join(list, "")), "members": packed(list...),
+						"one member": packed(strings.Join(list, ""))} {
+						if wrong == 2 && (by == 2*len(end) || by == len(end) && name == "plain") || by == 2*len(end) &&
+							name == "members" {
 							continue
 						}
 						var got string
@@ -187,7 +196,8 @@ func TestWrongLength(t *testing.T) {
 							want = strings.ReplaceAll(want, itoa(wrong), "")
 						}
 						if got != want {
-							t.Fatalf("%s, %q, lines end in %q, length of record %d wrong by %d: %q, want %q", name, body, end, wrong, by, got, want)
+							t.Fatalf("%s, %q, lines end in %q, length of record %d wrong by %d: %q, want %q", name, body, end, wrong, by,
+								got, want)
 						}
 					}
 				}
@@ -198,8 +208,10 @@ func TestWrongLength(t *testing.T) {
 
 // TestRecord checks the fields that are read from a head.
 func TestRecord(t *testing.T) {
-	file := packed(record("Response", "https://example.com/robots.txt", "HTTP", "warc-date: 2024-05-18T12:34:56Z", "WARC-IP-Address: 192.0.2.7",
-		"WARC-Truncated: disconnect", "Content-Type: application/http; msgtype=response", "WARC-Protocol: h2", "WARC-Protocol: tls/1.3", "no field", " folded: x",
+	file := packed(record("Response", "https://example.com/robots.txt", "HTTP", "warc-date: 2024-05-18T12:34:56Z",
+		"WARC-IP-Address: 192.0.2.7",
+		"WARC-Truncated: disconnect", "Content-Type: application/http; msgtype=response", "WARC-Protocol: h2",
+		"WARC-Protocol: tls/1.3", "no field", " folded: x",
 		"WARC-Record-ID: <urn:uuid:1>", "WARC-Concurrent-To: <urn:uuid:2>", "WARC-Segment-Number: 1", "WARC-Type: request"))
 	r := NewReader(100)
 	if err := r.Reset(bytes.NewReader(file), int64(len(file)), 0); err != nil {
@@ -209,11 +221,14 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rec.Type != Response || rec.Truncated != CutByDisconnect || !rec.Segmented || !rec.Date().Equal(time.Date(2024, 5, 18, 12, 34, 56, 0, time.UTC)) || rec.Length != 4 {
+	if rec.Type != Response || rec.Truncated != CutByDisconnect || !rec.Segmented ||
+		!rec.Date().Equal(time.Date(2024, 5, 18, 12, 34, 56, 0, time.UTC)) || rec.Length != 4 {
 		t.Errorf("%+v", rec)
 	}
-	for i, want := range []string{"https://example.com/robots.txt", "192.0.2.7", "application/http; msgtype=response", "h2", "tls/1.3", "<urn:uuid:1>", "<urn:uuid:2>", "HTTP"} {
-		if got := [][]byte{rec.TargetURI, rec.IP, rec.ContentType, rec.Protocols[0], rec.Protocols[1], rec.ID, rec.Concurrent, rec.Block}[i]; string(got) != want {
+	for i, want := range []string{"https://example.com/robots.txt", "192.0.2.7", "application/http; msgtype=response",
+		"h2", "tls/1.3", "<urn:uuid:1>", "<urn:uuid:2>", "HTTP"} {
+		if got := [][]byte{rec.TargetURI, rec.IP, rec.ContentType, rec.Protocols[0], rec.Protocols[1], rec.ID, rec.Concurrent,
+			rec.Block}[i]; string(got) != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -331,11 +346,12 @@ func TestFlipped(t *testing.T) {
 	}
 }
 
-// TestFlippedBits flips each bit of an archive, or with -short each 7th. Each record returned equals one of the original, byte by byte, or its
-// gzip member has more records and is reported as damaged after it.
+// TestFlippedBits flips each bit of an archive, or with -short each 7th. Each record returned equals one of the
+// original, byte by byte, or its gzip member has more records and is reported as damaged after it.
 func TestFlippedBits(t *testing.T) {
 	single := archive(t, [][]byte{
-		[]byte("User-agent: *\nDisallow: /wp-admin/\nAllow: /wp-admin/admin-ajax.php\n\nSitemap: https://site.example/wp-sitemap.xml\n"),
+		[]byte(
+			"User-agent: *\nDisallow: /wp-admin/\nAllow: /wp-admin/admin-ajax.php\n\nSitemap: https://site.example/wp-sitemap.xml\n"),
 		[]byte("User-agent: GPTBot\nDisallow: /\n\n\n\nUser-agent: CCBot\nDisallow: /\n\n\n\n"),
 		nil,
 	})
@@ -372,7 +388,8 @@ func TestFlippedBits(t *testing.T) {
 				if slices.ContainsFunc(list, func(b found) bool { return b.Bytes > 0 && b.Records > 0 && b.Offset == x.Offset }) {
 					told++
 				} else if wrong-told < 5 {
-					t.Errorf("%s, bit %d: this is none of the original's records, and its member is not said to be damaged: %s", name, bit, x.Text)
+					t.Errorf("%s, bit %d: this is none of the original's records, and its member is not said to be damaged: %s", name,
+						bit, x.Text)
 				}
 			}
 			file[bit/8] ^= 1 << (bit % 8)
@@ -418,7 +435,8 @@ func FuzzReader(f *testing.F) {
 func TestNoAllocations(t *testing.T) {
 	var texts []string
 	for i := range 200 {
-		texts = append(texts, record("response", "http://x/"+itoa(i), strings.Repeat("block "+itoa(i)+" ", 20), "WARC-Date: 2024-05-18T12:34:56Z", "WARC-Protocol: h2"))
+		texts = append(texts, record("response", "http://x/"+itoa(i), strings.Repeat("block "+itoa(i)+" ", 20),
+			"WARC-Date: 2024-05-18T12:34:56Z", "WARC-Protocol: h2"))
 	}
 	for _, file := range [][]byte{packed(texts...), []byte(strings.Join(texts, ""))} {
 		r, src := NewReader(1000), bytes.NewReader(file)
@@ -450,7 +468,8 @@ func TestWriter(t *testing.T) {
 		for i := range block {
 			block[i] = "\r\n WARC/1.:abc\x1f\x8b\x08\x00"[random.IntN(18)]
 		}
-		x := Exchange{URI: "https://example.com/" + itoa(i), Date: time.UnixMilli(random.Int64N(1 << 41)).UTC(), Request: []byte("GET / HTTP/1.1\r\n\r\n"), Response: block}
+		x := Exchange{URI: "https://example.com/" + itoa(i), Date: time.UnixMilli(random.Int64N(1 << 41)).UTC(),
+			Request: []byte("GET / HTTP/1.1\r\n\r\n"), Response: block}
 		x.Payload = random.IntN(len(block) + 1)
 		x.Truncated = Truncation(random.IntN(5))
 		switch i % 5 {
@@ -507,13 +526,15 @@ func TestWriter(t *testing.T) {
 		if x.Request != nil {
 			rec := next(Request)
 			request = string(rec.ID)
-			if !bytes.Equal(rec.Block, x.Request) || string(rec.TargetURI) != x.URI || (rec.Concurrent != nil) != (x.Response != nil) {
+			if !bytes.Equal(rec.Block, x.Request) || string(rec.TargetURI) != x.URI ||
+				(rec.Concurrent != nil) != (x.Response != nil) {
 				t.Fatalf("%+v of %+v", rec, x)
 			}
 		}
 		if x.Response != nil {
 			rec := next(Response)
-			if !bytes.Equal(rec.Block, x.Response) || string(rec.TargetURI) != x.URI || string(rec.Concurrent) != request || rec.Truncated != x.Truncated || !rec.Date().Equal(x.Date) {
+			if !bytes.Equal(rec.Block, x.Response) || string(rec.TargetURI) != x.URI || string(rec.Concurrent) != request ||
+				rec.Truncated != x.Truncated || !rec.Date().Equal(x.Date) {
 				t.Fatalf("%+v of %+v", rec, x)
 			}
 		}

@@ -10,7 +10,8 @@ import (
 // fields and lines that are no fields are skipped.
 func (r *Record) readHead(head []byte) (wrong string) {
 	version, rest, _ := bytes.Cut(head, []byte{'\n'})
-	if version = bytes.TrimRight(version, "\r "); len(version) != len("WARC/1.0") || !bytes.HasPrefix(version, versionOne) {
+	if version = bytes.TrimRight(version, "\r "); len(version) != len("WARC/1.0") ||
+		!bytes.HasPrefix(version, versionOne) {
 		return "no record of WARC 1.0 or 1.1"
 	}
 	length := int64(-1)

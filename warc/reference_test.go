@@ -21,7 +21,8 @@ type found struct {
 }
 
 func describe(r *Record) found {
-	return found{Offset: r.Offset, Text: fmt.Sprintf("%s %q %q %q %s %d %q", r.Type, r.TargetURI, r.IP, r.date, r.Truncated, r.Length, r.Block)}
+	return found{Offset: r.Offset, Text: fmt.Sprintf("%s %q %q %q %s %d %q", r.Type, r.TargetURI, r.IP, r.date,
+		r.Truncated, r.Length, r.Block)}
 }
 
 // slowRead returns the records and damage of a file, in order.

@@ -56,7 +56,8 @@ const (
 	CutUnspecified                    // for another reason, or no reason is given
 )
 
-var truncationNames = [...]string{CutAtLength: "length", CutAtTime: "time", CutByDisconnect: "disconnect", CutUnspecified: "unspecified"}
+var truncationNames = [...]string{CutAtLength: "length", CutAtTime: "time", CutByDisconnect: "disconnect",
+	CutUnspecified: "unspecified"}
 
 // String returns the reason as it stands in a file, "" for Whole.
 func (t Truncation) String() string {
@@ -86,8 +87,8 @@ type Record struct {
 	lists [4][]byte // memory of Protocols
 }
 
-// Date returns when the exchange took place, or the zero time if the record has no date in the standard's form. Of a year, month, day
-// or minute (WARC 1.1 §5.4) it returns the beginning.
+// Date returns when the exchange took place, or the zero time if the record has no date in the standard's form. Of a
+// year, month, day or minute (WARC 1.1 §5.4) it returns the beginning.
 func (r *Record) Date() time.Time {
 	if len(r.date) > 64 {
 		return time.Time{}

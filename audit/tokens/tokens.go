@@ -48,8 +48,9 @@ const (
 	SourceUnverified = "unverified"  // no copy that names the token was found; the row comes from that page
 )
 
-// InFiles returns the product token by which a group names the crawler: Name, or the first alias that is a product token if Name is
-// none (`Linguee` of `Linguee Bot`, which a parser reads as `Linguee`, too). It is "" if there is none.
+// InFiles returns the product token by which a group names the crawler: Name, or the first alias that is a product
+// token if Name is none (`Linguee` of `Linguee Bot`, which a parser reads as `Linguee`, too). It is "" if there is
+// none.
 func (t *Token) InFiles() string {
 	for _, name := range append([]string{t.Name}, t.Aliases...) {
 		if IsProductToken(name) {
@@ -139,15 +140,16 @@ func (r *Registry) Lookup(name string) int {
 // if there is none. It allocates nothing and costs little more than a comparison.
 func (r *Registry) Find(name []byte) (i int, alias bool) { return find(&r.index, name) }
 
-// Near returns the index of the token whose name or alias differs from this one only in case and in octets other than letters
-// and digits (`GPT-Bot`, `Claude Bot`), or -1. What follows a `/`, `;` or `(` does not count. Only product tokens are returned. It
-// allocates nothing.
+// Near returns the index of the token whose name or alias differs from this one only in case and in octets other than
+// letters and digits (`GPT-Bot`, `Claude Bot`), or -1. What follows a `/`, `;` or `(` does not count. Only product
+// tokens are returned. It allocates nothing.
 //
-// Names that differ in one letter are no mistakes as a rule: of 450 in 25,101 real files, most are other crawlers (LexiBot and
-// BLEXBot, MSRBOT and msnbot).
+// Names that differ in one letter are no mistakes as a rule: of 450 in 25,101 real files, most are other crawlers
+// (LexiBot and BLEXBot, MSRBOT and msnbot).
 func (r *Registry) Near(name []byte) int {
 	if len(name) >= nearBegin {
-		if slot := nearSlot(letters[name[0]], letters[name[1]], letters[name[2]], letters[name[3]]); slot >= 0 && r.nearBits[slot>>6]>>(slot&63)&1 == 0 {
+		if slot := nearSlot(letters[name[0]], letters[name[1]], letters[name[2]], letters[name[3]]); slot >= 0 &&
+			r.nearBits[slot>>6]>>(slot&63)&1 == 0 {
 			return -1
 		}
 	}
@@ -156,7 +158,8 @@ func (r *Registry) Near(name []byte) int {
 	return i
 }
 
-// nearBegin is the length of the beginning of a name that nearSlot needs, and so that of the shortest name that is near another.
+// nearBegin is the length of the beginning of a name that nearSlot needs, and so that of the shortest name that is near
+// another.
 const nearBegin = 4
 
 // nearSlot returns a slot of nearBits for the first letters of a name, -1 if one of them is no letter.
@@ -296,8 +299,8 @@ func New(version string, rows []Token) (*Registry, error) {
 	return reg, reg.acyclic()
 }
 
-// indexNear fills the index of Near. Of several tokens with the same letters and digits the first has them, and names go before
-// aliases.
+// indexNear fills the index of Near. Of several tokens with the same letters and digits the first has them, and names
+// go before aliases.
 func (r *Registry) indexNear() {
 	add := func(name string, token int) {
 		var kept [maxName]byte
@@ -393,7 +396,8 @@ func read(r io.Reader) (table, error) {
 	return out, nil
 }
 
-var columns = []string{"name", "aliases", "category", "purpose", "operator", "*", "fallback", "source", "kind", "checked"}
+var columns = []string{"name", "aliases", "category", "purpose", "operator", "*", "fallback", "source", "kind",
+	"checked"}
 
 func checkHeader(header []string) error {
 	for i, column := range header {
@@ -445,7 +449,8 @@ func row(header, fields []string) (Token, error) {
 			t.Source = value
 		case "kind":
 			if value != SourceOperator && value != SourceThirdParty && value != SourceUnverified {
-				return Token{}, fmt.Errorf("column kind: %q is none of %s, %s, %s", clip(value), SourceOperator, SourceThirdParty, SourceUnverified)
+				return Token{}, fmt.Errorf("column kind: %q is none of %s, %s, %s", clip(value), SourceOperator, SourceThirdParty,
+					SourceUnverified)
 			}
 			t.SourceKind = value
 		case "checked":

@@ -63,7 +63,8 @@ func faults(text string) (found []string) {
 		found := row.SourceKind != SourceUnverified || row.Source != ""
 		if found && (err != nil || source.Host == "" || source.Scheme != "http" && source.Scheme != "https") {
 			fault("%s: source %q is no URL", row.Name, row.Source)
-		} else if found && isThirdParty(source) != (row.SourceKind == SourceThirdParty) && row.SourceKind != SourceUnverified {
+		} else if found && isThirdParty(source) != (row.SourceKind == SourceThirdParty) &&
+			row.SourceKind != SourceUnverified {
 			fault("%s: whose page is %s? The row says %s", row.Name, row.Source, row.SourceKind)
 		} else if (!found || isThirdParty(source)) && (len(row.Fallback) > 0 || !row.HeedsStar) {
 			fault("%s: a list is no source for what it follows: %s", row.Name, row.Source)
@@ -126,7 +127,8 @@ func faults(text string) (found []string) {
 // state that a crawler exists and its purpose, but only its operator can state what it follows.
 var thirdParties = []string{
 	"github.com/ai-robots-txt/", "github.com/monperrus/", "raw.githubusercontent.com/ai-robots-txt/",
-	"raw.githubusercontent.com/monperrus/", "knownagents.com/", "darkvisitors.com/", "datadome.co/", "crawlerpolicy.com/", "imho.alex-kunz.com/",
+	"raw.githubusercontent.com/monperrus/", "knownagents.com/", "darkvisitors.com/", "datadome.co/", "crawlerpolicy.com/",
+	"imho.alex-kunz.com/",
 }
 
 // The lists with copies in ../shared.
@@ -183,13 +185,16 @@ func TestFaultsAreFound(t *testing.T) {
 	f(header+"Abot||ai|search|A|yes||a.example/bot|unverified|", "is no URL")
 	f(header+"Abot||ai|search|A|yes||ftp://a.example/bot|operator|2026-01-31", "is no URL")
 	f(header+"Abot||ai|search|A|yes||https://knownagents.com/agents/abot|operator|", "The row says operator")
-	f(header+"Abot||ai|search|A|yes||https://www.darkvisitors.com/agents/abot|operator|2026-01-31", "The row says operator")
+	f(header+"Abot||ai|search|A|yes||https://www.darkvisitors.com/agents/abot|operator|2026-01-31",
+		"The row says operator")
 	f(header+"Abot||ai|search|A|yes||https://github.com/ai-robots-txt/ai.robots.txt|operator|", "The row says operator")
 	f(header+"Abot||ai|search|A|yes||https://a.example/bot|third-party|2026-01-31", "The row says third-party")
 	f(header+"Abot||ai|search|A|yes||https://a.example/bot|mine|", `"mine" is none of`)
-	f(header+abot+"Bbot||ai|search|A|yes|Abot|https://knownagents.com/agents/bbot|third-party|2026-01-31", "a list is no source")
+	f(header+abot+"Bbot||ai|search|A|yes|Abot|https://knownagents.com/agents/bbot|third-party|2026-01-31",
+		"a list is no source")
 	f(header+abot+"Bbot||ai|search|A|yes|Abot|https://knownagents.com/agents/bbot|unverified|", "a list is no source")
-	f(header+"Abot||ai|search|A|no||https://github.com/ai-robots-txt/ai.robots.txt|third-party|2026-01-31", "a list is no source")
+	f(header+"Abot||ai|search|A|no||https://github.com/ai-robots-txt/ai.robots.txt|third-party|2026-01-31",
+		"a list is no source")
 	f(header+"Abot||ai|search|A|no|||unverified|", "a list is no source")
 
 	f(header+"Abot||ai|search|A|yes||https://a.example/bot||", "Abot: no kind")
@@ -226,7 +231,8 @@ func TestKindOfSource(t *testing.T) {
 	f("magpie-crawler", SourceThirdParty, "2026-06-17")
 	f("Meta-ExternalAgent", SourceUnverified, "")
 	f("Grok", SourceUnverified, "")
-	if own, err := Load(strings.NewReader("name|source\nx|https://a.example")); err != nil || own.Tokens[own.Lookup("x")].SourceKind != SourceUnverified {
+	if own, err := Load(strings.NewReader("name|source\nx|https://a.example")); err != nil ||
+		own.Tokens[own.Lookup("x")].SourceKind != SourceUnverified {
 		t.Errorf("a row that says nothing of its source: %v, %v", own, err)
 	}
 }
@@ -335,7 +341,8 @@ func TestLoad(t *testing.T) {
 			return
 		}
 		row := reg.Tokens[i]
-		if row.Category != category || row.Operator != operator || row.HeedsStar != heedsStar || strings.Join(row.Fallback, ",") != fallback {
+		if row.Category != category || row.Operator != operator || row.HeedsStar != heedsStar ||
+			strings.Join(row.Fallback, ",") != fallback {
 			t.Errorf("%s: %+v", name, row)
 		}
 	}
@@ -677,7 +684,8 @@ func TestMergedListIsCovered(t *testing.T) {
 			}
 		}
 		if IsProductToken(row.Token) != row.Product || row.Token[:ProductTokenLen(row.Token)] != row.Leading {
-			t.Errorf("%s: a product token: %v, its leading part: %q", row.Token, !row.Product, row.Token[:ProductTokenLen(row.Token)])
+			t.Errorf("%s: a product token: %v, its leading part: %q", row.Token, !row.Product,
+				row.Token[:ProductTokenLen(row.Token)])
 		}
 	}
 }
@@ -698,7 +706,8 @@ func TestThirdPartyRowsAreInTheirLists(t *testing.T) {
 		switch strings.TrimPrefix(row.Source, "https://") {
 		case aiRobotsList:
 			if row.Checked != "" || !slices.ContainsFunc(names, func(name string) bool {
-				return slices.ContainsFunc(slices.Collect(maps.Keys(robotsList)), func(key string) bool { return strings.EqualFold(key, name) })
+				return slices.ContainsFunc(slices.Collect(maps.Keys(robotsList)),
+					func(key string) bool { return strings.EqualFold(key, name) })
 			}) {
 				t.Errorf("%s: it is not in the list, or the list has a date: %q", row.Name, row.Checked)
 			}
@@ -762,7 +771,8 @@ func TestAgentsOfRealFilesAreDecided(t *testing.T) {
 				key, value, _ := strings.Cut(line, ":")
 				value = strings.TrimSpace(value)
 				read := strictly(value)
-				if !strings.EqualFold(strings.TrimSpace(key), "user-agent") || value == "" || value[0] == '*' || seen[read] || Default().Lookup(read) >= 0 {
+				if !strings.EqualFold(strings.TrimSpace(key), "user-agent") || value == "" || value[0] == '*' || seen[read] ||
+					Default().Lookup(read) >= 0 {
 					continue
 				}
 				if first, _, _ := strings.Cut(value, "/"); tokenOf(value) == nil && tokenOf(strings.TrimSpace(first)) == nil {

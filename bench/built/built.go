@@ -1,5 +1,5 @@
-// Package built answers one question: how does one run what this project builds? It compiles commands of the main module,
-// and runs the simulated web in a process of its own.
+// Package built answers one question: how does one run what this project builds? It compiles commands of the main
+// module, and runs the simulated web in a process of its own.
 package built
 
 import (

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/warc"
 )
 
-// TestArchiveIsJudgedAlike scans all of the zoo with --warc-out, kills the scan on the way and resumes it, and judges what it
-// has archived: of each origin that answered there is the same row, and no file that no part has committed.
+// TestArchiveIsJudgedAlike scans all of the zoo with --warc-out, kills the scan on the way and resumes it, and judges
+// what it has archived: of each origin that answered there is the same row, and no file that no part has committed.
 func TestArchiveIsJudgedAlike(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -51,8 +51,8 @@ func TestArchiveIsJudgedAlike(t *testing.T) {
 	judgedAlike(t, out, kept, 700)
 }
 
-// judgedAlike judges what scan s has archived, and finds the same row of each origin that answered, of which there are so many
-// at least.
+// judgedAlike judges what scan s has archived, and finds the same row of each origin that answered, of which there are
+// so many at least.
 func judgedAlike(t *testing.T, out, kept string, least int) {
 	t.Helper()
 	archives, err := filepath.Glob(filepath.Join(kept, "*.warc.gz"))
@@ -60,7 +60,8 @@ func judgedAlike(t *testing.T, out, kept string, least int) {
 		t.Fatal(err)
 	}
 	again := filepath.Join(t.TempDir(), "again")
-	replay := start(t, append([]string{"import", "--date", "2026-11-26", "-o", again, "--scan-id", "s", "--progress", "none"}, archives...)...)
+	replay := start(t, append([]string{"import", "--date", "2026-11-26", "-o", again, "--scan-id", "s", "--progress",
+		"none"}, archives...)...)
 	replay.exits(t, 0)
 	live, replayed := answeredSites(t, out), answeredSites(t, again)
 	for origin, want := range live {
@@ -73,8 +74,8 @@ func judgedAlike(t *testing.T, out, kept string, least int) {
 	}
 }
 
-// TestKilledReplayResumes kills the judging of an archive on the way, and finishes it: the dataset is that of one that was not
-// killed, redirects included, which come last.
+// TestKilledReplayResumes kills the judging of an archive on the way, and finishes it: the dataset is that of one that
+// was not killed, redirects included, which come last.
 func TestKilledReplayResumes(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -93,13 +94,15 @@ func TestKilledReplayResumes(t *testing.T) {
 			head = fmt.Sprintf("HTTP/1.1 301 Moved\r\nLocation: https://%d.example/robots.txt\r\n\r\n", (i*7+1)%n)
 		}
 		response := fmt.Appendf(nil, "%sUser-agent: *\nDisallow: /%d\nSitemap: https://x.example/s.xml\n", head, i%50)
-		err = w.Write(&warc.Exchange{URI: host + "/robots.txt", Date: time.Unix(1_700_000_000+int64(i), 0), Response: response, Payload: len(head)})
+		err = w.Write(&warc.Exchange{URI: host + "/robots.txt", Date: time.Unix(1_700_000_000+int64(i), 0),
+			Response: response, Payload: len(head)})
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		t.Fatal(err)
 	}
 	replay := func(out string) *process {
-		return start(t, "scan", "--format", "warc", path, "-o", out, "--scan-id", "s", "--part-rows", fmt.Sprint(rows), "--no-compact", "--progress", "none")
+		return start(t, "scan", "--format", "warc", path, "-o", out, "--scan-id", "s", "--part-rows", fmt.Sprint(rows),
+			"--no-compact", "--progress", "none")
 	}
 	calm, out := filepath.Join(folder, "calm"), filepath.Join(folder, "out")
 	replay(calm).exits(t, 0)
@@ -140,14 +143,16 @@ func answeredSites(t *testing.T, out string) map[string]string {
 		if outcome == "reset" { // no archive tells how a connection was lost
 			outcome = "closed_early"
 		}
-		sites[r.Origin] = fmt.Sprint(outcome, r.Status, r.Redirects, r.FinalURL, r.Truncated, r.BodyBytes, r.BodyHash, r.Access, r.CheckStatus, r.Score, r.StarVerdict,
-			len(r.Named), len(r.Blocked), len(r.Partial), r.Server, r.ContentType, r.CDN, r.HTTPVersion, r.TLSVersion, r.RemoteIP)
+		sites[r.Origin] = fmt.Sprint(outcome, r.Status, r.Redirects, r.FinalURL, r.Truncated, r.BodyBytes, r.BodyHash,
+			r.Access, r.CheckStatus, r.Score, r.StarVerdict,
+			len(r.Named), len(r.Blocked), len(r.Partial), r.Server, r.ContentType, r.CDN, r.HTTPVersion, r.TLSVersion,
+			r.RemoteIP)
 	})
 	return sites
 }
 
-// archived holds that an archive has files of committed parts of scan s alone, and of most: a part may have only rows of
-// origins that were asked while an earlier one was filled.
+// archived holds that an archive has files of committed parts of scan s alone, and of most: a part may have only rows
+// of origins that were asked while an earlier one was filled.
 func archived(t *testing.T, out, kept string) {
 	t.Helper()
 	dir := mustPlace(t, out)

@@ -9,19 +9,20 @@ import (
 	"github.com/bulkscan/bulkscan/origin"
 )
 
-// What an argument URL|FILE|- means. - is standard input, an argument with :// is a site, and one that names a file is that file.
-// Any other may be a site without its scheme, or the mistyped name of a file. To take a site for a file costs the user eight
-// letters; to take a file for a site sends a request to a stranger's server, whose answer would pass for the file. So a site without
-// a scheme must not look like a file.
+// What an argument URL|FILE|- means. - is standard input, an argument with :// is a site, and one that names a file is
+// that file. Any other may be a site without its scheme, or the mistyped name of a file. To take a site for a file
+// costs the user eight letters; to take a file for a site sends a request to a stranger's server, whose answer would
+// pass for the file. So a site without a scheme must not look like a file.
 
 // fileEndings end the names of files. No site of the public web ends so, except some below zip.
-var fileEndings = strings.Fields("txt text bak old orig tmp log conf cfg ini htm html json jsonl csv tsv xml yaml yml toml gz zip warc parquet")
+var fileEndings = strings.Fields(
+	"txt text bak old orig tmp log conf cfg ini htm html json jsonl csv tsv xml yaml yml toml gz zip warc parquet")
 
 // siteOrFile says so in help.
 const siteOrFile = "A host without https:// must not look like the name of a file (robots.md, list.csv, folder/x, one word)."
 
-// siteArgument returns the site that an argument names which is no file. The option that has the argument stands before it in
-// errors, "" for none. All errors are of usage.
+// siteArgument returns the site that an argument names which is no file. The option that has the argument stands before
+// it in errors, "" for none. All errors are of usage.
 func siteArgument(option, arg string) (origin.Origin, error) {
 	near := nearFile(arg)
 	if near != "" {
@@ -43,18 +44,20 @@ func siteArgument(option, arg string) (origin.Origin, error) {
 	if near == "" && spelling == origin.Full && !looksLikeFile(arg, o) {
 		return o, nil
 	}
-	return o, usagef("%s%q: no such file%s; if a site was meant, write https://%s", option, clipped(arg), near, clipped(strings.TrimLeft(arg, "/")))
+	return o, usagef("%s%q: no such file%s; if a site was meant, write https://%s", option, clipped(arg), near,
+		clipped(strings.TrimLeft(arg, "/")))
 }
 
 // isPath reports whether an argument cannot name a site: it begins as paths do, or has a backslash.
 func isPath(arg string) bool {
 	first, _, _ := strings.Cut(arg, "/")
-	return !strings.Contains(arg, "://") && (first == "." || first == ".." || strings.HasPrefix(arg, "~") || strings.Contains(arg, `\`) ||
+	return !strings.Contains(arg, "://") && (first == "." || first == ".." || strings.HasPrefix(arg, "~") ||
+		strings.Contains(arg, `\`) ||
 		strings.HasPrefix(arg, "/") && !strings.HasPrefix(arg, "//")) // a URL without its scheme begins with two slashes
 }
 
-// looksLikeFile reports whether an argument without a scheme, which has the syntax of a site, is rather the name of a file: it
-// begins with a folder, is one word, is named like robots.txt, or ends as files do.
+// looksLikeFile reports whether an argument without a scheme, which has the syntax of a site, is rather the name of a
+// file: it begins with a folder, is one word, is named like robots.txt, or ends as files do.
 func looksLikeFile(arg string, o origin.Origin) bool {
 	head, _, below := strings.Cut(strings.TrimPrefix(arg, "//"), "/")
 	if info, err := os.Stat(head); below && err == nil && info.IsDir() {
@@ -64,7 +67,8 @@ func looksLikeFile(arg string, o origin.Origin) bool {
 	if _, isAddress := o.Addr(); isAddress || strings.Contains(head, ":") || labels[len(labels)-1] == "localhost" {
 		return false
 	}
-	return len(labels) == 1 || slipsBetween(labels[0], "robots") <= 1 || slices.Contains(fileEndings, labels[len(labels)-1])
+	return len(labels) == 1 || slipsBetween(labels[0], "robots") <= 1 || slices.Contains(fileEndings,
+		labels[len(labels)-1])
 }
 
 // nearFile returns a file of the working folder whose name is one slip away from an argument, or "".

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSiteArgument says of arguments which are no file whether they are a site or the mistyped name of a file. The folder has
-// policy.md, example.com.txt, the folder saved, and the folder my.app.
+// TestSiteArgument says of arguments which are no file whether they are a site or the mistyped name of a file. The
+// folder has policy.md, example.com.txt, the folder saved, and the folder my.app.
 func TestSiteArgument(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"policy.md", "example.com.txt"} {
@@ -83,18 +83,22 @@ func TestSiteArgument(t *testing.T) {
 		file(arg, "no such file", "if a site was meant, write https://"+strings.TrimLeft(arg, "/"))
 	}
 	for _, arg := range []string{
-		"robots.md", "robots.txt", "robot.txt", "Robots.TXT", "robots.txt.bak", "robots.txt.old", "robots.dev", "robots.com", "robots.example.com", "robots.new",
+		"robots.md", "robots.txt", "robot.txt", "Robots.TXT", "robots.txt.bak", "robots.txt.old", "robots.dev", "robots.com",
+		"robots.example.com", "robots.new",
 		"robot.md", "robts.md", "rbots.app", "roobts.md", "robotx.md", // one slip from robots
 		"robots", "LICENSE", "intranet", // one word
-		"site.txt", "sites.csv", "top-1m.csv.zip", "list.csv.gz", "capture.warc.gz", "out.jsonl", "page.html", "nightly.toml", // endings
-		"dir/robots.txt", "dir/sub/robots", "saved/robot.txt", "saved/example.com", "my.app/robots.txt", "robots.d/example.com", "robots.txt/", "//robots.txt",
+		// endings
+		"site.txt", "sites.csv", "top-1m.csv.zip", "list.csv.gz", "capture.warc.gz", "out.jsonl", "page.html", "nightly.toml",
+		"dir/robots.txt", "dir/sub/robots", "saved/robot.txt", "saved/example.com", "my.app/robots.txt",
+		"robots.d/example.com", "robots.txt/", "//robots.txt",
 		"polcy.md", "POLICY.MD", "policy.mdx", // near a file that is there
 		"1.2", "2130706433", "0x7f.1", // addresses that are not in full
 	} {
 		both(arg)
 	}
 	file("polcy.md", "did you mean policy.md?")
-	for _, arg := range []string{"./x", "./robots.md", "../robots.txt", "/etc/robots.txt", "/robots.txt", "~/robots.txt", "~me/x.md", `C:\robots.txt`, `dir\robots.md`, "./example.com"} {
+	for _, arg := range []string{"./x", "./robots.md", "../robots.txt", "/etc/robots.txt", "/robots.txt", "~/robots.txt",
+		"~me/x.md", `C:\robots.txt`, `dir\robots.md`, "./example.com"} {
 		file(arg, "no such file")
 		if _, err := siteArgument("", arg); strings.Contains(err.Error(), "https://") {
 			t.Errorf("%q cannot be a site: %v", arg, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// eachCase runs f for small inputs of one kind that were met in the wild; each kind has a test with an input of its own, too. It names
-// those that have no case.
+// eachCase runs f for small inputs of one kind that were met in the wild; each kind has a test with an input of its
+// own, too. It names those that have no case.
 func eachCase[C any](t *testing.T, kind string, cases map[string]C, f func(t *testing.T, path string, c C)) {
 	folder := sharedtest.Path(t, "cases", kind)
 	entries, err := os.ReadDir(folder)
@@ -39,27 +39,35 @@ func TestCasesOfLists(t *testing.T) {
 		says  []string
 	}
 	columns := func(code int, columns string) listCase {
-		return listCase{code: code, says: []string{"several columns hold host names (" + columns + "); choose one with --column"}}
+		return listCase{code: code, says: []string{"several columns hold host names (" + columns +
+			"); choose one with --column"}}
 	}
 	eachCase(t, "lists", map[string]listCase{
-		"ccrank.tsv":           {says: []string{"host in column 5, rank in column 1, names reversed", "4 origins", "0 lines would be rejected"}},
-		"crtsh.jsonl":          {code: exitFailed, says: []string{`no key of its first objects is known to hold hosts ("common_name",`, "choose one with --column"}},
-		"crux.parquet":         {says: []string{`rank in column 2 "experimental.popularity.rank"`, "1 origins"}},
-		"dbl.parquet":          {says: []string{"3 lines, parquet", "2 origins"}},
-		"duckdb-label.parquet": {flags: "--label-column sector", says: []string{"1000 lines, parquet", "1000 origins", "0 lines would be rejected"}},
-		"edges.csv":            columns(exitFailed, `1 "source", 2 "target"`),
-		"edges.tsv":            columns(exitFailed, "1, 2"),
-		"gsc.csv":              {says: []string{`header, host in column 1 "Top pages"`, "111 origins", "0 lines would be rejected"}},
-		"hosts.txt":            {code: exitFailed, says: []string{"it is a hosts file", "write its names alone"}},
-		"junk.csv":             {code: exitUsage, says: []string{"5 origins", "21 of its 27 lines are no sites", "--accept-list"}},
-		"links.tsv":            columns(exitFailed, `1 "from", 2 "to"`),
-		"ranks.csv":            {says: []string{`rank in column 2 "rank"`, "5 origins"}},
-		"sf.csv":               {says: []string{`header, host in column 1 "Address"`, "69 origins", "0 lines would be rejected"}},
-		"wikidata.csv":         columns(exitFailed, `1 "item", 2 "officialWebsite"`),
+		"ccrank.tsv": {says: []string{"host in column 5, rank in column 1, names reversed", "4 origins",
+			"0 lines would be rejected"}},
+		"crtsh.jsonl": {code: exitFailed,
+			says: []string{`no key of its first objects is known to hold hosts ("common_name",`, "choose one with --column"}},
+		"crux.parquet": {says: []string{`rank in column 2 "experimental.popularity.rank"`, "1 origins"}},
+		"dbl.parquet":  {says: []string{"3 lines, parquet", "2 origins"}},
+		"duckdb-label.parquet": {flags: "--label-column sector", says: []string{"1000 lines, parquet", "1000 origins",
+			"0 lines would be rejected"}},
+		"edges.csv": columns(exitFailed, `1 "source", 2 "target"`),
+		"edges.tsv": columns(exitFailed, "1, 2"),
+		"gsc.csv": {says: []string{`header, host in column 1 "Top pages"`, "111 origins",
+			"0 lines would be rejected"}},
+		"hosts.txt": {code: exitFailed, says: []string{"it is a hosts file", "write its names alone"}},
+		"junk.csv": {code: exitUsage, says: []string{"5 origins", "21 of its 27 lines are no sites",
+			"--accept-list"}},
+		"links.tsv": columns(exitFailed, `1 "from", 2 "to"`),
+		"ranks.csv": {says: []string{`rank in column 2 "rank"`, "5 origins"}},
+		"sf.csv": {says: []string{`header, host in column 1 "Address"`, "69 origins",
+			"0 lines would be rejected"}},
+		"wikidata.csv": columns(exitFailed, `1 "item", 2 "officialWebsite"`),
 	}, func(t *testing.T, path string, c listCase) {
 		t.Chdir(t.TempDir())
 		var out bytes.Buffer
-		code := run(append([]string{"scan", path, "--dry-run"}, strings.Fields(c.flags)...), strings.NewReader(""), &out, &out)
+		code := run(append([]string{"scan", path, "--dry-run"}, strings.Fields(c.flags)...), strings.NewReader(""), &out,
+			&out)
 		if code != c.code {
 			t.Errorf("exit code %d, want %d", code, c.code)
 		}
@@ -100,7 +108,8 @@ func TestCasesOfArchives(t *testing.T) {
 		"13-segments.warc.gz":     {hosts: "b.example"},
 	}, func(t *testing.T, path string, c archiveCase) {
 		var out, errs bytes.Buffer
-		code := run([]string{"scan", "--format", "warc", path, "-o", "-", "--progress", "none", "--date", "2024-05-18"}, strings.NewReader(""), &out, &errs)
+		code := run([]string{"scan", "--format", "warc", path, "-o", "-", "--progress", "none", "--date", "2024-05-18"},
+			strings.NewReader(""), &out, &errs)
 		if code != c.code || !strings.Contains(errs.String(), c.says) {
 			t.Errorf("exit code %d, want %d and %q:\n%s", code, c.code, c.says, errs.String())
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestEveryFlagChanged scans a list, and resumes the scan with every flag in turn changed. What would give other rows is
-// refused, with what it was, what it is now and what to do; what only bounds the pace, or says where or how to look, is not.
-// A flag that is added is in neither table, which fails the test.
+// TestEveryFlagChanged scans a list, and resumes the scan with every flag in turn changed. What would give other rows
+// is refused, with what it was, what it is now and what to do; what only bounds the pace, or says where or how to look,
+// is not. A flag that is added is in neither table, which fails the test.
 func TestEveryFlagChanged(t *testing.T) {
 	t.Parallel()
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64})
@@ -38,7 +38,8 @@ func TestEveryFlagChanged(t *testing.T) {
 	list := file("list.csv", "domain,label\na.ok.zoo.test,x\nb.not-found.zoo.test,y\n")
 	ca := file("ca.pem", string(web.CAPEM()))
 	out := filepath.Join(folder, "out")
-	base := []string{"-o", out, "--scan-id", "s", "--column", "domain", "--resolver", web.DNSAddr().String(), "--ca-file", ca, "--allow-private",
+	base := []string{"-o", out, "--scan-id", "s", "--column", "domain", "--resolver", web.DNSAddr().String(), "--ca-file",
+		ca, "--allow-private",
 		"--host-rate", "0", "--ip-rate", "0", "--retry-after", "0s", "--progress", "none"}
 	for _, to := range web.ConnectTo() {
 		base = append(base, "--connect-to", to)
@@ -70,26 +71,34 @@ func TestEveryFlagChanged(t *testing.T) {
 		"no-fallback":   {"true", `--no-fallback was "false" and is now "true"`},
 		"strict-tls":    {"true", `--strict-tls was "false" and is now "true"`},
 		"tls-min":       {"1.3", `--tls-min was "1.2" and is now "1.3"`},
-		"source-ip":     {"127.0.0.1", `the observer was "live bulkscan any https+http HTTP/1.1" and is now "live bulkscan ipv4 https+http HTTP/1.1"`},
+		"source-ip": {"127.0.0.1",
+			`the observer was "live bulkscan any https+http HTTP/1.1" and is now "live bulkscan ipv4 https+http HTTP/1.1"`},
 		"vantage":       {"elsewhere", `--vantage was "" and is now "elsewhere"`},
 		"list-id":       {"tranco-1", `--list-id was "" and is now "tranco-1"`},
 		"ipv4":          {"true", `--ipv4 was "false" and is now "true"`},
 		"ipv6":          {"true", `--ipv6 was "false" and is now "true"`},
 		"allow-private": {"false", `--allow-private was "true" and is now "false"`},
 		"tables":        {"sites", `--tables was "sites,verdicts,evidence,bodies,policies" and is now "sites,policies"`},
-		"tokens": {file("tokens.txt", "version 1\nname | aliases | category | purpose | operator | * | fallback | source | checked\n"+
-			"MyBot | | ai | training | Me | yes | | https://example.org | 2026-01-01\n"), "the token registry was "},
+		"tokens": {file("tokens.txt",
+			"version 1\nname | aliases | category | purpose | operator | * | fallback | source | checked\n"+
+				"MyBot | | ai | training | Me | yes | | https://example.org | 2026-01-01\n"), "the token registry was "},
 	}
 	accepted := map[string]string{
 		"concurrency": "7", "host-rate": "9", "ip-rate": "9", "rate": "9", "dns-rate": "9",
-		"timeout": "9s", "connect-timeout": "2s", "tls-timeout": "3s", "header-timeout": "4s", "retries": "1", "retry-after": "1s", "max-retry-after": "2s",
+		"timeout": "9s", "connect-timeout": "2s", "tls-timeout": "3s", "header-timeout": "4s", "retries": "1",
+		"retry-after": "1s", "max-retry-after": "2s",
 		"resolver": "127.0.0.1:1", "connect-to": "::192.0.2.1:9", "ca-file": file("other.pem", string(web.CAPEM())),
-		"opt-out": file("opt-out.txt", "nobody.example\n"), "rates": file("rates.txt", "192.0.2.0/24 5\n"), "date": "2020-01-01", "part-rows": "9", "part-age": "9s", "progress": "log", "log-format": "json",
-		"log-level": "debug", "quiet": "true", "verbose": "true", "allow-empty": "true", "max-error-rate": "0.9", "cpuprofile": "", "metrics-addr": "127.0.0.1:0", "metrics-file": filepath.Join(folder, "scan.prom"),
-		"warc-out": filepath.Join(folder, "archive"), "repair": "true", "no-compact": "true", "no-publish": "true", "accept-list": "true",
+		"opt-out": file("opt-out.txt", "nobody.example\n"), "rates": file("rates.txt", "192.0.2.0/24 5\n"),
+		"date": "2020-01-01", "part-rows": "9", "part-age": "9s", "progress": "log", "log-format": "json",
+		"log-level": "debug", "quiet": "true", "verbose": "true", "allow-empty": "true", "max-error-rate": "0.9",
+		"cpuprofile": "", "metrics-addr": "127.0.0.1:0", "metrics-file": filepath.Join(folder, "scan.prom"),
+		"warc-out": filepath.Join(folder, "archive"), "repair": "true", "no-compact": "true", "no-publish": "true",
+		"accept-list": "true",
 	}
 	// Flags that make it another scan, or none.
-	other := []string{"help", "out", "fields", "scan-id", "restart", "dry-run", "config", "print-config", "shard", "workers", "collect"} // of shares: TestSharesAreOneScan
+	// of shares: TestSharesAreOneScan
+	other := []string{"help", "out", "fields", "scan-id", "restart", "dry-run", "config", "print-config", "shard",
+		"workers", "collect"}
 	flags := (&app{}).scanCommand().Flags()
 	flags.VisitAll(func(f *pflag.Flag) {
 		change, isRefused := refused[f.Name]
@@ -100,12 +109,14 @@ func TestEveryFlagChanged(t *testing.T) {
 		case isRefused == isAccepted:
 			t.Errorf("--%s: say whether a scan can be resumed with another value", f.Name)
 		case isRefused:
-			if code, text := scan([]string{list}, "--"+f.Name+"="+change.now); code != exitFailed || !strings.Contains(text, "cannot resume scan s: "+change.says) ||
+			if code, text := scan([]string{list}, "--"+f.Name+"="+change.now); code != exitFailed ||
+				!strings.Contains(text, "cannot resume scan s: "+change.says) ||
 				!strings.Contains(text, "begin it anew with --restart, or give another --scan-id") {
 				t.Errorf("--%s=%s: exit code %d\n%s", f.Name, change.now, code, text)
 			}
 		default:
-			if code, text := scan([]string{list}, "--"+f.Name+"="+value); code != 0 || strings.Contains(text, "already_kept") == (f.Name == "quiet") {
+			if code, text := scan([]string{list}, "--"+f.Name+"="+value); code != 0 ||
+				strings.Contains(text, "already_kept") == (f.Name == "quiet") {
 				t.Errorf("--%s=%s: exit code %d\n%s", f.Name, value, code, text)
 			}
 		}
@@ -151,8 +162,8 @@ func TestEveryFlagChanged(t *testing.T) {
 	}
 }
 
-// TestSecondProcess shows what a second process is told that would write the same scan, and that the lock of a process which
-// was killed is none: also where the file of it stays behind, by whomever it was written.
+// TestSecondProcess shows what a second process is told that would write the same scan, and that the lock of a process
+// which was killed is none: also where the file of it stays behind, by whomever it was written.
 func TestSecondProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, simweb.Config{Seed: 4, Only: []string{"silent"}})
@@ -171,7 +182,8 @@ func TestSecondProcess(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--restart"}, {"--part-rows", "7"}} {
 		second := w.scan(t, out, flags...)
 		second.exits(t, exitFailed)
-		second.says(t, "scan s is being written by process "+strconv.Itoa(first.cmd.Process.Pid)+" on "+strconv.Quote(host)+" since 2", "wait for it, or give another --scan-id")
+		second.says(t, "scan s is being written by process "+strconv.Itoa(first.cmd.Process.Pid)+" on "+strconv.Quote(host)+
+			" since 2", "wait for it, or give another --scan-id")
 	}
 	if after, err := os.ReadFile(lock); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the lock said %q, and says %q (%v)", before, after, err)
@@ -184,7 +196,8 @@ func TestSecondProcess(t *testing.T) {
 		t.Errorf("a killed process took its lock's file along: %v", err)
 	}
 	// Whoever wrote it, on whatever machine: what counts is that nobody holds it.
-	if err := os.WriteFile(lock, []byte(`{"pid":1,"host":"elsewhere.example","started_at":"2026-01-01T00:00:00Z"}`), 0o644); err != nil {
+	if err := os.WriteFile(lock, []byte(`{"pid":1,"host":"elsewhere.example","started_at":"2026-01-01T00:00:00Z"}`),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	w.scan(t, out, "--timeout", "200ms", "--retries", "0", "--allow-empty").exits(t, 0)

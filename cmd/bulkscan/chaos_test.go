@@ -14,9 +14,9 @@ import (
 	"github.com/bulkscan/bulkscan/simweb/compare"
 )
 
-// TestScanThroughABadNetwork scans a web through a network that delays, slows down, swallows, resets and closes connections, and loses
-// questions to the name server. No origin is lost or there twice, each row is true, or is what the fault of its last connection comes
-// to, and none takes longer than its time-outs.
+// TestScanThroughABadNetwork scans a web through a network that delays, slows down, swallows, resets and closes
+// connections, and loses questions to the name server. No origin is lost or there twice, each row is true, or is what
+// the fault of its last connection comes to, and none takes longer than its time-outs.
 func TestScanThroughABadNetwork(t *testing.T) {
 	notShort(t)
 	const (
@@ -39,12 +39,14 @@ func scanThroughABadNetwork(t *testing.T, w *world, seed uint64, timeout time.Du
 	defer bad.Close()
 	var hosts []string
 	for rank, host := range web.Names(3000) {
-		hosts = append(hosts, []string{"http://", "https://"}[rank%2]+host) // what the other scheme came to would explain nothing
+		// what the other scheme came to would explain nothing
+		hosts = append(hosts, []string{"http://", "https://"}[rank%2]+host)
 	}
 	if err := os.WriteFile(w.list, []byte(strings.Join(hosts, "\n")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	flags := []string{"--resolver", bad.DNSAddr().String(), "--timeout", timeout.String(), "--connect-timeout", "1500ms", "--concurrency", "300", "--retries", "1"}
+	flags := []string{"--resolver", bad.DNSAddr().String(), "--timeout", timeout.String(), "--connect-timeout", "1500ms",
+		"--concurrency", "300", "--retries", "1"}
 	out := filepath.Join(t.TempDir(), "out")
 	p := w.scanBy(t, out, bad.ConnectTo(), flags...)
 	p.exits(t, 0)
@@ -55,7 +57,8 @@ func scanThroughABadNetwork(t *testing.T, w *world, seed uint64, timeout time.Du
 	}
 	policy := simweb.DefaultPolicy()
 	policy.TrustCA, policy.Retries = true, 1
-	d := compare.Disturbance{Web: web, Policy: policy, Hosts: hosts, Faced: bad.Faced, Within: 2*timeout + 20*time.Millisecond}
+	d := compare.Disturbance{Web: web, Policy: policy, Hosts: hosts, Faced: bad.Faced, Within: 2*timeout +
+		20*time.Millisecond}
 	hold := func(d compare.Disturbance) *compare.DisturbedResult {
 		result, err := compare.Disturbed(t.Context(), scan, d)
 		if err != nil {

@@ -41,18 +41,18 @@ evidence with line numbers, what the answer means for access, and for each AI cr
 Crawlers that the file names, or that follow one that it names, stand by operator, the most restricted first; the rest
 share their fates, and are listed by them. --json has everything, for programs.
 
-An argument that names an existing file is read as one, - is standard input, and a URL or a host is a site, which is asked
-over the network. ` + siteOrFile + ` A page of a site stands for it; the URL of a
+An argument that names an existing file is read as one, - is standard input, and a URL or a host is a site, which is
+asked over the network. ` + siteOrFile + ` A page of a site stands for it; the URL of a
 robots.txt that is not at the root is refused, since it counts for no site.
 
-A site that gives no HTTP status (its name does not exist, nothing accepts the connection, no answer comes in time …) has no
-score and no verdicts, and check exits with 1: nothing is known of it. One that answers 5xx is known to fail, and closed to
-crawlers meanwhile.
+A site that gives no HTTP status (its name does not exist, nothing accepts the connection, no answer comes in time …)
+has no score and no verdicts, and check exits with 1: nothing is known of it. One that answers 5xx is known to fail,
+and closed to crawlers meanwhile.
 
-Fields of JSON that are in the table sites too (bulkscan schema) have the same name and meaning: redirects, body_bytes, body_hash,
-truncated and so on. What there is not is absent: a file has no origin, outcome and http_status. Where known is false, status,
-score and star are absent, and steps, tokens and verdicts are empty. --body adds the body as it was
-judged: as the string body where it is valid UTF-8, else as body_base64.`,
+Fields of JSON that are in the table sites too (bulkscan schema) have the same name and meaning: redirects,
+body_bytes, body_hash, truncated and so on. What there is not is absent: a file has no origin, outcome and
+http_status. Where known is false, status, score and star are absent, and steps, tokens and verdicts are empty. --body
+adds the body as it was judged: as the string body where it is valid UTF-8, else as body_base64.`,
 		Example: `  bulkscan check example.com
   bulkscan check ./robots.txt
   curl -s https://example.com/robots.txt | bulkscan check - --json
@@ -99,14 +99,18 @@ judged: as the string body where it is valid UTF-8, else as body_base64.`,
 	f.addForOne(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&withBody, "body", false, "with --json: add the body")
-	c.Flags().StringVar(&failOn, "fail-on", "", "exit with 3 if the check says fail, or with warn, if it says warn or fail")
-	c.Flags().BoolVar(&shown.All, "all", false, "show everything: crawlers of every category, all evidence, all unknown agents")
-	c.Flags().StringSliceVar(&shown.Categories, "category", []string{"ai"}, "show crawlers of these categories: ai, search, seo …")
+	c.Flags().StringVar(&failOn, "fail-on", "",
+		"exit with 3 if the check says fail, or with warn, if it says warn or fail")
+	c.Flags().BoolVar(&shown.All, "all", false,
+		"show everything: crawlers of every category, all evidence, all unknown agents")
+	c.Flags().StringSliceVar(&shown.Categories, "category", []string{"ai"},
+		"show crawlers of these categories: ai, search, seo …")
 	addColor(c.Flags(), &shown.Color)
 	return c
 }
 
-// nothingKnown is the error of a site that gave no HTTP status. It is no failure of the site's, so that no threshold is broken.
+// nothingKnown is the error of a site that gave no HTTP status. It is no failure of the site's, so that no threshold is
+// broken.
 func nothingKnown(r *audit.Result, optOut string) error {
 	site := cmp.Or(r.FinalURL, r.Origin) // the last one, where others redirected there
 	if r.Access == parser.AccessUnknown.String() {
@@ -120,7 +124,8 @@ func nothingKnown(r *audit.Result, optOut string) error {
 	if r.Outcome == exchange.DNSNotFound.String() {
 		remedy = "check how the name is spelled, and the name servers (--resolver)"
 	}
-	return fmt.Errorf("no answer from %s (%s), so that nothing is known of its %s; %s", site, what, exchange.RobotsPath, remedy)
+	return fmt.Errorf("no answer from %s (%s), so that nothing is known of its %s; %s", site, what, exchange.RobotsPath,
+		remedy)
 }
 
 // notAsked is the error of a site that was not asked, with what may be done about it.
@@ -188,7 +193,8 @@ func (c *checkResult) explain(site *audit.Site) {
 }
 
 // check judges a file or asks an origin.
-func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registry, arg string) (result checkResult, err error) {
+func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registry, arg string) (result checkResult,
+	err error) {
 	auditor := audit.New(registry)
 	if site, err := a.fileSite(arg, f.maxBody); err != nil {
 		return checkResult{}, err
@@ -203,7 +209,9 @@ func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registr
 		return checkResult{}, err
 	}
 	if namesAnotherFile(arg) {
-		return checkResult{}, usagef("%q: only %s at the root of a site counts (RFC 9309 §2.3); to explain this file all the same: curl -s URL | bulkscan check -", clipped(arg), exchange.RobotsPath)
+		return checkResult{},
+			usagef(
+				"%q: only %s at the root of a site counts (RFC 9309 §2.3); to explain this file all the same: curl -s URL | bulkscan check -", clipped(arg), exchange.RobotsPath)
 	}
 	err = a.ask(ctx, f, auditor, pipeline.Entry{Input: arg, Origin: o}, result.explain)
 	return result, err
@@ -217,7 +225,8 @@ func namesAnotherFile(url string) bool {
 }
 
 // ask asks one origin and hands over what became of it; the site is valid until keep returns.
-func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, entry pipeline.Entry, keep func(*audit.Site)) error {
+func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, entry pipeline.Entry,
+	keep func(*audit.Site)) error {
 	fetch, closeFetch, err := f.fetcher(a.network)
 	if err != nil {
 		return err
@@ -235,8 +244,8 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 	return err
 }
 
-// fileSite makes of an argument that is a file the site of which it would be the answer, not judged yet; nil if it is no
-// file. Of a file that is longer than the limit it takes the beginning, as a fetch does.
+// fileSite makes of an argument that is a file the site of which it would be the answer, not judged yet; nil if it is
+// no file. Of a file that is longer than the limit it takes the beginning, as a fetch does.
 func (a *app) fileSite(arg string, limit int) (*audit.Site, error) {
 	if limit < 1 || limit > 1<<30 {
 		return nil, usagef("--max-body %d: from 1 to %d", limit, 1<<30)
@@ -267,7 +276,8 @@ func (a *app) readFile(arg string, limit int) (body []byte, isFile bool, err err
 			return nil, true, fmt.Errorf("cannot read %s: %w", clipped(arg), why(statErr))
 		}
 		if info.IsDir() {
-			return nil, true, fmt.Errorf("cannot read %s: it is a folder; a site of that name is https://%s", clipped(arg), clipped(arg))
+			return nil, true, fmt.Errorf("cannot read %s: it is a folder; a site of that name is https://%s", clipped(arg),
+				clipped(arg))
 		}
 		body, err = inputs.ReadText(context.Background(), arg, false, limit+1)
 	}

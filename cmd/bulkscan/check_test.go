@@ -11,8 +11,9 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestCheckWithoutStatus checks a host of each behaviour whose outcome has no status. Nothing is known of any: there is no score
-// and no verdict, in text and in JSON, and the exit code is 1. Of one whose status came before it failed, there is.
+// TestCheckWithoutStatus checks a host of each behaviour whose outcome has no status. Nothing is known of any: there is
+// no score and no verdict, in text and in JSON, and the exit code is 1. Of one whose status came before it failed,
+// there is.
 func TestCheckWithoutStatus(t *testing.T) {
 	inBubble(t, 0, simweb.Config{Seed: 1, Addresses: 4}, checkWithoutStatus)
 }
@@ -42,18 +43,23 @@ func checkWithoutStatus(t *testing.T, w *world) {
 			empty = empty && len(all[list].([]any)) == 0
 		}
 		if status != (all["known"] == true) || status == absent || status == empty || status != (code == 0) {
-			t.Errorf("%s: exit code %d, %s, known %v, status %v, score %v, %v steps\n%s", site, code, outcome, all["known"], all["http_status"], all["score"], all["steps"], stderr)
+			t.Errorf("%s: exit code %d, %s, known %v, status %v, score %v, %v steps\n%s", site, code, outcome, all["known"],
+				all["http_status"], all["score"], all["steps"], stderr)
 		}
 		code, page, stderr := run(append(args, "--all")...)
-		if known := !strings.Contains(page, "? nothing:"); known != status || strings.Contains(page, "score 0") != status || strings.Contains(page, "blocked:") && !status || known != (code == 0) {
+		if known := !strings.Contains(page, "? nothing:"); known != status || strings.Contains(page, "score 0") != status ||
+			strings.Contains(page, "blocked:") && !status || known != (code == 0) {
 			t.Errorf("%s: exit code %d, %s\n%s", site, code, outcome, page)
 		}
-		if says := strings.Contains(stderr, "nothing is known") || strings.Contains(stderr, "was not asked"); says == status || !status && !strings.Contains(stderr, outcome) {
+		if says := strings.Contains(stderr, "nothing is known") ||
+			strings.Contains(stderr, "was not asked"); says == status || !status && !strings.Contains(stderr, outcome) {
 			t.Errorf("%s: standard error %q", site, stderr)
 		}
 		return outcome
 	}
-	sites := []string{"nxdomain", "no-address", "servfail", "dns-refused", "refuse", "reset-head", "close-head", "ssh", "endless-head", "silent", "https://tls-alert", "https://tls-close", "redirect-private", "dns-silent", "black-hole", // no status
+	// no status
+	sites := []string{"nxdomain", "no-address", "servfail", "dns-refused", "refuse", "reset-head", "close-head", "ssh",
+		"endless-head", "silent", "https://tls-alert", "https://tls-close", "redirect-private", "dns-silent", "black-hole",
 		"error-500", "close-body", "reset-body", "redirect-loop", "gzip-corrupt"} // a status
 	var seen []string
 	for _, name := range sites {
@@ -66,7 +72,9 @@ func checkWithoutStatus(t *testing.T, w *world) {
 	t.Setenv("BULKSCAN_ALLOW_PRIVATE", "false")
 	seen = append(seen, of("http://ok.zoo.test"))
 	for _, o := range exchange.Outcomes() {
-		skip := []exchange.Outcome{exchange.Answered, exchange.OptedOut, exchange.NotArchived, exchange.Carried, exchange.ConnectFailed, exchange.RedirectInvalid} // the first is known, the next are not asked, the others have no host here
+		// the first is known, the next are not asked, the others have no host here
+		skip := []exchange.Outcome{exchange.Answered, exchange.OptedOut, exchange.NotArchived, exchange.Carried,
+			exchange.ConnectFailed, exchange.RedirectInvalid}
 		if !slices.Contains(skip, o) && !slices.Contains(seen, o.String()) {
 			t.Error(fmt.Sprint("no site ends as ", o, ": ", seen))
 		}

@@ -58,10 +58,12 @@ func (a *app) collect(ctx context.Context, dir string, f *collectFlags) error {
 		return err
 	}
 	if registry.Version != m.RegistryVersion {
-		return usagef("scan %s was judged by token registry %s, and this one is %s; give the --tokens and the version of bulkscan that the shares had", m.ScanID, terminal.Line(m.RegistryVersion), registry.Version)
+		return usagef(
+			"scan %s was judged by token registry %s, and this one is %s; give the --tokens and the version of bulkscan that the shares had", m.ScanID, terminal.Line(m.RegistryVersion), registry.Version)
 	}
 	log := terminal.NewLogger(a.stderr, "auto", "info")
-	m, err = scan.Collect(ctx, st, m.ScanID, scan.Publishing{Compact: !f.noCompact, NoPublish: f.noPublish, AllowEmpty: f.allowEmpty, Registry: registry, ToolVersion: toolVersion(), Log: log})
+	m, err = scan.Collect(ctx, st, m.ScanID, scan.Publishing{Compact: !f.noCompact, NoPublish: f.noPublish,
+		AllowEmpty: f.allowEmpty, Registry: registry, ToolVersion: toolVersion(), Log: log})
 	if err != nil {
 		return err
 	}
@@ -78,8 +80,8 @@ func (b *endBounds) judgeCollected(ctx context.Context, st store.Store, scanID s
 	return b.judge(e, e.Empty(), e.Answers(), log)
 }
 
-// sharedScan finds the scan in shares that is meant: the one named, or the one that started last of those not collected,
-// or of all.
+// sharedScan finds the scan in shares that is meant: the one named, or the one that started last of those not
+// collected, or of all.
 func (a *app) sharedScan(ctx context.Context, dir, scanID string) (store.Store, *commit.Manifest, error) {
 	st, err := openDataset(dir)
 	if err != nil {
@@ -101,7 +103,8 @@ func (a *app) sharedScan(ctx context.Context, dir, scanID string) (store.Store, 
 	case chosen != nil:
 		return st, chosen, nil
 	case scanID != "":
-		return nil, nil, fmt.Errorf("no scan %s in shares in %s; bulkscan scan --shard begins one", clipped(scanID), clipped(dir))
+		return nil, nil, fmt.Errorf("no scan %s in shares in %s; bulkscan scan --shard begins one", clipped(scanID),
+			clipped(dir))
 	}
 	return nil, nil, fmt.Errorf("no scan in shares in %s; bulkscan scan --shard begins one", clipped(dir))
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
-// defaultGrace lets what was replaced stay for readers that have just listed it: a query of DuckDB is mostly done by then.
+// defaultGrace lets what was replaced stay for readers that have just listed it: a query of DuckDB is mostly done by
+// then.
 const defaultGrace = 2 * time.Second
 
 func (a *app) compactCommand() *cobra.Command {
@@ -28,10 +29,11 @@ func (a *app) compactCommand() *cobra.Command {
 as they are: the same rows, in the same order, in the same row groups. DIR is a folder, or s3://BUCKET/PREFIX; without
 it, bulkscan-out.
 
-Readers that follow the commit records (every command of bulkscan, views.sql) find every row once at any moment, even if they
-listed the parts before. Readers of all files in a folder find the rows of a merged part twice, from the moment that it
-appears until the parts that it replaces are deleted: for --grace, and some tenths of a second. A killed compaction
-harms nothing; the next one, or the next scan of that id, cleans up. While a scan is written, compact is refused.`,
+Readers that follow the commit records (every command of bulkscan, views.sql) find every row once at any moment, even
+if they listed the parts before. Readers of all files in a folder find the rows of a merged part twice, from the
+moment that it appears until the parts that it replaces are deleted: for --grace, and some tenths of a second. A
+killed compaction harms nothing; the next one, or the next scan of that id, cleans up. While a scan is written,
+compact is refused.`,
 		Example: `  bulkscan compact out
   bulkscan compact s3://bucket/surveys --scan-id 20261121-abcdef --grace 5m`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
@@ -48,7 +50,8 @@ harms nothing; the next one, or the next scan of that id, cleans up. While a sca
 		},
 	}
 	c.Flags().StringVar(&scanID, "scan-id", "", "only this scan (default: all)")
-	c.Flags().Int64Var(&partMB, "part-mb", compact.DefaultPartBytes>>20, "size of a merged part at most, in MiB of all its tables together")
+	c.Flags().Int64Var(&partMB, "part-mb", compact.DefaultPartBytes>>20,
+		"size of a merged part at most, in MiB of all its tables together")
 	c.Flags().DurationVar(&grace, "grace", defaultGrace, "how long replaced files stay for readers that have listed them")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c

@@ -32,7 +32,8 @@ func TestCompactInterrupted(t *testing.T) {
 		return told.Write(p)
 	})}
 	err := a.compact(ctx, "out", "", compact.Options{}, false)
-	if !errors.Is(err, context.Canceled) || strings.Count(err.Error(), "canceled") != 1 || strings.Count(told.String(), "\n") != 1 {
+	if !errors.Is(err, context.Canceled) || strings.Count(err.Error(), "canceled") != 1 || strings.Count(told.String(),
+		"\n") != 1 {
 		t.Errorf("%v\n%s", err, &told)
 	}
 }

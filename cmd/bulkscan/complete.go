@@ -96,8 +96,8 @@ func tokenNames(*cobra.Command, []string) []string {
 	return names
 }
 
-// scansAtHand returns what the scans of the dataset have: the one that the first argument names, or --out of scan, or that in the
-// default folder. An object store is not asked: TAB makes no network requests.
+// scansAtHand returns what the scans of the dataset have: the one that the first argument names, or --out of scan, or
+// that in the default folder. An object store is not asked: TAB makes no network requests.
 func scansAtHand(of func(*commit.Manifest) string) func(*cobra.Command, []string) []string {
 	return func(c *cobra.Command, args []string) []string {
 		place := placeOf(args)

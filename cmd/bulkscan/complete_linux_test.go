@@ -16,8 +16,8 @@ import (
 // bashCompletion is what the script for bash needs: the functions of the package bash-completion.
 const bashCompletion = "/usr/share/bash-completion/bash_completion"
 
-// shells are those whose completion is tried: where docs/install.md puts the script, the file that is needed beside it, how the shell is
-// started without a person's settings, and the line that makes it complete and prompt by "ready> ".
+// shells are those whose completion is tried: where docs/install.md puts the script, the file that is needed beside it,
+// how the shell is started without a person's settings, and the line that makes it complete and prompt by "ready> ".
 var shells = []struct {
 	name, script, needs string
 	args                []string
@@ -37,8 +37,8 @@ var shells = []struct {
 	},
 }
 
-// TestCompletionInShells types the beginnings of commands into real shells, and TAB. Instead of the program the shell then starts
-// one that writes down its arguments; what to offer it asks the real one.
+// TestCompletionInShells types the beginnings of commands into real shells, and TAB. Instead of the program the shell
+// then starts one that writes down its arguments; what to offer it asks the real one.
 func TestCompletionInShells(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it starts shells, which make long does")
@@ -55,7 +55,8 @@ func TestCompletionInShells(t *testing.T) {
 				t.Skipf("SKIPPED: whether %s completes: %v", shell.name, err)
 			}
 			home := t.TempDir()
-			if text, err := exec.Command("bulkscan", w.arguments(t, filepath.Join(home, "out"), w.web.ConnectTo(), "--scan-id", "only-one")...).CombinedOutput(); err != nil {
+			if text, err := exec.Command("bulkscan", w.arguments(t, filepath.Join(home, "out"), w.web.ConnectTo(), "--scan-id",
+				"only-one")...).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, text)
 			}
 			real, err := exec.LookPath("bulkscan")
@@ -64,13 +65,15 @@ func TestCompletionInShells(t *testing.T) {
 			}
 			script, _ := said(t, 0, "completion", shell.name)
 			writeFile(t, filepath.Join(home, shell.script), script)
-			writeFile(t, filepath.Join(home, "bin/bulkscan"), "#!/bin/sh\ncase $1 in __complete*) exec "+real+" \"$@\" ;; esac\necho \"$*\" >>\"$HOME/typed\"\n")
+			writeFile(t, filepath.Join(home, "bin/bulkscan"), "#!/bin/sh\ncase $1 in __complete*) exec "+real+
+				" \"$@\" ;; esac\necho \"$*\" >>\"$HOME/typed\"\n")
 
 			master, terminal := hostiletest.Terminal(t, 100)
 			screen := hostiletest.Watch(master)
 			c := exec.Command(program, shell.args...)
 			c.Dir, c.Stdin, c.Stdout, c.Stderr = home, terminal, terminal, terminal
-			c.Env = []string{"HOME=" + home, "PATH=" + filepath.Join(home, "bin") + ":/usr/bin:/bin", "TERM=xterm", "LC_ALL=C.UTF-8"}
+			c.Env = []string{"HOME=" + home, "PATH=" + filepath.Join(home, "bin") + ":/usr/bin:/bin", "TERM=xterm",
+				"LC_ALL=C.UTF-8"}
 			c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 			if err := c.Start(); err != nil {
 				t.Fatal(err)

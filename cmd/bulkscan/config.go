@@ -24,14 +24,16 @@ import (
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
-// A configuration file, and where a flag's value comes from: the command line, else the environment, else the file, else
-// the default.
+// A configuration file, and where a flag's value comes from: the command line, else the environment, else the file,
+// else the default.
 
-// configTables are the tables that a configuration file may have, named after commands. Keys above all tables are those of scan.
+// configTables are the tables that a configuration file may have, named after commands. Keys above all tables are those
+// of scan.
 var configTables = []string{"scan", "nightly"}
 
 // ofTheCommandLine are the flags that say what one run does. A configuration file cannot have them.
-var ofTheCommandLine = []string{"help", "status", "release", "discard", "accept-list", "accept-pruning", "config", "print-config", "dry-run", "restart", "repair"}
+var ofTheCommandLine = []string{"help", "status", "release", "discard", "accept-list", "accept-pruning", "config",
+	"print-config", "dry-run", "restart", "repair"}
 
 // maxConfig bounds a configuration file, in bytes.
 const maxConfig = 1 << 20
@@ -50,11 +52,12 @@ type configEntry struct {
 }
 
 func addConfig(flags *pflag.FlagSet) {
-	flags.String("config", "", "file of settings in TOML, keys being the long names of flags; flags and variables come before it (docs/configuration.md)")
+	flags.String("config", "",
+		"file of settings in TOML, keys being the long names of flags; flags and variables come before it (docs/configuration.md)")
 }
 
-// fromFile sets the flags that neither the command line nor the environment has set from the table of --config that has the name
-// of the command.
+// fromFile sets the flags that neither the command line nor the environment has set from the table of --config that has
+// the name of the command.
 func fromFile(c *cobra.Command) error {
 	f := c.Flags().Lookup("config")
 	if f == nil || f.Value.String() == "" {
@@ -98,7 +101,9 @@ func (c *configFile) divide(document map[string]any, lines map[string]int) error
 	add := func(table, key string, value any, line int) {
 		for _, other := range c.tables[table] {
 			if other.key == key {
-				refuse(max(line, other.line), "%s is in line %d, too; keys above all tables are those of [scan]: leave one of them out", key, min(line, other.line))
+				refuse(max(line, other.line),
+					"%s is in line %d, too; keys above all tables are those of [scan]: leave one of them out", key,
+					min(line, other.line))
 			}
 		}
 		c.tables[table] = append(c.tables[table], configEntry{key, value, line})
@@ -114,7 +119,8 @@ func (c *configFile) divide(document map[string]any, lines map[string]int) error
 		case slices.Contains(configTables, name):
 			refuse(line, "%s is a table: write [%s], and its keys in the lines below", name, name)
 		case isTable:
-			refuse(line, "there is no table [%s]%s", clipped(name), cmp.Or(didYouMean("[", name, configTables, "]"), "; there are ["+strings.Join(configTables, "] and [")+"]"))
+			refuse(line, "there is no table [%s]%s", clipped(name), cmp.Or(didYouMean("[", name, configTables, "]"),
+				"; there are ["+strings.Join(configTables, "] and [")+"]"))
 		default:
 			add("scan", name, value, line)
 		}
@@ -167,7 +173,8 @@ func (c *configFile) set(flags *pflag.FlagSet, table string) error {
 		case slices.Contains(ofTheCommandLine, e.key):
 			err = fmt.Errorf("%s is for the command line only", e.key)
 		case f == nil:
-			err = fmt.Errorf("there is no setting %s%s", clipped(e.key), cmp.Or(didYouMean("", e.key, names, ""), fmt.Sprintf("; bulkscan %s --help lists them, without --", table)))
+			err = fmt.Errorf("there is no setting %s%s", clipped(e.key), cmp.Or(didYouMean("", e.key, names, ""),
+				fmt.Sprintf("; bulkscan %s --help lists them, without --", table)))
 		case !f.Changed:
 			err = e.set(flags, f)
 			setSource(f, source)
@@ -270,7 +277,8 @@ func (f *scanFlags) readFiles(ctx context.Context) error {
 	return f.checkMetrics()
 }
 
-// printConfig writes the settings in force as a configuration file. A comment names the source of each that is no default.
+// printConfig writes the settings in force as a configuration file. A comment names the source of each that is no
+// default.
 func printConfig(w io.Writer, flags *pflag.FlagSet) error {
 	var b strings.Builder
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -306,8 +314,9 @@ func setSource(f *pflag.Flag, source string) {
 
 func sourceOf(f *pflag.Flag) string { return strings.Join(f.Annotations[sourceKey], "") }
 
-// fromEnvironment sets each flag that the command line leaves alone from its variable. An empty variable counts as unset; where a
-// flag may be repeated, white space separates its values, unless they have commas for that and white space within (agentNames).
+// fromEnvironment sets each flag that the command line leaves alone from its variable. An empty variable counts as
+// unset; where a flag may be repeated, white space separates its values, unless they have commas for that and white
+// space within (agentNames).
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {

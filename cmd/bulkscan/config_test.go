@@ -34,7 +34,8 @@ func TestPrintConfigRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, _ := said(t, 0, "scan", "--config", "printed.toml", "--print-config")
-		if first, again = sourceComments.ReplaceAllString(first, ""), sourceComments.ReplaceAllString(again, ""); again != first {
+		if first, again = sourceComments.ReplaceAllString(first, ""), sourceComments.ReplaceAllString(again,
+			""); again != first {
 			t.Errorf("%q: printed\n%s\nand read again\n%s", args, first, again)
 		}
 		if !strings.Contains("\n"+first, "\n"+want+"\n") {
@@ -57,7 +58,9 @@ func TestPrintConfigRoundTrip(t *testing.T) {
 // The command line comes before the environment, that before the file, and that before the default.
 func TestPrecedence(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("s.toml", []byte("rate = 1\nip-rate = 1\n[scan]\nhost-rate = 3\nresolver = ['a:53']\n[nightly]\nwhatever = 1\n"), 0o644); err != nil {
+	if err := os.WriteFile("s.toml",
+		[]byte("rate = 1\nip-rate = 1\n[scan]\nhost-rate = 3\nresolver = ['a:53']\n[nightly]\nwhatever = 1\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("BULKSCAN_CONFIG", "s.toml")
@@ -65,7 +68,8 @@ func TestPrecedence(t *testing.T) {
 	t.Setenv("BULKSCAN_RATE", "2")
 	t.Setenv("BULKSCAN_RESOLVER", "192.0.2.2:53,192.0.2.3:53")
 	got, _ := said(t, 0, "scan", "--rate", "5", "--print-config")
-	for _, want := range []string{"rate = 5 # the command line", "ip-rate = 2 # BULKSCAN_IP_RATE", "host-rate = 3 # s.toml:4", "dns-rate = 1000", "resolver = ['192.0.2.2:53', '192.0.2.3:53'] # BULKSCAN_RESOLVER"} {
+	for _, want := range []string{"rate = 5 # the command line", "ip-rate = 2 # BULKSCAN_IP_RATE",
+		"host-rate = 3 # s.toml:4", "dns-rate = 1000", "resolver = ['192.0.2.2:53', '192.0.2.3:53'] # BULKSCAN_RESOLVER"} {
 		if !strings.Contains("\n"+got, "\n"+want+"\n") {
 			t.Errorf("no line %s in\n%s", want, got)
 		}
@@ -87,14 +91,16 @@ func TestConfigMistakes(t *testing.T) {
 			}
 		}
 	}
-	f("\n# x\nconcurency = 5\ntimeot = 1", "3: there is no setting concurency; did you mean concurrency?", "4: there is no setting timeot; did you mean timeout?")
+	f("\n# x\nconcurency = 5\ntimeot = 1", "3: there is no setting concurency; did you mean concurrency?",
+		"4: there is no setting timeot; did you mean timeout?")
 	f("colour = 1", "1: there is no setting colour; bulkscan scan --help lists them, without --")
 	f("out = 'a'\r\n[scan]\r\nlimt = 1", "3: there is no setting limt; did you mean limit?")
 	f("scan.limt = 1", "1: there is no setting limt; did you mean limit?")
 	f("x = { y = 1 }", "1: there is no table [x]; there are [scan] and [nightly]")
 	f("[scna]\nrate = 1", "1: there is no table [scna]; did you mean [scan]?")
 	f("[[nightly]]\nrate = 1", "1: nightly is a table: write [nightly], and its keys in the lines below")
-	f("rate = 1\n[scan]\nrate = 2", "3: rate is in line 1, too; keys above all tables are those of [scan]: leave one of them out")
+	f("rate = 1\n[scan]\nrate = 2",
+		"3: rate is in line 1, too; keys above all tables are those of [scan]: leave one of them out")
 	f("restart = true", "1: restart is for the command line only")
 	f("timeout = 5", `1: timeout: want a duration with its unit in quotes; try timeout = "5s"`)
 	f("timeout = '5'", `1: --timeout "5": a duration needs a unit; try 5s`)
@@ -132,7 +138,8 @@ func TestConfigurationPage(t *testing.T) {
 	if err := os.WriteFile(file, []byte(example), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := said(t, 0, "scan", "--config", file, "--print-config"); !strings.Contains(got, "timeout = '20s' # "+file+":4") {
+	if got, _ := said(t, 0, "scan", "--config", file, "--print-config"); !strings.Contains(got, "timeout = '20s' # "+file+
+		":4") {
 		t.Errorf("its file gives\n%s", got)
 	}
 	for _, name := range ofTheCommandLine[1:] {
@@ -142,7 +149,8 @@ func TestConfigurationPage(t *testing.T) {
 	}
 }
 
-// TestNightChoices gives a night's scan a value that its flag does not know, for each flag whose values are known beforehand.
+// TestNightChoices gives a night's scan a value that its flag does not know, for each flag whose values are known
+// beforehand.
 func TestNightChoices(t *testing.T) {
 	t.Chdir(t.TempDir())
 	f, of := &scanFlags{}, pflag.NewFlagSet("scan", pflag.ContinueOnError)
@@ -153,11 +161,13 @@ func TestNightChoices(t *testing.T) {
 		if of.Lookup(flag) == nil {
 			continue
 		}
-		if err := os.WriteFile("night.toml", []byte("[nightly]\nlist = 'list.csv'\n[scan]\n"+flag+" = 'nonsense'\n"), 0o644); err != nil {
+		if err := os.WriteFile("night.toml", []byte("[nightly]\nlist = 'list.csv'\n[scan]\n"+flag+" = 'nonsense'\n"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		_, stderr := said(t, exitUsage, "nightly", "--config", "night.toml")
-		if want := fmt.Sprintf(`night.toml:4: --%s "nonsense": one of %s`, flag, strings.Join(known, ", ")); !strings.Contains(stderr, want) {
+		if want := fmt.Sprintf(`night.toml:4: --%s "nonsense": one of %s`, flag,
+			strings.Join(known, ", ")); !strings.Contains(stderr, want) {
 			t.Errorf("%s: %q; want %q", flag, stderr, want)
 		}
 		checked++

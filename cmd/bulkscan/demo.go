@@ -45,24 +45,26 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Scan a simulated web on this machine, without a network",
 		Long: `demo starts the built-in simulated web on loopback (thousands of virtual hosts over HTTP and TLS, with a name server of
-its own), makes up a list of its hosts, scans it with the ordinary pipeline, and prints a few figures and what to try next. It
-leaves a dataset with its report. It needs no network and no privileges.
+its own), makes up a list of its hosts, scans it with the ordinary pipeline, and prints a few figures and what to try
+next. It leaves a dataset with its report. It needs no network and no privileges.
 
-With --serve the web stays up until Ctrl-C, and demo prints the flags that lead there: with them scan, check, test and the others
-work without a network.`,
+With --serve the web stays up until Ctrl-C, and demo prints the flags that lead there: with them scan, check, test and
+the others work without a network.`,
 		Example: `  bulkscan demo
   bulkscan demo -o demo --origins 1000 && bulkscan summary demo
   bulkscan demo --serve`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context(), f) },
 	}
-	c.Flags().StringVarP(&f.out, "out", "o", "bulkscan-demo", "folder of the dataset; what an earlier demo wrote there is replaced, and one with other scans, or files of those names, is refused")
+	c.Flags().StringVarP(&f.out, "out", "o", "bulkscan-demo",
+		"folder of the dataset; what an earlier demo wrote there is replaced, and one with other scans, or files of those names, is refused")
 	c.Flags().IntVar(&f.origins, "origins", 20000, "hosts to make up and scan")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "another seed is another web")
 	c.Flags().IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	c.Flags().BoolVar(&f.noCompact, "no-compact", false, "at the end, leave the parts as they are")
 	c.Flags().StringVar(&f.corpus, "corpus", "", "pack of real robots.txt files to serve instead of made-up ones")
-	c.Flags().BoolVar(&f.serve, "serve", false, "keep the simulated web and its name server up until Ctrl-C, and print the flags that scan it")
+	c.Flags().BoolVar(&f.serve, "serve", false,
+		"keep the simulated web and its name server up until Ctrl-C, and print the flags that scan it")
 	c.Flags().StringVar(&f.warcOut, "warc-out", "", "folder for an archive of every exchange, as scan writes it")
 	return c
 }
@@ -110,7 +112,8 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	if err := a.scan(ctx, scan, settings(flags), []string{list}); err != nil {
 		return err
 	}
-	if err := a.report(ctx, f.out, &reportFlags{choice: scanChoice{id: demoScan}, out: page, definition: survey.Full, progress: "none"}); err != nil {
+	if err := a.report(ctx, f.out, &reportFlags{choice: scanChoice{id: demoScan}, out: page, definition: survey.Full,
+		progress: "none"}); err != nil {
 		return err
 	}
 	held, err := holdAgainst(ctx, f.out, truth)
@@ -120,7 +123,8 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	site := ""
 	for _, site = range web.Names(1) {
 	}
-	o.Facts = []terminal.Fact{{Name: "list", Text: list}, {Name: "truth", Text: held + " (" + truth + ")"}, {Name: "report", Text: page}}
+	o.Facts = []terminal.Fact{{Name: "list", Text: list}, {Name: "truth", Text: held + " (" + truth + ")"},
+		{Name: "report", Text: page}}
 	o.Next = []terminal.Fact{
 		{Name: "all figures", Text: ownCommand("summary", f.out)},
 		{Name: "one site", Text: ownCommand("history", f.out, site)},
@@ -172,8 +176,9 @@ In another terminal of this folder, for example:
 	return err
 }
 
-// mayHoldDemo refuses a folder with scans that no demo has made: one that is called as a demo's would be deleted, and queries over
-// the others would count made-up sites too. It refuses one without a demo's scan that has a file of the names of a demo's, too.
+// mayHoldDemo refuses a folder with scans that no demo has made: one that is called as a demo's would be deleted, and
+// queries over the others would count made-up sites too. It refuses one without a demo's scan that has a file of the
+// names of a demo's, too.
 func mayHoldDemo(ctx context.Context, out string) error {
 	st, err := store.NewDir(out)
 	if err != nil {
@@ -197,17 +202,21 @@ func mayHoldDemo(ctx context.Context, out string) error {
 			foreign = cmp.Or(foreign, name)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(out, demoTruth)); err == nil && slices.Contains(ids, demoScan) { // a demo has been there
+	if _, err := os.Stat(filepath.Join(out, demoTruth)); err == nil && slices.Contains(ids, demoScan) {
+		// a demo has been there
 		ids, foreign = slices.DeleteFunc(ids, func(id string) bool { return id == demoScan }), ""
 	}
 	if len(ids) == 0 && foreign != "" {
-		return fmt.Errorf("%s holds %s, and no demo, which would replace that file; give another folder with -o", clipped(out), foreign)
+		return fmt.Errorf("%s holds %s, and no demo, which would replace that file; give another folder with -o",
+			clipped(out), foreign)
 	}
 	if len(ids) == 0 {
 		return nil
 	}
 	slices.Sort(ids)
-	return fmt.Errorf("%s holds scans that are no demo's (%s), and a demo would be counted with them; give another folder with -o", clipped(out), clipped(strings.Join(ids, ", ")))
+	return fmt.Errorf(
+		"%s holds scans that are no demo's (%s), and a demo would be counted with them; give another folder with -o",
+		clipped(out), clipped(strings.Join(ids, ", ")))
 }
 
 // holdAgainst says whether the rows are what their hosts did. Rows that are not are reported; they are no error.
@@ -239,7 +248,8 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags,
 	s.add(flags)
 	s.fetchFlags.add(flags)
 	_ = flags.Parse(web.Flags()) // which have no mistake
-	s.out, s.scanID, s.restart, s.partRows, s.noCompact, s.warcOut = f.out, demoScan, true, f.partRows, f.noCompact, f.warcOut
+	s.out, s.scanID, s.restart, s.partRows, s.noCompact, s.warcOut = f.out, demoScan, true, f.partRows, f.noCompact,
+		f.warcOut
 	s.vantage, s.listID = "simulated-web", fmt.Sprintf("demo-seed-%d", f.seed)
 	if terminal.Is(stderr) {
 		s.logLevel = "warn" // the bar says it all
@@ -256,8 +266,8 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags,
 	return s, flags
 }
 
-// silence is how long a demo waits for what has fallen silent for good. All else has the time-outs of an ordinary scan, so that a busy
-// machine sees no host as silent that answers.
+// silence is how long a demo waits for what has fallen silent for good. All else has the time-outs of an ordinary scan,
+// so that a busy machine sees no host as silent that answers.
 const silence = 250 * time.Millisecond
 
 // writeDemo writes the list of hosts and what a scan of it must find.
@@ -272,7 +282,8 @@ func writeDemo(web *simweb.Web, f *demoFlags, list, truth string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(web.WriteTruth(file, slices.Values(hosts), demoPolicy()), file.Close(), os.WriteFile(list, lines.Bytes(), 0o666))
+	return errors.Join(web.WriteTruth(file, slices.Values(hosts), demoPolicy()), file.Close(),
+		os.WriteFile(list, lines.Bytes(), 0o666))
 }
 
 // demoPolicy is what decides how a demo's scan ends.

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 )
 
-// TestDemoScreen runs the demonstration on a terminal of 24 lines and 80 columns. It ends with one screen, whose rows are true, and
-// whose three commands work as they stand. The dataset has its report, and readers see nothing of that.
+// TestDemoScreen runs the demonstration on a terminal of 24 lines and 80 columns. It ends with one screen, whose rows
+// are true, and whose three commands work as they stand. The dataset has its report, and readers see nothing of that.
 func TestDemoScreen(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -28,7 +28,8 @@ func TestDemoScreen(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	text = regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(text[strings.LastIndex(text, "\r")+1:], "")
-	for _, pattern := range []string{`Scan demo: 29\d of 300 sites answered`, `timeout \d`, `blocked most +GPTBot `, `truth +every row is what its host did`, `report +a demo/report.html`} {
+	for _, pattern := range []string{`Scan demo: 29\d of 300 sites answered`, `timeout \d`, `blocked most +GPTBot `,
+		`truth +every row is what its host did`, `report +a demo/report.html`} {
 		if !regexp.MustCompile(pattern).MatchString(text) {
 			t.Errorf("nothing of %q in\n%s", pattern, text)
 		}
@@ -59,7 +60,8 @@ func TestDemoScreen(t *testing.T) {
 	if want := "bulkscan demo --serve -o 'a demo'"; next[2] != want { // TestDemoServes runs it
 		t.Errorf("got %q, want %q", next[2], want)
 	}
-	if page, err := os.ReadFile(filepath.Join(folder, "a demo", demoReport)); err != nil || !bytes.HasPrefix(page, []byte("<!DOCTYPE html>")) {
+	if page, err := os.ReadFile(filepath.Join(folder, "a demo", demoReport)); err != nil ||
+		!bytes.HasPrefix(page, []byte("<!DOCTYPE html>")) {
 		t.Errorf("no report: %v, %.40q", err, page)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestHeldAgainst compares a dataset with truths that differ from it: a host that answers may time out on a busy machine, and nothing
-// else is excused.
+// TestHeldAgainst compares a dataset with truths that differ from it: a host that answers may time out on a busy
+// machine, and nothing else is excused.
 func TestHeldAgainst(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "demo")
 	said(t, 0, "demo", "--origins", "300", "-o", out)
@@ -58,26 +58,28 @@ func TestHeldAgainst(t *testing.T) {
 		}
 	}
 	f("every row is what its host did, but for 1 that answered too late on this busy machine", late)
-	f("not every row is what its host did: 300 rows of 300 origins: 0 twice, 0 missing, 0 unknown, 2 differ from the truth. The first: ", func(row *simweb.Truth) {
-		late(row)
-		if row.Seq == answering {
-			row.BodyHash++
-		}
-	})
+	f(
+		"not every row is what its host did: 300 rows of 300 origins: 0 twice, 0 missing, 0 unknown, 2 differ from the truth. The first: ", func(row *simweb.Truth) {
+			late(row)
+			if row.Seq == answering {
+				row.BodyHash++
+			}
+		})
 	f("not every row is what its host did", func(row *simweb.Truth) {
 		if row.Seq == silent {
 			row.Outcome, row.Outcomes = "dns_not_found", []string{"dns_not_found"}
 		}
 	})
-	f("not every row is what its host did: 300 rows of 300 origins: 0 twice, 1 missing, 1 unknown", func(row *simweb.Truth) {
-		if row.Seq == answering {
-			row.Host = "other.example"
-		}
-	})
+	f("not every row is what its host did: 300 rows of 300 origins: 0 twice, 1 missing, 1 unknown",
+		func(row *simweb.Truth) {
+			if row.Seq == answering {
+				row.Host = "other.example"
+			}
+		})
 }
 
-// TestDemoServes keeps the web of a demo up: the commands that it prints work as they stand, with the web's certificates, hosts that
-// fail at first and those that stay silent. It ends with the first signal, and says so.
+// TestDemoServes keeps the web of a demo up: the commands that it prints work as they stand, with the web's
+// certificates, hosts that fail at first and those that stay silent. It ends with the first signal, and says so.
 func TestDemoServes(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -28,8 +28,9 @@ import (
 
 const demoDate = "2026-11-21"
 
-// demoDataset writes what `bulkscan demo` without flags finds, except times and response fields. It makes no requests, which would
-// take half a minute: the web says how a scan of each host ends, and TestDemoIsTrue compares that with a scan.
+// demoDataset writes what `bulkscan demo` without flags finds, except times and response fields. It makes no requests,
+// which would take half a minute: the web says how a scan of each host ends, and TestDemoIsTrue compares that with a
+// scan.
 func demoDataset(t *testing.T) (dir string) {
 	t.Helper()
 	origins, err := (&app{}).demoCommand().Flags().GetInt("origins")
@@ -40,7 +41,8 @@ func demoDataset(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	defer web.Close()
-	w, err := sink.Open(t.Context(), st, sink.Options{ScanID: demoScan, Date: demoDate, PartAge: time.Hour, Tables: []string{schema.Sites, schema.Verdicts}})
+	w, err := sink.Open(t.Context(), st, sink.Options{ScanID: demoScan, Date: demoDate, PartAge: time.Hour,
+		Tables: []string{schema.Sites, schema.Verdicts}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,21 +57,24 @@ func demoDataset(t *testing.T) (dir string) {
 		row.Seq, row.Input, row.Rank, row.Origin = uint64(rank-1), host, int64(rank), o
 		row.Domain, row.ICANN, row.TLD = o.RegistrableDomain(), o.ICANNDomain(), o.TLD()
 		f := &row.Fetch
-		f.Outcome, f.Status, f.Answered, f.Body, f.Truncated, f.Attempts = e.Outcomes[0], e.Status, e.Answered, e.Body, e.Truncated, 1
+		f.Outcome, f.Status, f.Answered, f.Body, f.Truncated, f.Attempts = e.Outcomes[0], e.Status, e.Answered, e.Body,
+			e.Truncated, 1
 		f.Final.Origin = e.Answered
 		if e.Finding == "challenged" {
 			f.Fields.Challenge = "cloudflare"
 		}
 		auditor.Judge(row)
 		if row.Report.Finding.String() != e.Finding || row.Report.Access.String() != e.Access {
-			t.Errorf("%s (%s) is judged %v, %v; want %s, %s", host, e.Behaviour, row.Report.Finding, row.Report.Access, e.Finding, e.Access)
+			t.Errorf("%s (%s) is judged %v, %v; want %s, %s", host, e.Behaviour, row.Report.Finding, row.Report.Access,
+				e.Finding, e.Access)
 		}
 		if err := w.Add(row); err != nil {
 			t.Fatal(err)
 		}
 		f.Body = nil // the web's
 	}
-	if err := errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), st, demoScan, survey.Options{}), w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+	if err := errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), st, demoScan, survey.Options{}),
+		w.Complete(t.Context()), w.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -100,7 +105,8 @@ func demoShares(t *testing.T, dir string) (all []share) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for row, err := range table.FileRows[schema.TokenStatsRow](t.Context(), st, commit.StatsName(schema.TokenStats, demoDate, demoScan)) {
+	for row, err := range table.FileRows[schema.TokenStatsRow](t.Context(), st, commit.StatsName(schema.TokenStats,
+		demoDate, demoScan)) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +122,8 @@ func demoShares(t *testing.T, dir string) (all []share) {
 			share{row.Token, "rfc_effective", row.RFCEffective, row.SitesAnswered})
 	}
 	slices.SortFunc(all, func(a, b share) int {
-		return cmp.Or(cmp.Compare(b.blocking*a.of, a.blocking*b.of), strings.Compare(a.token, b.token), strings.Compare(b.definition, a.definition))
+		return cmp.Or(cmp.Compare(b.blocking*a.of, a.blocking*b.of), strings.Compare(a.token, b.token),
+			strings.Compare(b.definition, a.definition))
 	})
 	return all
 }
@@ -149,7 +156,8 @@ func barTable(shares []share) string {
 	return b.String()
 }
 
-// TestCookbookInDuckDB compares the figures of the cookbook, which TestFigures computes, with what DuckDB answers to the SQL above them.
+// TestCookbookInDuckDB compares the figures of the cookbook, which TestFigures computes, with what DuckDB answers to
+// the SQL above them.
 func TestCookbookInDuckDB(t *testing.T) {
 	notShort(t)
 	if runtime.GOOS != "linux" {

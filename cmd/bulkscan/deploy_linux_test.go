@@ -28,7 +28,8 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	service, timer := filepath.Join(dir, "bulkscan-nightly.service"), filepath.Join(dir, "bulkscan-nightly.timer")
-	if text, err := exec.Command(analyze, "verify", "--man=no", service, timer).CombinedOutput(); err != nil || len(text) > 0 {
+	if text, err := exec.Command(analyze, "verify", "--man=no", service, timer).CombinedOutput(); err != nil ||
+		len(text) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, text)
 	}
 	text, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", service).CombinedOutput()
@@ -41,10 +42,12 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// The memory limit of a share under Slurm follows what Slurm says of the task's memory, and is left alone where it says nothing.
+// The memory limit of a share under Slurm follows what Slurm says of the task's memory, and is left alone where it says
+// nothing.
 func TestSlurmMemory(t *testing.T) {
 	bin := t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "bulkscan"), []byte("#!/bin/sh\necho \"limit=$GOMEMLIMIT\"\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(bin, "bulkscan"), []byte("#!/bin/sh\necho \"limit=$GOMEMLIMIT\"\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	for given, want := range map[string]string{

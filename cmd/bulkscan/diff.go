@@ -41,11 +41,13 @@ func (a *app) diffCommand() *cobra.Command {
 		Short: "Print what changed between two scans",
 		Long: `diff compares two scans site by site: which sites began or ceased to block which crawlers, and why; which appeared,
 vanished, or could not be seen. With a dataset, FROM and TO are scan ids, or dates. A date means its complete scan
-that started last; a date FROM, one by TO's observer and of TO's list if there is one. With two datasets, it compares the scans that summary prints. It takes no lock.
+that started last; a date FROM, one by TO's observer and of TO's list if there is one. With two datasets, it compares
+the scans that summary prints. It takes no lock.
 
 Only a site with rules in both scans can begin or cease. A site that fails, refuses, or has no file any more is counted
-separately; --files adds blocks that appeared or were removed with the file. The cause of a change is the site's policy, a block that its delivery network manages, or how the file was judged.
-docs/diff.md describes what counts, every field of --json, and the columns of -o.
+separately; --files adds blocks that appeared or were removed with the file. The cause of a change is the site's
+policy, a block that its delivery network manages, or how the file was judged. docs/diff.md describes what counts,
+every field of --json, and the columns of -o.
 
 --paired is for two observers of one list: it counts different answers by delivery network, and none as a change.`,
 		Example: `  bulkscan diff out 2026-11-20 2026-11-21
@@ -59,15 +61,19 @@ docs/diff.md describes what counts, every field of --json, and the columns of -o
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+strings.Join(survey.SensitivityDefinitions(), ", "))
+	flags.StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+
+		strings.Join(survey.SensitivityDefinitions(), ", "))
 	f.filter.add(flags)
 	flags.IntVar(&f.top, "top", f.top, "how many tokens, operators and sites are listed; 0 for all")
 	// Not --out: BULKSCAN_OUT is where scans go, and may be the dataset that is read.
-	flags.StringVarP(&f.out, "write", "o", "", "folder, or s3://BUCKET/PREFIX, that gets "+survey.ChangesName+" and "+survey.ChangedSitesName)
+	flags.StringVarP(&f.out, "write", "o", "", "folder, or s3://BUCKET/PREFIX, that gets "+survey.ChangesName+" and "+
+		survey.ChangedSitesName)
 	flags.StringVar(&f.failOn, "fail-on", "", failOnChanges+": exit with 3 if a site began or ceased to block a token")
 	flags.StringVar(&f.panel, "panel", "", "list of hosts, in any form that scan reads: only their sites are compared")
-	flags.BoolVar(&f.files, "files", false, "add blocks that appeared or were removed with the whole file to the lists, -o and --fail-on")
-	flags.BoolVar(&f.paired, "paired", false, "the scans are of two observers of one list: count other answers, not changes")
+	flags.BoolVar(&f.files, "files", false,
+		"add blocks that appeared or were removed with the whole file to the lists, -o and --fail-on")
+	flags.BoolVar(&f.paired, "paired", false,
+		"the scans are of two observers of one list: count other answers, not changes")
 	flags.BoolVar(&f.json, "json", false, "print JSON")
 	addColor(flags, &f.color)
 	return c
@@ -118,7 +124,8 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 	if err != nil {
 		return err
 	}
-	of := survey.DiffOptions{Options: o, Definition: f.definition, Selection: f.filter.Selection, Top: f.top, Files: f.files}
+	of := survey.DiffOptions{Options: o, Definition: f.definition, Selection: f.filter.Selection, Top: f.top,
+		Files: f.files}
 	if f.out != "" {
 		if of.Out, err = openPlace(f.out); err != nil {
 			return err
@@ -161,7 +168,8 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 	return err
 }
 
-// twoScans finds the scans that are compared: of one dataset two that are named, or of two datasets their default scans.
+// twoScans finds the scans that are compared: of one dataset two that are named, or of two datasets their default
+// scans.
 func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.ScanAt, err error) {
 	if len(args) == 2 {
 		for i, at := range []*survey.ScanAt{&from, &to} {
@@ -195,11 +203,12 @@ func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.Scan
 	if err != nil {
 		return from, to, err
 	}
-	return survey.ScanAt{Store: st, ScanID: earlier.ScanID, Alone: earlier.ScanID == args[1]}, survey.ScanAt{Store: st, ScanID: later.ScanID, Alone: later.ScanID == args[2]}, nil
+	return survey.ScanAt{Store: st, ScanID: earlier.ScanID, Alone: earlier.ScanID == args[1]},
+		survey.ScanAt{Store: st, ScanID: later.ScanID, Alone: later.ScanID == args[2]}, nil
 }
 
-// scanNamed returns the scan with this id, or the last started complete one of this date: by the observer of a later scan that is not
-// nil, and of its list if there is one. The scans are in the order of their start.
+// scanNamed returns the scan with this id, or the last started complete one of this date: by the observer of a later
+// scan that is not nil, and of its list if there is one. The scans are in the order of their start.
 func scanNamed(scans []*commit.Manifest, dir, name string, later *commit.Manifest) (*commit.Manifest, error) {
 	var of *commit.Manifest
 	var known []string

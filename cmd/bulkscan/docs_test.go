@@ -37,7 +37,8 @@ var (
 	shellWords = regexp.MustCompile(`'[^']*'|"[^"]*"|[^\s'"]+`)
 )
 
-// commandsOf finds the commands of a page: those of its shell blocks and indented lines, and those between quotes in the text.
+// commandsOf finds the commands of a page: those of its shell blocks and indented lines, and those between quotes in
+// the text.
 func commandsOf(page string) (blocks, phrases [][]string) {
 	text := page
 	var shell []string
@@ -70,7 +71,8 @@ func commandsIn(line string) (all [][]string) {
 	line = regexp.MustCompile(` 2?[<>] ("[^"]*"|\S+)`).ReplaceAllString(line, "")
 	for _, part := range regexp.MustCompile(` (?:\||&&|;) |; |[<>]\(|\)$`).Split(line, -1) {
 		words := shellWords.FindAllString(part, -1)
-		for len(words) > 0 && (words[0] == "$" || words[0] == "sudo" || words[0] == "time" || regexp.MustCompile(`^[A-Z0-9_]+=`).MatchString(words[0])) {
+		for len(words) > 0 && (words[0] == "$" || words[0] == "sudo" || words[0] == "time" ||
+			regexp.MustCompile(`^[A-Z0-9_]+=`).MatchString(words[0])) {
 			words = words[1:]
 		}
 		if len(words) == 0 {
@@ -131,7 +133,8 @@ const (
 	ofNetwork = "it needs the network"
 )
 
-// Every command of the documents is one that there is: bulkscan's have flags, values and arguments that it takes, make's are targets.
+// Every command of the documents is one that there is: bulkscan's have flags, values and arguments that it takes,
+// make's are targets.
 func TestDocumentedCommands(t *testing.T) {
 	n, targets := 0, makeTargets(t)
 	for name, page := range documents(t) {

@@ -16,10 +16,11 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// What a page shows can be typed in its order, in a folder with the lists and the datasets that it names, and with a web that has the
-// sites of its lists. In short mode only the pages that everybody reads first are run.
+// What a page shows can be typed in its order, in a folder with the lists and the datasets that it names, and with a
+// web that has the sites of its lists. In short mode only the pages that everybody reads first are run.
 func TestShownCommands(t *testing.T) {
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Only: []string{"ok", "not-found"}, Addresses: 4, Bodies: 64})
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Only: []string{"ok", "not-found"}, Addresses: 4,
+		Bodies: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,9 @@ func TestShownCommands(t *testing.T) {
 	pages, names := documents(t), []string{"../../README.md", "../../docs/first-survey.md"}
 	given := givenFiles(t, web)
 	if !testing.Short() {
-		names = slices.DeleteFunc(slices.Sorted(maps.Keys(pages)), func(name string) bool { return name == "../../docs/inputs.md" }) // TestInputsPage runs it
+		// TestInputsPage runs it
+		names = slices.DeleteFunc(slices.Sorted(maps.Keys(pages)),
+			func(name string) bool { return name == "../../docs/inputs.md" })
 		givenDatasets(t, web, given)
 	}
 	for _, name := range names {
@@ -48,8 +51,8 @@ func TestShownCommands(t *testing.T) {
 	}
 }
 
-// TestInstallFirst holds that the first command to install is one that works today, and that what needs a release says whether there is
-// one, as long as CHANGELOG.md says that there is none.
+// TestInstallFirst holds that the first command to install is one that works today, and that what needs a release says
+// whether there is one, as long as CHANGELOG.md says that there is none.
 func TestInstallFirst(t *testing.T) {
 	changelog, err := os.ReadFile("../../CHANGELOG.md")
 	if err != nil {
@@ -60,7 +63,8 @@ func TestInstallFirst(t *testing.T) {
 	for _, name := range []string{"../../README.md", "../../docs/install.md"} {
 		page := documents(t)[name]
 		blocks := fenced.FindAllStringSubmatch(page, -1)
-		if first := blocks[0]; first[1] != "sh" || !strings.HasPrefix(first[2], "git clone https://github.com/bulkscan/bulkscan && cd bulkscan && make build") {
+		if first := blocks[0]; first[1] != "sh" || !strings.HasPrefix(first[2],
+			"git clone https://github.com/bulkscan/bulkscan && cd bulkscan && make build") {
 			t.Errorf("%s begins with %q", name, first[2])
 		}
 		before, _, found := strings.Cut(page, "```sh\ngo install ")
@@ -70,11 +74,13 @@ func TestInstallFirst(t *testing.T) {
 	}
 }
 
-// TestFirstSurveyOffline goes through docs/first-survey.md without a network, as the page says: the demo stands for the first steps, and
-// its first site for that of the list. Step 5 is SQL, which TestCookbook of internal/integration/queries runs.
+// TestFirstSurveyOffline goes through docs/first-survey.md without a network, as the page says: the demo stands for the
+// first steps, and its first site for that of the list. Step 5 is SQL, which TestCookbook of
+// internal/integration/queries runs.
 func TestFirstSurveyOffline(t *testing.T) {
 	page := documents(t)["../../docs/first-survey.md"]
-	instead := regexp.MustCompile("Without one,\\s+`bulkscan (demo[^`]*)` stands for steps 1 to 3: .* the first is `([^`]+)`. Ask for that one\\s+instead of (\\S+) in step 4").FindStringSubmatch(page)
+	instead := regexp.MustCompile(
+		"Without one,\\s+`bulkscan (demo[^`]*)` stands for steps 1 to 3: .* the first is `([^`]+)`. Ask for that one\\s+instead of (\\S+) in step 4").FindStringSubmatch(page)
 	_, steps, found := strings.Cut(page, "**4. ")
 	if instead == nil || !found {
 		t.Fatal("the page does not say what to do without a network")
@@ -102,7 +108,8 @@ func runShown(t *testing.T, web *simweb.Web, words []string) {
 	leadTo(t, web)
 	switch words[0] {
 	case "demo": // which has a web of its own
-		if len(words) > 1 { // it takes a quarter of a minute: once is enough here, and internal/integration runs the other ones
+		if len(words) > 1 {
+			// it takes a quarter of a minute: once is enough here, and internal/integration runs the other ones
 			return
 		}
 		for variable := range toWeb(web) {
@@ -135,8 +142,9 @@ func runShown(t *testing.T, web *simweb.Web, words []string) {
 // toWeb are the settings that lead to a web.
 func toWeb(web *simweb.Web) map[string]string {
 	return map[string]string{
-		"RESOLVER": web.DNSAddr().String(), "CONNECT_TO": strings.Join(web.ConnectTo(), " "), "CA_FILE": "ca.pem", "ALLOW_PRIVATE": "true",
-		"HOST_RATE": "0", "IP_RATE": "0", "RETRIES": "0", "PROGRESS": "none",
+		"RESOLVER": web.DNSAddr().String(), "CONNECT_TO": strings.Join(web.ConnectTo(), " "), "CA_FILE": "ca.pem",
+		"ALLOW_PRIVATE": "true",
+		"HOST_RATE":     "0", "IP_RATE": "0", "RETRIES": "0", "PROGRESS": "none",
 	}
 }
 
@@ -161,12 +169,14 @@ func givenFiles(t *testing.T, web *simweb.Web) (folder string) {
 		t.Fatal(err)
 	}
 	for file, text := range map[string]string{
-		"top-1m.csv.zip": packed, "tranco.csv.zip": packed, "list.csv": numbered, "hosts.txt": hosts, "ca.pem": string(web.CAPEM()),
+		"top-1m.csv.zip": packed, "tranco.csv.zip": packed, "list.csv": numbered, "hosts.txt": hosts,
+		"ca.pem":       string(web.CAPEM()),
 		"robots.txt":   "User-agent: *\nDisallow: /private\nDisallow: /img\n",
 		"nightly.toml": "[nightly]\nlist = \"hosts.txt\"\n[scan]\nout = \"nights\"\n",
 		"FILE":         "name\nMyBot\n",
 		"rates.txt":    "192.0.2.0/24 100\n",
-		"bodies.jsonl": body, "bodies.jsonl.zst": body, "robots/a.example.txt": "User-agent: *\nDisallow: /x\n", // what a file is, its content says
+		// what a file is, its content says
+		"bodies.jsonl": body, "bodies.jsonl.zst": body, "robots/a.example.txt": "User-agent: *\nDisallow: /x\n",
 		"crawl.parquet": strings.NewReplacer("host", "site", "body", "robots").Replace(body),
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -181,7 +191,8 @@ func givenFiles(t *testing.T, web *simweb.Web) (folder string) {
 	for _, folder := range []string{"var/lib/node_exporter/textfile", "usr/local/share/man"} {
 		err = errors.Join(err, os.MkdirAll(folder, 0o777))
 	}
-	err = errors.Join(err, os.Rename(captures[0], "CC-MAIN-2026-47-robotstxt-00000.warc.gz"), os.RemoveAll("captured"), os.RemoveAll("captures"))
+	err = errors.Join(err, os.Rename(captures[0], "CC-MAIN-2026-47-robotstxt-00000.warc.gz"), os.RemoveAll("captured"),
+		os.RemoveAll("captures"))
 	if err != nil {
 		t.Fatal(err)
 	}

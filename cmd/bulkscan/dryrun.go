@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
-// describe is --dry-run: the lists are read in full, and no site is asked. What the scan would refuse is refused, but for what only
-// writing to an object store can tell.
+// describe is --dry-run: the lists are read in full, and no site is asked. What the scan would refuse is refused, but
+// for what only writing to an object store can tell.
 func (a *app) describe(ctx context.Context, f *scanFlags, j *scan.Job) error {
 	s, err := j.Count(ctx)
 	if err != nil {
@@ -26,11 +26,14 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *scan.Job) error {
 		fmt.Fprintln(w)
 	}
 	if s.Nights == nil {
-		fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", s.Auto+s.Named, s.Named, s.Auto, f.scheme)
-		fmt.Fprintf(w, "%d lines would be rejected (%d of them duplicates), %d are blank, comment or header", s.Rejects, s.Duplicates, s.Skipped)
+		fmt.Fprintf(w, "%d origins would be asked: %d of them with a scheme of their own, %d by %s first\n", s.Auto+s.Named,
+			s.Named, s.Auto, f.scheme)
+		fmt.Fprintf(w, "%d lines would be rejected (%d of them duplicates), %d are blank, comment or header", s.Rejects,
+			s.Duplicates, s.Skipped)
 	} else {
 		found := s.Nights.Found()
-		fmt.Fprintf(w, "%d captures and %d rows would be judged, and nobody asked; of the rows %d are carried and %d have no body: not observed\n", found.Captures, found.Rows, found.Carried, found.NoBody)
+		fmt.Fprintf(w,
+			"%d captures and %d rows would be judged, and nobody asked; of the rows %d are carried and %d have no body: not observed\n", found.Captures, found.Rows, found.Carried, found.NoBody)
 		for _, night := range s.Nights.List() {
 			fmt.Fprintf(w, "%s: %d, before one of each site is chosen\n", night.Date, night.Rows)
 		}

@@ -50,8 +50,9 @@ type fetchFlags struct {
 	tokens        string
 
 	record func(*fetcher.Recording) // is told of each exchange; nil: none
-	web    *simweb.Web              // the built-in web: trusted instead of caFile, and not waited for where it is silent; nil: none
-	files  limits.Files             // what may be open; the zero value leaves it to the packages
+	// the built-in web: trusted instead of caFile, and not waited for where it is silent; nil: none
+	web   *simweb.Web
+	files limits.Files // what may be open; the zero value leaves it to the packages
 
 	log *slog.Logger // gets a line when a name server fails or recovers; nil: none
 }
@@ -59,18 +60,27 @@ type fetchFlags struct {
 func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.timeout, "timeout", 15*time.Second, "one exchange, from dialling to the body's end")
 	flags.DurationVar(&f.connectTimeout, "connect-timeout", 5*time.Second, "to take the connection, within --timeout")
-	flags.DurationVar(&f.tlsTimeout, "tls-timeout", 0, "to finish the TLS handshake, within --timeout (0: no bound of its own)")
-	flags.DurationVar(&f.headerTimeout, "header-timeout", 0, "to send the response head, within --timeout (0: no bound of its own)")
-	flags.IntVar(&f.maxRedirects, "max-redirects", fetcher.DefaultMaxRedirects, "redirects followed, over all schemes and hosts")
-	flags.IntVar(&f.retries, "retries", fetcher.DefaultRetries, "retries of 5xx, 408 and 429 answers and of transient failures")
-	flags.DurationVar(&f.retryAfter, "retry-after", fetcher.DefaultRetryAfter, "wait before the first retry, doubled for the next; 0s: at once")
-	flags.DurationVar(&f.maxRetryAfter, "max-retry-after", fetcher.DefaultMaxRetryAfter, "obey a server's Retry-After up to this")
+	flags.DurationVar(&f.tlsTimeout, "tls-timeout", 0,
+		"to finish the TLS handshake, within --timeout (0: no bound of its own)")
+	flags.DurationVar(&f.headerTimeout, "header-timeout", 0,
+		"to send the response head, within --timeout (0: no bound of its own)")
+	flags.IntVar(&f.maxRedirects, "max-redirects", fetcher.DefaultMaxRedirects,
+		"redirects followed, over all schemes and hosts")
+	flags.IntVar(&f.retries, "retries", fetcher.DefaultRetries,
+		"retries of 5xx, 408 and 429 answers and of transient failures")
+	flags.DurationVar(&f.retryAfter, "retry-after", fetcher.DefaultRetryAfter,
+		"wait before the first retry, doubled for the next; 0s: at once")
+	flags.DurationVar(&f.maxRetryAfter, "max-retry-after", fetcher.DefaultMaxRetryAfter,
+		"obey a server's Retry-After up to this")
 	flags.IntVar(&f.maxBody, "max-body", 512000, "bytes of a decoded body that are kept")
-	flags.StringVar(&f.userAgent, "user-agent", "", "User-Agent header (default bulkscan/VERSION with where to learn more)")
+	flags.StringVar(&f.userAgent, "user-agent", "",
+		"User-Agent header (default bulkscan/VERSION with where to learn more)")
 	flags.StringVar(&f.contact, "contact", "", "URL or mail address for complaints, put into the User-Agent")
 	flags.StringSliceVar(&f.resolver, "resolver", nil, "DNS servers to ask, HOST:PORT,… (default the system's)")
-	flags.Float64Var(&f.dnsRate, "dns-rate", 1000, "DNS questions a second, in all (0: no limit); a name server that refuses some for their number gets fewer")
-	flags.StringArrayVar(&f.connectTo, "connect-to", nil, "[HOST]:[PORT]:ADDR:PORT dials elsewhere, as curl's; an empty ADDR keeps the address")
+	flags.Float64Var(&f.dnsRate, "dns-rate", 1000,
+		"DNS questions a second, in all (0: no limit); a name server that refuses some for their number gets fewer")
+	flags.StringArrayVar(&f.connectTo, "connect-to", nil,
+		"[HOST]:[PORT]:ADDR:PORT dials elsewhere, as curl's; an empty ADDR keeps the address")
 	flags.StringVar(&f.scheme, "scheme", "https", "https or http: where to begin with entries that have no scheme")
 	flags.BoolVar(&f.noFallback, "no-fallback", false, "do not try the other scheme for entries that have none")
 	flags.BoolVar(&f.allowPrivate, "allow-private", false, "permit loopback, private and link-local addresses")
@@ -80,12 +90,13 @@ func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.strictTLS, "strict-tls", false, "an unverifiable certificate is a failure, rather than recorded")
 	flags.StringVar(&f.tlsMin, "tls-min", "1.2", "oldest TLS version to speak: 1.0, 1.1, 1.2 or 1.3")
 	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of certificate authorities to trust (default the system's)")
-	flags.StringVar(&f.optOut, "opt-out", "", "file of hosts, domains and address ranges that are never contacted, one a line; a range holds for every address that a name leads to; what is added while a scan runs holds within seconds")
+	flags.StringVar(&f.optOut, "opt-out", "",
+		"file of hosts, domains and address ranges that are never contacted, one a line; a range holds for every address that a name leads to; what is added while a scan runs holds within seconds")
 	flags.StringVar(&f.tokens, "tokens", "", "file of further crawler tokens (format: bulkscan tokens --help)")
 }
 
-// furtherSockets is how many sockets the name servers beside the first may take: of those of --resolver, or of as many as a
-// resolv.conf can name.
+// furtherSockets is how many sockets the name servers beside the first may take: of those of --resolver, or of as many
+// as a resolv.conf can name.
 func (f *fetchFlags) furtherSockets() int {
 	servers := len(f.resolver)
 	if servers == 0 {
@@ -215,10 +226,11 @@ func (f *fetchFlags) family() string {
 }
 
 // tlsVersions are the values of --tls-min.
-var tlsVersions = map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+var tlsVersions = map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12,
+	"1.3": tls.VersionTLS13}
 
-// localAddress reads an address that connections can come from. One that this machine has not would fail every exchange,
-// and each failure would pass for its host's.
+// localAddress reads an address that connections can come from. One that this machine has not would fail every
+// exchange, and each failure would pass for its host's.
 func localAddress(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {

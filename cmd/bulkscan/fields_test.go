@@ -88,7 +88,8 @@ func fieldRow(t *testing.T, b *strings.Builder, name, kind, about string) {
 	if about == "" {
 		t.Errorf("%s has no tag about", name)
 	}
-	fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, strings.ReplaceAll(kind, "<", "\\<"), strings.ReplaceAll(about, "*", "`*`"))
+	fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, strings.ReplaceAll(kind, "<", "\\<"), strings.ReplaceAll(about, "*",
+		"`*`"))
 }
 
 // jsonType names the type of a field in JSON.
@@ -119,4 +120,6 @@ func jsonType(of reflect.Type, options []string) string {
 }
 
 // isText reports whether values of a struct or number are strings in JSON.
-func isText(of reflect.Type) bool { return of == reflect.TypeFor[time.Time]() || of == reflect.TypeFor[history.Date]() }
+func isText(of reflect.Type) bool {
+	return of == reflect.TypeFor[time.Time]() || of == reflect.TypeFor[history.Date]()
+}

@@ -15,12 +15,12 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// namedCSV is what README's picture shows: by night and token, of how many sites with rules, as last seen to change, how many name the
-// token in a group of their own, and how many others block it by `*`.
+// namedCSV is what README's picture shows: by night and token, of how many sites with rules, as last seen to change,
+// how many name the token in a group of their own, and how many others block it by `*`.
 const namedCSV = "docs/gallery/named.csv"
 
-// figures are the figures of the documents. A sentence without a hole has numbers that are of others, are examples, or name what another
-// test runs.
+// figures are the figures of the documents. A sentence without a hole has numbers that are of others, are examples, or
+// name what another test runs.
 func figures(t *testing.T) (all []figure) {
 	t.Helper()
 	f := func(page, sentence string, values ...string) { all = append(all, figure{page, sentence, values}) }
@@ -60,13 +60,18 @@ func figures(t *testing.T) (all []figure) {
 		return in(namedCSV, `(?m)^`+night+","+token+strings.Repeat(`,\d+`, column-1)+`,(\d+)`)
 	}
 	const last = "2024-07-14"
-	f(page, "Of {} popular sites with rules, {} named GPTBot in a group of their own by 14 July 2024. None did before 13 August 2023, a week", named(last, "GPTBot", 3), named(last, "GPTBot", 1))
-	f(page, "announced it; {} did that day, {} two weeks later, {} on 29 October. {} named CCBot, {} Google-Extended, {} ClaudeBot. Another {} block GPTBot by `*` alone; {} did so before",
-		named("2023-08-13", "GPTBot", 1), named("2023-08-27", "GPTBot", 1), named("2023-10-29", "GPTBot", 1), named(last, "CCBot", 1), named(last, "Google-Extended", 1), named(last, "ClaudeBot", 1),
+	f(page,
+		"Of {} popular sites with rules, {} named GPTBot in a group of their own by 14 July 2024. None did before 13 August 2023, a week", named(last, "GPTBot", 3), named(last, "GPTBot", 1))
+	f(page,
+		"announced it; {} did that day, {} two weeks later, {} on 29 October. {} named CCBot, {} Google-Extended, {} ClaudeBot. Another {} block GPTBot by `*` alone; {} did so before",
+		named("2023-08-13", "GPTBot", 1), named("2023-08-27", "GPTBot", 1), named("2023-10-29", "GPTBot", 1),
+		named(last, "CCBot", 1), named(last, "Google-Extended", 1), named(last, "ClaudeBot", 1),
 		named(last, "GPTBot", 2), named("2023-07-30", "GPTBot", 2))
-	f(page, `<img width="100%" src="docs/gallery/named.svg" alt="Lines over two years: sites that name GPTBot rise from none to {} within a year, CCBot to {}, Google-Extended to {}, ClaudeBot to {}; a`,
+	f(page,
+		`<img width="100%" src="docs/gallery/named.svg" alt="Lines over two years: sites that name GPTBot rise from none to {} within a year, CCBot to {}, Google-Extended to {}, ClaudeBot to {}; a`,
 		named(last, "GPTBot", 1), named(last, "CCBot", 1), named(last, "Google-Extended", 1), named(last, "ClaudeBot", 1))
-	f(page, "git archive [bharath06/robotstxt](https://github.com/bharath06/robotstxt), on 127 days from 13 July 2022: 805 sites, the first thousand of Alexa's list of 2022 with")
+	f(page,
+		"git archive [bharath06/robotstxt](https://github.com/bharath06/robotstxt), on 127 days from 13 July 2022: 805 sites, the first thousand of Alexa's list of 2022 with")
 	f(page, "# needs Go {} ```", goVersion)
 	f(page, `width="52%"`)
 	f(page, "simulated web of {} origins", commas(int64(num(given("demo", "origins")))))
@@ -76,18 +81,25 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "its report, peaked at {} MB. To", in(fifth, `second night \| [\d.]+ \| (\d+)`))
 	f(page, "A first survey in ten minutes")
 	f(page, "There are [{} queries]", strconv.Itoa(len(queryNames(t))))
-	f(page, "simulated web, {} real host names with real files took {} s, {} s of processor time and {} MB:", in(first, `([\d,]+) real hosts`), in(first, `real hosts'.*?\| (\d+) s`), perSite, in(first, `real hosts'.*?time, (\d+) MB`))
-	f(page, "reads {} real files at {} MB/s, without an allocation; `temoto/robotstxt` reads {} MB/s, a port of Google's parser {}. It can",
-		in(first, `files, MB \| ([\d,]+),`), in(first, `\| bulkscan \w+ \| ([\d,]+)`), in(first, `temoto/robotstxt \S+ \| ([\d.]+)`), in(first, `grobotstxt \S+ \| ([\d.]+)`))
+	f(page, "simulated web, {} real host names with real files took {} s, {} s of processor time and {} MB:",
+		in(first, `([\d,]+) real hosts`), in(first, `real hosts'.*?\| (\d+) s`), perSite,
+		in(first, `real hosts'.*?time, (\d+) MB`))
+	f(page,
+		"reads {} real files at {} MB/s, without an allocation; `temoto/robotstxt` reads {} MB/s, a port of Google's parser {}. It can",
+		in(first, `files, MB \| ([\d,]+),`), in(first, `\| bulkscan \w+ \| ([\d,]+)`),
+		in(first, `temoto/robotstxt \S+ \| ([\d.]+)`), in(first, `grobotstxt \S+ \| ([\d.]+)`))
 
 	page = "ARCHITECTURE.md"
 	f(page, "as a record of at most {} bytes", in("pipeline/pipeline_test.go", `Sizeof\(record\{\}\); size > (\d+)`))
 	f(page, "({} slots each). Keys", grouped("pipeline.tableCells"))
 	f(page, "(IPv6 by /{}) and", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
-	f(page, "a body takes {} KiB, and the next size when that is full: {} KiB, {} KiB,", kib("fetcher.smallBody"), kib("fetcher.middleBody"), kib("fetcher.largeBody"))
+	f(page, "a body takes {} KiB, and the next size when that is full: {} KiB, {} KiB,", kib("fetcher.smallBody"),
+		kib("fetcher.middleBody"), kib("fetcher.largeBody"))
 	f(page, "one budget for the process ({} MiB)", in("fetcher/fetcher.go", `the default is (\d+) MiB, or that`))
-	f(page, "**In total** at most {} KB plain and {} KB with TLS", in("fetcher/bench_test.go", `"plain silent": (\d+)_000`), in("fetcher/bench_test.go", `"tls silent": (\d+)_000`))
-	f(page, "at most {}; `--dns-rate`; {} s of asking", code("pipeline.DefaultResolvers"), in("fetcher/resolve/resolve.go", `opts.Total = (\d+) \* time.Second`))
+	f(page, "**In total** at most {} KB plain and {} KB with TLS", in("fetcher/bench_test.go",
+		`"plain silent": (\d+)_000`), in("fetcher/bench_test.go", `"tls silent": (\d+)_000`))
+	f(page, "at most {}; `--dns-rate`; {} s of asking", code("pipeline.DefaultResolvers"), in("fetcher/resolve/resolve.go",
+		`opts.Total = (\d+) \* time.Second`))
 	f(page, "counted apart | {} |", grouped("pipeline.DefaultSilentLookups"))
 	f(page, "| {} records in memory", grouped("pipeline.DefaultMaxWaiting"))
 	f(page, "exchanges in flight have {} s,", seconds("pipeline.DefaultDrain"))
@@ -97,7 +109,8 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "Only Go {} is needed", goVersion)
 	f(page, "Node {} and npm", in("internal/integration/duckdb/package.json", `"node": ">=(\d+)"`))
 	bodies := 0.0
-	for _, n := range regexp.MustCompile(`(?m)^access conditional: (\d+)$`).FindAllStringSubmatch(s.text("audit/testdata/frozen.txt"), -1) {
+	for _, n := range regexp.MustCompile(`(?m)^access conditional: (\d+)$`).FindAllStringSubmatch(
+		s.text("audit/testdata/frozen.txt"), -1) {
 		bodies += num(n[1])
 	}
 	f(page, "what the audit finds in {} real", commas(int64(bodies)))
@@ -113,13 +126,15 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "ADR 15")
 	f(page, "A date before {}, or in the future", code("warc/replay.earliest"))
 	f(page, "| `status` | `status`, `status_code`, `http_status` | of the answer; 0 or less")
-	f(page, "| RFC 3339, `2024-07-14 12:30:00`, `20240714`, `20240714123000`, or seconds, milliseconds, microseconds or nanoseconds since 1970;")
+	f(page,
+		"| RFC 3339, `2024-07-14 12:30:00`, `20240714`, `20240714123000`, or seconds, milliseconds, microseconds or nanoseconds since 1970;")
 	f(page, "and `hops` is 0")
 	f(page, "a body counts as 200.")
 	f(page, "or have more than {} MiB", mib("inputs.MaxRow"))
 	f(page, "WARC 1.0 and 1.1, plain")
 	f(page, "and exits with {}: those", code("cmd/bulkscan.exitDamaged"))
-	f(page, "head may have {} KiB. Memory does not grow with captures: twice {} MiB are sorted", kib("warc/replay.maxHead"), mib("warc/replay.runBytes"))
+	f(page, "head may have {} KiB. Memory does not grow with captures: twice {} MiB are sorted",
+		kib("warc/replay.maxHead"), mib("warc/replay.runBytes"))
 	f(page, "Files are WARC 1.1 with one gzip")
 
 	page = "docs/bot.md"
@@ -129,22 +144,30 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "an address {}, redirects", numberWords[int(num(given("scan", "ip-rate")))])
 
 	page = "docs/cluster.md"
-	f(page, "any second an address gets at most {} R + W requests, in any ten {} R + W;", in("pipeline/limiter.go", `time.Second, ([\d.]+)\}`), in("pipeline/limiter.go", `10 \* time.Second, (\d+)\}`))
-	f(page, "1.2 million shops at one address take {} hours at an `--ip-rate` of {}, and {} with a line of `--rates` that allows 200.",
+	f(page, "any second an address gets at most {} R + W requests, in any ten {} R + W;",
+		in("pipeline/limiter.go", `time.Second, ([\d.]+)\}`), in("pipeline/limiter.go", `10 \* time.Second, (\d+)\}`))
+	f(page,
+		"1.2 million shops at one address take {} hours at an `--ip-rate` of {}, and {} with a line of `--rates` that allows 200.",
 		rounded(1.2e6/num(given("scan", "ip-rate"))/3600, 2), given("scan", "ip-rate"), rounded(1.2e6/200/3600, 2))
-	f(page, "Take about {} shares for each task that runs at once, but make no share smaller than {} sites:", code("scan/shares.tasksEach"), grouped("scan/shares.leastSites"))
+	f(page, "Take about {} shares for each task that runs at once, but make no share smaller than {} sites:",
+		code("scan/shares.tasksEach"), grouped("scan/shares.leastSites"))
 	f(page, "a task of 1,000 sites a second. At `--concurrency 200` a task takes {} to {} MB, and {} to {} MB for",
-		in(fourth, `takes (\d+) to \d+ MB, and`), in(fourth, `takes \d+ to (\d+) MB, and`), in(fourth, `MB, and (\d+) to \d+ MB for the same CPU`), in(fourth, `MB, and \d+ to (\d+) MB for the same CPU`))
+		in(fourth, `takes (\d+) to \d+ MB, and`), in(fourth, `takes \d+ to (\d+) MB, and`),
+		in(fourth, `MB, and (\d+) to \d+ MB for the same CPU`), in(fourth, `MB, and \d+ to (\d+) MB for the same CPU`))
 	f(page, "it to nine tenths of")
 	f(page, "| {} | stopped by SIGTERM", code("cmd/bulkscan.exitAgain"))
 	f(page, "| {} | a flag or variable", code("cmd/bulkscan.exitUsage"))
 	f(page, "| {} | what the share has committed", code("cmd/bulkscan.exitDamaged"))
 	f(page, "| 1, 137 … |")
 	f(page, "ends with {} if no site answered", code("cmd/bulkscan.exitThreshold"))
-	f(page, "scan.sbatch) is an array of {} shares, {} at once", plain(num(in("deploy/slurm/scan.sbatch", `array=0-(\d+)%`))+1), numberWords[int(num(in("deploy/slurm/scan.sbatch", `array=0-\d+%(\d+)`)))])
-	f(page, "an Indexed Job of {} shares, {} at once", in("deploy/kubernetes/scan.yaml", `completions: (\d+)`), numberWords[int(num(in("deploy/kubernetes/scan.yaml", `parallelism: (\d+)`)))])
+	f(page, "scan.sbatch) is an array of {} shares, {} at once",
+		plain(num(in("deploy/slurm/scan.sbatch", `array=0-(\d+)%`))+1),
+		numberWords[int(num(in("deploy/slurm/scan.sbatch", `array=0-\d+%(\d+)`)))])
+	f(page, "an Indexed Job of {} shares, {} at once", in("deploy/kubernetes/scan.yaml", `completions: (\d+)`),
+		numberWords[int(num(in("deploy/kubernetes/scan.yaml", `parallelism: (\d+)`)))])
 	f(page, "`KillWait` (30 s)")
-	f(page, "ends with {} is started again, one with {} fails", code("cmd/bulkscan.exitAgain"), code("cmd/bulkscan.exitUsage"))
+	f(page, "ends with {} is started again, one with {} fails", code("cmd/bulkscan.exitAgain"),
+		code("cmd/bulkscan.exitUsage"))
 
 	page = "docs/configuration.md"
 	f(page, "hosts of a domain with 20 that share an address with 10 get 10.")
@@ -175,12 +198,15 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "for `--grace` ({} s)", seconds("cmd/bulkscan.defaultGrace"))
 	readers := "internal/integration/readers/package.json"
 	f(page, "DuckDB {} | Polars (nodejs-polars {}) | hyparquet {}, hyparquet-compressors {} |",
-		in("internal/integration/duckdb/package.json", `node-api": "([\d.]+)-`), in(readers, `nodejs-polars": "([\d.]+)"`), in(readers, `hyparquet": "([\d.]+)"`), in(readers, `compressors": "([\d.]+)"`))
+		in("internal/integration/duckdb/package.json", `node-api": "([\d.]+)-`), in(readers, `nodejs-polars": "([\d.]+)"`),
+		in(readers, `hyparquet": "([\d.]+)"`), in(readers, `compressors": "([\d.]+)"`))
 	f(page, "If anything is damaged, the exit code is {}.", code("cmd/bulkscan.exitDamaged"))
 	f(page, "The exit code is {} if", code("cmd/bulkscan.exitDamaged"))
 	f(page, "the exit code is {}. When", code("cmd/bulkscan.exitDamaged"))
-	f(page, "parts of {} MiB, all tables together, by copying pages: {} million rows", mib("sink/compact.DefaultPartBytes"), in(first, `merging parts: (\d+) million rows`))
-	f(page, "one part per processor, at most {}. Repeated bodies of a part beyond {} MiB", numberWords[c("sink/reaudit.maxWorkers")], mib("sink/reaudit.holdBodies"))
+	f(page, "parts of {} MiB, all tables together, by copying pages: {} million rows",
+		mib("sink/compact.DefaultPartBytes"), in(first, `merging parts: (\d+) million rows`))
+	f(page, "one part per processor, at most {}. Repeated bodies of a part beyond {} MiB",
+		numberWords[c("sink/reaudit.maxWorkers")], mib("sink/reaudit.holdBodies"))
 
 	page = "docs/definitions.md"
 	f(page, "{} definitions of *this", sentence(definitions))
@@ -196,7 +222,8 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/divergences.md"
 	f(page, "Octets of a line past {} are", grouped("parser.maxLine"))
-	f(page, "A file's first {} different statements count, of which at most {} for", code("audit.maxSignalFacts"), code("audit.maxSignalElsewhere"))
+	f(page, "A file's first {} different statements count, of which at most {} for", code("audit.maxSignalFacts"),
+		code("audit.maxSignalElsewhere"))
 	f(page, "{} are followed, across hosts", sentence(numberWords[c("fetcher.DefaultMaxRedirects")]))
 	f(page, "Statuses below 200 or above")
 	f(page, "good for {} hours, which", rounded(num(in("sink/views/analyses.sql", `least\((\d+),`))/3600, 2))
@@ -223,7 +250,8 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/first-survey.md"
 	f(page, "A first survey in ten minutes")
-	f(page, "for step 5, and a network. Without one, `bulkscan demo -o survey` stands for steps 1 to 3: it surveys made-up sites, of which the first is `{}`. Ask for that one instead of google.com in step 4.", firstOfDemo(t))
+	f(page,
+		"for step 5, and a network. Without one, `bulkscan demo -o survey` stands for steps 1 to 3: it surveys made-up sites, of which the first is `{}`. Ask for that one instead of google.com in step 4.", firstOfDemo(t))
 	f(page, "first 1,000 sites")
 
 	page = "docs/CHECKS.md"
@@ -233,7 +261,8 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "Lines of six crawlers over the first 1,000, 10,000 and more")
 
 	page = "docs/history-sql.md"
-	f(page, "a million sites and {} nights are some {} MB", in(third, `A million sites, (\d+) nights merged`), in(third, `policies, (\d+) MB`))
+	f(page, "a million sites and {} nights are some {} MB", in(third, `A million sites, (\d+) nights merged`),
+		in(third, `policies, (\d+) MB`))
 
 	page = "docs/history.md"
 	f(page, "its first {} lines, {} bytes of each", code("history.maxDiff"), code("audit.MaxEvidenceValue"))
@@ -244,9 +273,11 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "`--dry-run` ends with {}.", code("cmd/bulkscan.exitUsage"))
 	f(page, "for each of up to {} labels", grouped("survey.maxLabels"))
 	f(page, "The first {} lines, up to {} KiB, decide", code("inputs.sampleLines"), kib("inputs.headBytes"))
-	f(page, "pages of more than {} MiB, {} million values or a header of {} MiB", mib("sink/table.maxPage"), mib("sink/table.maxPageValues"), mib("sink/table.maxPageHeader"))
+	f(page, "pages of more than {} MiB, {} million values or a header of {} MiB", mib("sink/table.maxPage"),
+		mib("sink/table.maxPageValues"), mib("sink/table.maxPageHeader"))
 	f(page, "at most {} bytes of text", code("inputs.MaxText"))
-	f(page, "Each origin takes {} to {} bytes of memory. {}-bit hashes", in("inputs/dedupe_test.go", `perEntry < (\d+)`), in("inputs/dedupe_test.go", `perEntry > (\d+)`),
+	f(page, "Each origin takes {} to {} bytes of memory. {}-bit hashes", in("inputs/dedupe_test.go", `perEntry < (\d+)`),
+		in("inputs/dedupe_test.go", `perEntry > (\d+)`),
 		in("inputs/dedupe.go", `held as (\d+)-bit hashes`))
 
 	page = "docs/install.md"
@@ -259,20 +290,25 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "The last {} heads stay", code("sink/commit.heads"))
 
 	page = "docs/nightly.md"
-	f(page, "| `held` | its figures are unusual, or its date is in doubt; readers do not find it | {} |", code("cmd/bulkscan.exitThreshold"))
+	f(page, "| `held` | its figures are unusual, or its date is in doubt; readers do not find it | {} |",
+		code("cmd/bulkscan.exitThreshold"))
 	f(page, "outside index and history | {} |", code("cmd/bulkscan.exitThreshold"))
-	f(page, "| {}, {} | the next run continues it, until its deadline or for {} hours", code("cmd/bulkscan.exitInt"), code("cmd/bulkscan.exitTerm"), plain(float64(c("nightly.resumeTime"))/3600e9))
+	f(page, "| {}, {} | the next run continues it, until its deadline or for {} hours", code("cmd/bulkscan.exitInt"),
+		code("cmd/bulkscan.exitTerm"), plain(float64(c("nightly.resumeTime"))/3600e9))
 	f(page, "ends at once with {}.", code("cmd/bulkscan.exitAgain"))
 	f(page, "server by more than {} hours fails the night", plain(float64(c("nightly.maxSkew"))/3600e9))
 	f(page, "the last {} published nights", code("nightly.learnFrom"))
-	f(page, "the largest of: {} percentage points ({} at one network), {} times their spread, {} standard deviations", rounded(100*s.fraction("nightly.floor"), 2), rounded(100*s.fraction("nightly.floorOfCDN"), 2),
+	f(page, "the largest of: {} percentage points ({} at one network), {} times their spread, {} standard deviations",
+		rounded(100*s.fraction("nightly.floor"), 2), rounded(100*s.fraction("nightly.floorOfCDN"), 2),
 		numberWords[c("nightly.spread")], numberWords[c("nightly.sampling")])
 	f(page, "prints the last {} nights as", code("cmd/bulkscan.shownNights"))
-	f(page, "the {} tokens that changed most. It is tried {} times", numberWords[c("nightly.maxTokens")], numberWords[c("nightly.tellRetries")+1])
+	f(page, "the {} tokens that changed most. It is tried {} times", numberWords[c("nightly.maxTokens")],
+		numberWords[c("nightly.tellRetries")+1])
 	f(page, "keeps, at most {} MiB of them", mib("cmd/bulkscan.keptBytes"))
 	f(page, "(`least = {}`), and one", given("nightly", "least"))
 	year, stays := num(in(month, `a million sites of this web \| ([\d.]+)`)), num(in(month, `history \| ([\d.]+)`))
-	f(page, "month.md) takes {} GB, of which {} GB are its few distinct", rounded(year, 2), in(month, `these, bodies \| ([\d.]+)`))
+	f(page, "month.md) takes {} GB, of which {} GB are its few distinct", rounded(year, 2),
+		in(month, `these, bodies \| ([\d.]+)`))
 	f(page, "the nights take {} GB, and the history {} GB a year", rounded((year-stays)*90/365, 2), plain(stays))
 
 	page = "docs/outcomes.md"
@@ -280,7 +316,8 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "an address has {} s to accept", seconds("fetcher.leastConnect"))
 	f(page, "but at least {} s (or all", seconds("fetcher.leastConnect"))
 	f(page, "up to {} times per origin", numberWords[c("pipeline.maxSpoilt")])
-	f(page, "({} s with `--ip-rate 0`) doubles with each such answer to a request sent since the last doubling, up to {} times and {} s,", seconds("pipeline.firstSlowInterval"), plain(float64(int(1)<<c("pipeline.maxDoublings"))), seconds("pipeline.maxSlowInterval"))
+	f(page,
+		"({} s with `--ip-rate 0`) doubles with each such answer to a request sent since the last doubling, up to {} times and {} s,", seconds("pipeline.firstSlowInterval"), plain(float64(int(1)<<c("pipeline.maxDoublings"))), seconds("pipeline.maxSlowInterval"))
 	f(page, "are 127.0.0.1, hence")
 	f(page, "numbers below 16777216")
 	f(page, "A look-up has {} s in all", in("fetcher/resolve/resolve.go", `opts.Total = (\d+) \* time.Second`))
@@ -296,8 +333,10 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "| status 3xx, below 200, above")
 
 	page = "docs/report.md"
-	f(page, "fewer than {} sites are flagged, those of fewer than {} make", code("survey.FewSites"), code("survey.LeastGroup"))
-	f(page, "has the newest {} changes. For them it reads the files of the two newest nights, and of earlier ones until it has read {} files", code("survey.ShownChanges"), grouped("survey.readForPage"))
+	f(page, "fewer than {} sites are flagged, those of fewer than {} make", code("survey.FewSites"),
+		code("survey.LeastGroup"))
+	f(page,
+		"has the newest {} changes. For them it reads the files of the two newest nights, and of earlier ones until it has read {} files", code("survey.ShownChanges"), grouped("survey.readForPage"))
 	f(page, "has the newest {} of all AI tokens", grouped("history.MostChanges"))
 	f(page, "only the {} most frequent", code("survey.mostShown"))
 	f(page, "Five figures come first")
@@ -306,7 +345,8 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "may finish ({} s at most)", seconds("pipeline.DefaultDrain"))
 	f(page, "ends with {} and is not [published]", code("cmd/bulkscan.exitThreshold"))
 	f(page, "The store has {} seconds to commit", numberWords[c("scan.abortTime")/1e9])
-	f(page, "A part is {} origins or {} minutes", grouped("sink.DefaultPartRows"), numberWords[c("sink.DefaultPartAge")/60e9])
+	f(page, "A part is {} origins or {} minutes", grouped("sink.DefaultPartRows"),
+		numberWords[c("sink.DefaultPartAge")/60e9])
 	f(page, "change nothing, and exit with {}.", code("cmd/bulkscan.exitDamaged"))
 	f(page, "Linux 2.6.12 or later")
 	f(page, "on NFS 4 after 90 s")
@@ -314,9 +354,11 @@ func figures(t *testing.T) (all []figure) {
 	page = "docs/scale.md"
 	sizes, tasks := []float64{10e6, 100e6, 300e6}, []float64{1, 8, 16}
 	each, line := float64(c("scan/shares.tasksEach")), num(in(fifth, `share takes ([\d.]+) µs instead`))
-	bytesOf := num(in(first, `A million files take (\d+) MB`)) + (num(in(first, `(\d+) to \d+ MB in .evidence`))+num(in(first, `to (\d+) MB in .evidence`)))/2 + num(in(first, `(\d+) MB in .bodies`))
+	bytesOf := num(in(first, `A million files take (\d+) MB`)) + (num(in(first, `(\d+) to \d+ MB in .evidence`))+
+		num(in(first, `to (\d+) MB in .evidence`)))/2 + num(in(first, `(\d+) MB in .bodies`))
 	one, ten := num(in(fourth, `one part made (\d+) requests`)), num(in(fourth, `with ten parts (\d+)`))
-	minute := 60e9/float64(c("store/s3.DefaultLease"))*float64(c("store/s3.beatsInLease")) + 60e9/float64(c("scan.reportEvery"))
+	minute := 60e9/float64(c("store/s3.DefaultLease"))*float64(c("store/s3.beatsInLease")) +
+		60e9/float64(c("scan.reportEvery"))
 	const partRows, speed = 10_000, 1_000
 	f(page, "What 10, 100 and 300 million sites need")
 	f(page, "https first, all tables | {} µs |", rounded(num(perSite)*10, 3))
@@ -337,7 +379,10 @@ func figures(t *testing.T) (all []figure) {
 	row("(`--workers`)", "", func(_, tasks, _, _ float64) string { return plain(tasks) })
 	row("| shares, 16 for each", "", func(_, _, shares, _ float64) string { return plain(shares) })
 	row("is the bound", "", func(_, _, _, hours float64) string { return rounded(hours, 2) })
-	row("fetching and judging", "", func(sites, _, _, _ float64) string { return fmt.Sprintf("%.1f", sites*num(perSite)*10e-6/3600) })
+	row("fetching and judging", "", func(sites, _, _, _ float64) string {
+		return fmt.Sprintf("%.1f",
+			sites*num(perSite)*10e-6/3600)
+	})
 	row("in every share", "", func(sites, _, shares, _ float64) string { return rounded(sites*shares*line*1e-6/3600, 2) })
 	row("| parts", "", func(sites, _, _, _ float64) string { return commas(int64(sites / partRows)) })
 	row("| requests to the store", "", func(sites, tasks, shares, hours float64) string {
@@ -349,7 +394,8 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "At 300 million and {} shares", plain(each*tasks[2]))
 	rate := num(in(first, `Statistics: ([\d.]+) million sites`))
 	f(page, "({} million sites a second: {} minutes for 300 million)", plain(rate), rounded(300/rate/60, 2))
-	f(page, "in eight shares, killed {} times on two processors: every row true, {} MB a task", in(fifth, `tasks were killed (\d+) times`), in(fifth, `8 tasks at once, 20 kills.*\| (\d+) \| \d+, \d+ \|`))
+	f(page, "in eight shares, killed {} times on two processors: every row true, {} MB a task",
+		in(fifth, `tasks were killed (\d+) times`), in(fifth, `8 tasks at once, 20 kills.*\| (\d+) \| \d+, \d+ \|`))
 	cpu := func(row string) string { return in(fifth, row+` \|(?: [\d.]+ \|){4} \d+ \| (\d+) \|`) }
 	f(page, "A request took {} µs of CPU in one process, {} in eight tasks one after another, and {} in eight at once.",
 		cpu("one process"), cpu("8 tasks, one after another"), cpu("8 tasks at once"))
@@ -358,11 +404,17 @@ func figures(t *testing.T) (all []figure) {
 
 	page = "docs/storage.md"
 	f(page, "`BULKSCAN_S3_LEASE` | {}s |", seconds("store/s3.DefaultLease"))
-	f(page, "given up after {} seconds; a connection on which nothing moves is replaced after {} s.", numberWords[int(num(in("store/s3/config.go", `firstPatience = (\d+) \* time.Second`)))], seconds("store/s3.DefaultStall"))
-	f(page, "temporary files of {} MiB, nine at most: {} MiB", mib("store/s3.DefaultPartSize"), plain(9*float64(c("store/s3.DefaultPartSize"))/(1<<20)))
-	f(page, "pieces of 1 to {} MiB and keeps {} MiB", plain(float64(c("store/s3.maxAhead")*c("store/s3.blockSize"))/(1<<20)), plain(float64(c("store/s3.maxBlocks")*c("store/s3.blockSize"))/(1<<20)))
+	f(page, "given up after {} seconds; a connection on which nothing moves is replaced after {} s.",
+		numberWords[int(num(in("store/s3/config.go", `firstPatience = (\d+) \* time.Second`)))],
+		seconds("store/s3.DefaultStall"))
+	f(page, "temporary files of {} MiB, nine at most: {} MiB", mib("store/s3.DefaultPartSize"),
+		plain(9*float64(c("store/s3.DefaultPartSize"))/(1<<20)))
+	f(page, "pieces of 1 to {} MiB and keeps {} MiB",
+		plain(float64(c("store/s3.maxAhead")*c("store/s3.blockSize"))/(1<<20)),
+		plain(float64(c("store/s3.maxBlocks")*c("store/s3.blockSize"))/(1<<20)))
 	lease := c("store/s3.DefaultLease") / 1e9
-	f(page, "a lease of {} seconds, renewed every {}.", plain(float64(lease)), numberWords[lease/c("store/s3.beatsInLease")])
+	f(page, "a lease of {} seconds, renewed every {}.", plain(float64(lease)),
+		numberWords[lease/c("store/s3.beatsInLease")])
 
 	page = "SECURITY.md"
 	f(page, "answer within seven days")
@@ -391,7 +443,8 @@ func firstOfDemo(t *testing.T) string {
 }
 
 // numberWords are small numbers as the documents write them.
-var numberWords = strings.Fields("none one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen")
+var numberWords = strings.Fields(
+	"none one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen")
 
 // sentence begins a sentence.
 func sentence(word string) string { return strings.ToUpper(word[:1]) + word[1:] }

@@ -15,15 +15,16 @@ import (
 	"testing"
 )
 
-// A figure is a sentence of a document with holes, and what belongs into them: what the code says, what a run prints, or what a
-// committed measurement found. A hole `{}` is a number or a word, `{…}` is more. White space stands for any other, line ends too.
+// A figure is a sentence of a document with holes, and what belongs into them: what the code says, what a run prints,
+// or what a committed measurement found. A hole `{}` is a number or a word, `{…}` is more. White space stands for any
+// other, line ends too.
 type figure struct {
 	page, sentence string
 	values         []string
 }
 
-// TestFigures fills the holes and compares the sentences with the documents. Each number of their prose must be in such a sentence, in a
-// generated part, or in a command. `make generate` writes the figures anew.
+// TestFigures fills the holes and compares the sentences with the documents. Each number of their prose must be in such
+// a sentence, in a generated part, or in a command. `make generate` writes the figures anew.
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	pages, claimed, all := documents(t), map[string][]string{}, figures(t)
@@ -56,7 +57,8 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	for name, page := range pages {
-		if strings.HasSuffix(name, "CHANGELOG.md") || strings.Contains(filepath.ToSlash(name), "/adr/") { // these tell what was
+		if strings.HasSuffix(name, "CHANGELOG.md") || strings.Contains(filepath.ToSlash(name), "/adr/") {
+			// these tell what was
 			continue
 		}
 		bare := []byte(page)
@@ -72,7 +74,8 @@ func TestFigures(t *testing.T) {
 		}
 		for _, at := range number.FindAllIndex(bare, -1) {
 			begin, end := bytes.LastIndexByte(bare[:at[0]], '\n')+1, at[1]+bytes.IndexByte(append(bare[at[1]:], '\n'), '\n')
-			t.Errorf("%s: nothing says whether %s is true; give it a row in figures, or leave it out: %s", name, bare[at[0]:at[1]], page[begin:end])
+			t.Errorf("%s: nothing says whether %s is true; give it a row in figures, or leave it out: %s", name,
+				bare[at[0]:at[1]], page[begin:end])
 		}
 	}
 }
@@ -88,20 +91,27 @@ func takeOut(page []byte, from, to int) {
 
 var (
 	spaces = regexp.MustCompile(`\s+`)
-	number = regexp.MustCompile(`(?i)\b[0-9][0-9.,]*[0-9]|\b[2-9]\b|\b(?:five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)(?:teen|ty)|twenty)\b`)
+	number = regexp.MustCompile(
+		`(?i)\b[0-9][0-9.,]*[0-9]|\b[2-9]\b|\b(?:five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)(?:teen|ty)|twenty)\b`)
 )
 
 // notFigures are the parts of pages whose numbers are no figures, or are tested elsewhere.
 var notFigures = []*regexp.Regexp{
-	regexp.MustCompile(`(?s)<!-- (?:Written by|Generated).*`),                                             // to the page's end, by other tests
-	regexp.MustCompile(`(?s)<!-- outcomes -->.*?<!-- /`),                                                  // likewise
-	regexp.MustCompile("(?ms)^ *```[a-z]*[^\n]*\n.*?^ *```"),                                              // blocks: see TestShownOutput
-	regexp.MustCompile(`(?m)^(?:\t|    ).*$`),                                                             // likewise
-	regexp.MustCompile("`[^`\n]+`"),                                                                       // what is typed, or text of a file
-	regexp.MustCompile(`\]\([^)\s]*\)|<[a-z/][^>]*>|https?://\S+`),                                        // addresses and tags
-	regexp.MustCompile(`(?m)^\d+\. |^\*\*\d+\. |\d\d:\d\d|\b20\d\d(?:-\d\d-\d\d)?\b|\b19\d\d\b`),          // steps, times, dates
+	// to the page's end, by other tests
+	regexp.MustCompile(`(?s)<!-- (?:Written by|Generated).*`),
+	regexp.MustCompile(`(?s)<!-- outcomes -->.*?<!-- /`), // likewise
+	// blocks: see TestShownOutput
+	regexp.MustCompile("(?ms)^ *```[a-z]*[^\n]*\n.*?^ *```"),
+	regexp.MustCompile(`(?m)^(?:\t|    ).*$`), // likewise
+	// what is typed, or text of a file
+	regexp.MustCompile("`[^`\n]+`"),
+	// addresses and tags
+	regexp.MustCompile(`\]\([^)\s]*\)|<[a-z/][^>]*>|https?://\S+`),
+	// steps, times, dates
+	regexp.MustCompile(`(?m)^\d+\. |^\*\*\d+\. |\d\d:\d\d|\b20\d\d(?:-\d\d-\d\d)?\b|\b19\d\d\b`),
 	regexp.MustCompile(`RFC \d+|§+[\d.]+|ADR \d+|ISO \d+|SHA-\d+|IPv\d|UTF-\d+|HTTP/[\d.]+|License 2\.0`), // names
-	regexp.MustCompile(`\b[1-5]xx\b|\b(?:401|403|404|408|429|503|504|599)\b`),                             // statuses of HTTP
+	// statuses of HTTP
+	regexp.MustCompile(`\b[1-5]xx\b|\b(?:401|403|404|408|429|503|504|599)\b`),
 }
 
 // constants are the constants of a package of this module, also those that only the package sees.
@@ -123,7 +133,8 @@ func constants(t *testing.T, folder string) map[string]constant.Value {
 		}
 		parsed = append(parsed, file)
 	}
-	config := types.Config{Importer: onlyTime{}, Error: func(error) {}, IgnoreFuncBodies: true} // what depends on other packages has no value
+	// what depends on other packages has no value
+	config := types.Config{Importer: onlyTime{}, Error: func(error) {}, IgnoreFuncBodies: true}
 	pkg, _ := config.Check(folder, files, parsed, nil)
 	values := map[string]constant.Value{}
 	for _, name := range pkg.Scope().Names() {
@@ -142,7 +153,8 @@ func (onlyTime) Import(path string) (*types.Package, error) {
 	if path == "time" {
 		duration := types.NewNamed(types.NewTypeName(token.NoPos, pkg, "Duration", nil), types.Typ[types.Int64], nil)
 		pkg.Scope().Insert(duration.Obj())
-		for name, ns := range map[string]int64{"Nanosecond": 1, "Microsecond": 1e3, "Millisecond": 1e6, "Second": 1e9, "Minute": 60e9, "Hour": 3600e9} {
+		for name, ns := range map[string]int64{"Nanosecond": 1, "Microsecond": 1e3, "Millisecond": 1e6, "Second": 1e9,
+			"Minute": 60e9, "Hour": 3600e9} {
 			pkg.Scope().Insert(types.NewConst(token.NoPos, pkg, name, duration, constant.MakeInt64(ns)))
 		}
 	}
@@ -158,7 +170,8 @@ type source struct {
 
 // number returns a constant, as in `sink.DefaultPartRows`; durations are in nanoseconds.
 func (s *source) number(name string) constant.Value {
-	folder, of := filepath.Dir(name)+"/"+strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), strings.TrimPrefix(filepath.Ext(name), ".")
+	folder, of := filepath.Dir(name)+"/"+strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)),
+		strings.TrimPrefix(filepath.Ext(name), ".")
 	if s.known[folder] == nil {
 		s.known[folder] = constants(s.t, folder)
 	}

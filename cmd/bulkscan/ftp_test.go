@@ -37,7 +37,8 @@ func startFTP(site *ftpSite) (url string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	server, err := ftpd.NewServer(&ftpd.Options{Driver: site, Auth: site, Perm: ftpd.NewSimplePerm("nobody", "nobody"), Logger: new(ftpd.DiscardLogger)})
+	server, err := ftpd.NewServer(&ftpd.Options{Driver: site, Auth: site, Perm: ftpd.NewSimplePerm("nobody", "nobody"),
+		Logger: new(ftpd.DiscardLogger)})
 	if err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}

@@ -30,7 +30,8 @@ func mayMount(t *testing.T) bool {
 	if text, err := mount.CombinedOutput(); err != nil {
 		t.Skipf("SKIPPED: no disk to fill: this test mounts one in a namespace of its own: %v\n%s", err, text)
 	}
-	c := exec.Command("unshare", "--user", "--map-root-user", "--mount", os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v", "-test.count", "1")
+	c := exec.Command("unshare", "--user", "--map-root-user", "--mount", os.Args[0], "-test.run", "^"+t.Name()+"$",
+		"-test.v", "-test.count", "1")
 	c.Env = append(os.Environ(), inNamespace+"=1")
 	text, err := c.CombinedOutput()
 	switch {
@@ -42,9 +43,9 @@ func mayMount(t *testing.T) bool {
 	return false
 }
 
-// TestDiskFull scans onto a small disk that fills up, and gives it room again: at each size the scan says, once, which file
-// there was no room for and what to do; what was committed stays, and the same command finishes the scan. The disk is a
-// tmpfs in a mount namespace of the test's own, which takes root or user namespaces.
+// TestDiskFull scans onto a small disk that fills up, and gives it room again: at each size the scan says, once, which
+// file there was no room for and what to do; what was committed stays, and the same command finishes the scan. The disk
+// is a tmpfs in a mount namespace of the test's own, which takes root or user namespaces.
 func TestDiskFull(t *testing.T) {
 	notShort(t)
 	if !mayMount(t) {
@@ -85,7 +86,8 @@ func TestDiskFull(t *testing.T) {
 		out := filepath.Join(disk, "out")
 		p := w.scan(t, out, flags...)
 		p.exits(t, exitFailed)
-		p.says(t, "cannot ", "no space left on device; make room there: everything committed is kept, and the same command resumes scan s")
+		p.says(t, "cannot ",
+			"no space left on device; make room there: everything committed is kept, and the same command resumes scan s")
 		if n := strings.Count(p.stderr.String(), "no space left on device"); n != 1 {
 			t.Errorf("%s: it is said %d times\n%s", size, n, &p.stderr)
 		}
@@ -110,8 +112,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestSpoolFull scans to an object store while the folder of temporary files is full, or may not be written to: the scan
-// says which folder that is and what to do, what was committed stays, and the same command finishes the scan.
+// TestSpoolFull scans to an object store while the folder of temporary files is full, or may not be written to: the
+// scan says which folder that is and what to do, what was committed stays, and the same command finishes the scan.
 func TestSpoolFull(t *testing.T) {
 	notShort(t)
 	if !mayMount(t) {
@@ -138,11 +140,13 @@ func TestSpoolFull(t *testing.T) {
 		}
 		t.Setenv("TMPDIR", spool)
 		p := w.scan(t, place, flags...)
-		if later != "" && !eventually(func() bool { return commits(out) > 2 && room(later) == nil }) { // not while it is in use
+		if later != "" && !eventually(func() bool { return commits(out) > 2 && room(later) == nil }) {
+			// not while it is in use
 			t.Errorf("%s: it cannot be filled", what)
 		}
 		p.exits(t, exitFailed)
-		p.says(t, "no temporary file in "+spool+" (TMPDIR says where)", why+": everything committed is kept, and the same command resumes scan s")
+		p.says(t, "no temporary file in "+spool+" (TMPDIR says where)", why+
+			": everything committed is kept, and the same command resumes scan s")
 		had := len(committed(t, out))
 		if had == 0 && later != "" {
 			t.Errorf("%s: nothing was committed", what)

@@ -22,20 +22,26 @@ type flagGroup struct {
 }
 
 // mostUsed are shown first by scan.
-var mostUsed = flagGroup{"Most used", []string{"out", "config", "contact", "limit", "format", "column", "concurrency", "rate", "opt-out", "dry-run"}}
+var mostUsed = flagGroup{"Most used", []string{"out", "config", "contact", "limit", "format", "column", "concurrency",
+	"rate", "opt-out", "dry-run"}}
 
 // flagGroups are the sections of commands with many flags. A flag that is in none stands with the command's own.
 var flagGroups = []flagGroup{
-	{"Input", []string{"format", "column", "label-column", "by", "columns", "limit", "sample", "shard", "workers", "tokens", "vantage", "list-id"}},
-	{"Output", []string{"out", "fields", "tables", "part-rows", "part-age", "no-compact", "no-publish", "collect", "warc-out"}},
-	{"Politeness", []string{"contact", "user-agent", "host-rate", "ip-rate", "rate", "dns-rate", "rates", "opt-out", "retries", "retry-after", "max-retry-after"}},
+	{"Input", []string{"format", "column", "label-column", "by", "columns", "limit", "sample", "shard", "workers",
+		"tokens", "vantage", "list-id"}},
+	{"Output", []string{"out", "fields", "tables", "part-rows", "part-age", "no-compact", "no-publish", "collect",
+		"warc-out"}},
+	{"Politeness", []string{"contact", "user-agent", "host-rate", "ip-rate", "rate", "dns-rate", "rates", "opt-out",
+		"retries", "retry-after", "max-retry-after"}},
 	{"Network", []string{
-		"concurrency", "timeout", "connect-timeout", "tls-timeout", "header-timeout", "max-redirects", "max-body", "scheme", "no-fallback",
+		"concurrency", "timeout", "connect-timeout", "tls-timeout", "header-timeout", "max-redirects", "max-body", "scheme",
+		"no-fallback",
 		"resolver", "connect-to", "ipv4", "ipv6", "source-ip", "allow-private", "tls-min", "strict-tls", "ca-file",
 	}},
 	{"Resume", []string{"scan-id", "date", "restart", "repair"}},
 	{"Monitoring", []string{
-		"progress", "quiet", "verbose", "log-format", "log-level", "metrics-addr", "metrics-file", "max-error-rate", "allow-empty", "cpuprofile",
+		"progress", "quiet", "verbose", "log-format", "log-level", "metrics-addr", "metrics-file", "max-error-rate",
+		"allow-empty", "cpuprofile",
 	}},
 }
 
@@ -97,7 +103,10 @@ func (a *app) help(c *cobra.Command, _ []string) {
 	if !c.HasParent() {
 		facts("Environment", variables)
 		facts("Exit codes", exitCodes)
-		b.WriteString("\n" + wrapped("`bulkscan COMMAND --help` has the flags and examples of a command. Settings in a file: docs/configuration.md.", width) + "\n")
+		b.WriteString("\n" +
+			wrapped(
+				"`bulkscan COMMAND --help` has the flags and examples of a command. Settings in a file: docs/configuration.md.",
+				width) + "\n")
 	} else {
 		b.WriteString("\nEnvironment and exit codes: bulkscan --help\n")
 	}

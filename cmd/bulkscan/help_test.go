@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Every command's help has an example, names each flag once, and breaks its lines; that of scan begins with the flags most used.
+// Every command's help has an example, names each flag once, and breaks its lines; that of scan begins with the flags
+// most used.
 func TestHelp(t *testing.T) {
 	root := (&app{stdout: os.Stdout}).root()
 	for _, c := range root.Commands() {
@@ -35,14 +36,16 @@ func TestHelp(t *testing.T) {
 	}
 	got, _ := said(t, 0, "scan", "--help")
 	at := -1
-	for _, title := range []string{"Examples", "Most used", "Input", "Output", "Politeness", "Network", "Resume", "Monitoring", "Other"} {
+	for _, title := range []string{"Examples", "Most used", "Input", "Output", "Politeness", "Network", "Resume",
+		"Monitoring", "Other"} {
 		next := strings.Index(got, "\n"+title+":\n")
 		if next <= at {
 			t.Errorf("scan: %s is at %d, after %d", title, next, at)
 		}
 		at = next
 	}
-	if got, _ = said(t, 0, "--help"); !strings.Contains(got, "  4         a dataset is damaged\n") || !strings.Contains(got, "  NO_COLOR ") {
+	if got, _ = said(t, 0, "--help"); !strings.Contains(got, "  4         a dataset is damaged\n") ||
+		!strings.Contains(got, "  NO_COLOR ") {
 		t.Errorf("no exit codes or variables in\n%s", got)
 	}
 }

@@ -35,11 +35,12 @@ presence or refusal. A change lies between two nights; nights on which nothing w
 stored the files, a diff shows what changed in them. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out.
 
 --token shows one crawler instead: its verdict in each episode, and the lines that decide whether it may fetch /. The
-last file of the episode is judged by the registry of this program, or by --tokens. docs/history.md has each field of --json.
+last file of the episode is judged by the registry of this program, or by --tokens. docs/history.md has each field of
+--json.
 
 It reads the ledger, DIR/history, which a scan continues at its end. --rebuild derives it again from all published
-scans, and from what nightly has kept of pruned nights. The ledger follows archives and one live observer. Another observer succeeds when the first has
-no more scans; one that scanned beside it, a week later.`,
+scans, and from what nightly has kept of pruned nights. The ledger follows archives and one live observer. Another
+observer succeeds when the first has no more scans; one that scanned beside it, a week later.`,
 		Example: `  bulkscan history out --rebuild
   bulkscan history out www.example.com
   bulkscan history out www.example.com --token GPTBot`,
@@ -80,7 +81,8 @@ no more scans; one that scanned beside it, a week later.`,
 	flags := c.Flags()
 	flags.BoolVar(&f.rebuild, "rebuild", false, "derive the ledger again from the scans")
 	flags.StringVar(&f.token, "token", "", "show how the site treats this crawler: a `NAME` or alias in the registry")
-	flags.StringVar(&f.tokens, "tokens", "", "with --rebuild and --token: file of further crawler tokens, as the scans had")
+	flags.StringVar(&f.tokens, "tokens", "",
+		"with --rebuild and --token: file of further crawler tokens, as the scans had")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object per site")
 	addColor(flags, &f.color)
 	return c
@@ -111,7 +113,8 @@ func (a *app) rebuildHistory(ctx context.Context, st store.Store, dir string, re
 	return views.Write(ctx, st, nil)
 }
 
-func (a *app) tellHistory(ctx context.Context, st store.Store, args []string, asked history.Asked, f *historyFlags) error {
+func (a *app) tellHistory(ctx context.Context, st store.Store, args []string, asked history.Asked,
+	f *historyFlags) error {
 	dir := args[0]
 	o, err := origin.Parse(args[1])
 	if err != nil {

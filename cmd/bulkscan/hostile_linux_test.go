@@ -10,7 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 )
 
-// ownSequences are what we send to a terminal ourselves, beside what it shows: those with which the bar and the log share a line.
+// ownSequences are what we send to a terminal ourselves, beside what it shows: those with which the bar and the log
+// share a line.
 var ownSequences = regexp.MustCompile("\r\n|\r\x1b\\[K|\r")
 
 // TestHostileTerminal scans the site on a terminal, with a bar over which the log is written.
@@ -25,7 +26,8 @@ func TestHostileTerminal(t *testing.T) {
 		text, _ := io.ReadAll(master) // ends with an error when the last writer has closed: there is nobody left
 		shown <- string(text)
 	}()
-	args := append([]string{"scan", list, "-o", filepath.Join(dir, "out"), "--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0",
+	args := append([]string{"scan", list, "-o", filepath.Join(dir, "out"), "--host-rate", "0", "--ip-rate", "0",
+		"--dns-rate", "0",
 		"--log-level", "debug", "--progress", "bar"}, site.flags...)
 	code := run(args, strings.NewReader(""), io.Discard, terminal)
 	_ = terminal.Close()
@@ -33,7 +35,8 @@ func TestHostileTerminal(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d\n%q", code, text)
 	}
-	if !strings.Contains(text, " failed ") || !strings.Contains(text, "Rejected: input ") || !strings.Contains(text, "\r\x1b[K") {
+	if !strings.Contains(text, " failed ") || !strings.Contains(text, "Rejected: input ") ||
+		!strings.Contains(text, "\r\x1b[K") {
 		t.Errorf("there is no bar, or no log, on the terminal:\n%.2000q", text)
 	}
 	hostiletest.Check(t, "the terminal", []byte(ownSequences.ReplaceAllString(text, "\n")), hostileLine)

@@ -31,33 +31,41 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// hostileSite is a site whose every text wants to do harm: what a terminal, a log, a table or a program makes of it is looked at
-// wherever something of it is shown. Its hosts are h0.hostile.test and so on, one for each text, by http and by https; those of
-// to.hostile.test send one on to places with such names, and those of alias.hostile.test have such a name behind them.
+// hostileSite is a site whose every text wants to do harm: what a terminal, a log, a table or a program makes of it is
+// looked at wherever something of it is shown. Its hosts are h0.hostile.test and so on, one for each text, by http and
+// by https; those of to.hostile.test send one on to places with such names, and those of alias.hostile.test have such a
+// name behind them.
 type hostileSite struct {
 	flags []string // that lead a scan there
 }
 
 // hostileHead is the answer of a host.
 func hostileHead(host string, text string) []byte {
-	one := strings.NewReplacer("\r", "", "\n", "", "\x00", "").Replace(text) // in a field, these end the field or the answer
+	// in a field, these end the field or the answer
+	one := strings.NewReplacer("\r", "", "\n", "", "\x00", "").Replace(text)
 	if len(one) > 8000 {
 		one = one[:8000]
 	}
 	if strings.HasSuffix(host, ".to.hostile.test") {
-		return []byte("HTTP/1.1 302 " + one + "\r\nLocation: http://h0.hostile.test/robots.txt?" + one + "\r\nContent-Length: 0\r\n\r\n")
+		return []byte("HTTP/1.1 302 " + one + "\r\nLocation: http://h0.hostile.test/robots.txt?" + one +
+			"\r\nContent-Length: 0\r\n\r\n")
 	}
 	if strings.HasSuffix(host, ".away.hostile.test") {
 		return []byte("HTTP/1.1 302 Found\r\nLocation: http://" + one + ".test/" + one + "\r\nContent-Length: 0\r\n\r\n")
 	}
-	body := "User-agent: a" + text + "\nUser-agent: *\nDisallow: /" + text + "\nAllow: " + text + "\n" + text + ": " + text +
-		"\nSitemap: https://hostile.test/" + text + "\nSitemap: " + text + "\nCrawl-delay: " + text + "\nContent-Signal: ai-train=no, " + text + "=yes" +
-		"\nContent-Usage: " + text + "\nLicense: " + text + "\nNoindex: " + text + "\nDisalow: " + text + "\nHost: " + text + "\n" + text + "\n"
+	body := "User-agent: a" + text + "\nUser-agent: *\nDisallow: /" + text + "\nAllow: " + text + "\n" + text + ": " +
+		text +
+		"\nSitemap: https://hostile.test/" + text + "\nSitemap: " + text + "\nCrawl-delay: " + text +
+		"\nContent-Signal: ai-train=no, " + text + "=yes" +
+		"\nContent-Usage: " + text + "\nLicense: " + text + "\nNoindex: " + text + "\nDisalow: " + text + "\nHost: " + text +
+		"\n" + text + "\n"
 	head := "HTTP/1.1 200 " + one + "\r\n"
-	for _, field := range []string{"Server", "ETag", "Last-Modified", "Cache-Control", "X-Robots-Tag", "Content-Usage", "Via", "X-" + "Powered-By"} {
+	for _, field := range []string{"Server", "ETag", "Last-Modified", "Cache-Control", "X-Robots-Tag", "Content-Usage",
+		"Via", "X-" + "Powered-By"} {
 		head += field + ": " + one[:min(len(one), 4000)] + "\r\n"
 	}
-	return []byte(head + "Content-Type: text/plain; charset=" + one[:min(len(one), 4000)] + fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", len(body)) + body)
+	return []byte(head + "Content-Type: text/plain; charset=" + one[:min(len(one), 4000)] +
+		fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", len(body)) + body)
 }
 
 // startHostile starts the site, its names and its certificates.
@@ -112,11 +120,13 @@ func startHostile(t *testing.T) *hostileSite {
 		if strings.Contains(name, "alias.hostile.test") {
 			// A label is any bytes; \DDD is how they are written.
 			target := `\027\091\050\074\155\0491m\226\128\174\000\255MARK.hostile.test.`
-			m.Answer = append(m.Answer, &dns.CNAME{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 60}, Target: target})
+			m.Answer = append(m.Answer, &dns.CNAME{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET,
+				Ttl: 60}, Target: target})
 			name = target
 		}
 		if q.Question[0].Qtype == dns.TypeA {
-			m.Answer = append(m.Answer, &dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: net.IPv4(127, 0, 0, 1)})
+			m.Answer = append(m.Answer, &dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60},
+				A: net.IPv4(127, 0, 0, 1)})
 		}
 		_ = w.WriteMsg(m)
 	})}
@@ -145,7 +155,8 @@ func hostileCertificate(t *testing.T) tls.Certificate {
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		// Names of certificates are of some bytes only, by those who make them.
-		template.Subject.CommonName, template.DNSNames = "\x1b[31m\u202e"+hostiletest.Mark, []string{"\x1b[31m" + hostiletest.Mark}
+		template.Subject.CommonName, template.DNSNames = "\x1b[31m\u202e"+hostiletest.Mark,
+			[]string{"\x1b[31m" + hostiletest.Mark}
 		if der, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +169,8 @@ func (s *hostileSite) list(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
 	for i := range hostiletest.Texts() {
-		fmt.Fprintf(&b, "http://h%d.hostile.test\nhttps://h%d.hostile.test\nhttp://h%d.to.hostile.test\nhttp://h%d.away.hostile.test\nhttp://h%d.alias.hostile.test\n", i, i, i, i, i)
+		fmt.Fprintf(&b,
+			"http://h%d.hostile.test\nhttps://h%d.hostile.test\nhttp://h%d.to.hostile.test\nhttp://h%d.away.hostile.test\nhttp://h%d.alias.hostile.test\n", i, i, i, i, i)
 	}
 	for _, h := range hostiletest.Texts() {
 		b.WriteString(h.Text + "\nhttp://" + h.Text + ".test\n")
@@ -172,8 +184,9 @@ func (s *hostileSite) list(t *testing.T, dir string) string {
 }
 
 const (
-	hostileLine = 16 << 10 // bytes of a line of the log, or of a page, at most: what is longest in it is escaped, six for one
-	hostileRow  = 2 << 20  // of JSON that has a whole site or file in it
+	// bytes of a line of the log, or of a page, at most: what is longest in it is escaped, six for one
+	hostileLine = 16 << 10
+	hostileRow  = 2 << 20 // of JSON that has a whole site or file in it
 )
 
 // command runs bulkscan and returns what it printed.
@@ -193,9 +206,11 @@ func TestHostileScan(t *testing.T) {
 	if kept := os.Getenv("HOSTILE_DATASET"); kept != "" { // for whoever wants to look at it with another reader
 		out = kept
 	}
-	common := append([]string{"--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0", "--log-level", "debug"}, site.flags...)
+	common := append([]string{"--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0", "--log-level", "debug"},
+		site.flags...)
 	for _, format := range []string{"text", "json"} {
-		args := append([]string{"scan", list, "-o", out, "--scan-id", "s", "--restart", "--log-format", format, "--progress", "log"}, common...)
+		args := append([]string{"scan", list, "-o", out, "--scan-id", "s", "--restart", "--log-format", format, "--progress",
+			"log"}, common...)
 		code, stdout, stderr := hostileRun(t, "", args...)
 		if code != 0 || len(stdout) > 0 {
 			t.Fatalf("exit code %d, printed %.200q\n%s", code, stdout, stderr)
@@ -239,8 +254,8 @@ func TestHostileScan(t *testing.T) {
 	if hosts < 5*len(texts) {
 		t.Errorf("%d rows", hosts)
 	}
-	// In the dataset a text is what it was: escaping is for who shows it. But U+FFFD stands for what is no UTF-8, and spaces for the
-	// controls of ASCII, which a header field cannot have (RFC 9110 §5.5).
+	// In the dataset a text is what it was: escaping is for who shows it. But U+FFFD stands for what is no UTF-8, and
+	// spaces for the controls of ASCII, which a header field cannot have (RFC 9110 §5.5).
 	spaced := func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
@@ -272,9 +287,13 @@ func TestHostileScan(t *testing.T) {
 	hostiletest.Check(t, "rejects", rejects, hostileLine)
 
 	for _, args := range [][]string{
-		{"summary", out}, {"summary", out, "--json"}, {"stats", out}, {"verify", out}, {"verify", out, "--json"}, {"summary", out, "--scan-id", hostiletest.All()},
-		{"verify", out, "--scan-id", hostiletest.Lines()}, {"verify", hostiletest.Lines()}, {"compact", out}, {"reaudit", out, "-o", t.TempDir()}, {"reaudit", out, "-o", t.TempDir(), "--json"}, {"reaudit", out, "-o", hostiletest.All(), "--scan-id", hostiletest.All()},
-		{"scan", list, "--dry-run"}, {"scan", hostiletest.Lines()}, {"scan", list, "-o", out, "--scan-id", hostiletest.All()}, {"scan", list, "--column", hostiletest.All()},
+		{"summary", out}, {"summary", out, "--json"}, {"stats", out}, {"verify", out}, {"verify", out, "--json"},
+		{"summary", out, "--scan-id", hostiletest.All()},
+		{"verify", out, "--scan-id", hostiletest.Lines()}, {"verify", hostiletest.Lines()}, {"compact", out},
+		{"reaudit", out, "-o", t.TempDir()}, {"reaudit", out, "-o", t.TempDir(), "--json"},
+		{"reaudit", out, "-o", hostiletest.All(), "--scan-id", hostiletest.All()},
+		{"scan", list, "--dry-run"}, {"scan", hostiletest.Lines()}, {"scan", list, "-o", out, "--scan-id", hostiletest.All()},
+		{"scan", list, "--column", hostiletest.All()},
 	} {
 		_, stdout, stderr := hostileRun(t, "", args...)
 		what := fmt.Sprintf("bulkscan %.40q", args)
@@ -331,13 +350,15 @@ func TestHostileDataset(t *testing.T) {
 	site, dir := startHostile(t), t.TempDir()
 	list := site.list(t, dir)
 	out := filepath.Join(dir, "out")
-	if code, _, stderr := hostileRun(t, "", append([]string{"scan", list, "-o", out, "--scan-id", "s", "--progress", "none", "--date", "2026-11-21", "--host-rate", "0", "--ip-rate", "0"}, site.flags...)...); code != 0 {
+	if code, _, stderr := hostileRun(t, "", append([]string{"scan", list, "-o", out, "--scan-id", "s", "--progress",
+		"none", "--date", "2026-11-21", "--host-rate", "0", "--ip-rate", "0"}, site.flags...)...); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr)
 	}
 	nasty := "\x1b]0;pwned\x07\u202e\n\x9b31m" + hostiletest.Mark
 	write := func(name, text string) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(out, name)), 0o777), os.WriteFile(filepath.Join(out, name), []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(out, name)), 0o777),
+			os.WriteFile(filepath.Join(out, name), []byte(text), 0o644)); err != nil {
 			t.Skipf("SKIPPED: no file of such a name here: %v", err)
 		}
 	}
@@ -347,7 +368,8 @@ func TestHostileDataset(t *testing.T) {
 	write("_scans/"+nasty+"/manifest.json", nasty)
 	write("_scans/other/manifest.json", fmt.Sprintf(`{"scan_id":"other","state":%q}`, nasty))
 	told := false
-	for _, args := range [][]string{{"verify", out}, {"verify", out, "--json"}, {"summary", out}, {"summary", out, "--json"}, {"reaudit", out, "-o", t.TempDir()}, {"compact", out}, {"stats", out}} {
+	for _, args := range [][]string{{"verify", out}, {"verify", out, "--json"}, {"summary", out},
+		{"summary", out, "--json"}, {"reaudit", out, "-o", t.TempDir()}, {"compact", out}, {"stats", out}} {
 		_, stdout, stderr := hostileRun(t, "", args...)
 		what := fmt.Sprintf("bulkscan %q", args)
 		hostiletest.Check(t, what, stdout, 4*hostileLine)
@@ -422,7 +444,8 @@ func TestHostilePages(t *testing.T) {
 			return
 		}
 	}
-	if _, page, _ := hostileRun(t, "", append([]string{"check", "http://h0.hostile.test", "--all"}, site.flags...)...); bytes.Count(page, []byte(`\u001b[31mMARK`)) < 5 {
+	if _, page, _ := hostileRun(t, "", append([]string{"check", "http://h0.hostile.test", "--all"},
+		site.flags...)...); bytes.Count(page, []byte(`\u001b[31mMARK`)) < 5 {
 		t.Errorf("the page does not tell what is in the file:\n%s", page)
 	}
 }
@@ -434,7 +457,9 @@ func TestHostileObjectStore(t *testing.T) {
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(http.StatusForbidden)
 			text := strings.NewReplacer("<", "&lt;", "&", "&amp;").Replace(h.Text)
-			fmt.Fprintf(w, "<Error><Code>%s</Code><Message>%s</Message><BucketName>%[1]s</BucketName><Region>%[1]s</Region></Error>", text, text)
+			fmt.Fprintf(w,
+				"<Error><Code>%s</Code><Message>%s</Message><BucketName>%[1]s</BucketName><Region>%[1]s</Region></Error>", text,
+				text)
 		}))
 		t.Setenv("AWS_ENDPOINT_URL_S3", server.URL)
 		t.Setenv("AWS_ACCESS_KEY_ID", "x")

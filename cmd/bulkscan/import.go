@@ -7,7 +7,8 @@ import (
 
 // ofImport are the flags of scan that import has, too.
 var ofImport = []string{
-	"out", "fields", "by", "limit", "sample", "dry-run", "scan-id", "vantage", "list-id", "restart", "repair", "tables", "part-rows", "part-age", "progress", "log-format", "log-level",
+	"out", "fields", "by", "limit", "sample", "dry-run", "scan-id", "vantage", "list-id", "restart", "repair", "tables",
+	"part-rows", "part-age", "progress", "log-format", "log-level",
 	"quiet", "verbose", "allow-empty", "no-compact", "no-publish", "max-redirects", "max-body", "tokens", "allow-private",
 }
 
@@ -19,10 +20,10 @@ func (a *app) importCommand() *cobra.Command {
 		Long: `import reads robots.txt files that others have fetched, judges them, and writes a dataset as scan does, with a scan for each
 night. It makes no network requests.
 
-Inputs are JSON lines, CSV or Parquet with a file a row, folders (HOST.txt, HOST/robots.txt, RANK-HOST.txt), and web archives
-(WARC), plain or compressed; what each is, its content says. A night is a day of the files' dates. Inputs without any date
-need --date. Rows that only repeat an earlier file (observed false, unchanged true) are no observations. docs/archives.md has
-the columns and all rules. The same command again resumes where it was interrupted.`,
+Inputs are JSON lines, CSV or Parquet with a file a row, folders (HOST.txt, HOST/robots.txt, RANK-HOST.txt), and web
+archives (WARC), plain or compressed; what each is, its content says. A night is a day of the files' dates. Inputs
+without any date need --date. Rows that only repeat an earlier file (observed false, unchanged true) are no
+observations. docs/archives.md has the columns and all rules. The same command again resumes where it was interrupted.`,
 		Example: `  bulkscan import bodies.jsonl.zst -o out
   bulkscan import robots/ --date 2024-07-14 -o out
   bulkscan import crawl.parquet --columns body=robots,host=site -o out
@@ -39,8 +40,10 @@ the columns and all rules. The same command again resumes where it was interrupt
 	for _, name := range ofImport {
 		c.Flags().AddFlag(all.Lookup(name))
 	}
-	c.Flags().StringVar(&f.date, "date", "", "the night of all inputs, YYYY-MM-DD, whatever their dates; required where they have none")
-	c.Flags().StringVar(&f.columns, "columns", "", "columns by what they hold, where their names are not the usual ones: body=robots,host=site (docs/archives.md)")
+	c.Flags().StringVar(&f.date, "date", "",
+		"the night of all inputs, YYYY-MM-DD, whatever their dates; required where they have none")
+	c.Flags().StringVar(&f.columns, "columns", "",
+		"columns by what they hold, where their names are not the usual ones: body=robots,host=site (docs/archives.md)")
 	addConfig(c.Flags())
 	return c
 }

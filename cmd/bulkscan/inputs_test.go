@@ -31,9 +31,9 @@ type listed struct {
 	Sector string `json:"sector" parquet:"sector,dict"`
 }
 
-// TestEveryForm scans one list in every form that is read. The hosts, their sequence, ranks and labels, the rejects with their
-// lines, what --limit and --sample choose and --dry-run says, and that the same command resumes and --restart begins anew
-// are the same in all, but for what a form cannot hold.
+// TestEveryForm scans one list in every form that is read. The hosts, their sequence, ranks and labels, the rejects
+// with their lines, what --limit and --sample choose and --dry-run says, and that the same command resumes and
+// --restart begins anew are the same in all, but for what a form cannot hold.
 func TestEveryForm(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -47,11 +47,13 @@ func TestEveryForm(t *testing.T) {
 	if err := os.WriteFile(ca, web.CAPEM(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	base := []string{"--resolver", web.DNSAddr().String(), "--ca-file", ca, "--allow-private", "--host-rate", "0", "--ip-rate", "0", "--progress", "none"}
+	base := []string{"--resolver", web.DNSAddr().String(), "--ca-file", ca, "--allow-private", "--host-rate", "0",
+		"--ip-rate", "0", "--progress", "none"}
 	for _, to := range web.ConnectTo() {
 		base = append(base, "--connect-to", to)
 	}
-	rows := []listed{{1, "a.ok.zoo.test", "news"}, {2, "b.ok.zoo.test", "shop"}, {3, "no host", "news"}, {4, "A.ok.zoo.test", "shop"}, {5, "c.not-found.zoo.test", "news"}, {6, "d.ok.zoo.test", "shop"}}
+	rows := []listed{{1, "a.ok.zoo.test", "news"}, {2, "b.ok.zoo.test", "shop"}, {3, "no host", "news"},
+		{4, "A.ok.zoo.test", "shop"}, {5, "c.not-found.zoo.test", "news"}, {6, "d.ok.zoo.test", "shop"}}
 	var lines, csv, quoted, jsonl strings.Builder
 	csv.WriteString("rank,domain,sector\n")
 	for _, r := range rows {
@@ -96,7 +98,8 @@ func TestEveryForm(t *testing.T) {
 			asked := web.Stats().Requests
 			says, _ := scan(out("none"), "--dry-run")
 			for _, want := range []string{
-				path + ": " + fmt.Sprint(len(rows)+header) + " lines, ", "4 origins would be asked", fmt.Sprintf("2 lines would be rejected (1 of them duplicates), %d are blank, comment or header", header),
+				path + ": " + fmt.Sprint(len(rows)+header) + " lines, ", "4 origins would be asked",
+				fmt.Sprintf("2 lines would be rejected (1 of them duplicates), %d are blank, comment or header", header),
 			} {
 				if !strings.Contains(says, want) {
 					t.Errorf("--dry-run does not say %q:\n%s", want, says)
@@ -148,7 +151,8 @@ func TestEveryForm(t *testing.T) {
 			if n := bytes.Count(rejects, []byte("\n")); n != 2 {
 				t.Errorf("%d rejects", n)
 			}
-			if got, want := labelsOf(t, out("all")), map[bool]string{true: "map[news:2 shop:2]", false: "map[]"}[label != ""]; got != want {
+			if got, want := labelsOf(t, out("all")), map[bool]string{true: "map[news:2 shop:2]",
+				false: "map[]"}[label != ""]; got != want {
 				t.Errorf("segments of the statistics by label: %s, want %s", got, want)
 			}
 
@@ -166,13 +170,22 @@ func TestEveryForm(t *testing.T) {
 	f("bom.csv", []byte("\xef\xbb\xbf"+csv.String()), "3", 1, "--column", "2")
 	f("quoted.csv", []byte(quoted.String()), "3", 0)
 	f("hosts.jsonl", []byte(jsonl.String()), "sector", 0)
-	f("nested.jsonl", []byte(strings.ReplaceAll(strings.ReplaceAll(jsonl.String(), `"domain":`, `"site":{"name":`), `,"sector"`, `},"sector"`)), "sector", 0, "--column", "site.name")
+	f("nested.jsonl", []byte(strings.ReplaceAll(strings.ReplaceAll(jsonl.String(), `"domain":`, `"site":{"name":`),
+		`,"sector"`, `},"sector"`)), "sector", 0, "--column", "site.name")
 	f("hosts.parquet", table.Bytes(), "sector", 0)
 	f("forced.parquet", table.Bytes(), "3", 0, "--format", "parquet", "--column", "domain")
-	f("hosts.csv.gz", pressed(t, csv.String(), func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil }), "sector", 1)
-	f("hosts.csv.zst", pressed(t, csv.String(), func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w) }), "sector", 1)
-	f("hosts.jsonl.xz", pressed(t, jsonl.String(), func(w io.Writer) (io.WriteCloser, error) { return xz.NewWriter(w) }), "sector", 0)
-	f("hosts.parquet.gz", pressed(t, table.String(), func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil }), "sector", 0)
+	f("hosts.csv.gz", pressed(t, csv.String(), func(w io.Writer) (io.WriteCloser, error) {
+		return gzip.NewWriter(w),
+			nil
+	}), "sector", 1)
+	f("hosts.csv.zst", pressed(t, csv.String(), func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w) }),
+		"sector", 1)
+	f("hosts.jsonl.xz", pressed(t, jsonl.String(), func(w io.Writer) (io.WriteCloser, error) { return xz.NewWriter(w) }),
+		"sector", 0)
+	f("hosts.parquet.gz", pressed(t, table.String(), func(w io.Writer) (io.WriteCloser, error) {
+		return gzip.NewWriter(w),
+			nil
+	}), "sector", 0)
 	f("utf16.csv", inUTF16(csv.String()), "sector", 1)
 }
 
@@ -183,12 +196,16 @@ func TestStandardInputName(t *testing.T) {
 		t.Helper()
 		out := t.TempDir()
 		var o, e bytes.Buffer
-		if code := run([]string{"scan", "-o", out, "--progress", "none"}, strings.NewReader(content), &o, &e); code == 0 || !strings.Contains(e.String(), want) || strings.Contains(e.String(), "bulkscan-stdin-") {
+		if code := run([]string{"scan", "-o", out, "--progress", "none"}, strings.NewReader(content), &o, &e); code == 0 ||
+			!strings.Contains(e.String(), want) || strings.Contains(e.String(), "bulkscan-stdin-") {
 			t.Errorf("exit code %d, want %s:\n%s", code, want, e.String())
 		}
 	}
 	f("a,b\na.example,b.example\n", "cannot read standard input: several columns hold host names")
-	gz := pressed(t, strings.Repeat("no host\n", 10), func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil })
+	gz := pressed(t, strings.Repeat("no host\n", 10), func(w io.Writer) (io.WriteCloser, error) {
+		return gzip.NewWriter(w),
+			nil
+	})
 	f(string(gz[:len(gz)-4]), "cannot read standard input from line 11 on")
 }
 
@@ -249,7 +266,8 @@ func labelsOf(t *testing.T, out string) string {
 		t.Fatal(err)
 	}
 	labels := map[string]int64{}
-	for r, err := range table.FileRows[schema.TokenStatsRow](t.Context(), st, commit.StatsName(schema.TokenStats, scan.Manifest.ScanDate, "s")) {
+	for r, err := range table.FileRows[schema.TokenStatsRow](t.Context(), st, commit.StatsName(schema.TokenStats,
+		scan.Manifest.ScanDate, "s")) {
 		if err != nil {
 			t.Fatal(err)
 		}

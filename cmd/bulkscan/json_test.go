@@ -22,11 +22,13 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestJSONNumbers runs every command that prints JSON, over nights on which files change, and reads what it prints and each
-// file of JSON that it leaves. Readers keep numbers in 53 bits (JavaScript, jq), so that a whole number beyond them is an
-// error, and so is an id of 64 bits that is a number, however small. A command with --json that is not run here is one, too.
+// TestJSONNumbers runs every command that prints JSON, over nights on which files change, and reads what it prints and
+// each file of JSON that it leaves. Readers keep numbers in 53 bits (JavaScript, jq), so that a whole number beyond
+// them is an error, and so is an id of 64 bits that is a number, however small. A command with --json that is not run
+// here is one, too.
 func TestJSONNumbers(t *testing.T) {
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64, Only: []string{"ok", "ok-gzip", "not-found", "html"}})
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64, Only: []string{"ok", "ok-gzip",
+		"not-found", "html"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +37,14 @@ func TestJSONNumbers(t *testing.T) {
 	t.Chdir(folder)
 	leadTo(t, web)
 	for name, text := range map[string]string{
-		"ca.pem": string(web.CAPEM()), "robots.txt": "User-agent: *\nDisallow: /private\nCrawl-delay: 123456789012345678901234567890\n",
-		"list.csv": "999999999999999999,a.ok.zoo.test\n900719925474099,b.ok.zoo.test\n7,c.not-found.zoo.test\n8,d.ok-gzip.zoo.test\n9,e.html.zoo.test\n10,no host\n",
-		"1.warc":   capturesOf("a.example", "User-agent: *\nDisallow: /private/\n", "b.example", "User-agent: GPTBot\nDisallow: /\n"),
-		"2.warc":   capturesOf("a.example", "User-agent: *\nUser-agent: CCBot\nDisallow: /\n", "b.example", "User-agent: GPTBot\nDisallow: /\n"),
-		"n.toml":   "[nightly]\nlist = \"list.csv\"\n[scan]\nout = \"nights\"\n",
+		"ca.pem":     string(web.CAPEM()),
+		"robots.txt": "User-agent: *\nDisallow: /private\nCrawl-delay: 123456789012345678901234567890\n",
+		"list.csv":   "999999999999999999,a.ok.zoo.test\n900719925474099,b.ok.zoo.test\n7,c.not-found.zoo.test\n8,d.ok-gzip.zoo.test\n9,e.html.zoo.test\n10,no host\n",
+		"1.warc": capturesOf("a.example", "User-agent: *\nDisallow: /private/\n", "b.example",
+			"User-agent: GPTBot\nDisallow: /\n"),
+		"2.warc": capturesOf("a.example", "User-agent: *\nUser-agent: CCBot\nDisallow: /\n", "b.example",
+			"User-agent: GPTBot\nDisallow: /\n"),
+		"n.toml": "[nightly]\nlist = \"list.csv\"\n[scan]\nout = \"nights\"\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -98,7 +103,8 @@ func TestJSONNumbers(t *testing.T) {
 			look.values(strings.Join(args, " "), stdout)
 		}
 	}
-	_, log := said(t, 0, "scan", "list.csv", "-o", "logged", "--log-format", "json", "--log-level", "debug", "--progress", "log")
+	_, log := said(t, 0, "scan", "list.csv", "-o", "logged", "--log-format", "json", "--log-level", "debug", "--progress",
+		"log")
 	look.values("the log", log)
 	said(t, 0, "report", "out", "-o", "page.html", "--csv", "tables")
 	err = filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
@@ -134,7 +140,8 @@ func without[A, B any](of map[string]A, other map[string]B) (names []string) {
 // idNames are the columns that are ids of 64 bits, and the fields of JSON that are made of them.
 func idNames() map[string]bool {
 	ids := map[string]bool{"body_hash_before": true, "body_hash_after": true}
-	columns := slices.Concat(schema.ColumnsOf(reflect.TypeFor[history.Episode]()), schema.ColumnsOf(reflect.TypeFor[history.Policy]()))
+	columns := slices.Concat(schema.ColumnsOf(reflect.TypeFor[history.Episode]()),
+		schema.ColumnsOf(reflect.TypeFor[history.Policy]()))
 	for _, table := range schema.Tables() {
 		columns = append(columns, table.Columns...)
 	}
@@ -204,7 +211,8 @@ func capturesOf(hostsAndFiles ...string) string {
 	var b strings.Builder
 	for pair := range slices.Chunk(hostsAndFiles, 2) {
 		answer := "HTTP/1.1 200 OK\r\n\r\n" + pair[1]
-		fmt.Fprintf(&b, "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://%s/robots.txt\r\nWARC-Date: 2026-11-20T12:00:00Z\r\nContent-Length: %d\r\n\r\n%s\r\n\r\n", pair[0], len(answer), answer)
+		fmt.Fprintf(&b,
+			"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://%s/robots.txt\r\nWARC-Date: 2026-11-20T12:00:00Z\r\nContent-Length: %d\r\n\r\n%s\r\n\r\n", pair[0], len(answer), answer)
 	}
 	return b.String()
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// TestKilledOnS3 takes a scan whose dataset is in an object store through some deaths, and holds it against an undisturbed
-// one in a folder. Each next process first waits for the lease of the dead to end, so they are fewer than in a folder.
+// TestKilledOnS3 takes a scan whose dataset is in an object store through some deaths, and holds it against an
+// undisturbed one in a folder. Each next process first waits for the lease of the dead to end, so they are fewer than
+// in a folder.
 func TestKilledOnS3(t *testing.T) {
 	notShort(t)
 	g := startGateway(t)
@@ -39,8 +40,10 @@ func TestKilledOnS3(t *testing.T) {
 		p := w.scan(t, place, flags...)
 		requests := int64(each/2 + dice.IntN(each))
 		m := []moment{
-			{"any time", func() bool { return w.web.Stats().Requests >= before+requests }, time.Duration(dice.IntN(20)) * time.Millisecond},
-			{"commit made", func() bool { return commits(out) > had+int(requests)/killPart/2 }, time.Duration(dice.IntN(20)) * time.Millisecond},
+			{"any time", func() bool { return w.web.Stats().Requests >= before+requests },
+				time.Duration(dice.IntN(20)) * time.Millisecond},
+			{"commit made", func() bool { return commits(out) > had+int(requests)/killPart/2 },
+				time.Duration(dice.IntN(20)) * time.Millisecond},
 		}[n%2]
 		if p.killAt(t, m, syscall.SIGKILL) {
 			t.Fatalf("the list was done after %d kills", n)

@@ -22,8 +22,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file is what tests share that kill bulkscan as a process of its own, and hold what is there in the end against an undisturbed
-// scan of the same list. internal/histories kills commands at every call.
+// This file is what tests share that kill bulkscan as a process of its own, and hold what is there in the end against
+// an undisturbed scan of the same list. internal/histories kills commands at every call.
 
 // The killed scan is cut into tiny parts, so that most moments are near the end of one.
 const (
@@ -38,11 +38,12 @@ var onceAsked = []string{
 }
 var neverAsked = []string{"nxdomain", "no-address", "refuse"}
 
-// newKillWorld starts a web in which an interrupted scan asks nobody otherwise than a calm one, and makes a list of so many lines
-// of it, a few of which are no host, or are the first again.
+// newKillWorld starts a web in which an interrupted scan asks nobody otherwise than a calm one, and makes a list of so
+// many lines of it, a few of which are no host, or are the first again.
 func newKillWorld(t *testing.T, lines int) *world {
 	t.Helper()
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128, Only: append(slices.Clone(onceAsked), neverAsked...)})
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128,
+		Only: append(slices.Clone(onceAsked), neverAsked...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,8 @@ func newKillWorld(t *testing.T, lines int) *world {
 	return w
 }
 
-// snapshot is all that a scan has found, row by row and without times, in an order that does not depend on how it was cut.
+// snapshot is all that a scan has found, row by row and without times, in an order that does not depend on how it was
+// cut.
 func snapshot(t *testing.T, out string) map[string][]string {
 	t.Helper()
 	dir := mustPlace(t, out)
@@ -99,8 +101,10 @@ func snapshotOf(t *testing.T, st store.Store) map[string][]string {
 	each(t, scan, schema.Verdicts, func(r *schema.VerdictRow) { add(schema.Verdicts, r) })
 	each(t, scan, schema.Evidence, func(r *schema.EvidenceRow) { add(schema.Evidence, r) })
 	each(t, scan, schema.Bodies, func(r *schema.BodyRow) { add(schema.Bodies, r) })
-	eachOf(t, st, commit.StatsName(schema.TokenStats, scan.Manifest.ScanDate, "s"), func(r *schema.TokenStatsRow) { add(schema.TokenStats, r) })
-	eachOf(t, st, commit.StatsName(schema.RecordStats, scan.Manifest.ScanDate, "s"), func(r *schema.RecordStatsRow) { add(schema.RecordStats, r) })
+	eachOf(t, st, commit.StatsName(schema.TokenStats, scan.Manifest.ScanDate, "s"),
+		func(r *schema.TokenStatsRow) { add(schema.TokenStats, r) })
+	eachOf(t, st, commit.StatsName(schema.RecordStats, scan.Manifest.ScanDate, "s"),
+		func(r *schema.RecordStatsRow) { add(schema.RecordStats, r) })
 	for _, rows := range all {
 		slices.Sort(rows)
 	}
@@ -113,8 +117,8 @@ func snapshotOf(t *testing.T, st store.Store) map[string][]string {
 	return all
 }
 
-// TestScanInBubblesAndOnSockets takes one list twice through a whole scan in virtual time, and then once on sockets, all in this
-// process. All three keep the same: nothing that one leaves in the process changes the next.
+// TestScanInBubblesAndOnSockets takes one list twice through a whole scan in virtual time, and then once on sockets,
+// all in this process. All three keep the same: nothing that one leaves in the process changes the next.
 func TestScanInBubblesAndOnSockets(t *testing.T) {
 	cfg := simweb.Config{Seed: 7, Only: append(slices.Clone(onceAsked), neverAsked...), Hold: time.Hour}
 	arguments := func(t *testing.T, w *world) (out string, args []string) {
@@ -195,7 +199,8 @@ func tidy(t *testing.T, out string) {
 		if strings.HasPrefix(name, "."+views.Name) {
 			return nil // the views are every scan's, so that nobody may take a draft of them for that of a dead process
 		}
-		if entry.Name()[0] == '.' || entry.Name() == "lock" || slices.Contains(schema.AllTables, table) && !named[filepath.ToSlash(name)] {
+		if entry.Name()[0] == '.' || entry.Name() == "lock" || slices.Contains(schema.AllTables, table) &&
+			!named[filepath.ToSlash(name)] {
 			t.Errorf("left: %s", name)
 		}
 		return err

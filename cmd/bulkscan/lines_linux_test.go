@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestLinesOnTerminal scans with -o - on a terminal: a line per site for a person, from which the bar is cleared; with --fields JSON, and
-// JSON in a pipe.
+// TestLinesOnTerminal scans with -o - on a terminal: a line per site for a person, from which the bar is cleared; with
+// --fields JSON, and JSON in a pipe.
 func TestLinesOnTerminal(t *testing.T) {
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64})
 	if err != nil {
@@ -22,7 +22,8 @@ func TestLinesOnTerminal(t *testing.T) {
 	defer web.Close()
 	t.Chdir(t.TempDir())
 	leadTo(t, web)
-	if err := errors.Join(os.WriteFile("ca.pem", web.CAPEM(), 0o644), os.WriteFile("list.txt", []byte("bare-lf.zoo.test\nnot-found.zoo.test\nnxdomain.zoo.test\n"), 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile("ca.pem", web.CAPEM(), 0o644),
+		os.WriteFile("list.txt", []byte("bare-lf.zoo.test\nnot-found.zoo.test\nnxdomain.zoo.test\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	f := func(want string, args ...string) {
@@ -33,11 +34,13 @@ func TestLinesOnTerminal(t *testing.T) {
 		c.Stdout, c.Stderr = terminal, terminal
 		err := c.Run()
 		_ = terminal.Close()
-		if text := screen.End(); err != nil || len(regexp.MustCompile(want).FindAllString(text, -1)) != 3 || !strings.Contains(text, "2 of 3 sites answered") {
+		if text := screen.End(); err != nil || len(regexp.MustCompile(want).FindAllString(text, -1)) != 3 ||
+			!strings.Contains(text, "2 of 3 sites answered") {
 			t.Errorf("%q: %v\n%q", args, err, text)
 		}
 	}
-	f(`\r\x1b\[K(bare-lf|not-found|nxdomain)\.zoo\.test +(rules|none|unreachable) +\x1b\[\d+m[✓✗?] (\d+ blocked|unknown)\x1b\[0m`, "--progress", "bar")
+	f(
+		`\r\x1b\[K(bare-lf|not-found|nxdomain)\.zoo\.test +(rules|none|unreachable) +\x1b\[\d+m[✓✗?] (\d+ blocked|unknown)\x1b\[0m`, "--progress", "bar")
 	f(`(?m)^\{"finding":"[a-z]+","host":"[a-z.-]+"\}$`, "--fields", "finding,host")
 	if stdout, _ := said(t, 0, "scan", "list.txt", "-o", "-"); strings.Count(stdout, `{"scan_id":`) != 3 {
 		t.Errorf("a pipe gets\n%.1000s", stdout)

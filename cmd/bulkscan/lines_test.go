@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestShortLines holds the lines of --fields short to 300 bytes: of a host of each behaviour, by its own name and by one as long as
-// names can be. Each has the name whole, and those of usual length have all fields.
+// TestShortLines holds the lines of --fields short to 300 bytes: of a host of each behaviour, by its own name and by
+// one as long as names can be. Each has the name whole, and those of usual length have all fields.
 func TestShortLines(t *testing.T) {
 	inBubble(t, 1, simweb.Config{Seed: 1}, func(t *testing.T, w *world) {
 		var hosts []string
@@ -38,7 +38,8 @@ func TestShortLines(t *testing.T) {
 			if err := json.Unmarshal([]byte(line), &row); err != nil || len(line) > 300 {
 				t.Errorf("%d bytes, %v: %s", len(line), err, line)
 			}
-			if !slices.Contains(hosts, row.Host) || row.Finding == "" || len(row.Host) < 200 && (row.Star == nil || row.Score == nil) {
+			if !slices.Contains(hosts, row.Host) || row.Finding == "" || len(row.Host) < 200 &&
+				(row.Star == nil || row.Score == nil) {
 				t.Errorf("something is missing in %s", line)
 			}
 			seen, longest = seen+1, max(longest, len(line))

@@ -53,7 +53,8 @@ func TestListings(t *testing.T) {
 	}
 	f("docs/README.md", "|---|---|", "how to build", linked, pages)
 
-	f("docs/dataset.md", "`_scans/index.parquet` lists the files", ".", quoted, s.all("sink/index/index.go", `(?s)type Row struct(.*?)\n}`, `parquet:"([a-z_]+)`))
+	f("docs/dataset.md", "`_scans/index.parquet` lists the files", ".", quoted, s.all("sink/index/index.go",
+		`(?s)type Row struct(.*?)\n}`, `parquet:"([a-z_]+)`))
 
 	made := regexp.MustCompile(`CREATE OR REPLACE (VIEW|MACRO) ([a-z_]+)`)
 	of := func(file, kind string) (names []string) {
@@ -64,20 +65,36 @@ func TestListings(t *testing.T) {
 		}
 		return names
 	}
-	f("docs/dataset.md", "| view | a row is |", "`token_groups`", firstCell, append(lacking(of("sink/views/analyses.sql", "VIEW"), []string{"sites_live", "token_groups"}), "tokens"))
-	f("docs/dataset.md", "is a part of `rollups`. Macros:", "\n\n", regexp.MustCompile("`([a-z_]+)\\("), of("sink/views/analyses.sql", "MACRO"))
-	inner := []string{"night_of", "registries_without", "registry_row", "may_hide_rules", "block_change", "state_by", "transition_causes", "panel_balanced", "panel_folded"} // parts of the others, and those of panels
-	f("docs/history-sql.md", "| macro | a row is |", "`censoring` is", firstCell, lacking(of("sink/views/history.sql", "MACRO"), inner))
-	f("docs/history-sql.md", "| view | a row is |", "They show", firstCell, append(of("sink/views/history.sql", "VIEW"), "history", "history_policies", "gaps", "nights"))
+	f("docs/dataset.md", "| view | a row is |", "`token_groups`", firstCell,
+		append(lacking(of("sink/views/analyses.sql", "VIEW"), []string{"sites_live", "token_groups"}), "tokens"))
+	f("docs/dataset.md", "is a part of `rollups`. Macros:", "\n\n", regexp.MustCompile("`([a-z_]+)\\("),
+		of("sink/views/analyses.sql", "MACRO"))
+	// parts of the others, and those of panels
+	inner := []string{"night_of", "registries_without", "registry_row", "may_hide_rules", "block_change", "state_by",
+		"transition_causes", "panel_balanced", "panel_folded"}
+	f("docs/history-sql.md", "| macro | a row is |", "`censoring` is", firstCell,
+		lacking(of("sink/views/history.sql", "MACRO"), inner))
+	f("docs/history-sql.md", "| view | a row is |", "They show", firstCell, append(of("sink/views/history.sql", "VIEW"),
+		"history", "history_policies", "gaps", "nights"))
 
-	f("docs/nightly.md", "### How a night ends", "### What counts", firstCell, s.all("nightly/night.go", `(?s)(.*)`, `State = "([a-z]+)"`))
-	f("docs/report.md", "| part | figures |", "\n\n", regexp.MustCompile(`(?m)^\| ([A-Z][^|]*) \|`), append(s.all("survey/page/figures.go", `(?s)func \(b \*builder\) groups(.*?)\n}`, `\{"([^"]+)", \[\]figure`), "About"))
-	f("docs/inputs.md", "hosts are under the first of", ";", quoted, s.all("inputs/detect.go", `(?s)var HostNames = (.*?)\}`, `"([^"]+)"`))
+	f("docs/nightly.md", "### How a night ends", "### What counts", firstCell, s.all("nightly/night.go", `(?s)(.*)`,
+		`State = "([a-z]+)"`))
+	f("docs/report.md", "| part | figures |", "\n\n", regexp.MustCompile(`(?m)^\| ([A-Z][^|]*) \|`),
+		append(s.all("survey/page/figures.go", `(?s)func \(b \*builder\) groups(.*?)\n}`, `\{"([^"]+)", \[\]figure`),
+			"About"))
+	f("docs/inputs.md", "hosts are under the first of", ";", quoted,
+		s.all("inputs/detect.go", `(?s)var HostNames = (.*?)\}`, `"([^"]+)"`))
 	f("docs/inputs.md", "ranks under", ".", quoted, s.all("inputs/detect.go", `(?s)var RankNames = (.*?)\}`, `"([^"]+)"`))
-	f("docs/summary.md", "over other denominators", "FIELDS.md", regexp.MustCompile("`([a-z_]+)(?:_…)?`"), unique(s.all("survey/sensitivity.go", `(?s)var choices = (.*?)\n}`, `\{"([a-z]+|same_domain|unobserved|unread)(?:_open|_blocking)?",`)))
-	f("docs/divergences.md", "In `google` alone:\n", "are keys", regexp.MustCompile("`([^`]+)`"), lacking(s.all("parser/key.go", `(?s)var tolerated = (.*?)\n}\n`, `\{"([^"]+)"`), []string{"user-agent", "allow", "disallow", "sitemap"}))
-	f("docs/definitions.md", "| definition | the question |", "\n\n", regexp.MustCompile(`(?m)^\| \[([a-z_]+)\]`), survey.DefinitionNames())
-	f("docs/nightly.md", "### What is kept, and for how long", "Days count", regexp.MustCompile("`(keep-[a-z]+) "), s.all("cmd/bulkscan/nightly.go", `(?s)(.*)`, `flags\.\w+\([^"]*"(keep-[a-z]+)"`))
+	f("docs/summary.md", "over other denominators", "FIELDS.md", regexp.MustCompile("`([a-z_]+)(?:_…)?`"),
+		unique(s.all("survey/sensitivity.go", `(?s)var choices = (.*?)\n}`,
+			`\{"([a-z]+|same_domain|unobserved|unread)(?:_open|_blocking)?",`)))
+	f("docs/divergences.md", "In `google` alone:\n", "are keys", regexp.MustCompile("`([^`]+)`"),
+		lacking(s.all("parser/key.go", `(?s)var tolerated = (.*?)\n}\n`, `\{"([^"]+)"`), []string{"user-agent", "allow",
+			"disallow", "sitemap"}))
+	f("docs/definitions.md", "| definition | the question |", "\n\n", regexp.MustCompile(`(?m)^\| \[([a-z_]+)\]`),
+		survey.DefinitionNames())
+	f("docs/nightly.md", "### What is kept, and for how long", "Days count", regexp.MustCompile("`(keep-[a-z]+) "),
+		s.all("cmd/bulkscan/nightly.go", `(?s)(.*)`, `flags\.\w+\([^"]*"(keep-[a-z]+)"`))
 }
 
 // lacking are the names that are not among others.

@@ -1,8 +1,8 @@
 // Command bulkscan surveys robots.txt at the scale of the web. This package answers one question: what do you type? It
 // turns flags into the configuration of the other rooms, wires them, and shows what they do; it decides nothing itself.
 //
-// main.go is the process: exit codes, signals, the environment. Each command has a file of its own. What commands share:
-// fetch.go, how a site is asked; place.go, where a dataset lies; shown.go, how they show it.
+// main.go is the process: exit codes, signals, the environment. Each command has a file of its own. What commands
+// share: fetch.go, how a site is asked; place.go, where a dataset lies; shown.go, how they show it.
 package main
 
 import (
@@ -54,7 +54,8 @@ var exitCodes = []fact{
 
 // variables says in the same places which variables are read.
 var variables = []fact{
-	{"BULKSCAN_…", "an option that the command line leaves alone: BULKSCAN_PART_ROWS is --part-rows. An empty variable counts as unset. Where an option may be repeated, white space separates its values"},
+	{"BULKSCAN_…",
+		"an option that the command line leaves alone: BULKSCAN_PART_ROWS is --part-rows. An empty variable counts as unset. Where an option may be repeated, white space separates its values"},
 	{"AWS_…, BULKSCAN_S3_…", "access to object stores (docs/storage.md)"},
 	{"SSL_CERT_FILE, SSL_CERT_DIR", "certificate authorities instead of the system's"},
 	{"NO_COLOR", "if not empty, no colours"},
@@ -177,7 +178,8 @@ and writes the answers as Parquet.
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(flagError(unknownFlag(c, err))) })
 	root.AddCommand(
-		a.scanCommand(), a.importCommand(), a.demoCommand(), a.nightlyCommand(), a.planCommand(), a.collectCommand(), a.statusCommand(),
+		a.scanCommand(), a.importCommand(), a.demoCommand(), a.nightlyCommand(), a.planCommand(), a.collectCommand(),
+		a.statusCommand(),
 		a.checkCommand(), a.testCommand(), a.tokensCommand(),
 		a.summaryCommand(), a.diffCommand(), a.reportCommand(), a.historyCommand(),
 		a.statsCommand(), a.verifyCommand(), a.compactCommand(), a.reauditCommand(),

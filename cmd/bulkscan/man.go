@@ -72,7 +72,8 @@ func writeManPages(dir string, root *cobra.Command, date time.Time) error {
 	errs := []error{os.MkdirAll(dir, 0o755)}
 	for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
 		if hasManPage(c) {
-			errs = append(errs, os.WriteFile(filepath.Join(dir, manName(c)+".1"), []byte(manPage(c, date)), 0o644)) // #nosec G306 -- for everyone to read
+			// #nosec G306 -- for everyone to read
+			errs = append(errs, os.WriteFile(filepath.Join(dir, manName(c)+".1"), []byte(manPage(c, date)), 0o644))
 		}
 	}
 	return errors.Join(errs...)
@@ -84,7 +85,8 @@ func manName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(
 func manPage(c *cobra.Command, date time.Time) string {
 	c.InitDefaultHelpFlag()
 	var p manual
-	fmt.Fprintf(&p, ".TH %s 1 %s %q %q\n", strings.ToUpper(manName(c)), date.Format(time.DateOnly), "bulkscan "+toolVersion(), "bulkscan manual")
+	fmt.Fprintf(&p, ".TH %s 1 %s %q %q\n", strings.ToUpper(manName(c)), date.Format(time.DateOnly), "bulkscan "+
+		toolVersion(), "bulkscan manual")
 	p.WriteString(".SH NAME\n")
 	p.fill(manName(c) + " - " + c.Short)
 	use := strings.TrimPrefix(c.UseLine(), c.CommandPath())

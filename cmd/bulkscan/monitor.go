@@ -17,8 +17,8 @@ type monitor struct {
 	log    *slog.Logger
 }
 
-// monitor begins to show the scan. What is wrong with the flags is told before anything is asked; a dry run is no scan that
-// anybody would watch.
+// monitor begins to show the scan. What is wrong with the flags is told before anything is asked; a dry run is no scan
+// that anybody would watch.
 func (f *scanFlags) monitor(listen metrics.Listen, names func() resolve.Stats, log *slog.Logger) (*monitor, error) {
 	m := &monitor{scan: metrics.New(toolVersion(), names), log: log}
 	if err := f.checkMetrics(); err != nil || f.dryRun {

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/terminal/metrics"
 )
 
-// A scan that waits for a silent host is scraped, shows what it has done so far, and lets nobody else have its address. Its page
-// ends with it.
+// A scan that waits for a silent host is scraped, shows what it has done so far, and lets nobody else have its address.
+// Its page ends with it.
 func TestMetricsPage(t *testing.T) {
 	inBubble(t, 1, simweb.Config{Seed: 6}, func(t *testing.T, w *world) {
 		if err := os.WriteFile(w.list, []byte("ok.zoo.test\nnxdomain.zoo.test\nsilent.zoo.test\n"), 0o600); err != nil {
@@ -42,8 +42,10 @@ func TestMetricsPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			"bulkscan_origins_kept_total 2\n", `bulkscan_outcomes_total{outcome="answered"} 1` + "\n", `bulkscan_outcomes_total{outcome="dns_not_found"} 1` + "\n",
-			`bulkscan_statuses_total{class="2xx"} 1` + "\n", "bulkscan_list_done 1\n", "bulkscan_origins_fed_total 3\n", `bulkscan_scan_state{state="running"} 1` + "\n",
+			"bulkscan_origins_kept_total 2\n", `bulkscan_outcomes_total{outcome="answered"} 1` + "\n",
+			`bulkscan_outcomes_total{outcome="dns_not_found"} 1` + "\n",
+			`bulkscan_statuses_total{class="2xx"} 1` + "\n", "bulkscan_list_done 1\n", "bulkscan_origins_fed_total 3\n",
+			`bulkscan_scan_state{state="running"} 1` + "\n",
 			"bulkscan_dns_lookups_total ", "go_goroutines ",
 		} {
 			if !strings.Contains(text, "\n"+want) {
@@ -79,7 +81,8 @@ func TestMetricsFileOfInterrupted(t *testing.T) {
 		p.signal(t, os.Interrupt)
 		p.exits(t, exitInt)
 		kept := fmt.Sprintf("\nbulkscan_origins_kept_total %d\n", w.web.Stats().Requests)
-		holdsLines(t, path, "\nbulkscan_scan_state{state=\"interrupted\"} 1\n", "\nbulkscan_scan_info{scan_id=\"s\"} 1\n", kept)
+		holdsLines(t, path, "\nbulkscan_scan_state{state=\"interrupted\"} 1\n", "\nbulkscan_scan_info{scan_id=\"s\"} 1\n",
+			kept)
 	})
 }
 

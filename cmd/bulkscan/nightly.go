@@ -56,12 +56,14 @@ func (a *app) nightlyCommand() *cobra.Command {
 		Short: "Scan a list every night, unattended",
 		Long: `nightly takes one night from its list to its readers: it takes the list, scans it with the settings of [scan] in --config,
 verifies every byte, and decides whether the night counts. A night that does gets into the history, and readers find it,
-with a report page and a summary. One that is unlike those before (a delivery network that refuses us, dead name servers),
-or whose date is in doubt, is held: readers do not find it until a person has decided by --release or --discard.
+with a report page and a summary. One that is unlike those before (a delivery network that refuses us, dead name
+servers), or whose date is in doubt, is held: readers do not find it until a person has decided by --release or
+--discard.
 
-A scheduler runs it every day; docs/nightly.md has units for systemd, a line for cron, and a CronJob for Kubernetes. The dataset
-is its only state: after a crash the next run continues the night. A second run at the same time ends at once, with 75.
-Exit codes: 0 published · 3 held, or not complete by --until · 1 failed · 75 another night is under way.`,
+A scheduler runs it every day; docs/nightly.md has units for systemd, a line for cron, and a CronJob for Kubernetes.
+The dataset is its only state: after a crash the next run continues the night. A second run at the same time ends at
+once, with 75. Exit codes: 0 published · 3 held, or not complete by --until · 1 failed · 75 another night is under
+way.`,
 		Example: `  bulkscan nightly --config nightly.toml
   bulkscan nightly --config nightly.toml --status
   bulkscan nightly --config nightly.toml --release 2026-11-21`,
@@ -83,22 +85,33 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.out, "out", "o", "", "folder of the dataset, or s3://BUCKET/PREFIX (default: out in [scan])")
 	flags.StringVar(&f.list, "list", "", "the list: a path, s3://BUCKET/KEY, or https://…")
 	flags.Float64Var(&f.least, "least", 0.5, "share of the last published night's sites that the list must have")
-	flags.BoolVar(&f.acceptList, "accept-list", false, "take the list even if it is smaller than that, or most of its lines are of one site or are no sites")
-	flags.StringVar(&f.until, "until", "", "HH:MM in local time: end the scan in order when it is so late; the night is then incomplete")
-	flags.StringArrayVar(&f.bounds, "bound", nil, "range of a share, as in dns_failed=0..0.1 or cdn.cloudflare.refused=0..0.2, instead of one learnt from the last 14 published nights (docs/nightly.md)")
-	flags.StringVar(&f.keepNights, "keep-nights", "", "delete nights that are older than so many days, as in 90d: only the history keeps them, with the last file of each site (default: for ever)")
-	flags.StringVar(&f.keepBodies, "keep-bodies", "", "delete the stored files of sites of nights that are older than so many days, but the last one of each site (default: as the nights)")
-	flags.StringVar(&f.keepEvidence, "keep-evidence", "", "delete the table evidence of nights that are older than so many days (default: as the nights)")
+	flags.BoolVar(&f.acceptList, "accept-list", false,
+		"take the list even if it is smaller than that, or most of its lines are of one site or are no sites")
+	flags.StringVar(&f.until, "until", "",
+		"HH:MM in local time: end the scan in order when it is so late; the night is then incomplete")
+	flags.StringArrayVar(&f.bounds, "bound", nil,
+		"range of a share, as in dns_failed=0..0.1 or cdn.cloudflare.refused=0..0.2, instead of one learnt from the last 14 published nights (docs/nightly.md)")
+	flags.StringVar(&f.keepNights, "keep-nights", "",
+		"delete nights that are older than so many days, as in 90d: only the history keeps them, with the last file of each site (default: for ever)")
+	flags.StringVar(&f.keepBodies, "keep-bodies", "",
+		"delete the stored files of sites of nights that are older than so many days, but the last one of each site (default: as the nights)")
+	flags.StringVar(&f.keepEvidence, "keep-evidence", "",
+		"delete the table evidence of nights that are older than so many days (default: as the nights)")
 	flags.StringVar(&f.webhook, "webhook", "", "URL that receives how the night ended, as JSON for Slack")
-	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says how the night ended to a node_exporter's textfile collector (docs/METRICS.md)")
+	flags.StringVar(&f.metricsFile, "metrics-file", "",
+		"file that says how the night ended to a node_exporter's textfile collector (docs/METRICS.md)")
 	flags.StringVar(&f.date, "date", "", "date of the night, YYYY-MM-DD (default: today in UTC)")
 	flags.BoolVar(&f.status, "status", false, "print the last 30 nights, and scan nothing")
-	flags.StringVar(&f.release, "release", "", "publish the held night of this `DATE`, or a scan of this name, and scan nothing")
-	flags.StringVar(&f.discard, "discard", "", "decide that the held or incomplete night of this `DATE` does not count, and scan nothing")
-	flags.StringVar(&f.withdraw, "withdraw", "", "take the published night of this `DATE`, or a scan of this name, back from readers, also if its files are lost, and scan nothing")
+	flags.StringVar(&f.release, "release", "",
+		"publish the held night of this `DATE`, or a scan of this name, and scan nothing")
+	flags.StringVar(&f.discard, "discard", "",
+		"decide that the held or incomplete night of this `DATE` does not count, and scan nothing")
+	flags.StringVar(&f.withdraw, "withdraw", "",
+		"take the published night of this `DATE`, or a scan of this name, back from readers, also if its files are lost, and scan nothing")
 	flags.StringVar(&f.reason, "reason", "", "with --withdraw: why, for the dataset's head and the night's record")
 	flags.BoolVar(&f.prune, "prune", false, "delete what is older than the settings keep, and scan nothing")
-	flags.IntVar(&f.acceptPruning, "accept-pruning", 0, "with --prune: delete from exactly `N` nights, although that is more than half of them")
+	flags.IntVar(&f.acceptPruning, "accept-pruning", 0,
+		"with --prune: delete from exactly `N` nights, although that is more than half of them")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "with --prune: say what would be deleted, and delete nothing")
 	flags.BoolVar(&f.json, "json", false, "with --status: one JSON object per night")
 	addColor(flags, &f.color)
@@ -134,7 +147,9 @@ func (f *nightlyFlags) scanSettings(flags *pflag.FlagSet) (*scanFlags, []commit.
 	case scanning.format == "warc":
 		return nil, nil, usagef("format: archives are no night; bulkscan scan reads them")
 	case scanning.metricsFile != "" && scanning.metricsFile == f.metricsFile:
-		return nil, nil, usagef("metrics-file %s: the night and its scan write different metrics; name another file for one of them", clipped(f.metricsFile))
+		return nil, nil,
+			usagef("metrics-file %s: the night and its scan write different metrics; name another file for one of them",
+				clipped(f.metricsFile))
 	}
 	scanning.noPublish = true
 	return scanning, settings(of), cmp.Or(checkChoices(of), scanning.check())
@@ -190,8 +205,11 @@ func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 		low, high, isRange := strings.Cut(of, "..")
 		from, errFrom := strconv.ParseFloat(low, 64)
 		to, errTo := strconv.ParseFloat(high, 64)
-		if !ok || !isRange || !nightly.IsFigure(name) || errFrom != nil || errTo != nil || !(0 <= from && from <= to && to <= 1) {
-			return nil, usagef("--bound %q: a figure and a range of shares, as in dns_failed=0..0.1 or cdn.cloudflare.refused=0..0.2", clipped(text))
+		if !ok || !isRange || !nightly.IsFigure(name) || errFrom != nil || errTo != nil || !(0 <= from && from <= to &&
+			to <= 1) {
+			return nil,
+				usagef("--bound %q: a figure and a range of shares, as in dns_failed=0..0.1 or cdn.cloudflare.refused=0..0.2",
+					clipped(text))
 		}
 		bounds[name] = nightly.Bound{Low: from, High: to}
 	}
@@ -203,7 +221,8 @@ func (f *nightlyFlags) keep() (k nightly.Keep, err error) {
 	for _, setting := range []struct {
 		name, text string
 		days       *int
-	}{{"keep-nights", f.keepNights, &k.Nights}, {"keep-bodies", f.keepBodies, &k.Bodies}, {"keep-evidence", f.keepEvidence, &k.Evidence}} {
+	}{{"keep-nights", f.keepNights, &k.Nights}, {"keep-bodies", f.keepBodies, &k.Bodies}, {"keep-evidence", f.keepEvidence,
+		&k.Evidence}} {
 		if setting.text == "" {
 			continue
 		}
@@ -261,7 +280,10 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 		if o.Keep == (nightly.Keep{}) {
 			return usagef("--prune: write keep-nights = \"90d\" below [nightly] in the file of --config, or give --keep-nights")
 		}
-		return a.interruptible(ctx, func(ctx context.Context) error { return busy(nightly.Prune(ctx, o, f.acceptPruning, f.dryRun)) })
+		return a.interruptible(ctx, func(ctx context.Context) error {
+			return busy(nightly.Prune(ctx, o, f.acceptPruning,
+				f.dryRun))
+		})
 	}
 	if f.release+f.discard+f.withdraw != "" {
 		return a.interruptible(ctx, func(ctx context.Context) error { return f.decide(ctx, o) })
@@ -274,7 +296,8 @@ const shownFigures = 5
 
 // writeMetrics says to a node_exporter how the night stands. A night does not fail with it.
 func (f *nightlyFlags) writeMetrics(ctx context.Context, st store.Store, n *nightly.Night, log *slog.Logger) {
-	m := &metrics.Night{Date: n.Date, ScanID: n.ScanID, State: string(n.State), Start: n.StartedAt, Out: len(n.Out), Bytes: n.Bytes}
+	m := &metrics.Night{Date: n.Date, ScanID: n.ScanID, State: string(n.State), Start: n.StartedAt, Out: len(n.Out),
+		Bytes: n.Bytes}
 	if n.EndedAt != nil {
 		m.End = *n.EndedAt
 	}
@@ -284,7 +307,8 @@ func (f *nightlyFlags) writeMetrics(ctx context.Context, st store.Store, n *nigh
 	nights, err := nightly.Nights(ctx, st, shownNights)
 	for _, other := range nights {
 		if other.State == nightly.Published && other.EndedAt != nil {
-			m.Published, m.PruneFailed = *other.EndedAt, other.Error+other.PruneError != "" // no other error leaves a night published
+			// no other error leaves a night published
+			m.Published, m.PruneFailed = *other.EndedAt, other.Error+other.PruneError != ""
 		}
 	}
 	if err := errors.Join(err, metrics.WriteNight(f.metricsFile, m)); err != nil {
@@ -331,12 +355,14 @@ func busy(err error) error {
 }
 
 // tonight runs a night.
-func (a *app) tonight(ctx context.Context, f *nightlyFlags, scanning *scanFlags, config []commit.Setting, o nightly.Options) error {
+func (a *app) tonight(ctx context.Context, f *nightlyFlags, scanning *scanFlags, config []commit.Setting,
+	o nightly.Options) error {
 	watch := &sharedSignals{}
 	ctx, code, end := a.interrupts(ctx, watch.stop)
 	defer end()
 	watch.code = code
-	o.List = nightly.ListOptions{Source: f.list, Least: f.least, Open: openPlace, Count: func(ctx context.Context, path string) (int64, error) {
+	o.List = nightly.ListOptions{Source: f.list, Least: f.least, Open: openPlace, Count: func(ctx context.Context,
+		path string) (int64, error) {
 		return a.countList(ctx, scanning, path, f.acceptList)
 	}}
 	if f.acceptList {
@@ -362,7 +388,8 @@ func (a *app) tonight(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 	if n.State == nightly.Held {
 		remedy = fmt.Sprintf("bulkscan nightly --release %s publishes it; --discard %[1]s does not", n.Date)
 	}
-	o.Log.Warn("the night is "+string(n.State)+": readers do not find it", "date", n.Date, "scan", n.ScanID, "figures", figures, "remedy", remedy)
+	o.Log.Warn("the night is "+string(n.State)+": readers do not find it", "date", n.Date, "scan", n.ScanID, "figures",
+		figures, "remedy", remedy)
 	return &exitError{code: exitThreshold}
 }
 
@@ -396,7 +423,8 @@ func (a *app) countList(ctx context.Context, scanning *scanFlags, path string, a
 }
 
 // scanTonight scans the night's list. Whether few answered is for the night to judge.
-func (a *app) scanTonight(ctx context.Context, scanning *scanFlags, config []commit.Setting, watch *sharedSignals, s nightly.Scan) error {
+func (a *app) scanTonight(ctx context.Context, scanning *scanFlags, config []commit.Setting, watch *sharedSignals,
+	s nightly.Scan) error {
 	f := *scanning
 	f.scanID, f.date, f.until, f.listName, f.signals = s.ScanID, s.Date, s.Until, s.Name, watch
 	f.acceptList = true // the night has taken it
@@ -453,7 +481,8 @@ func (a *app) nightlyStatus(ctx context.Context, f *nightlyFlags, place string) 
 }
 
 // watchSignals is interrupts, unless the command around the scan watches for signals.
-func (a *app) watchSignals(ctx context.Context, shared *sharedSignals, stop func() bool) (_ context.Context, code func() int, end func()) {
+func (a *app) watchSignals(ctx context.Context, shared *sharedSignals, stop func() bool) (_ context.Context,
+	code func() int, end func()) {
 	if shared == nil {
 		return a.interrupts(ctx, stop)
 	}

@@ -60,7 +60,8 @@ func TestNightlyInObjectStore(t *testing.T) {
 		t.Errorf("the first night is still there: %v", err)
 	}
 	for _, args := range [][]string{{"verify", place}, {"history", place, "--rebuild"}, {"verify", place}} {
-		if text, err := exec.Command("bulkscan", args...).CombinedOutput(); err != nil || strings.Contains(string(text), "leftover:") {
+		if text, err := exec.Command("bulkscan", args...).CombinedOutput(); err != nil || strings.Contains(string(text),
+			"leftover:") {
 			t.Errorf("%v\n%s", err, text)
 		}
 	}

@@ -43,7 +43,8 @@ connect-to = [`, w.web.DNSAddr(), ca, rate)
 	}
 	text += fmt.Sprintf("]\n[nightly]\nlist = %q\n", w.list)
 	for name, content := range map[string][]byte{ca: w.web.CAPEM(), config: []byte(text)} {
-		if there, err := os.ReadFile(name); err == nil && string(there) == string(content) { // another process may be reading it
+		if there, err := os.ReadFile(name); err == nil && string(there) == string(content) {
+			// another process may be reading it
 			continue
 		}
 		if err := os.WriteFile(name, content, 0o644); err != nil {
@@ -89,8 +90,8 @@ func (st nights) await(t *testing.T, p *process, date string) {
 
 var nightWeb = simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}
 
-// TestNightly meets a night with a second run, interrupts it, and lets its deadline come. Each time the next run takes it to its
-// end.
+// TestNightly meets a night with a second run, interrupts it, and lets its deadline come. Each time the next run takes
+// it to its end.
 func TestNightly(t *testing.T) {
 	inBubble(t, 200, nightWeb, func(t *testing.T, w *world) {
 		out := filepath.Join(t.TempDir(), "out")

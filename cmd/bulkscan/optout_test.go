@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestOptOutWhileScanning adds every host to the list of --opt-out while a slow scan runs. What waits is not contacted any
-// more, and the log and the manifest say so.
+// TestOptOutWhileScanning adds every host to the list of --opt-out while a slow scan runs. What waits is not contacted
+// any more, and the log and the manifest say so.
 func TestOptOutWhileScanning(t *testing.T) {
 	inBubble(t, 30, simweb.Config{Seed: 9, Only: []string{"ok"}}, func(t *testing.T, w *world) {
 		dir := t.TempDir()
@@ -33,7 +33,8 @@ func TestOptOutWhileScanning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if changes := scan.Manifest.Changes; len(changes) != 1 || changes[0].Flag != "opt-out" || changes[0].Added != 1 || changes[0].Entries != 1 {
+		if changes := scan.Manifest.Changes; len(changes) != 1 || changes[0].Flag != "opt-out" || changes[0].Added != 1 ||
+			changes[0].Entries != 1 {
 			t.Errorf("the manifest has %+v", changes)
 		}
 		outcomes := map[string]int{}

@@ -24,9 +24,9 @@ var panelTokens = []string{"GPTBot", "CCBot", "Google-Extended", "ClaudeBot"}
 // counted are the figures of one night and token.
 type counted struct{ named, byStar, of int }
 
-// TestPanel imports two years of real files, of which most rows are carried forward. The committed figures of README's picture are those
-// of an independent program on every night, and those of the ledger on each month's last night; no carried row is an observation. Every
-// episode, gap and onset of the ledger is what another one derives.
+// TestPanel imports two years of real files, of which most rows are carried forward. The committed figures of README's
+// picture are those of an independent program on every night, and those of the ledger on each month's last night; no
+// carried row is an observation. Every episode, gap and onset of the ledger is what another one derives.
 func TestPanel(t *testing.T) {
 	archive := sharedtest.Path(t, "corpus", "panel.jsonl.zst")
 	committed := committedFigures(t)
@@ -71,7 +71,8 @@ func committedFigures(t *testing.T) map[string]counted {
 	return figures
 }
 
-// panelPlainly is the independent program: it knows nothing of bulkscan, and reads files by RFC 9309 as far as the figures need.
+// panelPlainly is the independent program: it knows nothing of bulkscan, and reads files by RFC 9309 as far as the
+// figures need.
 func panelPlainly(t *testing.T) map[string]counted {
 	type file struct {
 		agents             map[string]bool
@@ -90,7 +91,10 @@ func panelPlainly(t *testing.T) map[string]counted {
 				if inRules {
 					group, inRules = nil, false
 				}
-				end := strings.IndexFunc(value, func(r rune) bool { return !strings.ContainsRune("-_*", r) && (r|0x20 < 'a' || r|0x20 > 'z') })
+				end := strings.IndexFunc(value, func(r rune) bool {
+					return !strings.ContainsRune("-_*", r) &&
+						(r|0x20 < 'a' || r|0x20 > 'z')
+				})
 				if end < 0 {
 					end = len(value)
 				}
@@ -100,7 +104,8 @@ func panelPlainly(t *testing.T) map[string]counted {
 				inRules, f.isFile = true, true
 				denied = denied || slices.Contains(group, "*") && key != "allow" && value != "" && strings.Trim(value, "/*") == ""
 				allowed = allowed || slices.Contains(group, "*") && key == "allow" && value != ""
-			case slices.Contains([]string{"sitemap", "site-map", "crawl-delay", "host", "clean-param", "request-rate", "visit-time", "content-signal", "content-usage"}, key):
+			case slices.Contains([]string{"sitemap", "site-map", "crawl-delay", "host", "clean-param", "request-rate",
+				"visit-time", "content-signal", "content-usage"}, key):
 				f.isFile = true
 			}
 		}
@@ -140,8 +145,8 @@ func panelPlainly(t *testing.T) map[string]counted {
 	return figures
 }
 
-// ledgerFigures are those of the ledger on the last night of each month, as policies_at has them: the sites whose rules were seen or
-// carried forward that night. It also finds that no carried row was taken for an observation.
+// ledgerFigures are those of the ledger on the last night of each month, as policies_at has them: the sites whose rules
+// were seen or carried forward that night. It also finds that no carried row was taken for an observation.
 func ledgerFigures(t *testing.T, out string, nights map[string]counted) map[string]counted {
 	t.Helper()
 	lasts := map[string]string{}
@@ -174,7 +179,8 @@ func ledgerFigures(t *testing.T, out string, nights map[string]counted) map[stri
 		for site, list := range episodes {
 			slices.SortFunc(list, func(a, b history.Episode) int { return cmp.Compare(b.ValidFrom, a.ValidFrom) })
 			at := slices.IndexFunc(list, func(e history.Episode) bool { return e.ValidFrom <= night })
-			if at < 0 || policies[list[at].Policy].Class != history.ClassRules || slices.ContainsFunc(gaps[site], func(g history.Gap) bool { return g.First <= night && g.Last >= night && g.Class != history.Carried }) {
+			if at < 0 || policies[list[at].Policy].Class != history.ClassRules || slices.ContainsFunc(gaps[site],
+				func(g history.Gap) bool { return g.First <= night && g.Last >= night && g.Class != history.Carried }) {
 				continue
 			}
 			p := policies[list[at].Policy]
@@ -195,7 +201,8 @@ func ledgerFigures(t *testing.T, out string, nights map[string]counted) map[stri
 }
 
 // ledgerTables reads the tables of a dataset's ledger: policies by id, episodes and gaps by site.
-func ledgerTables(t *testing.T, out string) (policies map[int64]history.Policy, episodes map[int64][]history.Episode, gaps map[int64][]history.Gap) {
+func ledgerTables(t *testing.T, out string) (policies map[int64]history.Policy, episodes map[int64][]history.Episode,
+	gaps map[int64][]history.Gap) {
 	t.Helper()
 	st := mustPlace(t, out)
 	ledger, err := history.ReadLedger(t.Context(), st)

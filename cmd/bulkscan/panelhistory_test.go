@@ -22,8 +22,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file derives the history of the panel of real files a second time, from the archive and the rows of sites, site after site and night
-// after night. Of package history it uses the types of rows.
+// This file derives the history of the panel of real files a second time, from the archive and the rows of sites, site
+// after site and night after night. Of package history it uses the types of rows.
 
 // panelNight is what the archive has of a host on a night, and what the row of that says.
 type panelNight struct {
@@ -54,7 +54,8 @@ func panelNights(t *testing.T, st store.Store) (hosts map[string][]panelNight, d
 		}
 		dates = append(dates, m.ScanDate)
 		each(t, scan, schema.Sites, func(row *schema.SiteRow) {
-			n := panelNight{date: m.ScanDate, class: row.Finding, body: row.BodyHash, blocked: row.Blocked, rules: row.Finding == "rules", hides: row.Finding == "html" || row.Finding == "refused"}
+			n := panelNight{date: m.ScanDate, class: row.Finding, body: row.BodyHash, blocked: row.Blocked,
+				rules: row.Finding == "rules", hides: row.Finding == "html" || row.Finding == "refused"}
 			if row.Outcome == "carried" {
 				n.class = "carried"
 			}
@@ -69,7 +70,8 @@ func panelNights(t *testing.T, st store.Store) (hosts map[string][]panelNight, d
 					}
 					says[verdict] = append(says[verdict], token)
 				}
-				n.policy = panelPolicy(row.StarVerdict, says["blocked"], says["partial"], says["allowed"], row.ContentSignal, row.ContentUsage, row.License, row.ManagedBy)
+				n.policy = panelPolicy(row.StarVerdict, says["blocked"], says["partial"], says["allowed"], row.ContentSignal,
+					row.ContentUsage, row.License, row.ManagedBy)
 			}
 			if _, twice := rows[key{row.Host, m.ScanDate}]; twice {
 				t.Fatalf("%s has two rows on %s", row.Host, m.ScanDate)
@@ -95,7 +97,8 @@ func panelNights(t *testing.T, st store.Store) (hosts map[string][]panelNight, d
 		case !ok:
 			t.Errorf("the dataset has no row of %s on %s", archived.Host, date)
 		case archived.Unchanged != (row.class == "carried"), !archived.Unchanged && row.observed() != (archived.Body != ""):
-			t.Errorf("%s on %s is %s, and the archive has %d bytes, unchanged %v", archived.Host, date, row.class, len(archived.Body), archived.Unchanged)
+			t.Errorf("%s on %s is %s, and the archive has %d bytes, unchanged %v", archived.Host, date, row.class,
+				len(archived.Body), archived.Unchanged)
 		case row.observed() && !cut && row.body != int64(xxhash.Sum64String(archived.Body)):
 			t.Errorf("the file of %s on %s is another one", archived.Host, date)
 		}
@@ -162,7 +165,8 @@ func panelEpisodes(nights []panelNight) (episodes, gaps []string) {
 				pending++
 			}
 		}
-		episodes = append(episodes, panelEpisode(first.class, first.policy, cause, first.date, previous, last.date, end-begin, failures, pending, bodies, last.body))
+		episodes = append(episodes, panelEpisode(first.class, first.policy, cause, first.date, previous, last.date, end-begin,
+			failures, pending, bodies, last.body))
 		if end < len(at) {
 			cause = "policy" // "managed" is for blocks of Cloudflare, which no file of these years has
 			switch next := &nights[at[end]]; {
@@ -228,10 +232,12 @@ func checkPanelHistory(t *testing.T, out string) {
 		for _, e := range got[host] {
 			p, policy := policies[e.Policy], ""
 			if p.Class == "rules" {
-				policy = panelPolicy(p.StarVerdict, p.OwnBlocked, p.OwnPartial, p.OwnAllowed, p.ContentSignal, p.ContentUsage, p.License, p.Managed)
+				policy = panelPolicy(p.StarVerdict, p.OwnBlocked, p.OwnPartial, p.OwnAllowed, p.ContentSignal, p.ContentUsage,
+					p.License, p.Managed)
 			}
 			causes[e.Cause]++
-			is = append(is, panelEpisode(p.Class, policy, e.Cause, e.ValidFrom, e.PreviousLast, e.ValidTo, e.Observations, e.Failures, e.Pending, e.Bodies, e.LastBody))
+			is = append(is, panelEpisode(p.Class, policy, e.Cause, e.ValidFrom, e.PreviousLast, e.ValidTo, e.Observations,
+				e.Failures, e.Pending, e.Bodies, e.LastBody))
 			compared++
 		}
 		if !slices.Equal(is, want) {

@@ -25,8 +25,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// pipedDataset has a pruned night, published ones of two months, and one that was interrupted; a scan in shares, one of which is
-// done. It returns the names of its files and of its locks.
+// pipedDataset has a pruned night, published ones of two months, and one that was interrupted; a scan in shares, one of
+// which is done. It returns the names of its files and of its locks.
 func pipedDataset(t *testing.T, w *world, out string) (names []string) {
 	t.Helper()
 	st, err := store.NewDir(out)
@@ -36,7 +36,8 @@ func pipedDataset(t *testing.T, w *world, out string) (names []string) {
 	for _, date := range []string{"2026-10-29", "2026-10-30", "2026-10-31", "2026-11-01"} {
 		w.nightOf(t, out, date, 0).exits(t, 0)
 	}
-	if _, err := scan.Prune(t.Context(), st, scan.Retention{Nights: "2026-10-30"}, scan.Publishing{Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if _, err := scan.Prune(t.Context(), st, scan.Retention{Nights: "2026-10-30"},
+		scan.Publishing{Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	w.scan(t, out, "--scan-id", "shares", "--date", "2026-11-01", "--shard", "0/2").exits(t, 0)
@@ -56,7 +57,8 @@ func pipedDataset(t *testing.T, w *world, out string) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(names, "_nights/lock", "_scans/night-2026-11-01/lock", "_scans/night-2026-11-02/lock", "_scans/_months/lock", "history/lock", "_scans/shares/shares/1.lock",
+	return append(names, "_nights/lock", "_scans/night-2026-11-01/lock", "_scans/night-2026-11-02/lock",
+		"_scans/_months/lock", "history/lock", "_scans/shares/shares/1.lock",
 		"sites/scan_date=2026-11-02/.part-night-2026-11-02-0-9.parquet.ABCDEFGH.bulkscan.tmp")
 }
 
@@ -69,9 +71,9 @@ var unverified = regexp.MustCompile(`^README\.md$|^report\.html$|^summary\.json$
 // byList are files that readers find by a list only: a folder in the place of one counts as a missing file.
 var byList = regexp.MustCompile(`/commits/|/shares/|/_months/`)
 
-// TestIrregular puts a named pipe, or a link to nothing, in the place of each file of a dataset, one at a time, and calls the commands
-// that read or continue it. None waits for it; each that fails because of it names it, those that only read with the exit code of damage;
-// and verify finds it. So do the commands that only read with a folder.
+// TestIrregular puts a named pipe, or a link to nothing, in the place of each file of a dataset, one at a time, and
+// calls the commands that read or continue it. None waits for it; each that fails because of it names it, those that
+// only read with the exit code of damage; and verify finds it. So do the commands that only read with a folder.
 func TestIrregular(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t, 60, simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}), t.TempDir()
@@ -99,11 +101,15 @@ func TestIrregular(t *testing.T) {
 	commands := func(out string) [][]string {
 		const night = "night-2026-11-01"
 		return [][]string{
-			{"status", out}, {"summary", out}, {"report", out, "-o", out + ".html", "--scan-id", night}, {"diff", out, "2026-10-31", "2026-11-01"},
+			{"status", out}, {"summary", out}, {"report", out, "-o", out + ".html", "--scan-id", night},
+			{"diff", out, "2026-10-31", "2026-11-01"},
 			{"history", out, host}, {"verify", out}, {"nightly", "-o", out, "--status"},
-			{"stats", out, "--scan-id", night}, {"compact", out, "--scan-id", night}, {"reaudit", out, "-o", out + ".again", "--scan-id", night},
-			w.arguments(t, out, w.web.ConnectTo(), "--scan-id", "shares", "--date", "2026-11-01", "--shard", "1/2"), {"collect", out},
-			{"history", out, "--rebuild"}, w.nightArguments(t, out, "2026-11-02", 0), {"nightly", "-o", out, "--prune", "--keep-nights", "3d", "--date", "2026-11-02"},
+			{"stats", out, "--scan-id", night}, {"compact", out, "--scan-id", night}, {"reaudit", out, "-o", out + ".again",
+				"--scan-id", night},
+			w.arguments(t, out, w.web.ConnectTo(), "--scan-id", "shares", "--date", "2026-11-01", "--shard", "1/2"),
+			{"collect", out},
+			{"history", out, "--rebuild"}, w.nightArguments(t, out, "2026-11-02", 0), {"nightly", "-o", out, "--prune",
+				"--keep-nights", "3d", "--date", "2026-11-02"},
 		}
 	}
 	calm := filepath.Join(dir, "calm")
@@ -129,7 +135,9 @@ func TestIrregular(t *testing.T) {
 	const reading = 7 // the commands that only read come first
 	seen := map[string]bool{}
 	for _, name := range names {
-		verified := !unverified.MatchString(name) && (!strings.HasPrefix(name, "history/") || strings.Contains(recorded, name)) // else the next merge deletes it
+		// else the next merge deletes it
+		verified := !unverified.MatchString(name) && (!strings.HasPrefix(name, "history/") ||
+			strings.Contains(recorded, name))
 		kind := varying.ReplaceAllString(name, "*") + strconv.FormatBool(verified)
 		stride := 1
 		if testing.Short() {
@@ -155,7 +163,8 @@ func TestIrregular(t *testing.T) {
 					called = called[:reading]
 				}
 				for i, args := range called {
-					if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() { // the command before has replaced it, or it leads nowhere
+					if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
+						// the command before has replaced it, or it leads nowhere
 						_ = os.Remove(path)
 						if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), put(path)); err != nil {
 							t.Fatal(err)
@@ -177,7 +186,8 @@ func TestIrregular(t *testing.T) {
 	}
 }
 
-// TestPipesAsInput shows that a pipe is read where a person names it: as a list of a scan or of a night, or as the sites that opt out.
+// TestPipesAsInput shows that a pipe is read where a person names it: as a list of a scan or of a night, or as the
+// sites that opt out.
 func TestPipesAsInput(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t, 60, simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}), t.TempDir()
@@ -220,8 +230,10 @@ func TestSilentPipes(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t, 1, simweb.Config{Seed: 3}), t.TempDir()
 	for what, args := range map[string][]string{
-		"scan": {"scan", "pipe", "-o", "out"}, "lines": {"scan", "pipe", "-o", "-"}, "dry": {"scan", "pipe", "-o", "out", "--dry-run"},
-		"plan": {"plan", "pipe"}, "import": {"import", "pipe", "-o", "out", "--date", "2026-11-01"}, "nightly": {"nightly", "--list", "pipe", "-o", "out"},
+		"scan": {"scan", "pipe", "-o", "out"}, "lines": {"scan", "pipe", "-o", "-"}, "dry": {"scan", "pipe", "-o", "out",
+			"--dry-run"},
+		"plan": {"plan", "pipe"}, "import": {"import", "pipe", "-o", "out", "--date", "2026-11-01"},
+		"nightly": {"nightly", "--list", "pipe", "-o", "out"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

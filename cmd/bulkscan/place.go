@@ -74,8 +74,8 @@ func openDataset(place string) (store.Store, error) {
 	return st, err
 }
 
-// scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is commit.Default's. Where that
-// has none, any other is meant but an empty one, which has to be named.
+// scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is
+// commit.Default's. Where that has none, any other is meant but an empty one, which has to be named.
 type scanChoice struct {
 	id, date string
 	skip     *survey.Skip // nil if the command has no --skip-damaged
@@ -83,8 +83,10 @@ type scanChoice struct {
 
 func (c *scanChoice) add(flags *pflag.FlagSet) {
 	c.skip = &survey.Skip{}
-	flags.BoolVar(&c.skip.On, "skip-damaged", false, "leave out the parts and scans that are damaged, and say in the first line which; all files of the scan are read first")
-	flags.StringVar(&c.id, "scan-id", "", "the scan (default: of the published ones that of the newest date; of several the one that started last)")
+	flags.BoolVar(&c.skip.On, "skip-damaged", false,
+		"leave out the parts and scans that are damaged, and say in the first line which; all files of the scan are read first")
+	flags.StringVar(&c.id, "scan-id", "",
+		"the scan (default: of the published ones that of the newest date; of several the one that started last)")
 	flags.StringVar(&c.date, "date", "", "the scan of this date, YYYY-MM-DD; of several the one that started last")
 }
 
@@ -133,7 +135,8 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 	}
 	if chosen == nil {
 		if len(meant) > 0 {
-			return nil, nil, fmt.Errorf("no scan in %s has anything to tell; --scan-id names one of %s", clipped(dir), lastOf(known))
+			return nil, nil, fmt.Errorf("no scan in %s has anything to tell; --scan-id names one of %s", clipped(dir),
+				lastOf(known))
 		}
 		wanted := choice.id
 		if choice.date != "" {
@@ -144,7 +147,8 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 		}
 		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, lastOf(known))
 	}
-	return st, &found{chosen: chosen, others: slices.DeleteFunc(scans, func(m *commit.Manifest) bool { return m == chosen })}, nil
+	return st, &found{chosen: chosen, others: slices.DeleteFunc(scans,
+		func(m *commit.Manifest) bool { return m == chosen })}, nil
 }
 
 // skipped names --skip-damaged in an error of damage. Without an error it says on standard error what was left out.
@@ -218,7 +222,8 @@ func prunedError(ctx context.Context, st store.Store, dir string, names ...strin
 		case pruned.HasDiscarded(name):
 			return fmt.Errorf("%s was pruned: %s", name, pruned.Left(name))
 		case pruned.Has(name), pruned.HasDate(name):
-			return fmt.Errorf("%s was pruned: of the nights up to %s %s has the history only; `bulkscan history %[3]s HOST` tells it, and docs/history-sql.md has queries", name, pruned.Through, clipped(dir))
+			return fmt.Errorf(
+				"%s was pruned: of the nights up to %s %s has the history only; `bulkscan history %[3]s HOST` tells it, and docs/history-sql.md has queries", name, pruned.Through, clipped(dir))
 		}
 	}
 	return nil
@@ -226,7 +231,8 @@ func prunedError(ctx context.Context, st store.Store, dir string, names ...strin
 
 // scansOf opens a dataset and returns which of its scans a command is for: the one named, or all. Those whose manifest
 // is damaged are named on standard error, and left out.
-func (a *app) scansOf(ctx context.Context, dir, scanID string, read func(context.Context, store.Store) ([]*commit.Manifest, error)) (store.Store, []string, error) {
+func (a *app) scansOf(ctx context.Context, dir, scanID string,
+	read func(context.Context, store.Store) ([]*commit.Manifest, error)) (store.Store, []string, error) {
 	st, err := openDataset(dir)
 	if err != nil {
 		return nil, nil, err
@@ -250,10 +256,12 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string, read func(context
 	return st, ids, nil
 }
 
-// readableScans reads the manifests of a dataset by commit.Scans, or commit.StoredScans. One that is damaged is an error where it is the
-// one that is asked for, or where no other can be read; else it is named on standard error, and the others are returned. Where there is
-// --skip-damaged, it is an error without a name, too: it may be the one that is meant.
-func (a *app) readableScans(ctx context.Context, st store.Store, choice scanChoice, read func(context.Context, store.Store) ([]*commit.Manifest, error)) ([]*commit.Manifest, error) {
+// readableScans reads the manifests of a dataset by commit.Scans, or commit.StoredScans. One that is damaged is an
+// error where it is the one that is asked for, or where no other can be read; else it is named on standard error, and
+// the others are returned. Where there is --skip-damaged, it is an error without a name, too: it may be the one that is
+// meant.
+func (a *app) readableScans(ctx context.Context, st store.Store, choice scanChoice,
+	read func(context.Context, store.Store) ([]*commit.Manifest, error)) ([]*commit.Manifest, error) {
 	scans, err := read(ctx, st)
 	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
 	if !ok {

@@ -16,5 +16,6 @@ func TestLastOf(t *testing.T) {
 	}
 	f([]string{"a"}, "a")
 	f([]string{"a", "b"}, "a, b")
-	f(append(slices.Repeat([]string{"old"}, 3640), strings.Split("abcdefghij", "")...), "3640 before, and a, b, c, d, e, f, g, h, i, j")
+	f(append(slices.Repeat([]string{"old"}, 3640), strings.Split("abcdefghij", "")...),
+		"3640 before, and a, b, c, d, e, f, g, h, i, j")
 }

@@ -61,9 +61,11 @@ others, and the command that submits the array job. It asks name servers, and no
 		},
 	}
 	c.Flags().IntVar(&f.Workers, "workers", 4, "how many tasks will run at once")
-	c.Flags().Float64Var(&f.IPRate, "ip-rate", 10, "exchanges a second to one address that the scan will have (0: no limit)")
+	c.Flags().Float64Var(&f.IPRate, "ip-rate", 10,
+		"exchanges a second to one address that the scan will have (0: no limit)")
 	f.add(c.Flags())
-	c.Flags().IntVar(&f.Sample, "sample", 10_000, "how many sites are looked up, drawn from the whole list; at least its length: all")
+	c.Flags().IntVar(&f.Sample, "sample", 10_000,
+		"how many sites are looked up, drawn from the whole list; at least its length: all")
 	c.Flags().StringVar(&f.format, "format", "auto", "form of the lists, as in scan")
 	c.Flags().StringVar(&f.column, "column", "", "column of the hosts, as in scan")
 	c.Flags().StringSliceVar(&f.resolver, "resolver", nil, "DNS servers to ask, HOST:PORT,… (default the system's)")
@@ -160,7 +162,8 @@ func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
 		}
 	}
 	if p.Floor > 0 {
-		fmt.Fprintf(w, "\nAt these rates %s takes at least %.1f h, however many tasks there are.\n", terminal.Line(p.FloorOf), p.Floor)
+		fmt.Fprintf(w, "\nAt these rates %s takes at least %.1f h, however many tasks there are.\n", terminal.Line(p.FloorOf),
+			p.Floor)
 	}
 	list := terminal.Line(lists[0])
 	if len(lists) > 1 || strings.ContainsAny(list, ", '\"") {
@@ -170,7 +173,8 @@ func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
 		fmt.Fprintf(w, "\nOne machine is enough:\nbulkscan scan %s -o OUT\n", list)
 		return w.Flush()
 	}
-	fmt.Fprintf(w, "\n%d shares for %d tasks at once, of about %d sites each.\n", p.Shares, p.Workers, p.Sites/int64(p.Shares))
+	fmt.Fprintf(w, "\n%d shares for %d tasks at once, of about %d sites each.\n", p.Shares, p.Workers,
+		p.Sites/int64(p.Shares))
 	if len(p.Large) > 0 {
 		fmt.Fprintf(w, "Domains of more than a tenth of that, each of which is in one share:\n")
 		for i, d := range p.Large {
@@ -181,7 +185,9 @@ func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
 			fmt.Fprintf(w, "%15d  %s\n", d.Sites, terminal.Line(d.Domain))
 		}
 	}
-	fmt.Fprintf(w, "\nsbatch --array=0-%d%%%d --export=ALL,WORKERS=%d,LIST=%s,OUT=OUT deploy/slurm/scan.sbatch\n", p.Shares-1, p.Workers, p.Workers, list)
-	fmt.Fprintf(w, "On Kubernetes: completions and BULKSCAN_SHARES %d, parallelism and BULKSCAN_WORKERS %d.\n", p.Shares, p.Workers)
+	fmt.Fprintf(w, "\nsbatch --array=0-%d%%%d --export=ALL,WORKERS=%d,LIST=%s,OUT=OUT deploy/slurm/scan.sbatch\n",
+		p.Shares-1, p.Workers, p.Workers, list)
+	fmt.Fprintf(w, "On Kubernetes: completions and BULKSCAN_SHARES %d, parallelism and BULKSCAN_WORKERS %d.\n", p.Shares,
+		p.Workers)
 	return w.Flush()
 }

@@ -31,7 +31,8 @@ type ratesFlag struct {
 }
 
 func (f *ratesFlag) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.file, "rates", "", "file of rates, one a line: of an address range, as in 192.0.2.0/24 50, for each of its addresses instead of --ip-rate; of a domain, as in example.com 2, for all its hosts together instead of --host-rate. docs/configuration.md describes it")
+	flags.StringVar(&f.file, "rates", "",
+		"file of rates, one a line: of an address range, as in 192.0.2.0/24 50, for each of its addresses instead of --ip-rate; of a domain, as in example.com 2, for all its hosts together instead of --host-rate. docs/configuration.md describes it")
 }
 
 // readRates reads the file.

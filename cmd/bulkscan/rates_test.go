@@ -13,34 +13,39 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// hotWorld runs a test in virtual time, against a web of two addresses, with a list of as many hosts at each: at the hot one, those
-// below hot.test.
+// hotWorld runs a test in virtual time, against a web of two addresses, with a list of as many hosts at each: at the
+// hot one, those below hot.test.
 func hotWorld(t *testing.T, each int, do func(t *testing.T, w *world)) {
 	t.Helper()
-	inBubble(t, 0, simweb.Config{Seed: 9, Addresses: 2, Only: []string{"ok"}, RecordAccepts: true}, func(t *testing.T, w *world) {
-		var list bytes.Buffer
-		for i, host := range w.web.Names(each) {
-			fmt.Fprintf(&list, "h%d.hot.test\n%s\n", i, host)
-		}
-		if err := os.WriteFile(w.list, list.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		do(t, w)
-	})
+	inBubble(t, 0, simweb.Config{Seed: 9, Addresses: 2, Only: []string{"ok"}, RecordAccepts: true},
+		func(t *testing.T, w *world) {
+			var list bytes.Buffer
+			for i, host := range w.web.Names(each) {
+				fmt.Fprintf(&list, "h%d.hot.test\n%s\n", i, host)
+			}
+			if err := os.WriteFile(w.list, list.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			do(t, w)
+		})
 }
 
-// hasLoad holds so many connections to an address, of which so many in the busiest second, and the last at a time since the first.
+// hasLoad holds so many connections to an address, of which so many in the busiest second, and the last at a time since
+// the first.
 func hasLoad(t *testing.T, load *simweb.Load, total, second int, last time.Duration) {
 	t.Helper()
 	if load == nil {
 		t.Fatal("nothing has connected")
 	}
-	if took := load.Last.Sub(load.First).Round(100 * time.Millisecond); load.Total != total || load.Second != second || took != last {
-		t.Errorf("%s had %d connections in %v, %d in the busiest second; want %d, %v, %d", load.Name, load.Total, took, load.Second, total, last, second)
+	if took := load.Last.Sub(load.First).Round(100 * time.Millisecond); load.Total != total || load.Second != second ||
+		took != last {
+		t.Errorf("%s had %d connections in %v, %d in the busiest second; want %d, %v, %d", load.Name, load.Total, took,
+			load.Second, total, last, second)
 	}
 }
 
-// TestRatesOfTwoAddresses scans hosts at two addresses that have each a rate of its own: each gets it, as its server counts.
+// TestRatesOfTwoAddresses scans hosts at two addresses that have each a rate of its own: each gets it, as its server
+// counts.
 func TestRatesOfTwoAddresses(t *testing.T) {
 	const each = 60
 	hotWorld(t, each, func(t *testing.T, w *world) {

@@ -68,7 +68,8 @@ part that is damaged is named and left out, and the exit code is 4.`,
 	flags.BoolVar(&f.restart, "restart", false, "delete what has been made of these scans, and begin anew")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	flags.StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
-	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is sentences on a terminal, and text elsewhere")
+	flags.StringVar(&f.logFormat, "log-format", "auto",
+		"auto, text or json; auto is sentences on a terminal, and text elsewhere")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return c
 }
@@ -82,7 +83,8 @@ func (f *reauditFlags) check(dir string) error {
 		return usagef("-o: %w", err)
 	}
 	if store.Within(f.out, dir) {
-		return usagef("-o %s is the dataset that is read, or lies within it; what is judged again goes to another place", clipped(f.out))
+		return usagef("-o %s is the dataset that is read, or lies within it; what is judged again goes to another place",
+			clipped(f.out))
 	}
 	if f.scanID != "" {
 		if err := commit.CheckScanID(f.scanID); err != nil {
@@ -152,7 +154,8 @@ func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) error {
 const keptBytes = 256 << 20
 
 // reauditScan judges one scan again, and computes its statistics.
-func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, f *reauditFlags, registry *tokens.Registry, log *slog.Logger) (*reaudited, error) {
+func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, f *reauditFlags,
+	registry *tokens.Registry, log *slog.Logger) (*reaudited, error) {
 	source, err := commit.ReadStoredScan(ctx, from, id)
 	if err != nil {
 		return nil, err
@@ -164,26 +167,32 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	var kept map[int64][]byte
 	switch {
 	case slices.Contains(m.Pruned, schema.Bodies):
-		log.Warn("the stored files of the scan were pruned: a site is judged again if the history keeps its file, the others keep their judgement", "scan", id)
+		log.Warn(
+			"the stored files of the scan were pruned: a site is judged again if the history keeps its file, the others keep their judgement", "scan", id)
 		var left int64
 		if kept, left, err = history.KeptBodies(ctx, from, keptBytes); err != nil {
 			return nil, err
 		}
 		if left > 0 {
-			log.Warn("the history keeps more files than fit into memory: sites whose file is left out keep their judgement", "scan", id, "files", len(kept), "left_out", left)
+			log.Warn("the history keeps more files than fit into memory: sites whose file is left out keep their judgement",
+				"scan", id, "files", len(kept), "left_out", left)
 		}
 	case !source.Has(schema.Bodies):
 		log.Warn("the scan was written without bodies: answers that had one keep their judgement", "scan", id)
 	}
 	if m.SchemaVersion < schema.Version {
-		log.Warn("the scan is of an earlier schema version: sites that keep their judgement have no value in later columns", "scan", id, "schema_version", m.SchemaVersion, "now", schema.Version)
+		log.Warn("the scan is of an earlier schema version: sites that keep their judgement have no value in later columns",
+			"scan", id, "schema_version", m.SchemaVersion, "now", schema.Version)
 	}
 	var done, total atomic.Int64
 	begun := time.Now()
 	shown, hide := context.WithCancel(context.WithoutCancel(ctx))
 	var drawn sync.WaitGroup
 	drawn.Go(func() {
-		terminal.ShowCount(shown, f.progress, "sites", a.stderr, log, func() (int64, int64) { return done.Load(), total.Load() })
+		terminal.ShowCount(shown, f.progress, "sites", a.stderr, log, func() (int64, int64) {
+			return done.Load(),
+				total.Load()
+		})
 	})
 	came, err := reaudit.Scan(ctx, source, to, reaudit.Options{
 		Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: toolVersion(), Restart: f.restart,
@@ -209,8 +218,10 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 		return nil, reauditError(err, id, f.out)
 	}
 	took := time.Since(begun)
-	log.Info("done", "scan", id, "judged", came.Judged(), "kept_their_judgement", came.Stayed(), "sites_differ", came.Sites,
-		"took", took.Round(time.Millisecond), "per_second", int(float64(done.Load())/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20)
+	log.Info("done", "scan", id, "judged", came.Judged(), "kept_their_judgement", came.Stayed(), "sites_differ",
+		came.Sites,
+		"took", took.Round(time.Millisecond), "per_second", int(float64(done.Load())/took.Seconds()), "peak_memory_mb",
+		limits.PeakMemory()>>20)
 	return &reaudited{
 		ScanID: id, Came: came,
 		From: reauditedBy{m.ToolVersion, m.RegistryVersion}, To: reauditedBy{toolVersion(), registry.Version},
@@ -227,11 +238,14 @@ func sumRows(s *commit.Scan) (n int64) {
 // reauditError says of an error what is to be done about it here.
 func reauditError(err error, id, out string) error {
 	if changed, ok := errors.AsType[*commit.ChangedError](err); ok {
-		return fmt.Errorf("cannot go on with scan %s in %s: %s was %.100q and is now %.100q; begin it anew with --restart, or give another -o",
+		return fmt.Errorf(
+			"cannot go on with scan %s in %s: %s was %.100q and is now %.100q; begin it anew with --restart, or give another -o",
 			id, clipped(out), changed.What, changed.Was, changed.Now)
 	}
 	if _, ok := errors.AsType[*reaudit.DamagedPartError](err); ok {
-		return &exitError{exitDamaged, errors.Join(err, fmt.Errorf("scan %s: what is damaged is left out, and all else has been judged again (see bulkscan verify)", id))}
+		return &exitError{exitDamaged,
+			errors.Join(err,
+				fmt.Errorf("scan %s: what is damaged is left out, and all else has been judged again (see bulkscan verify)", id))}
 	}
 	if held, ok := errors.AsType[*commit.HeldError](err); ok {
 		who := "another process"

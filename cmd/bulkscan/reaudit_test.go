@@ -14,9 +14,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestReauditKilledAtManyMoments takes a scan that is judged again through some deaths: at any moment, and while files get
-// their names. Each time the same command goes on; what was committed stays, and in the end the dataset says what it would have
-// said if nobody had disturbed it, which is what was stored.
+// TestReauditKilledAtManyMoments takes a scan that is judged again through some deaths: at any moment, and while files
+// get their names. Each time the same command goes on; what was committed stays, and in the end the dataset says what
+// it would have said if nobody had disturbed it, which is what was stored.
 func TestReauditKilledAtManyMoments(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -27,7 +27,8 @@ func TestReauditKilledAtManyMoments(t *testing.T) {
 	w := newKillWorld(t, 40*killPart)
 	folder := filepath.Dir(w.list)
 	out, calm, again := filepath.Join(folder, "out"), filepath.Join(folder, "calm"), filepath.Join(folder, "again")
-	w.scan(t, out, "--part-rows", fmt.Sprint(killPart), "--no-compact", "--concurrency", fmt.Sprint(killConcurrency), "--retries", "0").exits(t, 0)
+	w.scan(t, out, "--part-rows", fmt.Sprint(killPart), "--no-compact", "--concurrency", fmt.Sprint(killConcurrency),
+		"--retries", "0").exits(t, 0)
 	want := snapshot(t, out)
 	requests := w.web.Stats().Requests
 	began := time.Now()

@@ -41,12 +41,13 @@ func (a *app) reportCommand() *cobra.Command {
 		Use:   "report [DIR]",
 		Short: "Write a page with the figures of a dataset",
 		Long: `report writes one HTML file with a plot and a table for each figure: which crawlers are blocked, by whose rules and by which
-sites; what was found; and, if the dataset has several nights, what changed. The file loads nothing, so that it can be sent,
-printed and kept. It says how each figure was counted, with the SQL. A switch on the page changes the definition of "blocks":
-` + definitionHelp() + `
-DIR is a folder, or s3://BUCKET/PREFIX, with a complete scan; without it, bulkscan-out. --csv FOLDER also writes the table of each figure as CSV, with a
-datapackage.json (Frictionless Data) that describes them. --figure NAME writes one figure instead of the page: as SVG, or its table as CSV where
-the name of -o ends with .csv. Nothing in DIR is changed.`,
+sites; what was found; and, if the dataset has several nights, what changed. The file loads nothing, so that it can be
+sent, printed and kept. It says how each figure was counted, with the SQL. A switch on the page changes the definition
+of "blocks": ` + definitionHelp() + `
+DIR is a folder, or s3://BUCKET/PREFIX, with a complete scan; without it, bulkscan-out. --csv FOLDER also writes the
+table of each figure as CSV, with a datapackage.json (Frictionless Data) that describes them. --figure NAME writes one
+figure instead of the page: as SVG, or its table as CSV where the name of -o ends with .csv. Nothing in DIR is
+changed.`,
 		Example: `  bulkscan report out
   bulkscan report out -o 2026-11.html --date 2026-11-21 --title "Who blocks AI crawlers in Norway?"
   bulkscan report out --definition rfc_effective --csv tables
@@ -58,8 +59,10 @@ the name of -o ends with .csv. Nothing in DIR is changed.`,
 	}
 	f.choice.add(c.Flags())
 	c.Flags().StringVarP(&f.out, "out", "o", f.out, "file to write: a path, s3://BUCKET/KEY, or - for standard output")
-	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked when the page opens: "+strings.Join(survey.DefinitionNames(), ", "))
-	c.Flags().StringVar(&f.figure, "figure", "", "write this figure alone, by the end of -o as .svg or .csv; - is SVG. Its name is that of its link on the page")
+	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked when the page opens: "+
+		strings.Join(survey.DefinitionNames(), ", "))
+	c.Flags().StringVar(&f.figure, "figure", "",
+		"write this figure alone, by the end of -o as .svg or .csv; - is SVG. Its name is that of its link on the page")
 	c.Flags().StringVar(&f.title, "title", "", "title of the page")
 	addUncertainty(c.Flags(), &f.sure)
 	c.Flags().StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
@@ -81,7 +84,8 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	case f.figure != "" && !picture && f.out != "-":
 		return usagef("--figure writes .svg or .csv: give -o such a name, not %q", clipped(f.out))
 	case f.figure == "" && picture:
-		return usagef("-o %q: the page is HTML; --figure NAME writes a figure as .svg or .csv, and --csv FOLDER all tables", clipped(f.out))
+		return usagef("-o %q: the page is HTML; --figure NAME writes a figure as .svg or .csv, and --csv FOLDER all tables",
+			clipped(f.out))
 	case f.figure != "" && f.title != "":
 		return usagef("--title is the page's, and that of a figure is what it found: give --title or --figure")
 	case err == nil && info.IsDir() && f.out != "-":
@@ -97,11 +101,14 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 		return err
 	}
 	if scans.chosen.State != commit.Complete {
-		return fmt.Errorf("scan %s is not complete, so that its figures would change: bulkscan scan resumes it, and bulkscan summary counts what is there", scans.chosen.ScanID)
+		return fmt.Errorf(
+			"scan %s is not complete, so that its figures would change: bulkscan scan resumes it, and bulkscan summary counts what is there", scans.chosen.ScanID)
 	}
 	survey, err := a.takeSurvey(ctx, st, scans, survey.TakeOptions{Options: o, AllTokens: f.csv != ""}, f.progress)
 	if errors.Is(err, commit.ErrNoTable) {
-		return fmt.Errorf("%w; a report needs the tables sites, verdicts and policies, and statistics, which bulkscan stats computes again", err)
+		return fmt.Errorf(
+			"%w; a report needs the tables sites, verdicts and policies, and statistics, which bulkscan stats computes again",
+			err)
 	}
 	if err := a.skipped(f.choice.skip, err); err != nil {
 		return err
@@ -131,7 +138,8 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 }
 
 // takeSurvey gathers the survey of a scan, behind a bar.
-func (a *app) takeSurvey(ctx context.Context, st store.Store, scans *found, o survey.TakeOptions, progress string) (*survey.Survey, error) {
+func (a *app) takeSurvey(ctx context.Context, st store.Store, scans *found, o survey.TakeOptions,
+	progress string) (*survey.Survey, error) {
 	o.Counted = new(atomic.Int64)
 	all := int64(0)
 	for _, m := range append(scans.others[:len(scans.others):len(scans.others)], scans.chosen) {

@@ -52,7 +52,8 @@ const allAnswer = "1m"
 // scanner its time-outs are few: what they do is tested where a time-out is cheap.
 func newWorld(t *testing.T, n int, cfg simweb.Config) *world {
 	t.Helper()
-	cfg.Addresses, cfg.Bodies, cfg.Slow = cmp.Or(cfg.Addresses, 16), cmp.Or(cfg.Bodies, 128), cmp.Or(cfg.Slow, 100*time.Millisecond)
+	cfg.Addresses, cfg.Bodies, cfg.Slow = cmp.Or(cfg.Addresses, 16), cmp.Or(cfg.Bodies, 128),
+		cmp.Or(cfg.Slow, 100*time.Millisecond)
 	web, err := simweb.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -114,10 +115,11 @@ func (w *world) start(t *testing.T, args ...string) *process {
 		return start(t, args...)
 	}
 	p, c := &process{gone: make(chan struct{})}, w.client()
-	a := &app{stdin: strings.NewReader(""), stdout: &p.stdout, stderr: &p.stderr, network: network{c, c.listen}, notify: func(signals chan<- os.Signal) func() {
-		p.signals.Store(&signals)
-		return func() { p.signals.Store(nil) }
-	}}
+	a := &app{stdin: strings.NewReader(""), stdout: &p.stdout, stderr: &p.stderr, network: network{c, c.listen},
+		notify: func(signals chan<- os.Signal) func() {
+			p.signals.Store(&signals)
+			return func() { p.signals.Store(nil) }
+		}}
 	go func() {
 		defer close(p.gone)
 		p.code = a.run(args)
@@ -142,8 +144,10 @@ func (w *world) arguments(t *testing.T, out string, connectTo []string, flags ..
 		}
 	}
 	timeout := cmp.Or(w.timeout, "3s")
-	args := []string{"scan", w.list, "-o", out, "--scan-id", "s", "--resolver", w.web.DNSAddr().String(), "--ca-file", ca, "--allow-private",
-		"--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0", "--retry-after", "0s", "--timeout", timeout, "--connect-timeout", timeout, "--concurrency", "200", "--progress", "none"}
+	args := []string{"scan", w.list, "-o", out, "--scan-id", "s", "--resolver", w.web.DNSAddr().String(), "--ca-file", ca,
+		"--allow-private",
+		"--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0", "--retry-after", "0s", "--timeout", timeout,
+		"--connect-timeout", timeout, "--concurrency", "200", "--progress", "none"}
 	for _, to := range connectTo {
 		args = append(args, "--connect-to", to)
 	}
@@ -233,8 +237,10 @@ func (p *process) exits(t *testing.T, want int) {
 		}
 		return
 	}
-	hung := time.AfterFunc(waittest.Hanging, func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT) }) // its goroutines are printed
-	_ = p.cmd.Wait()                                                                               // the state says more than the error
+	// its goroutines are printed
+	hung := time.AfterFunc(waittest.Hanging, func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT) })
+	// the state says more than the error
+	_ = p.cmd.Wait()
 	if !hung.Stop() {
 		t.Fatalf("it hangs\n%s", &p.stderr)
 	}
@@ -325,13 +331,15 @@ func notQuick(t *testing.T) {
 	}
 }
 
-// fewWaits are shares of a web in which few hosts keep silent, and in short mode none: each costs a scan all its time-outs.
+// fewWaits are shares of a web in which few hosts keep silent, and in short mode none: each costs a scan all its
+// time-outs.
 func fewWaits() map[string]float64 {
 	silent := 0.001
 	if testing.Short() {
 		silent = 0
 	}
-	return map[string]float64{"silent": silent, "tls-silent": silent, "silent-body": silent, "drip-head": 0, "dns-silent": 0, "endless-1xx": 0}
+	return map[string]float64{"silent": silent, "tls-silent": silent, "silent-body": silent, "drip-head": 0,
+		"dns-silent": 0, "endless-1xx": 0}
 }
 
 // TestScanFindsTheTruth scans a web and looks at every row, and at how the tables hang together.
@@ -365,7 +373,8 @@ func consistent(t *testing.T, out string, scan *commit.Scan) {
 	var conditional, answered int64
 	blocked := map[string]int64{}
 	each(t, scan, schema.Sites, func(r *schema.SiteRow) {
-		sites[r.Seq] = &site{sitemaps: r.NSitemaps, unknown: r.NUnknown, html: r.IsHTML, access: r.Access, starVerdict: r.StarVerdict, named: len(r.Named), hash: r.BodyHash}
+		sites[r.Seq] = &site{sitemaps: r.NSitemaps, unknown: r.NUnknown, html: r.IsHTML, access: r.Access,
+			starVerdict: r.StarVerdict, named: len(r.Named), hash: r.BodyHash}
 		if r.Access == "conditional" {
 			conditional++
 		}
@@ -375,7 +384,8 @@ func consistent(t *testing.T, out string, scan *commit.Scan) {
 		for _, token := range r.Blocked {
 			blocked[token]++
 		}
-		records := r.NAgents + r.NAllow + r.NDisallow + r.NSitemaps + r.NExtensions + r.NLegacy + r.NUnknown + r.NOrphan + r.NTypo
+		records := r.NAgents + r.NAllow + r.NDisallow + r.NSitemaps + r.NExtensions + r.NLegacy + r.NUnknown + r.NOrphan +
+			r.NTypo
 		if r.Access == "conditional" && !r.IsHTML && records > 0 {
 			hashes[r.BodyHash] = false
 		}
@@ -431,7 +441,8 @@ func consistent(t *testing.T, out string, scan *commit.Scan) {
 }
 
 // statistics holds the table token_stats against counts of the table sites.
-func statistics(t *testing.T, out string, scan *commit.Scan, all, answered, conditional int64, blocked map[string]int64) {
+func statistics(t *testing.T, out string, scan *commit.Scan, all, answered, conditional int64,
+	blocked map[string]int64) {
 	t.Helper()
 	st := mustPlace(t, out)
 	rows := 0
@@ -445,7 +456,8 @@ func statistics(t *testing.T, out string, scan *commit.Scan, all, answered, cond
 		}
 		rows++
 		if r.SitesAll != all || r.SitesAnswered != answered || r.Sites != conditional {
-			t.Errorf("%s: statistics of %d sites, %d answered, %d with rules; want %d, %d, %d", r.Token, r.SitesAll, r.SitesAnswered, r.Sites, all, answered, conditional)
+			t.Errorf("%s: statistics of %d sites, %d answered, %d with rules; want %d, %d, %d", r.Token, r.SitesAll,
+				r.SitesAnswered, r.Sites, all, answered, conditional)
 		}
 		if r.Full != blocked[r.Token] {
 			t.Errorf("%s: blocked in full by %d in the statistics, by %d in sites", r.Token, r.Full, blocked[r.Token])
@@ -516,7 +528,8 @@ func TestInterruptKeepsWhatIsFinished(t *testing.T) {
 			p.await(t, "requests", func() bool { return asked() >= before+30 })
 			p.signal(t, end.signal)
 			p.exits(t, end.code)
-			p.says(t, "finishing what is being asked; once more to abort", "interrupted; everything finished so far is kept, and the same command resumes scan s")
+			p.says(t, "finishing what is being asked; once more to abort",
+				"interrupted; everything finished so far is kept, and the same command resumes scan s")
 			scan, err := latest(t.Context(), out)
 			if err != nil {
 				t.Fatal(err)
@@ -571,7 +584,8 @@ func TestDemoIsTrue(t *testing.T) {
 	if err := c.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, &stderr)
 	}
-	for _, text := range []string{"Scan demo", " of " + origins + " sites answered", "blocked most", "every row is what its host did"} {
+	for _, text := range []string{"Scan demo", " of " + origins + " sites answered", "blocked most",
+		"every row is what its host did"} {
 		if !strings.Contains(stdout.String(), text) {
 			t.Errorf("nothing of %q in\n%s", text, &stdout)
 		}

@@ -72,49 +72,71 @@ type scanFlags struct {
 	listName string         // what the list is called; "": as given
 	signals  *sharedSignals // nil: the scan watches for signals itself
 
-	show func(*survey.Ending, time.Duration) // gets how the scan went and what it took, instead of the log; nil: the log gets it
+	// gets how the scan went and what it took, instead of the log; nil: the log gets it
+	show func(*survey.Ending, time.Duration)
 
 	filesEach int // files that an exchange takes, where its server is in this process too; 0 is 1
 }
 
 func (f *scanFlags) add(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.out, "out", "o", defaultOut, "folder of the dataset, or s3://BUCKET/PREFIX; - writes one line per site to standard output: JSON, or on a terminal a few words")
-	flags.StringSliceVar(&f.fields, "fields", nil, "with -o -: only these fields of a JSON line, in this order: columns of sites (bulkscan schema), verdicts, or short for a few, at most 300 bytes a line (default all). Then lines are JSON also on a terminal")
-	flags.StringVar(&f.format, "format", "auto", "form of the lists: auto, lines, csv, jsonl, parquet (docs/inputs.md); or warc: archives whose captures are judged, without network requests (docs/archives.md)")
-	flags.StringVar(&f.by, "by", string(replay.Day), "what is a night of an archive, with a scan of its own: day (UTC), month, or crawl, by its name (CC-MAIN-2026-40)")
-	flags.StringVar(&f.column, "column", "", "column of the hosts: its name in the header, or its number from 1; of JSON lines the key, or keys as in site.host")
-	flags.StringVar(&f.labelColumn, "label-column", "", "column to keep as label, and to divide the statistics by; named as in --column")
+	flags.StringVarP(&f.out, "out", "o", defaultOut,
+		"folder of the dataset, or s3://BUCKET/PREFIX; - writes one line per site to standard output: JSON, or on a terminal a few words")
+	flags.StringSliceVar(&f.fields, "fields", nil,
+		"with -o -: only these fields of a JSON line, in this order: columns of sites (bulkscan schema), verdicts, or short for a few, at most 300 bytes a line (default all). Then lines are JSON also on a terminal")
+	flags.StringVar(&f.format, "format", "auto",
+		"form of the lists: auto, lines, csv, jsonl, parquet (docs/inputs.md); or warc: archives whose captures are judged, without network requests (docs/archives.md)")
+	flags.StringVar(&f.by, "by", string(replay.Day),
+		"what is a night of an archive, with a scan of its own: day (UTC), month, or crawl, by its name (CC-MAIN-2026-40)")
+	flags.StringVar(&f.column, "column", "",
+		"column of the hosts: its name in the header, or its number from 1; of JSON lines the key, or keys as in site.host")
+	flags.StringVar(&f.labelColumn, "label-column", "",
+		"column to keep as label, and to divide the statistics by; named as in --column")
 	flags.Uint64Var(&f.limit, "limit", 0, "only the first N entries (0: all)")
 	flags.Float64Var(&f.sample, "sample", 0, "only this share of the hosts, the same ones in every run (0: all)")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "read the lists, say what would be done or refused, write nothing, and fetch nothing; a dataset in an object store is looked at")
-	flags.BoolVar(&f.acceptList, "accept-list", false, "scan a list also if most of its lines are of one site, or are no sites (docs/inputs.md)")
-	flags.StringVar(&f.scanID, "scan-id", "", "name of the scan; the same resumes (default: date and fingerprint of the lists and the observer, or that of the scan which the same command left unfinished less than a day ago; of a pipe with -o -, date and a random number)")
-	flags.StringVar(&f.vantage, "vantage", "", "where the scan asks from, as in frankfurt-1; scans of two vantages are never added up")
-	flags.StringVar(&f.listID, "list-id", "", "which published list it is, as in tranco-K2XYW; for the record and for citations")
+	flags.BoolVar(&f.dryRun, "dry-run", false,
+		"read the lists, say what would be done or refused, write nothing, and fetch nothing; a dataset in an object store is looked at")
+	flags.BoolVar(&f.acceptList, "accept-list", false,
+		"scan a list also if most of its lines are of one site, or are no sites (docs/inputs.md)")
+	flags.StringVar(&f.scanID, "scan-id", "",
+		"name of the scan; the same resumes (default: date and fingerprint of the lists and the observer, or that of the scan which the same command left unfinished less than a day ago; of a pipe with -o -, date and a random number)")
+	flags.StringVar(&f.vantage, "vantage", "",
+		"where the scan asks from, as in frankfurt-1; scans of two vantages are never added up")
+	flags.StringVar(&f.listID, "list-id", "",
+		"which published list it is, as in tranco-K2XYW; for the record and for citations")
 	flags.BoolVar(&f.restart, "restart", false, "delete what this scan has written, and begin anew")
-	flags.BoolVar(&f.repair, "repair", false, "ask again what a complete scan has lost, or with --shard a share: sites whose commit records or files are missing or damaged (docs/resuming.md)")
+	flags.BoolVar(&f.repair, "repair", false,
+		"ask again what a complete scan has lost, or with --shard a share: sites whose commit records or files are missing or damaged (docs/resuming.md)")
 	flags.StringVar(&f.date, "date", "", "partition scan_date, YYYY-MM-DD (default: today in UTC)")
-	flags.IntVar(&f.concurrency, "concurrency", 1000, "exchanges in flight; beside them at most four times as many, and 4096, for hosts that are silent for longer than others; fewer where the limit of open files (ulimit -n) has no room for them")
+	flags.IntVar(&f.concurrency, "concurrency", 1000,
+		"exchanges in flight; beside them at most four times as many, and 4096, for hosts that are silent for longer than others; fewer where the limit of open files (ulimit -n) has no room for them")
 	flags.Float64Var(&f.hostRate, "host-rate", 1, "exchanges a second to one host (0: no limit)")
-	flags.Float64Var(&f.ipRate, "ip-rate", 10, "exchanges a second to one IPv4 address, or IPv6 network of /64 (0: no limit)")
+	flags.Float64Var(&f.ipRate, "ip-rate", 10,
+		"exchanges a second to one IPv4 address, or IPv6 network of /64 (0: no limit)")
 	flags.Float64Var(&f.rate, "rate", 0, "exchanges a second in all (0: no limit)")
 	f.ratesFlag.add(flags)
 	flags.StringSliceVar(&f.tables, "tables", schema.AllTables, "tables to write; policies always")
 	flags.IntVar(&f.partRows, "part-rows", sink.DefaultPartRows, "a part is closed at so many origins")
 	flags.DurationVar(&f.partAge, "part-age", sink.DefaultPartAge, "or at this age")
 	flags.StringVar(&f.progress, "progress", "auto", "auto, bar, log or none")
-	flags.StringVar(&f.logFormat, "log-format", "auto", "auto, text or json; auto is sentences and a last page on a terminal, and text elsewhere")
+	flags.StringVar(&f.logFormat, "log-format", "auto",
+		"auto, text or json; auto is sentences and a last page on a terminal, and text elsewhere")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "only errors, and no progress; --log-level and --progress do not count")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "everything, as --log-level debug has it")
 	f.endBounds.add(flags)
-	flags.StringVar(&f.metricsAddr, "metrics-addr", "", "HOST:PORT at which Prometheus may read the scan's metrics (docs/METRICS.md)")
-	flags.StringVar(&f.metricsFile, "metrics-file", "", "file that says the same to a node_exporter's textfile collector, every 15 s and at the end")
-	flags.StringVar(&f.warcOut, "warc-out", "", "folder, or s3://BUCKET/PREFIX, for an archive of every exchange in WARC files (docs/archives.md)")
-	flags.BoolVar(&f.noCompact, "no-compact", false, "at the end, leave the parts as they are: bulkscan compact merges them")
-	flags.BoolVar(&f.noPublish, "no-publish", false, "at the end, leave the scan out of index, views and history: the same command without it publishes")
+	flags.StringVar(&f.metricsAddr, "metrics-addr", "",
+		"HOST:PORT at which Prometheus may read the scan's metrics (docs/METRICS.md)")
+	flags.StringVar(&f.metricsFile, "metrics-file", "",
+		"file that says the same to a node_exporter's textfile collector, every 15 s and at the end")
+	flags.StringVar(&f.warcOut, "warc-out", "",
+		"folder, or s3://BUCKET/PREFIX, for an archive of every exchange in WARC files (docs/archives.md)")
+	flags.BoolVar(&f.noCompact, "no-compact", false,
+		"at the end, leave the parts as they are: bulkscan compact merges them")
+	flags.BoolVar(&f.noPublish, "no-publish", false,
+		"at the end, leave the scan out of index, views and history: the same command without it publishes")
 	f.shareFlags.add(flags)
-	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "file for a profile of the processor, by stage: go tool pprof -tags FILE")
+	flags.StringVar(&f.cpuProfile, "cpuprofile", "",
+		"file for a profile of the processor, by stage: go tool pprof -tags FILE")
 }
 
 func (a *app) scanCommand() *cobra.Command {
@@ -130,8 +152,8 @@ Parquet, also as .gz, .zst, .xz or .zip; no INPUT, or -, is standard input, and 
 pipe such as <(zcat hosts.gz) is read like it. The same command again resumes where it was interrupted,
 also after midnight.
 
-With --format warc the inputs are archives, such as Common Crawl's *-robotstxt-*.warc.gz, and no network requests are made: it is
-another name of bulkscan import.`,
+With --format warc the inputs are archives, such as Common Crawl's *-robotstxt-*.warc.gz, and no network requests are
+made: it is another name of bulkscan import.`,
 		Example: `  bulkscan scan tranco.csv.zip -o out
   zcat hosts.gz | bulkscan scan - -o - --limit 100
   bulkscan scan --format warc *-robotstxt-*.warc.gz -o out
@@ -151,7 +173,8 @@ another name of bulkscan import.`,
 		},
 	}
 	addConfig(c.Flags())
-	c.Flags().BoolVar(&printOnly, "print-config", false, "print the settings in force as a file for --config, and do nothing else")
+	c.Flags().BoolVar(&printOnly, "print-config", false,
+		"print the settings in force as a file for --config, and do nothing else")
 	f.add(c.Flags())
 	f.fetchFlags.add(c.Flags())
 	return c
@@ -170,8 +193,10 @@ func settings(flags *pflag.FlagSet) []commit.Setting {
 
 // ofThisRun are the flags that are no settings of a scan: they say what this run of it does, or where on this machine.
 var ofThisRun = map[string]bool{
-	"help": true, "accept-list": true, "restart": true, "repair": true, "out": true, "fields": true, "cpuprofile": true, "metrics-addr": true, "metrics-file": true, "warc-out": true,
-	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "verbose": true, "config": true, "print-config": true, "shard": true, "collect": true,
+	"help": true, "accept-list": true, "restart": true, "repair": true, "out": true, "fields": true, "cpuprofile": true,
+	"metrics-addr": true, "metrics-file": true, "warc-out": true,
+	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "verbose": true, "config": true,
+	"print-config": true, "shard": true, "collect": true,
 }
 
 // changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
@@ -249,7 +274,8 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		if j.Nights > 1 { // the log names each as it begins
 			return
 		}
-		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept, Slots: f.files.Concurrency, Longest: f.longest()}
+		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept,
+			Slots: f.files.Concurrency, Longest: f.longest()}
 		var drawn sync.WaitGroup
 		drawn.Go(func() { d.Show(ctx, f.progress, a.stderr, log) })
 		drawn.Go(func() { d.Troubles(ctx, log) })
@@ -319,7 +345,8 @@ func remindOfContact(ctx context.Context, fed *atomic.Uint64, log *slog.Logger) 
 		case <-ticker.C:
 		}
 	}
-	log.Warn("site owners cannot tell whom to ask: name a mail address or a page of yours", "remedy", "--contact you@example.org")
+	log.Warn("site owners cannot tell whom to ask: name a mail address or a page of yours", "remedy",
+		"--contact you@example.org")
 }
 
 // jobOptions are what the flags say of a scan.
@@ -333,17 +360,24 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 		return scan.Options{}, usagef("--columns %w", err)
 	}
 	o := scan.Options{
-		Lists: paths, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Fields: f.fields, Begun: time.Now(),
-		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate, Stdin: a.stdin},
-		Replay: replay.Options{By: replay.By(f.by), Columns: columns, Date: f.date, MaxBody: f.maxBody, Limit: f.limit, Sample: f.sample, LocalNames: f.allowPrivate},
+		Lists: paths, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Fields: f.fields,
+		Begun: time.Now(),
+		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample,
+			LocalNames: f.allowPrivate, Stdin: a.stdin},
+		Replay: replay.Options{By: replay.By(f.by), Columns: columns, Date: f.date, MaxBody: f.maxBody, Limit: f.limit,
+			Sample: f.sample, LocalNames: f.allowPrivate},
 		Pipeline: pipeline.Config{
-			Concurrency: f.files.Concurrency, HostRate: f.hostRate, IPRate: f.ipRate, Rate: f.rate, SilentExchanges: f.files.Silent,
+			Concurrency: f.files.Concurrency, HostRate: f.hostRate, IPRate: f.ipRate, Rate: f.rate,
+			SilentExchanges: f.files.Silent,
 		},
 		Sink: sink.Options{
 			ScanID: f.scanID, Date: f.date, Tables: f.tables, PartRows: f.partRows, PartAge: f.partAge,
-			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair, Observer: f.observed(format), ListID: f.listID, NoPublish: f.noPublish,
+			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair, Observer: f.observed(format), ListID: f.listID,
+			NoPublish: f.noPublish,
 		},
-		Rates: f.rates, Compact: !f.noCompact, AllowEmpty: f.allowEmpty || f.signals != nil, Share: f.share, Quiet: f.signals != nil, // a night is judged
+		// a night is judged
+		Rates: f.rates, Compact: !f.noCompact, AllowEmpty: f.allowEmpty || f.signals != nil, Share: f.share,
+		Quiet: f.signals != nil,
 	}
 	if f.listName != "" {
 		o.Names = []string{f.listName}
@@ -373,7 +407,8 @@ func (f *scanFlags) observed(format inputs.Format) commit.Observer {
 	if other := map[string]string{"https": "http", "http": "https"}[f.scheme]; !f.noFallback {
 		schemes += "+" + other
 	}
-	return commit.Observer{Source: commit.Live, Product: commit.ProductOf(f.agent()), Family: f.family(), Scheme: schemes, HTTP: "HTTP/1.1", Vantage: f.vantage}
+	return commit.Observer{Source: commit.Live, Product: commit.ProductOf(f.agent()), Family: f.family(), Scheme: schemes,
+		HTTP: "HTTP/1.1", Vantage: f.vantage}
 }
 
 // check refuses values that no flag can tell by its type.
@@ -403,7 +438,8 @@ func (f *scanFlags) check() error {
 	case f.repair && f.restart:
 		return usagef("--repair asks again what a scan has lost, and --restart deletes it and begins anew: give one of them")
 	}
-	if err := checkRates(rate{"host-rate", f.hostRate}, rate{"ip-rate", f.ipRate}, rate{"rate", f.rate}, rate{"dns-rate", f.dnsRate}); err != nil {
+	if err := checkRates(rate{"host-rate", f.hostRate}, rate{"ip-rate", f.ipRate}, rate{"rate", f.rate},
+		rate{"dns-rate", f.dnsRate}); err != nil {
 		return err
 	}
 	if err := f.readRates(); err != nil {
@@ -429,7 +465,8 @@ func (f *scanFlags) check() error {
 	}
 	for _, name := range []struct{ flag, value string }{{"vantage", f.vantage}, {"list-id", f.listID}} {
 		if !isName(name.value) {
-			return usagef("--%s %q: letters, digits, and any of . _ + : / -, at most %d", name.flag, clipped(name.value), maxGivenName)
+			return usagef("--%s %q: letters, digits, and any of . _ + : / -, at most %d", name.flag, clipped(name.value),
+				maxGivenName)
 		}
 	}
 	if f.scanID != "" {
@@ -443,7 +480,8 @@ func (f *scanFlags) check() error {
 	}
 	for i, table := range f.tables {
 		if slices.Contains(f.tables[:i], table) {
-			return usagef("--tables %q: of %s, each at most once", strings.Join(f.tables, ","), strings.Join(schema.AllTables, ", "))
+			return usagef("--tables %q: of %s, each at most once", strings.Join(f.tables, ","), strings.Join(schema.AllTables,
+				", "))
 		}
 	}
 	if f.date != "" {
@@ -482,7 +520,8 @@ func (f *scanFlags) shareFiles(log *slog.Logger) (err error) {
 		return usagef("--concurrency %d: %w", f.concurrency, err)
 	}
 	if f.files.Concurrency < f.concurrency {
-		log.Warn("concurrency lowered to what the limit of open files allows", "asked", f.concurrency, "now", f.files.Concurrency,
+		log.Warn("concurrency lowered to what the limit of open files allows", "asked", f.concurrency, "now",
+			f.files.Concurrency,
 			"limit", limit, "remedy", fmt.Sprintf("ulimit -n %d", limits.FilesWanted(held, f.concurrency, silent, each)))
 	}
 	return nil

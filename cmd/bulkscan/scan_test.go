@@ -116,9 +116,11 @@ func zoo(t *testing.T, each int) string {
 // held are the goroutines and files of this process, but for the simulated web's, by what they do.
 func held(t *testing.T) (goroutines, files []string) {
 	t.Helper()
-	buf := make([]byte, 16<<20) // the simulated web alone has more than one MiB of stacks, and one that is cut off does not tell whose it is
+	// the simulated web alone has more than one MiB of stacks, and one that is cut off does not tell whose it is
+	buf := make([]byte, 16<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if !strings.Contains(stack, "simweb") && !strings.Contains(stack, "miekg/dns") && !strings.Contains(stack, "tRunner") {
+		if !strings.Contains(stack, "simweb") && !strings.Contains(stack, "miekg/dns") &&
+			!strings.Contains(stack, "tRunner") {
 			goroutines = append(goroutines, stack)
 		}
 	}
@@ -140,7 +142,8 @@ func TestScanLeavesNothing(t *testing.T) {
 	signals := make(chan os.Signal, 100)
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Bodies: 64, Slow: 100 * time.Millisecond, Hold: time.Second})
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Bodies: 64, Slow: 100 * time.Millisecond,
+		Hold: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +157,10 @@ func TestScanLeavesNothing(t *testing.T) {
 	scan := func(want int, after int64, during func(out string), flags ...string) {
 		t.Helper()
 		out := filepath.Join(t.TempDir(), "out")
-		args := []string{"scan", list, "-o", out, "--resolver", web.DNSAddr().String(), "--ca-file", ca, "--allow-private", "--host-rate", "0", "--ip-rate", "0",
-			"--dns-rate", "0", "--retry-after", "0s", "--retries", "0", "--timeout", "700ms", "--concurrency", "100", "--progress", "log", "--part-rows", "20",
+		args := []string{"scan", list, "-o", out, "--resolver", web.DNSAddr().String(), "--ca-file", ca, "--allow-private",
+			"--host-rate", "0", "--ip-rate", "0",
+			"--dns-rate", "0", "--retry-after", "0s", "--retries", "0", "--timeout", "700ms", "--concurrency", "100",
+			"--progress", "log", "--part-rows", "20",
 			"--metrics-addr", "127.0.0.1:0", "--metrics-file", filepath.Join(filepath.Dir(out), "scan.prom")}
 		for _, to := range web.ConnectTo() {
 			args = append(args, "--connect-to", to)
@@ -201,7 +206,8 @@ func TestScanLeavesNothing(t *testing.T) {
 			return len(leftGoroutines) <= len(goroutines) && len(leftFiles) <= len(files)
 		}) {
 			leftFiles = slices.DeleteFunc(leftFiles, func(file string) bool { return slices.Contains(files, file) })
-			t.Errorf("%s: %d goroutines are left, %d before; files %q\n%s", ending, len(leftGoroutines), len(goroutines), leftFiles, strings.Join(leftGoroutines, "\n\n"))
+			t.Errorf("%s: %d goroutines are left, %d before; files %q\n%s", ending, len(leftGoroutines), len(goroutines),
+				leftFiles, strings.Join(leftGoroutines, "\n\n"))
 		}
 	}
 	scan(0, 0, nil)

@@ -17,12 +17,14 @@ import (
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
-// judgeRun says what came of a scan, to a person on a page and to programs in one line, and whether it kept to the bounds that
-// the user set.
-func (f *scanFlags) judgeRun(ctx context.Context, j *scan.Job, p *pipeline.Progress, names resolve.Stats, stderr io.Writer, log *slog.Logger) error {
+// judgeRun says what came of a scan, to a person on a page and to programs in one line, and whether it kept to the
+// bounds that the user set.
+func (f *scanFlags) judgeRun(ctx context.Context, j *scan.Job, p *pipeline.Progress, names resolve.Stats,
+	stderr io.Writer, log *slog.Logger) error {
 	took := time.Since(j.Begun)
 	whole := f.share.Whole() // of a share, collect judges: a few sites may all be silent
-	page := f.show != nil || whole && j.Nights < 2 && terminal.Speaks(stderr, f.logFormat) && log.Enabled(ctx, slog.LevelInfo)
+	page := f.show != nil || whole && j.Nights < 2 && terminal.Speaks(stderr, f.logFormat) &&
+		log.Enabled(ctx, slog.LevelInfo)
 	e := j.Ending(ctx, p, page)
 	a, empty := survey.AnswersOf(e.Outcomes), e.Empty()
 	if f.show != nil {
@@ -42,11 +44,14 @@ func (f *scanFlags) judgeRun(ctx context.Context, j *scan.Job, p *pipeline.Progr
 		log.Info("done",
 			"kept", e.Kept, "already_kept", e.AlreadyKept, "answered", a.Answered, "failed", a.Failed, "not_asked", a.NotAsked,
 			"rejected", e.Rejected, "duplicates", e.Duplicates, "throttled", e.Throttled, "took", took.Round(time.Millisecond),
-			"per_second", int(float64(e.Kept)/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20, terminal.DNSGroup(&names))
+			"per_second", int(float64(e.Kept)/took.Seconds()), "peak_memory_mb", limits.PeakMemory()>>20,
+			terminal.DNSGroup(&names))
 	}
 	terminal.LogServers(log, &names)
 	if u := j.Unsound(); u.Members > 0 {
-		return &exitError{exitDamaged, fmt.Errorf("%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", u.File, u.Offset, u.Members)}
+		return &exitError{exitDamaged,
+			fmt.Errorf(
+				"%s: the gzip member at byte %d is damaged, which was found after records of it had been judged: their rows may be wrong (%d such members in all; each is a rejected line)", u.File, u.Offset, u.Members)}
 	}
 	if empty != "" && !whole {
 		log.Warn(empty)
@@ -62,8 +67,10 @@ type endBounds struct {
 }
 
 func (b *endBounds) add(flags *pflag.FlagSet) {
-	flags.Float64Var(&b.maxErrorRate, "max-error-rate", 0, "exit with 3 when more than this share of the origins got no answer (0: never)")
-	flags.BoolVar(&b.allowEmpty, "allow-empty", false, "exit with 0 and publish the scan, also when the list has no usable site, or no site answered (else 3)")
+	flags.Float64Var(&b.maxErrorRate, "max-error-rate", 0,
+		"exit with 3 when more than this share of the origins got no answer (0: never)")
+	flags.BoolVar(&b.allowEmpty, "allow-empty", false,
+		"exit with 0 and publish the scan, also when the list has no usable site, or no site answered (else 3)")
 }
 
 func (b *endBounds) check() error {
@@ -73,8 +80,8 @@ func (b *endBounds) check() error {
 	return nil
 }
 
-// judge returns the error of a scan that has nothing to tell, for the reason in empty, or in which more of the origins of this run
-// were silent than is allowed.
+// judge returns the error of a scan that has nothing to tell, for the reason in empty, or in which more of the origins
+// of this run were silent than is allowed.
 func (b *endBounds) judge(e *survey.Ending, empty string, a survey.Answers, log *slog.Logger) error {
 	switch {
 	case empty != "" && b.allowEmpty:
@@ -85,7 +92,8 @@ func (b *endBounds) judge(e *survey.Ending, empty string, a survey.Answers, log 
 		return &exitError{exitThreshold, fmt.Errorf("%s (--allow-empty ends with 0)", empty)}
 	}
 	if share := float64(e.Kept-a.Answered) / float64(max(e.Kept, 1)); b.maxErrorRate > 0 && share > b.maxErrorRate {
-		return &exitError{exitThreshold, fmt.Errorf("%.1f %% of the origins got no answer, more than --max-error-rate %v allows", 100*share, b.maxErrorRate)}
+		return &exitError{exitThreshold,
+			fmt.Errorf("%.1f %% of the origins got no answer, more than --max-error-rate %v allows", 100*share, b.maxErrorRate)}
 	}
 	return nil
 }

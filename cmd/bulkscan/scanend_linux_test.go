@@ -11,8 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestScanOnTerminal scans on a terminal that is resized meanwhile: sentences instead of log lines, a bar that never needs two
-// lines, and a last page.
+// TestScanOnTerminal scans on a terminal that is resized meanwhile: sentences instead of log lines, a bar that never
+// needs two lines, and a last page.
 func TestScanOnTerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 40, simweb.Config{Seed: 4, Only: []string{"ok", "silent", "nxdomain"}})
@@ -27,7 +27,10 @@ func TestScanOnTerminal(t *testing.T) {
 	t.Cleanup(func() { _ = scan.Process.Kill() })
 	for _, width := range []int{40, 80, 120, 80} {
 		hostiletest.Resize(t, terminal, width)
-		screen.Await(t, "bar", func(line string) bool { return len(line) == width-1 && strings.Contains(line, " of 40 sites [") })
+		screen.Await(t, "bar", func(line string) bool {
+			return len(line) == width-1 &&
+				strings.Contains(line, " of 40 sites [")
+		})
 	}
 	if err := scan.Wait(); err != nil {
 		t.Error(err)
@@ -48,7 +51,8 @@ func TestScanOnTerminal(t *testing.T) {
 			t.Errorf("nothing of %q in %q", want, bar)
 		}
 	}
-	for _, want := range []string{" of 40 sites answered (", "\n  failed ", "dns_not_found ", "timeout ", "\n  blocked most  ", "\n  dataset ", "\n  next ", "bulkscan summary " + out + "\n"} {
+	for _, want := range []string{" of 40 sites answered (", "\n  failed ", "dns_not_found ", "timeout ",
+		"\n  blocked most  ", "\n  dataset ", "\n  next ", "bulkscan summary " + out + "\n"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("nothing of %q in %s", want, page)
 		}

@@ -38,7 +38,10 @@ func (a *app) schemaCommand() *cobra.Command {
 				return usagef("--markdown prints all tables; leave %s out", strings.Join(args, " "))
 			}
 			if asJSON {
-				chosen := slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool { return len(args) > 0 && !slices.Contains(args, t.Name) })
+				chosen := slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool {
+					return len(args) > 0 &&
+						!slices.Contains(args, t.Name)
+				})
 				return terminal.WriteJSON(a.stdout, chosen)
 			}
 			w := bufio.NewWriter(a.stdout)

@@ -52,8 +52,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){"bulkscan": main})
 }
 
-// tests run more than a processor's worth at once: they mostly wait, for processes and hosts, above all those of short mode.
-// The processes live for some 50 ms, of which collecting garbage at the usual rate takes 20 ms.
+// tests run more than a processor's worth at once: they mostly wait, for processes and hosts, above all those of short
+// mode. The processes live for some 50 ms, of which collecting garbage at the usual rate takes 20 ms.
 type tests struct{ *testing.M }
 
 func (m tests) Run() int {
@@ -155,7 +155,8 @@ func hasIPv6() bool {
 
 // setupScript starts the web, and sets the variables that lead there.
 func setupScript(env *testscript.Env) error {
-	web, err := simweb.Start(context.Background(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64, Slow: 100 * time.Millisecond})
+	web, err := simweb.Start(context.Background(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64,
+		Slow: 100 * time.Millisecond})
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,8 @@ func setupScript(env *testscript.Env) error {
 	other := httptest.NewTLSServer(h)
 	env.Defer(other.Close)
 	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw})
-	if err := errors.Join(os.Mkdir(roots, 0o755), os.WriteFile(filepath.Join(roots, "root.pem"), root, 0o644)); err != nil {
+	if err := errors.Join(os.Mkdir(roots, 0o755), os.WriteFile(filepath.Join(roots, "root.pem"), root,
+		0o644)); err != nil {
 		return err
 	}
 	ca := filepath.Join(env.WorkDir, "ca.pem")
@@ -189,7 +191,8 @@ func setupScript(env *testscript.Env) error {
 	}
 	// FTP servers: one with a file, one without, one that lets in nobody, one with more than is kept.
 	var list []string
-	for _, site := range []*ftpSite{{file: "User-agent: *\nDisallow: /\n"}, {}, {private: true}, {file: strings.Repeat("Disallow: /x\n", 100_000)}} {
+	for _, site := range []*ftpSite{{file: "User-agent: *\nDisallow: /\n"}, {}, {private: true},
+		{file: strings.Repeat("Disallow: /x\n", 100_000)}} {
 		url, stop, err := startFTP(site)
 		if err != nil {
 			return err
@@ -208,10 +211,12 @@ func setupScript(env *testscript.Env) error {
 	}
 	for name, value := range map[string]string{
 		// By name, for scripts that are about these flags.
-		"RESOLVER": web.DNSAddr().String(), "CONNECT_HTTP": connect[0], "CONNECT_TLS": connect[1], "CA": ca, "HEARER": server.URL, "CRLF": "\r\n", "ESC": "\x1b", "OLDER": older,
+		"RESOLVER": web.DNSAddr().String(), "CONNECT_HTTP": connect[0], "CONNECT_TLS": connect[1], "CA": ca,
+		"HEARER": server.URL, "CRLF": "\r\n", "ESC": "\x1b", "OLDER": older,
 		// For all others.
-		"BULKSCAN_RESOLVER": web.DNSAddr().String(), "BULKSCAN_CONNECT_TO": strings.Join(connect, " "), "BULKSCAN_ALLOW_PRIVATE": "true",
-		"BULKSCAN_HOST_RATE": "0", "BULKSCAN_IP_RATE": "0", "BULKSCAN_RETRY_AFTER": "0s", "BULKSCAN_CONCURRENCY": "20",
+		"BULKSCAN_RESOLVER": web.DNSAddr().String(), "BULKSCAN_CONNECT_TO": strings.Join(connect, " "),
+		"BULKSCAN_ALLOW_PRIVATE": "true",
+		"BULKSCAN_HOST_RATE":     "0", "BULKSCAN_IP_RATE": "0", "BULKSCAN_RETRY_AFTER": "0s", "BULKSCAN_CONCURRENCY": "20",
 		"BULKSCAN_PROGRESS": "none", "GOGC": os.Getenv("GOGC"), "GORACE": os.Getenv("GORACE"),
 		"TMPDIR": env.Getenv("WORK"), "SSL_CERT_FILE": filepath.Join(roots, "root.pem"), "SSL_CERT_DIR": roots,
 	} {
@@ -315,7 +320,8 @@ func cmdHosts(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(b.String()), 0o644))
 }
 
-// cmdLater makes a record that of a later schema version, or of an earlier one, with the sum that such a version would give it.
+// cmdLater makes a record that of a later schema version, or of an earlier one, with the sum that such a version would
+// give it.
 func cmdLater(by int) func(ts *testscript.TestScript, neg bool, args []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) != 1 {
@@ -499,8 +505,8 @@ func column(row reflect.Value, name string) reflect.Value {
 	return reflect.Value{}
 }
 
-// cmdJSON prints fields of every JSON value in a file, or of every element where the file is one list; lines are sorted.
-// A path goes down by dots, len is the length of a list.
+// cmdJSON prints fields of every JSON value in a file, or of every element where the file is one list; lines are
+// sorted. A path goes down by dots, len is the length of a list.
 func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: json FILE PATH,…")

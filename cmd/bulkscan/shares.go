@@ -26,12 +26,15 @@ type shareFlags struct {
 }
 
 func (f *shareFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.shardText, "shard", "", "scan only share I of N, as in 0/8, by registrable domains; auto: the one that Slurm, Kubernetes, AWS Batch, Cloud Run or Google Batch wants of this task (docs/cluster.md)")
-	flags.IntVar(&f.workers, "workers", 0, "how many shares run at once: --ip-rate, --rate and --dns-rate are divided by it (default: the number of shares)")
+	flags.StringVar(&f.shardText, "shard", "",
+		"scan only share I of N, as in 0/8, by registrable domains; auto: the one that Slurm, Kubernetes, AWS Batch, Cloud Run or Google Batch wants of this task (docs/cluster.md)")
+	flags.IntVar(&f.workers, "workers", 0,
+		"how many shares run at once: --ip-rate, --rate and --dns-rate are divided by it (default: the number of shares)")
 	flags.BoolVar(&f.collect, "collect", false, "after the last share, make one scan of all, as bulkscan collect does")
 }
 
-// checkShare refuses what does not go together with --shard, and finds out which share it is unless that is for an engine to say.
+// checkShare refuses what does not go together with --shard, and finds out which share it is unless that is for an
+// engine to say.
 func (f *scanFlags) checkShare() (err error) {
 	if f.shardText == "" {
 		if f.workers != 0 || f.collect {
@@ -53,7 +56,8 @@ func (f *scanFlags) checkShare() (err error) {
 	case f.maxErrorRate > 0:
 		return usagef("--shard: the threshold is for the whole scan; give --max-error-rate to bulkscan collect")
 	case !f.collect && (f.noCompact || f.noPublish):
-		return usagef("--no-compact, --no-publish: a share is neither merged nor published; give them to bulkscan collect, or with --collect")
+		return usagef(
+			"--no-compact, --no-publish: a share is neither merged nor published; give them to bulkscan collect, or with --collect")
 	case f.shardText == "auto":
 		return nil
 	}
@@ -81,10 +85,12 @@ func (f *scanFlags) shard(getenv func(string) string, log *slog.Logger) (err err
 	case f.scanID == "":
 		return usagef("--shard: all shares need the same --scan-id; give it, or set BULKSCAN_SCAN_ID")
 	case commit.CheckScanID(f.scanID) != nil:
-		return usagef("--shard: the engine's job %q is no name for a scan; give --scan-id, or set BULKSCAN_SCAN_ID", clipped(f.scanID))
+		return usagef("--shard: the engine's job %q is no name for a scan; give --scan-id, or set BULKSCAN_SCAN_ID",
+			clipped(f.scanID))
 	case f.workers == 0:
 		f.workers = f.share.N
-		log.Warn("rates are divided by the number of shares, as if all ran at once", "shares", f.share.N, "remedy", "--workers says how many run at once")
+		log.Warn("rates are divided by the number of shares, as if all ran at once", "shares", f.share.N, "remedy",
+			"--workers says how many run at once")
 	}
 	w := float64(f.workers)
 	f.ipRate, f.rate, f.dnsRate = f.ipRate/w, f.rate/w, f.dnsRate/w
@@ -122,10 +128,12 @@ func (a *app) collectLast(ctx context.Context, f *scanFlags, o scan.Options, sca
 		return nil
 	}
 	m, err := scan.Collect(ctx, o.Store, scanID, scan.Publishing{
-		Compact: o.Compact, NoPublish: f.noPublish, AllowEmpty: f.allowEmpty, Registry: o.Sink.Registry, ToolVersion: toolVersion(), Log: o.Log,
+		Compact: o.Compact, NoPublish: f.noPublish, AllowEmpty: f.allowEmpty, Registry: o.Sink.Registry,
+		ToolVersion: toolVersion(), Log: o.Log,
 	})
 	if missing, ok := errors.AsType[*shares.NotDoneError](err); ok {
-		o.Log.Info("not collected: other shares are not done", "not_done", len(missing.Shares), "shares", shares.Ranges(missing.Shares))
+		o.Log.Info("not collected: other shares are not done", "not_done", len(missing.Shares), "shares",
+			shares.Ranges(missing.Shares))
 		return nil
 	}
 	if held, ok := errors.AsType[*commit.HeldError](err); ok {

@@ -55,7 +55,8 @@ func shareList(t *testing.T, w *world, n int) {
 // sharesOf returns the flags of each of n shares, of a scan that is killed often.
 func sharesOf(n int, flags ...string) func(i int) []string {
 	return func(i int) []string {
-		return append([]string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--retries", "0",
+		return append([]string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--retries",
+			"0",
 			"--shard", fmt.Sprintf("%d/%d", i, n), "--workers", "1"}, flags...)
 	}
 }
@@ -66,8 +67,8 @@ func unordered(snapshot map[string][]string) map[string][]string {
 	return snapshot
 }
 
-// TestSharesAreOneScan scans a list in shares, some of which are killed, interrupted and started twice, and holds what is collected
-// against a scan by one process, row by row.
+// TestSharesAreOneScan scans a list in shares, some of which are killed, interrupted and started twice, and holds what
+// is collected against a scan by one process, row by row.
 func TestSharesAreOneScan(t *testing.T) {
 	t.Parallel()
 	hosts, kills := 160, 4
@@ -85,8 +86,8 @@ func TestSharesAreOneScan(t *testing.T) {
 	clean(t, out)
 }
 
-// sharesOnS3 starts an object store with short leases and a web of n hosts, which is scanned by one process. It returns the rows of
-// that scan, the place of another dataset, and the folder in which its objects lie.
+// sharesOnS3 starts an object store with short leases and a web of n hosts, which is scanned by one process. It returns
+// the rows of that scan, the place of another dataset, and the folder in which its objects lie.
 func sharesOnS3(t *testing.T, n int, name string) (w *world, calm map[string][]string, place, folder string) {
 	t.Helper()
 	notShort(t)
@@ -95,7 +96,8 @@ func sharesOnS3(t *testing.T, n int, name string) (w *world, calm map[string][]s
 	w = newShareWorld(t, n)
 	out := filepath.Join(filepath.Dir(w.list), "calm")
 	w.scan(t, out, "--retries", "0").exits(t, 0)
-	return w, unordered(snapshot(t, out)), "s3://" + storetest.Bucket + "/" + name, filepath.Join(g.Folder, storetest.Bucket, name)
+	return w, unordered(snapshot(t, out)), "s3://" + storetest.Bucket + "/" + name,
+		filepath.Join(g.Folder, storetest.Bucket, name)
 }
 
 // TestSharesOnS3 is TestSharesAreOneScan in an object store, where each next process waits for the lease of the dead.
@@ -106,8 +108,8 @@ func TestSharesOnS3(t *testing.T) {
 	clean(t, place)
 }
 
-// TestPausedShareOnS3 stops a share for longer than its lease. Another process goes on with it and ends it; the first, when it
-// runs again, changes nothing any more, and asks to be started again.
+// TestPausedShareOnS3 stops a share for longer than its lease. Another process goes on with it and ends it; the first,
+// when it runs again, changes nothing any more, and asks to be started again.
 func TestPausedShareOnS3(t *testing.T) {
 	w, calm, place, out := sharesOnS3(t, 300, "paused")
 	flags := sharesOf(2)
@@ -131,7 +133,8 @@ func TestPausedShareOnS3(t *testing.T) {
 // killMoment says when a share is killed: after at most so many requests of the web.
 type killMoment struct{ most int }
 
-// inShares writes a scan in n shares at once, with so many kills, and collects it. out is where its files can be looked at.
+// inShares writes a scan in n shares at once, with so many kills, and collects it. out is where its files can be looked
+// at.
 func (w *world) inShares(t *testing.T, place, out string, n, kills int, when killMoment) {
 	t.Helper()
 	flags := sharesOf(n)
@@ -145,7 +148,8 @@ func (w *world) inShares(t *testing.T, place, out string, n, kills int, when kil
 			running = append(running, w.scan(t, place, flags(i)...))
 		}
 		victim := kill % n
-		m := moment{"any time", func() bool { return w.web.Stats().Requests >= before+requests }, time.Duration(dice.IntN(4000)) * time.Microsecond}
+		m := moment{"any time", func() bool { return w.web.Stats().Requests >= before+requests },
+			time.Duration(dice.IntN(4000)) * time.Microsecond}
 		signal := os.Signal(syscall.SIGKILL)
 		if kill%4 == 3 {
 			signal = syscall.SIGTERM
@@ -191,7 +195,8 @@ func (w *world) inShares(t *testing.T, place, out string, n, kills int, when kil
 	start(t, "collect", place).exits(t, 0)
 }
 
-// TestShareIsWrittenByOne starts a share twice at once: the second command leaves it to the first, and asks to be started again.
+// TestShareIsWrittenByOne starts a share twice at once: the second command leaves it to the first, and asks to be
+// started again.
 func TestShareIsWrittenByOne(t *testing.T) {
 	inBubble(t, 0, shareWeb, func(t *testing.T, w *world) {
 		shareList(t, w, 60)
@@ -215,24 +220,27 @@ func TestShareIsWrittenByOne(t *testing.T) {
 	})
 }
 
-// TestSharesKeepOneRate has eight tasks ask hosts at one address: together they keep its rate, as its server counts them.
+// TestSharesKeepOneRate has eight tasks ask hosts at one address: together they keep its rate, as its server counts
+// them.
 func TestSharesKeepOneRate(t *testing.T) {
 	const tasks, hosts, rate = 8, 400, 50
-	inBubble(t, hosts, simweb.Config{Seed: 9, Addresses: 4, HotShare: 1, Only: []string{"ok"}, RecordAccepts: true}, func(t *testing.T, w *world) {
-		out := filepath.Join(t.TempDir(), "out")
-		var running []*process
-		for i := range tasks {
-			running = append(running, w.scan(t, out, "--shard", fmt.Sprintf("%d/%d", i, tasks), "--workers", strconv.Itoa(tasks), "--ip-rate", strconv.Itoa(rate), "--concurrency", "50"))
-		}
-		for _, p := range running {
-			p.exits(t, 0)
-		}
-		if load := w.web.Record().Hot; load.Total != hosts || load.Second > rate+tasks { // each task begins with a request
-			t.Errorf("the address had %+v", load)
-		}
-		w.start(t, "collect", out).exits(t, 0)
-		if now := committed(t, out); len(now) != hosts {
-			t.Errorf("%d rows of %d hosts", len(now), hosts)
-		}
-	})
+	inBubble(t, hosts, simweb.Config{Seed: 9, Addresses: 4, HotShare: 1, Only: []string{"ok"}, RecordAccepts: true},
+		func(t *testing.T, w *world) {
+			out := filepath.Join(t.TempDir(), "out")
+			var running []*process
+			for i := range tasks {
+				running = append(running, w.scan(t, out, "--shard", fmt.Sprintf("%d/%d", i, tasks), "--workers", strconv.Itoa(tasks),
+					"--ip-rate", strconv.Itoa(rate), "--concurrency", "50"))
+			}
+			for _, p := range running {
+				p.exits(t, 0)
+			}
+			if load := w.web.Record().Hot; load.Total != hosts || load.Second > rate+tasks { // each task begins with a request
+				t.Errorf("the address had %+v", load)
+			}
+			w.start(t, "collect", out).exits(t, 0)
+			if now := committed(t, out); len(now) != hosts {
+				t.Errorf("%d rows of %d hosts", len(now), hosts)
+			}
+		})
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 )
 
-// notation is a robots.txt whose author writes as programs do when they go wrong. All of it is to be shown as it stands.
+// notation is a robots.txt whose author writes as programs do when they go wrong. All of it is to be shown as it
+// stands.
 const notation = "User-agent: GPTBot # n\\u00a0=\\u00a05\nDisallow: /%!d(MISSING)\nUser-agent: &amp;lt;nil&amp;gt;\nUser-agent: map-bot\\n\n" +
 	"{{.Key}}: <nil>\nNaN: &nbsp; \\x1b[31m 0xc000123456\nSitemap: https://a.example/[object Object]?a=%d\n\nUser-agent: *\nDisallow: /private\nAllow: /\n"
 
@@ -29,7 +30,8 @@ func captures(t *testing.T, name string, files map[string]string) string {
 			status = "404 Not Found"
 		}
 		answer := fmt.Sprintf("HTTP/1.1 %s\r\n\r\n%s", status, body)
-		fmt.Fprintf(&b, "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://%s/robots.txt\r\nWARC-Date: 2026-11-20T12:00:00Z\r\nContent-Length: %d\r\n\r\n%s\r\n\r\n", host, len(answer), answer)
+		fmt.Fprintf(&b,
+			"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://%s/robots.txt\r\nWARC-Date: 2026-11-20T12:00:00Z\r\nContent-Length: %d\r\n\r\n%s\r\n\r\n", host, len(answer), answer)
 	}
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
@@ -38,8 +40,8 @@ func captures(t *testing.T, name string, files map[string]string) string {
 	return path
 }
 
-// shownDatasets makes the datasets that pages are read of: a folder by its name. With SHOWN_DATASETS=DIR they are kept in DIR for
-// other readers.
+// shownDatasets makes the datasets that pages are read of: a folder by its name. With SHOWN_DATASETS=DIR they are kept
+// in DIR for other readers.
 func shownDatasets(t *testing.T) map[string]string {
 	t.Helper()
 	must := func(args ...string) {
@@ -65,10 +67,14 @@ func shownDatasets(t *testing.T) map[string]string {
 		must("demo", "-o", sets["demo"], "--origins", "300")
 	}
 	site := startHostile(t)
-	scan("hostile", append([]string{site.list(t, folder), "--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0"}, site.flags...)...)
-	scan("archive", "--format", "warc", captures(t, "a.warc", map[string]string{"a.example": "User-agent: GPTBot\nDisallow: /\n", "b.example": "", "c.example": "User-agent: ClaudeBot\nAllow: /\n"}))
+	scan("hostile", append([]string{site.list(t, folder), "--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0"},
+		site.flags...)...)
+	scan("archive", "--format", "warc",
+		captures(t, "a.warc", map[string]string{"a.example": "User-agent: GPTBot\nDisallow: /\n", "b.example": "",
+			"c.example": "User-agent: ClaudeBot\nAllow: /\n"}))
 
-	files := map[string]string{"a.example": "User-agent: *\nDisallow: /x\n", "b.example": notation, "c.example": "User-agent: GPTBot\nDisallow: /\n"}
+	files := map[string]string{"a.example": "User-agent: *\nDisallow: /x\n", "b.example": notation,
+		"c.example": "User-agent: GPTBot\nDisallow: /\n"}
 	for night := range 8 {
 		switch night {
 		case 2:
@@ -82,12 +88,14 @@ func shownDatasets(t *testing.T) map[string]string {
 		case 7:
 			files["a.example"] = "<!doctype html><title>NaN</title>"
 		}
-		scan("nights", "--format", "warc", captures(t, fmt.Sprintf("%d.warc", night), files), "--scan-id", fmt.Sprintf("n%d", night), "--date", fmt.Sprintf("2026-11-%d", 10+night))
+		scan("nights", "--format", "warc", captures(t, fmt.Sprintf("%d.warc", night), files), "--scan-id",
+			fmt.Sprintf("n%d", night), "--date", fmt.Sprintf("2026-11-%d", 10+night))
 	}
 	return sets
 }
 
-// readable returns what a reader sees or hears of a page: its texts, those of its figures among them, and the attributes that are read out.
+// readable returns what a reader sees or hears of a page: its texts, those of its figures among them, and the
+// attributes that are read out.
 func readable(t *testing.T, page []byte) (texts []string) {
 	t.Helper()
 	document, err := html.Parse(bytes.NewReader(page))
@@ -117,8 +125,8 @@ func isCode(n *html.Node) bool {
 	return n.Data == "script" || n.Data == "style" || n.Data == "pre" && class >= 0
 }
 
-// TestShownPages reads what people read of datasets, sites and files, on pages, on terminals and in pictures: no text of the
-// program's own stands there in a notation. Texts of sites may, and are shown as they are.
+// TestShownPages reads what people read of datasets, sites and files, on pages, on terminals and in pictures: no text
+// of the program's own stands there in a notation. Texts of sites may, and are shown as they are.
 func TestShownPages(t *testing.T) {
 	t.Parallel()
 	foreign := []string{notation}
@@ -144,10 +152,14 @@ func TestShownPages(t *testing.T) {
 		for _, text := range texts {
 			hostiletest.Shown(t, "the page of "+name, text, own[name]...)
 		}
-		if says := slices.ContainsFunc(texts, func(text string) bool { return strings.HasSuffix(text, ", since no site answered") }); says != (name == "empty") {
+		if says := slices.ContainsFunc(texts, func(text string) bool {
+			return strings.HasSuffix(text,
+				", since no site answered")
+		}); says != (name == "empty") {
 			t.Errorf("the page of %s says that no site answered: %v", name, says)
 		}
-		if name != "empty" && !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, ", n\u00a0=\u00a0") }) {
+		if name != "empty" && !slices.ContainsFunc(texts,
+			func(text string) bool { return strings.Contains(text, ", n\u00a0=\u00a0") }) {
 			t.Errorf("the page of %s may break a number of sites from its sign", name)
 		}
 		if len(texts) < 200 {
@@ -168,7 +180,8 @@ func TestShownPages(t *testing.T) {
 		}
 	}
 	robots := filepath.Join(t.TempDir(), "robots.txt")
-	for _, text := range append([]string{notation, "User-agent: *\nDisallow: /\n", "", "<html><title>x</title>"}, foreign...) {
+	for _, text := range append([]string{notation, "User-agent: *\nDisallow: /\n", "", "<html><title>x</title>"},
+		foreign...) {
 		if err := os.WriteFile(robots, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// shown says how each block of output of the documents is printed: by its page and the beginning of its first line. A printer works in an
-// empty folder, and has `…` for what differs from run to run.
+// shown says how each block of output of the documents is printed: by its page and the beginning of its first line. A
+// printer works in an empty folder, and has `…` for what differs from run to run.
 var shown = map[string]func(t *testing.T, block string) string{
 	"docs/bot.md: 198.51.100.7":           printLogLine,
 	"docs/configuration.md: bulkscan.tom": printMistake,
@@ -43,7 +43,9 @@ func TestShownOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := filepath.ToSlash(strings.TrimPrefix(path, filepath.Join("../..")+string(filepath.Separator)))
-		if strings.Contains(name, "/adr/") || name == "CHANGELOG.md" || slices.Contains([]string{"docs/definitions.md", "docs/inputs.md", "docs/METRICS.md"}, name) { // their packages test them
+		if strings.Contains(name, "/adr/") || name == "CHANGELOG.md" ||
+			slices.Contains([]string{"docs/definitions.md", "docs/inputs.md", "docs/METRICS.md"}, name) {
+			// their packages test them
 			continue
 		}
 		for _, block := range outputs(page) {
@@ -140,17 +142,20 @@ func useRates(t *testing.T, block string) string {
 	return block
 }
 
-// listDataset compares a listing of a dataset with a dataset: what is listed is there, but for what later nights and scans in shares add.
-// docs/dataset.md lists all.
+// listDataset compares a listing of a dataset with a dataset: what is listed is there, but for what later nights and
+// scans in shares add. docs/dataset.md lists all.
 func listDataset(t *testing.T, block string) string {
 	captured(t, "kept.warc", "2026-11-21", append(manyBodies(3), "")...)
 	said(t, 0, "scan", "--format", "warc", "kept.warc", "-o", "OUT", "--scan-id", "s", "--date", "2026-11-21")
-	names := strings.NewReplacer("<scan>", "SCAN-ID", "<shard>-<n>", "SHARD-N", "<name>", "NAME", "<number>", "NNNNNNNN", "OUT/", "", "…", "").Replace(block)
+	names := strings.NewReplacer("<scan>", "SCAN-ID", "<shard>-<n>", "SHARD-N", "<name>", "NAME", "<number>", "NNNNNNNN",
+		"OUT/", "", "…", "").Replace(block)
 	var missing []string
 	there := map[string]bool{}
 	for name := range files(t, "OUT") {
 		for pattern, general := range map[string]string{
-			`^(\w+)/scan_date=.*`: "$1/", `\bs(/|\.jsonl)`: "SCAN-ID$1", `\d+-\d+\.json$`: "SHARD-N.json", `files/\w+`: "files/NAME", `^history/[^_].*`: "history/", `^_scans/_months/.*`: "_scans/_months/", `^_head/\d+\.json$`: "_head/NNNNNNNN.json",
+			`^(\w+)/scan_date=.*`: "$1/", `\bs(/|\.jsonl)`: "SCAN-ID$1", `\d+-\d+\.json$`: "SHARD-N.json",
+			`files/\w+`: "files/NAME", `^history/[^_].*`: "history/", `^_scans/_months/.*`: "_scans/_months/",
+			`^_head/\d+\.json$`: "_head/NNNNNNNN.json",
 		} {
 			name = regexp.MustCompile(pattern).ReplaceAllString(name, general)
 		}
@@ -166,7 +171,8 @@ func listDataset(t *testing.T, block string) string {
 		if at := strings.Index(name, "scan_date="); at > 0 {
 			name = name[:at]
 		}
-		if later := []string{"_nights/DATE/", "_scans/_months/", "_months/", "_scans/SCAN-ID/shares/<i>.json"}; name != "" && !there[name] && !slices.Contains(later, name) {
+		if later := []string{"_nights/DATE/", "_scans/_months/", "_months/", "_scans/SCAN-ID/shares/<i>.json"}; name != "" &&
+			!there[name] && !slices.Contains(later, name) {
 			t.Errorf("%s is listed and not there", name)
 		}
 	}
@@ -226,9 +232,11 @@ func printDamage(t *testing.T, _ string) string {
 func printHistory(t *testing.T, _ string) string {
 	const before = "User-agent: *\nDisallow: /private/\n\nAllow: /private/open/\n\nUser-agent: CCBot\nDisallow: /\n"
 	after := strings.Replace(before, "CCBot\n", "CCBot\nUser-agent: GPTBot\n", 1)
-	for _, night := range []struct{ date, body string }{{"2026-11-01", before}, {"2026-11-02", before}, {"2026-11-03", ""}, {"2026-11-04", after}, {"2026-11-30", after}} {
+	for _, night := range []struct{ date, body string }{{"2026-11-01", before}, {"2026-11-02", before}, {"2026-11-03", ""},
+		{"2026-11-04", after}, {"2026-11-30", after}} {
 		captured(t, night.date+".warc", night.date, night.body)
-		said(t, 0, "scan", "--format", "warc", night.date+".warc", "-o", "OUT", "--scan-id", night.date, "--date", night.date, "--allow-empty")
+		said(t, 0, "scan", "--format", "warc", night.date+".warc", "-o", "OUT", "--scan-id", night.date, "--date", night.date,
+			"--allow-empty")
 	}
 	stdout, _ := said(t, 0, "history", "OUT", "news.example")
 	return regexp.MustCompile(`(?m) +$`).ReplaceAllString(stdout, "") // as editors leave it
@@ -237,7 +245,8 @@ func printHistory(t *testing.T, _ string) string {
 // printLoss takes a commit from a complete scan, or its manifest.
 func printLoss(t *testing.T, block string) string {
 	captured(t, "kept.warc", "2026-11-21", manyBodies(9)...)
-	scan := []string{"scan", "--format", "warc", "kept.warc", "-o", "OUT", "--scan-id", "ID", "--part-rows", "1", "--no-compact"}
+	scan := []string{"scan", "--format", "warc", "kept.warc", "-o", "OUT", "--scan-id", "ID", "--part-rows", "1",
+		"--no-compact"}
 	said(t, 0, scan...)
 	lost := "OUT/_scans/ID/commits/0-2.json"
 	if strings.Contains(block, "manifest.json: ") {
@@ -253,14 +262,16 @@ func printLoss(t *testing.T, block string) string {
 
 func printOmission(t *testing.T, _ string) string {
 	captured(t, "kept.warc", "2026-11-21", manyBodies(9)...)
-	said(t, 0, "scan", "--format", "warc", "kept.warc", "-o", "OUT", "--scan-id", "night", "--part-rows", "3", "--no-compact")
+	said(t, 0, "scan", "--format", "warc", "kept.warc", "-o", "OUT", "--scan-id", "night", "--part-rows", "3",
+		"--no-compact")
 	write(t, "OUT/sites/scan_date=2026-11-21/part-night-0-1.parquet", "")
 	stdout, _ := said(t, 0, "summary", "OUT", "--skip-damaged")
 	line, _, _ := strings.Cut(stdout, "\n")
 	return regexp.MustCompile(`expected \d+`).ReplaceAllString(line, "expected …")
 }
 
-// captured writes an archive of captures: of news.example and of other sites. An empty body is an answer that did not come in time.
+// captured writes an archive of captures: of news.example and of other sites. An empty body is an answer that did not
+// come in time.
 func captured(t *testing.T, file, date string, bodies ...string) {
 	t.Helper()
 	var b strings.Builder
@@ -272,7 +283,8 @@ func captured(t *testing.T, file, date string, bodies ...string) {
 		if body == "" {
 			cut, answer = "WARC-Truncated: time\r\n", "HTTP/1.1 200 OK\r\n"
 		}
-		fmt.Fprintf(&b, "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://%s/robots.txt\r\nWARC-Date: %sT12:00:00Z\r\n%sContent-Length: %d\r\n\r\n%s\r\n\r\n", host, date, cut, len(answer), answer)
+		fmt.Fprintf(&b,
+			"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://%s/robots.txt\r\nWARC-Date: %sT12:00:00Z\r\n%sContent-Length: %d\r\n\r\n%s\r\n\r\n", host, date, cut, len(answer), answer)
 	}
 	write(t, file, b.String())
 }
@@ -311,7 +323,9 @@ func TestCheckPicture(t *testing.T) {
 	for _, text := range regexp.MustCompile(`<text[^>]*>([^<]*)</text>`).FindAllStringSubmatch(picture, -1) {
 		drawn = append(drawn, strings.Fields(html.UnescapeString(text[1]))...)
 	}
-	if drawn = slices.DeleteFunc(drawn, func(word string) bool { return word == "…" }); len(drawn) < 100 || len(drawn) > len(words) || !slices.Equal(drawn, words[:len(drawn)]) {
-		t.Errorf("docs/gallery/check.svg shows\n%s\nand the program prints\n%s\nmake generate draws it", strings.Join(drawn, " "), printed)
+	if drawn = slices.DeleteFunc(drawn, func(word string) bool { return word == "…" }); len(drawn) < 100 ||
+		len(drawn) > len(words) || !slices.Equal(drawn, words[:len(drawn)]) {
+		t.Errorf("docs/gallery/check.svg shows\n%s\nand the program prints\n%s\nmake generate draws it",
+			strings.Join(drawn, " "), printed)
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// quietLine leads to a server until it falls silent: then it takes connections, and what comes through them goes nowhere.
+// quietLine leads to a server until it falls silent: then it takes connections, and what comes through them goes
+// nowhere.
 type quietLine struct {
 	address string
 	silent  atomic.Bool
@@ -102,7 +103,10 @@ func TestInterruptBeforeSilentStore(t *testing.T) {
 	p.await(t, "connections", func() bool { return w.web.Stats().Accepts >= 2 })
 	line.silent.Store(true)
 	p.signal(t, os.Interrupt)
-	p.await(t, "word of the first interrupt", func() bool { return strings.Contains(p.stderr.String(), "once more to abort") })
+	p.await(t, "word of the first interrupt", func() bool {
+		return strings.Contains(p.stderr.String(),
+			"once more to abort")
+	})
 	p.signal(t, os.Interrupt)
 	p.exits(t, exitInt)
 	p.says(t, "interrupted; ", "the same command resumes scan s")
@@ -112,15 +116,18 @@ func TestInterruptBeforeSilentStore(t *testing.T) {
 	p.await(t, "connections", func() bool { return w.web.Stats().Accepts >= before+2 })
 	line.silent.Store(true)
 	p.signal(t, os.Interrupt)
-	p.await(t, "word of the first interrupt", func() bool { return strings.Contains(p.stderr.String(), "once more to abort") })
+	p.await(t, "word of the first interrupt", func() bool {
+		return strings.Contains(p.stderr.String(),
+			"once more to abort")
+	})
 	p.signal(t, os.Interrupt)
 	p.await(t, "word of the second", func() bool { return strings.Contains(p.stderr.String(), "aborted; ") })
 	p.signal(t, os.Interrupt)
 	p.exits(t, -1)
 }
 
-// TestInterruptWhileBlocked interrupts a scan whose object store says nothing any more while parts fill: the pipeline waits
-// for the part before the next, and the second signal ends that too.
+// TestInterruptWhileBlocked interrupts a scan whose object store says nothing any more while parts fill: the pipeline
+// waits for the part before the next, and the second signal ends that too.
 func TestInterruptWhileBlocked(t *testing.T) {
 	notShort(t)
 	g := startGateway(t)
@@ -133,7 +140,10 @@ func TestInterruptWhileBlocked(t *testing.T) {
 	before := w.web.Stats().Accepts
 	p.await(t, "connections behind two full parts", func() bool { return w.web.Stats().Accepts >= before+20 })
 	p.signal(t, os.Interrupt)
-	p.await(t, "word of the first interrupt", func() bool { return strings.Contains(p.stderr.String(), "once more to abort") })
+	p.await(t, "word of the first interrupt", func() bool {
+		return strings.Contains(p.stderr.String(),
+			"once more to abort")
+	})
 	p.signal(t, os.Interrupt)
 	p.exits(t, exitInt)
 	p.says(t, "interrupted; what was committed is kept, and the same command resumes scan s")

@@ -108,14 +108,18 @@ func startSlurm(t *testing.T) *slurm {
 	t.Setenv("SLURM_CONF", conf)
 	t.Cleanup(func() { s.stop(t) })
 	munge, socket := filepath.Join(folder, "munge"), filepath.Join(folder, "open", "munge.sock")
-	s.daemon(t, "munged", "--foreground", "--key-file", munge+"/key", "--socket", socket, "--pid-file", munge+"/pid", "--log-file", munge+"/log", "--seed-file", munge+"/seed")
+	s.daemon(t, "munged", "--foreground", "--key-file", munge+"/key", "--socket", socket, "--pid-file", munge+"/pid",
+		"--log-file", munge+"/log", "--seed-file", munge+"/seed")
 	if !eventually(func() bool { _, err := os.Stat(socket); return err == nil }) {
 		t.Fatal("munged does not start")
 	}
 	s.daemon(t, "slurmctld", "-D", "-i")
 	s.daemon(t, "slurmd", "-D", "-N", "n1")
 	s.daemon(t, "slurmd", "-D", "-N", "n2")
-	if !eventually(func() bool { return strings.Count(s.try("sinfo", "-h", "-N", "-p", "main", "-t", "idle"), "\n") == 2 }) {
+	if !eventually(func() bool {
+		return strings.Count(s.try("sinfo", "-h", "-N", "-p", "main", "-t", "idle"),
+			"\n") == 2
+	}) {
 		t.Fatalf("no two idle nodes:\n%s", s.try("sinfo", "-N"))
 	}
 	return s
@@ -170,9 +174,9 @@ func (s *slurm) running() []string {
 	return strings.Split(strings.TrimSpace(s.try("squeue", "-h", "-r", "-t", "R", "-o", "%K %N")), "\n")
 }
 
-// TestSlurm runs deploy/slurm/scan.sbatch on a real cluster: an array of six shares, two at once. A job of a higher priority preempts
-// tasks, a process is killed, a task is requeued, a node goes down, and a task is told to end. Afterwards the rows are those of one
-// process.
+// TestSlurm runs deploy/slurm/scan.sbatch on a real cluster: an array of six shares, two at once. A job of a higher
+// priority preempts tasks, a process is killed, a task is requeued, a node goes down, and a task is told to end.
+// Afterwards the rows are those of one process.
 func TestSlurm(t *testing.T) {
 	notShort(t)
 	s := startSlurm(t)
@@ -184,13 +188,15 @@ func TestSlurm(t *testing.T) {
 	}
 	w.scan(t, calm, "--retries", "0").exits(t, 0)
 	for name, value := range map[string]string{
-		"LIST": w.list, "OUT": out, "WORKERS": "2", "BULKSCAN_SCAN_ID": "s", "BULKSCAN_RESOLVER": w.web.DNSAddr().String(), "BULKSCAN_CONNECT_TO": strings.Join(w.web.ConnectTo(), " "),
-		"BULKSCAN_CA_FILE": filepath.Join(filepath.Dir(w.list), "ca.pem"),
-		"FLAGS":            "--allow-private --retries 0 --host-rate 0 --ip-rate 0 --dns-rate 0 --retry-after 0s --timeout 3s --part-rows 20 --rate 60",
+		"LIST": w.list, "OUT": out, "WORKERS": "2", "BULKSCAN_SCAN_ID": "s", "BULKSCAN_RESOLVER": w.web.DNSAddr().String(),
+		"BULKSCAN_CONNECT_TO": strings.Join(w.web.ConnectTo(), " "),
+		"BULKSCAN_CA_FILE":    filepath.Join(filepath.Dir(w.list), "ca.pem"),
+		"FLAGS":               "--allow-private --retries 0 --host-rate 0 --ip-rate 0 --dns-rate 0 --retry-after 0s --timeout 3s --part-rows 20 --rate 60",
 	} {
 		t.Setenv(name, value)
 	}
-	job := s.submit(t, "--array=0-5%2", "--cpus-per-task=1", "--mem=100", "--signal=B:TERM@30", "--output="+logs+"/%a.log", filepath.Join("..", "..", "deploy", "slurm", "scan.sbatch"))
+	job := s.submit(t, "--array=0-5%2", "--cpus-per-task=1", "--mem=100", "--signal=B:TERM@30", "--output="+logs+"/%a.log",
+		filepath.Join("..", "..", "deploy", "slurm", "scan.sbatch"))
 	say := func() string {
 		var b strings.Builder
 		for _, part := range []string{s.try("squeue", "-r"), s.try("scontrol", "-o", "show", "job", job)} {
@@ -222,7 +228,8 @@ func TestSlurm(t *testing.T) {
 	wait("commits", grown(4))
 	_, node := task()
 	urgent := s.submit(t, "--partition=urgent", "--nodelist="+node, "--exclusive", "--output=/dev/null", "--wrap=true")
-	wait("end of a task that job "+urgent+" preempts", func() bool { return strings.Contains(say(), "interrupted; everything finished so far is kept") })
+	wait("end of a task that job "+urgent+" preempts",
+		func() bool { return strings.Contains(say(), "interrupted; everything finished so far is kept") })
 	wait("commits after a preemption", grown(4))
 	for _, pid := range sharePIDs(t, out) {
 		t.Logf("SIGKILL to process %d: %v", pid, syscall.Kill(pid, syscall.SIGKILL))

@@ -19,9 +19,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestStoppedScanGoesOn stops a scan by SIGSTOP for longer than all its time-outs, twice, with hundreds of exchanges and look-ups
-// under way, and lets it go on. Every row is what it would have been, each was asked as often as it would have been, and what
-// waited for its turn does not come all at once. Its archive, read back, says the same.
+// TestStoppedScanGoesOn stops a scan by SIGSTOP for longer than all its time-outs, twice, with hundreds of exchanges
+// and look-ups under way, and lets it go on. Every row is what it would have been, each was asked as often as it would
+// have been, and what waited for its turn does not come all at once. Its archive, read back, says the same.
 func TestStoppedScanGoesOn(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -32,17 +32,19 @@ func TestStoppedScanGoesOn(t *testing.T) {
 		n       = 400 // hosts that are slow; of the other animals a few
 		stop    = 6 * time.Second
 	)
-	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 9, Bodies: 128, Slow: slow, Hold: 4*timeout + stop, HotShare: 1, RecordAccepts: true})
+	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 9, Bodies: 128, Slow: slow, Hold: 4*timeout + stop,
+		HotShare: 1, RecordAccepts: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(web.Close)
 	var hosts []string
-	// They are mixed so that at any moment every kind of them is being asked. By each scheme one has to be without the other,
-	// or how often it was asked would depend on chance.
+	// They are mixed so that at any moment every kind of them is being asked. By each scheme one has to be without the
+	// other, or how often it was asked would depend on chance.
 	for i := range n {
 		hosts = append(hosts, fmt.Sprintf("https://h%d.late.zoo.test", i), fmt.Sprintf("http://p%d.late.zoo.test", i))
-		for j, animal := range []string{"ok", "slow", "drip", "huge", "dns-slow", "dns-late", "dns-truncated", "not-found", "error-503", "redirect-3", "reset-body", "close-chunk", "silent"} {
+		for j, animal := range []string{"ok", "slow", "drip", "huge", "dns-slow", "dns-late", "dns-truncated", "not-found",
+			"error-503", "redirect-3", "reset-body", "close-chunk", "silent"} {
 			if i%10 == j%10 {
 				hosts = append(hosts, fmt.Sprintf("https://h%d.%s.zoo.test", i, animal))
 			}
@@ -63,7 +65,8 @@ func TestStoppedScanGoesOn(t *testing.T) {
 	}
 
 	out, kept := filepath.Join(dir, "out"), filepath.Join(dir, "kept")
-	p := w.scan(t, out, "--warc-out", kept, "--timeout", timeout.String(), "--connect-timeout", "2s", "--retries", "1", "--concurrency", "600", "--ip-rate", strconv.Itoa(rate), "--log-level", "warn")
+	p := w.scan(t, out, "--warc-out", kept, "--timeout", timeout.String(), "--connect-timeout", "2s", "--retries", "1",
+		"--concurrency", "600", "--ip-rate", strconv.Itoa(rate), "--log-level", "warn")
 	var resumed []time.Time
 	for _, share := range []int{4, 2} {
 		enough := int64(len(hosts) / share)
@@ -81,7 +84,8 @@ func TestStoppedScanGoesOn(t *testing.T) {
 	judgedAlike(t, out, kept, len(hosts)/2)
 
 	// Rows count what is asked as if nothing had been.
-	attempts := map[string]int32{"late": 1, "slow": 1, "ok": 1, "drip": 1, "dns-slow": 1, "dns-late": 1, "error-503": 2, "silent": 2}
+	attempts := map[string]int32{"late": 1, "slow": 1, "ok": 1, "drip": 1, "dns-slow": 1, "dns-late": 1, "error-503": 2,
+		"silent": 2}
 	scan, err := latest(t.Context(), out)
 	if err != nil {
 		t.Fatal(err)
@@ -92,15 +96,16 @@ func TestStoppedScanGoesOn(t *testing.T) {
 			t.Errorf("%s: %d attempts, want %d", r.Origin, r.Attempts, want)
 		}
 	})
-	// Exchanges that passed the limiter before the process was stopped connect when it goes on: no more than a second allows. A rate
-	// that gathered tokens would send a thousand then.
+	// Exchanges that passed the limiter before the process was stopped connect when it goes on: no more than a second
+	// allows. A rate that gathered tokens would send a thousand then.
 	for _, from := range resumed {
 		came := 0
 		for _, at := range web.Accepts(web.HotAddr()) {
 			if took := at.Sub(from); took > 0 {
 				came++
 				if most := mostIn(took+time.Second, rate); came > most {
-					t.Fatalf("%d connections in the first %v after a stop at --ip-rate %d, at most %d are allowed", came, took, rate, most)
+					t.Fatalf("%d connections in the first %v after a stop at --ip-rate %d, at most %d are allowed", came, took, rate,
+						most)
 				}
 			}
 		}

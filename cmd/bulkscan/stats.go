@@ -20,10 +20,10 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats [DIR]",
 		Short: "Compute the statistics tables of a dataset again",
 		Long: `stats computes token_stats and record_stats of one scan from its committed rows, and replaces the earlier ones. Those of the
-last published scan of a date, observer and list count each site of all these scans once. A scan does this itself when it is
-complete; stats is for a scan that was interrupted and will not be resumed, and for other --tokens: with a list of names,
-token_stats has only their rows. While the scan is written or compacted it is refused: bulkscan summary counts at any
-time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out.`,
+last published scan of a date, observer and list count each site of all these scans once. A scan does this itself when
+it is complete; stats is for a scan that was interrupted and will not be resumed, and for other --tokens: with a list
+of names, token_stats has only their rows. While the scan is written or compacted it is refused: bulkscan summary
+counts at any time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out.`,
 		Example: `  bulkscan stats out
   bulkscan stats out --tokens GPTBot,CCBot`,
 		Args: usageArgs(cobra.MaximumNArgs(1)),
@@ -42,7 +42,8 @@ time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; without it, bu
 			})
 		},
 	}
-	c.Flags().StringVar(&scanID, "scan-id", "", "the scan (default: that of the newest date; of several the one that started last)")
+	c.Flags().StringVar(&scanID, "scan-id", "",
+		"the scan (default: that of the newest date; of several the one that started last)")
 	addCountedTokens(c.Flags(), &tokenFile)
 	return c
 }
@@ -51,7 +52,8 @@ time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; without it, bu
 func computeStats(ctx context.Context, st store.Store, scanID string, o survey.Options) (err error) {
 	lock, err := sink.LockStats(ctx, st, scanID)
 	if held, ok := errors.AsType[*commit.HeldError](err); ok && held.Holder.Doing == "" {
-		return fmt.Errorf("%w; it computes its statistics itself when it is complete, and bulkscan summary counts meanwhile", err)
+		return fmt.Errorf("%w; it computes its statistics itself when it is complete, and bulkscan summary counts meanwhile",
+			err)
 	}
 	if err != nil {
 		return err

@@ -35,9 +35,9 @@ func (a *app) statusCommand() *cobra.Command {
 bulkscan-out. What cannot be read is listed as damaged, and the exit code is 4; bulkscan verify checks every byte.
 
 Below are the shares of scans that the tasks of an array job write (scan --shard), until they are collected: waiting,
-running, silent (running without a report for minutes; the process may have been killed), interrupted, failed, done. On a
-terminal it then runs until all are done; Ctrl-C ends it. Each task reports every half minute; "no sign for 50s" means that
-a report is overdue. With --scan-id only that scan is shown, and its shares also once they are collected.`,
+running, silent (running without a report for minutes; the process may have been killed), interrupted, failed, done.
+On a terminal it then runs until all are done; Ctrl-C ends it. Each task reports every half minute; "no sign for 50s"
+means that a report is overdue. With --scan-id only that scan is shown, and its shares also once they are collected.`,
 		Example: `  bulkscan status out
   bulkscan status out --json | jq -r 'select(.publication == "held") | .scan_date'
   bulkscan status s3://bucket/surveys --json | jq '.shares[]? | select(.state == "failed")'`,
@@ -55,7 +55,8 @@ a report is overdue. With --scan-id only that scan is shown, and its shares also
 // statusInterval is how often status looks at shares on a terminal.
 const statusInterval = 5 * time.Second
 
-// scanStatus is what status prints of a scan or night as JSON. The fields of the entry win over those of its shares, which are deeper.
+// scanStatus is what status prints of a scan or night as JSON. The fields of the entry win over those of its shares,
+// which are deeper.
 type scanStatus struct {
 	*nightly.Entry
 	inShares
@@ -103,7 +104,8 @@ func (a *app) status(ctx context.Context, dir string, f *statusFlags) error {
 }
 
 // showStatus prints scans, and says whether some wait for shares.
-func (a *app) showStatus(ctx context.Context, st store.Store, list []*nightly.Entry, f *statusFlags, live bool) (waits bool, err error) {
+func (a *app) showStatus(ctx context.Context, st store.Store, list []*nightly.Entry, f *statusFlags,
+	live bool) (waits bool, err error) {
 	var below strings.Builder
 	var damaged error
 	now := time.Now()

@@ -25,7 +25,8 @@ import (
 
 // Errors of the command line in the user's terms: what was probably meant, and what to write.
 
-// didYouMean asks whether one of the known names was meant, each with what stands before and after it. It is empty where none is near.
+// didYouMean asks whether one of the known names was meant, each with what stands before and after it. It is empty
+// where none is near.
 func didYouMean(before, given string, known []string, after string) string {
 	var near []string
 	best := 1 + len(given)/5 // that many slips are believed
@@ -84,7 +85,8 @@ func likeToken(registry *tokens.Registry, name string) string {
 	return didYouMean("", name, known, "")
 }
 
-// named returns the tokens with these names or aliases, as Registry.Named does. Its error also says which one was misspelt.
+// named returns the tokens with these names or aliases, as Registry.Named does. Its error also says which one was
+// misspelt.
 func named(registry *tokens.Registry, names []string) ([]tokens.Token, error) {
 	list, err := registry.Named(names)
 	if err == nil {
@@ -245,7 +247,8 @@ func flagError(err error) error {
 
 var flagInText = regexp.MustCompile(`--[a-z][a-z0-9-]*|-o\b`)
 
-// withSource puts the source of a value before an error of usage that names its flag, if that is a variable or a configuration file.
+// withSource puts the source of a value before an error of usage that names its flag, if that is a variable or a
+// configuration file.
 func withSource(flags *pflag.FlagSet, err error) error {
 	if exit, ok := errors.AsType[*exitError](err); !ok || exit.code != exitUsage {
 		return err

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestMisspeltTokens gives each option and argument that takes the name of a crawler one that is misspelt: it is pointed out
-// before anything is read, and the right name is said. Only test goes on, since users have crawlers of their own.
+// TestMisspeltTokens gives each option and argument that takes the name of a crawler one that is misspelt: it is
+// pointed out before anything is read, and the right name is said. Only test goes on, since users have crawlers of
+// their own.
 func TestMisspeltTokens(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("robots.txt", []byte("User-agent: *\nAllow: /\n"), 0o644); err != nil {
@@ -23,7 +24,8 @@ func TestMisspeltTokens(t *testing.T) {
 			{"tokens", name}, {"tokens", "ClaudeBot", name},
 			{"history", "out", "a.example", "--token", name},
 			{"summary", "out", "--sensitivity", name},
-			{"summary", "out", "--tokens", name}, {"summary", "out", "--tokens", "ClaudeBot," + name}, {"summary", "out", "--tokens", names},
+			{"summary", "out", "--tokens", name}, {"summary", "out", "--tokens", "ClaudeBot," + name},
+			{"summary", "out", "--tokens", names},
 			{"stats", "out", "--tokens", name},
 			{"diff", "out", "2026-11-20", "2026-11-21", "--tokens", name},
 			{"test", "--robots", "robots.txt", "--agent", name, "/"},
@@ -35,7 +37,8 @@ func TestMisspeltTokens(t *testing.T) {
 				want = 0
 			}
 			code, stdout, stderr := hostileRun(t, "", args...)
-			if code != want || !strings.Contains(string(stderr), `"`+name+`": no token has this name`) || !strings.Contains(string(stderr), "GPTBot") {
+			if code != want || !strings.Contains(string(stderr), `"`+name+`": no token has this name`) ||
+				!strings.Contains(string(stderr), "GPTBot") {
 				t.Errorf("bulkscan %q: exit code %d, want %d\n%s%s", args, code, want, stdout, stderr)
 			}
 		}

@@ -36,8 +36,8 @@ func (a *app) summaryCommand() *cobra.Command {
 		Use:   "summary [DIR]",
 		Short: "Print the headline figures of a dataset",
 		Long: `summary prints how many sites answered and have rules, which crawlers are blocked most, outcomes, statuses, and what the
-check says. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out. It counts the committed rows, takes no lock and writes
-nothing, so it also works while the scan runs.
+check says. DIR is a folder, or s3://BUCKET/PREFIX; without it, bulkscan-out. It counts the committed rows, takes no
+lock and writes nothing, so it also works while the scan runs.
 
 --definition says what "blocks" means:
 ` + definitionHelp() + `
@@ -60,10 +60,12 @@ group of * or of another crawler that it follows. --json has all figures; docs/s
 		},
 	}
 	f.choice.add(c.Flags())
-	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+strings.Join(survey.DefinitionNames(), ", "))
+	c.Flags().StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+
+		strings.Join(survey.DefinitionNames(), ", "))
 	f.filter.add(c.Flags())
 	c.Flags().IntVar(&f.top, "top", f.top, "how many tokens are listed, those first that most sites block; 0 for all")
-	c.Flags().StringVar(&f.sensitive, "sensitivity", "", "print instead how the share of sites that block this TOKEN depends on denominators, unseen sites, the unit and the dialect")
+	c.Flags().StringVar(&f.sensitive, "sensitivity", "",
+		"print instead how the share of sites that block this TOKEN depends on denominators, unseen sites, the unit and the dialect")
 	addUncertainty(c.Flags(), &f.sure)
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	addColor(c.Flags(), &f.color)
@@ -72,8 +74,10 @@ group of * or of another crawler that it follows. --json has all figures; docs/s
 
 // addUncertainty adds --least-group and --sample-of.
 func addUncertainty(flags *pflag.FlagSet, u *survey.Uncertainty) {
-	flags.Int64Var(&u.LeastGroup, "least-group", 0, fmt.Sprintf("how many sites a headline, a ranking or an extreme needs (0: %d)", survey.LeastGroup))
-	flags.Int64Var(&u.SampleOf, "sample-of", 0, "the list is a sample of so many sites: shares have 95 % intervals (0: what scan --sample took is)")
+	flags.Int64Var(&u.LeastGroup, "least-group", 0,
+		fmt.Sprintf("how many sites a headline, a ranking or an extreme needs (0: %d)", survey.LeastGroup))
+	flags.Int64Var(&u.SampleOf, "sample-of", 0,
+		"the list is a sample of so many sites: shares have 95 % intervals (0: what scan --sample took is)")
 }
 
 func checkUncertainty(u *survey.Uncertainty) error {
@@ -98,7 +102,8 @@ func definitionHelp() string {
 // sensitivityOf checks what --sensitivity is asked for: the definition, and the token as the registry spells it.
 func sensitivityOf(o *survey.Options, definition survey.Definition, token string) (by, name string, err error) {
 	if definition.Over != "sites_rules" {
-		return "", "", usagef("--sensitivity counts by %s; %s is over other sites", strings.Join(survey.SensitivityDefinitions(), ", "), definition.Name)
+		return "", "", usagef("--sensitivity counts by %s; %s is over other sites",
+			strings.Join(survey.SensitivityDefinitions(), ", "), definition.Name)
 	}
 	list, err := named(o.Registry, []string{token})
 	if err != nil {
@@ -156,7 +161,8 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		if !s.Alone && slices.Contains(s.Unit, m.ScanID) {
 			continue
 		}
-		s.OtherScans = append(s.OtherScans, survey.OtherScan{ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State), Observer: m.Observer.String()})
+		s.OtherScans = append(s.OtherScans, survey.OtherScan{ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State),
+			Observer: m.Observer.String()})
 	}
 	if f.json {
 		return terminal.WriteJSON(a.stdout, s)

@@ -53,32 +53,34 @@ func (a *app) testCommand() *cobra.Command {
 		Short: "Say whether crawlers may fetch URLs, and which line of robots.txt decides",
 		Long: `test prints a line for each URL and crawler: allowed or disallowed, the URL, the group that the crawler follows, and
 the line of the file that decides. It exits with 0 if all is allowed, with 3 if anything is not, else with 1 if the
-robots.txt cannot be read or a line of standard input cannot be judged; interrupted while a site is asked, with 130 or 143.
+robots.txt cannot be read or a line of standard input cannot be judged; interrupted while a site is asked, with 130 or
+143.
 
 URLs are whole (https://example.com/a?b) or paths (/a?b); //example.com/a is a URL without its scheme. Without any, or
 where one is -, they are read from standard input, one a line.
 
 The robots.txt is a file, - for standard input, or a site, which is then asked for it as check asks. ` + siteOrFile + ` How
-the site answers counts first: without a file (4xx) all is allowed, and while the server fails (5xx, no answer) nothing is.
-It says nothing about other sites, which include the site's other schemes and ports: their URLs are refused, and a line
-of standard input that has one is skipped. A file is taken for that of whichever site a URL is of.
+the site answers counts first: without a file (4xx) all is allowed, and while the server fails (5xx, no answer)
+nothing is. It says nothing about other sites, which include the site's other schemes and ports: their URLs are
+refused, and a line of standard input that has one is skipped. A file is taken for that of whichever site a URL is of.
 
 A crawler that the registry knows (bulkscan tokens) is judged as its operator documents: Googlebot-Image follows the
 groups of Googlebot where none names it, and AdsBot-Google ignores those of *. Any other name follows its own groups,
-else those of *; where it is close to a name of the registry, a warning says so. --literal asks for every name in this way.
-Whole User-Agent strings are taken for the crawler that they name, and * is a crawler that no group names.
+else those of *; where it is close to a name of the registry, a warning says so. --literal asks for every name in this
+way. Whole User-Agent strings are taken for the crawler that they name, and * is a crawler that no group names.
 
-MJ12bot, Screaming Frog SEO Spider and others of the registry are no product tokens, so that by RFC 9309 no group can name
-them. They are found by the whole value of a user-agent line, or what stands before a / or ; or white space in it; such a
-group is marked as lenient, since no crawler is known to read names so.
+MJ12bot, Screaming Frog SEO Spider and others of the registry are no product tokens, so that by RFC 9309 no group can
+name them. They are found by the whole value of a user-agent line, or what stands before a / or ; or white space in
+it; such a group is marked as lenient, since no crawler is known to read names so.
 
-The dialect google is that of Google's code, usage records of drafts included: it reads DisallowAITraining as Disallow. check
-and scan take such records for preferences, and a warning says so.
+The dialect google is that of Google's code, usage records of drafts included: it reads DisallowAITraining as
+Disallow. check and scan take such records for preferences, and a warning says so.
 
 With --json each decision is an object in a line of its own: url, path, agent (as given), token (as asked),
-allowed, reason (rule, no_rule, no_group, always_allowed, no_file, unavailable), line, rule, key, value, via (own, fallback,
-star, none, http), group, lenient, groups, group_lines, group_agents, dialect, access, origin, outcome, status, truncated.
-What there is not is null: a line where no rule decides, a status where none came, an origin where a file decides.`,
+allowed, reason (rule, no_rule, no_group, always_allowed, no_file, unavailable), line, rule, key, value, via (own,
+fallback, star, none, http), group, lenient, groups, group_lines, group_agents, dialect, access, origin, outcome,
+status, truncated. What there is not is null: a line where no rule decides, a status where none came, an origin where
+a file decides.`,
 		Example: `  bulkscan test --robots robots.txt --agent GPTBot,CCBot / /private/x
   bulkscan test --robots https://example.com --agent Googlebot-Image https://example.com/img/a.png
   curl -s https://example.com/robots.txt | bulkscan test --robots - --agent '*' '/search?q=1'
@@ -88,7 +90,8 @@ What there is not is null: a line where no rule decides, a status where none cam
 	flags := c.Flags()
 	flags.StringVar(&f.robots, "robots", "", "the robots.txt: `FILE|URL|-`, a file, a site, or standard input")
 	flags.Var(&f.agents, "agent", "crawlers to ask for, `NAME,...`; may be repeated")
-	flags.StringVar(&f.dialect, "dialect", parser.Google.String(), "google, as the largest crawler reads; or rfc, RFC 9309 and no more")
+	flags.StringVar(&f.dialect, "dialect", parser.Google.String(),
+		"google, as the largest crawler reads; or rfc, RFC 9309 and no more")
 	flags.BoolVar(&f.literal, "literal", false, "no fallbacks: each name's own groups, else those of *")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object per line")
 	addColor(flags, &f.color)
@@ -175,9 +178,12 @@ func (f *testFlags) check(urls []string) (parser.Dialect, error) {
 	case f.robots == "":
 		return 0, usagef("--robots is missing: a file, a site's URL, or - for standard input")
 	case len(f.agents) == 0:
-		return 0, usagef("--agent is missing: the crawlers to ask for, such as --agent GPTBot,CCBot; '*' is one that no group names")
+		return 0,
+			usagef("--agent is missing: the crawlers to ask for, such as --agent GPTBot,CCBot; '*' is one that no group names")
 	case f.robots == "-" && fromStdin:
-		return 0, usagef("standard input cannot be both the robots.txt and the URLs; name URLs on the command line, or put one of the two into a file")
+		return 0,
+			usagef(
+				"standard input cannot be both the robots.txt and the URLs; name URLs on the command line, or put one of the two into a file")
 	}
 	seen := false
 	for _, url := range urls {
@@ -207,7 +213,8 @@ func clipped(s string) string {
 }
 
 // crawlers says who is meant by --agent.
-func (f *testFlags) crawlers(registry *tokens.Registry, auditor *audit.Auditor) (given []string, list []audit.Crawler, err error) {
+func (f *testFlags) crawlers(registry *tokens.Registry, auditor *audit.Auditor) (given []string, list []audit.Crawler,
+	err error) {
 	for _, value := range f.agents {
 		for _, name := range separate(value) {
 			if name == "" {
@@ -216,11 +223,14 @@ func (f *testFlags) crawlers(registry *tokens.Registry, auditor *audit.Auditor) 
 			c, err := auditor.Crawler(name, f.literal)
 			switch {
 			case errors.Is(err, audit.ErrUnknownCrawler):
-				return nil, nil, usagef("--agent %q: %w; names are separated by commas%s", clipped(name), err, likeToken(registry, name))
+				return nil, nil, usagef("--agent %q: %w; names are separated by commas%s", clipped(name), err,
+					likeToken(registry, name))
 			case errors.Is(err, audit.ErrBrowser):
 				return nil, nil, usagef("--agent %q: %w; give the crawler's token alone", clipped(name), err)
 			case err != nil:
-				return nil, nil, usagef("--agent %q begins with %w (letters, - and _), so that no group can name it; '*' asks for a crawler that no group names%s", clipped(name), err, likeToken(registry, name))
+				return nil, nil,
+					usagef(
+						"--agent %q begins with %w (letters, - and _), so that no group can name it; '*' asks for a crawler that no group names%s", clipped(name), err, likeToken(registry, name))
 			}
 			given, list = append(given, name), append(list, c)
 		}
@@ -228,8 +238,8 @@ func (f *testFlags) crawlers(registry *tokens.Registry, auditor *audit.Auditor) 
 	return given, list, nil
 }
 
-// separate takes a value of --agent apart. Only commas outside of brackets separate names: User-Agent strings have others
-// (`(KHTML, like Gecko)`). A bracket that nothing closes is none.
+// separate takes a value of --agent apart. Only commas outside of brackets separate names: User-Agent strings have
+// others (`(KHTML, like Gecko)`). A bracket that nothing closes is none.
 func separate(value string) (names []string) {
 	depth, from, closing := 0, 0, strings.Count(value, ")")
 	for i := range len(value) {
@@ -255,22 +265,23 @@ func (a *app) noteReadings(given []string, crawlers []audit.Crawler) {
 	}
 }
 
-// noteUsage tells of the first record that Google's code takes for a rule, and a draft for a preference on the use of content, as
-// surveys do.
+// noteUsage tells of the first record that Google's code takes for a rule, and a draft for a preference on the use of
+// content, as surveys do.
 func (a *app) noteUsage(f *parser.File) {
 	for i := range f.Records() {
 		rec := f.Record(i)
 		for k := range parser.NumKeys {
 			if k.IsUsage() && rec.Key.Class() == parser.ClassCore && strings.EqualFold(string(rec.KeyText), k.String()) {
-				a.note("the robots.txt, line %d: %s is read as %s, as Google's code reads it; by its draft it is no rule, and check and scan take it for none", rec.Line, rec.KeyText, rec.Key)
+				a.note(
+					"the robots.txt, line %d: %s is read as %s, as Google's code reads it; by its draft it is no rule, and check and scan take it for none", rec.Line, rec.KeyText, rec.Key)
 				return
 			}
 		}
 	}
 }
 
-// noteUnknown warns of names that the registry does not know and that are close to one that it knows. Any other name is a crawler
-// of the user's own, and there is no warning.
+// noteUnknown warns of names that the registry does not know and that are close to one that it knows. Any other name is
+// a crawler of the user's own, and there is no warning.
 func (a *app) noteUnknown(registry *tokens.Registry, given []string, crawlers []audit.Crawler) {
 	for i, c := range crawlers {
 		name := given[i] // of a User-Agent string, what comes before its version
@@ -283,7 +294,8 @@ func (a *app) noteUnknown(registry *tokens.Registry, given []string, crawlers []
 			continue
 		}
 		if hint := likeToken(registry, name); hint != "" {
-			a.note("--agent %q: no token has this name, so that it follows its own groups, else those of *%s", clipped(given[i]), hint)
+			a.note("--agent %q: no token has this name, so that it follows its own groups, else those of *%s", clipped(given[i]),
+				hint)
 		}
 	}
 }
@@ -295,7 +307,8 @@ type inForce struct {
 }
 
 // inForce reads the robots.txt, or asks the site for it if that is the site of the URLs, and judges it.
-func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor, dialect parser.Dialect, urls []string) (*inForce, error) {
+func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor, dialect parser.Dialect,
+	urls []string) (*inForce, error) {
 	site, err := a.fileSite(f.robots, f.maxBody)
 	if err != nil {
 		return nil, err
@@ -331,15 +344,18 @@ func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor,
 	return robots, robots.refusal(f.optOut)
 }
 
-// siteOf returns the origin of a site's URL. To name anything but the site or its robots.txt is a mistake: the answer would
-// be about a file that the user does not mean (RFC 9309 §2.3).
+// siteOf returns the origin of a site's URL. To name anything but the site or its robots.txt is a mistake: the answer
+// would be about a file that the user does not mean (RFC 9309 §2.3).
 func siteOf(url string) (origin.Origin, error) {
 	o, err := siteArgument("--robots ", url)
 	if err != nil {
 		return origin.Origin{}, err
 	}
 	if path := string(parser.AppendPath(nil, url)); path != "/" && path != exchange.RobotsPath {
-		return origin.Origin{}, usagef("--robots %q: only %s%s counts for a site; to test this file all the same: curl -s URL | bulkscan test --robots - …", clipped(url), o, exchange.RobotsPath)
+		return origin.Origin{},
+			usagef(
+				"--robots %q: only %s%s counts for a site; to test this file all the same: curl -s URL | bulkscan test --robots - …",
+				clipped(url), o, exchange.RobotsPath)
 	}
 	return o, nil
 }
@@ -357,26 +373,29 @@ func (r *inForce) speaksOfAll(urls []string) error {
 	return nil
 }
 
-// speaksOf is an error where a URL is of another site than the one that was asked, whose robots.txt says nothing about it
-// (RFC 9309 §2.3). A path is of any site.
+// speaksOf is an error where a URL is of another site than the one that was asked, whose robots.txt says nothing about
+// it (RFC 9309 §2.3). A path is of any site.
 func (r *inForce) speaksOf(url string) error {
 	if r.home == "" || url[0] == '/' && !strings.HasPrefix(url, "//") {
 		return nil
 	}
 	// Most URLs are spelled as their origin is, and need not be taken apart.
-	if rest, ok := strings.CutPrefix(url, r.home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' || rest[0] == '#') {
+	if rest, ok := strings.CutPrefix(url, r.home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' ||
+		rest[0] == '#') {
 		return nil
 	}
 	if o, err := origin.Parse(url); err == nil && o.As(r.site.Origin.Scheme()) == r.site.Origin.As(o.Scheme()) {
 		return nil
 	}
-	return fmt.Errorf("%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", clipped(url), r.home)
+	return fmt.Errorf(
+		"%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", clipped(url), r.home)
 }
 
-// hasNoAgent reports whether a file that was found has no user-agent line, as those that are no robots.txt at all: HTML,
-// UTF-16, chance octets.
+// hasNoAgent reports whether a file that was found has no user-agent line, as those that are no robots.txt at all:
+// HTML, UTF-16, chance octets.
 func (r *inForce) hasNoAgent() bool {
-	return r.site.Report.Access == parser.AccessConditional && len(bytes.TrimSpace(r.site.Fetch.Body)) > 0 && r.site.Report.Counts.Groups == 0
+	return r.site.Report.Access == parser.AccessConditional && len(bytes.TrimSpace(r.site.Fetch.Body)) > 0 &&
+		r.site.Report.Counts.Groups == 0
 }
 
 // refusal is the error of a site that was not asked: nothing is known of it.
@@ -414,8 +433,8 @@ func (q *questions) add(url string) error {
 	return err
 }
 
-// addAll reads URLs, one a line, and writes their rows. Lines that are no URL, or one of another site, are told of, and the
-// others go on. Whenever it has to wait for more it writes out what it has, for somebody may be waiting for that.
+// addAll reads URLs, one a line, and writes their rows. Lines that are no URL, or one of another site, are told of, and
+// the others go on. Whenever it has to wait for more it writes out what it has, for somebody may be waiting for that.
 func (q *questions) addAll(in io.Reader) error {
 	if terminal.Is(in) {
 		q.app.note("reading URLs from this terminal, one a line; Ctrl-D ends it")
@@ -489,8 +508,8 @@ func (q *questions) look(read *bufio.Reader) {
 	}
 }
 
-// verdict is how the run ends: nil if every URL was judged and may be fetched. That one may not is certain, whatever the
-// lines would have been that could not be judged; that all may is not.
+// verdict is how the run ends: nil if every URL was judged and may be fetched. That one may not is certain, whatever
+// the lines would have been that could not be judged; that all may is not.
 func (q *questions) verdict() error {
 	var text []string
 	if q.decisions > 0 {

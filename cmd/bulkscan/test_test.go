@@ -37,7 +37,8 @@ func TestTestManyURLs(t *testing.T) {
 	}
 	for _, form := range []string{"--json=false", "--json"} {
 		var stdout, stderr bytes.Buffer
-		code := run([]string{"test", "--robots", writeRobots(t, privateOnly), "--agent", "a,b", form}, strings.NewReader(urls.String()), &stdout, &stderr)
+		code := run([]string{"test", "--robots", writeRobots(t, privateOnly), "--agent", "a,b", form},
+			strings.NewReader(urls.String()), &stdout, &stderr)
 		if n := bytes.Count(stdout.Bytes(), []byte("\n")); code != exitThreshold || n != 40_000 {
 			t.Errorf("%s: exit code %d, %d rows; want %d, 40000", form, code, n, exitThreshold)
 		}
@@ -52,7 +53,8 @@ func TestTestLongLines(t *testing.T) {
 	f := func(in, rows, told string, code int) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		got := run([]string{"test", "--robots", writeRobots(t, privateOnly), "--agent", "a", "--json"}, strings.NewReader(in), &stdout, &stderr)
+		got := run([]string{"test", "--robots", writeRobots(t, privateOnly), "--agent", "a", "--json"}, strings.NewReader(in),
+			&stdout, &stderr)
 		var lines []string
 		for d := json.NewDecoder(&stdout); ; {
 			var row struct{ URL string }
@@ -62,7 +64,8 @@ func TestTestLongLines(t *testing.T) {
 			lines = append(lines, row.URL[:min(len(row.URL), 3)])
 		}
 		if got != code || strings.Join(lines, " ") != rows || !strings.Contains(stderr.String(), told) {
-			t.Errorf("of %d bytes: exit code %d, rows %q, stderr %.300q; want %d, %q, %q", len(in), got, lines, stderr.String(), code, rows, told)
+			t.Errorf("of %d bytes: exit code %d, rows %q, stderr %.300q; want %d, %q, %q", len(in), got, lines, stderr.String(),
+				code, rows, told)
 		}
 	}
 	long := "/" + strings.Repeat("x", maxURL)
@@ -75,7 +78,8 @@ func TestTestLongLines(t *testing.T) {
 	f(strings.Repeat("x\n", 1000)+"/a\n", "/a", "line 5: skipped", exitFailed)
 	f(strings.Repeat("x\n", 1000)+"/a\n", "/a", "1000 of 1001 lines", exitFailed)
 	var stderr bytes.Buffer
-	run([]string{"test", "--robots", writeRobots(t, privateOnly), "--agent", "a"}, strings.NewReader(strings.Repeat("x\n", 1000)), io.Discard, &stderr)
+	run([]string{"test", "--robots", writeRobots(t, privateOnly), "--agent", "a"},
+		strings.NewReader(strings.Repeat("x\n", 1000)), io.Discard, &stderr)
 	if n := strings.Count(stderr.String(), "skipped"); n != maxShownBad {
 		t.Errorf("told of %d lines, want %d", n, maxShownBad)
 	}
@@ -171,7 +175,8 @@ func TestTestCannotOpen(t *testing.T) {
 	defer l.Close()
 	for _, args := range [][]string{{"test", "--agent", "a", "--robots", path, "/"}, {"check", path}} {
 		var stderr bytes.Buffer
-		if code := run(args, nil, io.Discard, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "bulkscan: cannot read "+path+": ") || strings.Contains(stderr.String(), "open ") {
+		if code := run(args, nil, io.Discard, &stderr); code != exitFailed || !strings.Contains(stderr.String(),
+			"bulkscan: cannot read "+path+": ") || strings.Contains(stderr.String(), "open ") {
 			t.Errorf("%q: exit code %d, stderr %q", args, code, &stderr)
 		}
 	}
@@ -203,7 +208,8 @@ func TestTestInputBreaks(t *testing.T) {
 	in := io.MultiReader(strings.NewReader("/a\n/b"), &failing{errors.New("disk on fire")})
 	var stdout, stderr bytes.Buffer
 	code := run([]string{"test", "--robots", writeRobots(t, privateOnly), "--agent", "a"}, in, &stdout, &stderr)
-	if code != exitFailed || strings.Count(stdout.String(), "\n") != 1 || !strings.Contains(stderr.String(), "standard input, line 2: disk on fire") {
+	if code != exitFailed || strings.Count(stdout.String(), "\n") != 1 || !strings.Contains(stderr.String(),
+		"standard input, line 2: disk on fire") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
 	}
 }

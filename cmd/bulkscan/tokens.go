@@ -37,7 +37,8 @@ const everyCategory = "all"
 
 func (f *countedFilter) add(flags *pflag.FlagSet) {
 	f.flags = flags
-	flags.StringVar(&f.Category, "category", f.Category, "only tokens of this category: ai, search, seo …; "+everyCategory+" for all of them")
+	flags.StringVar(&f.Category, "category", f.Category, "only tokens of this category: ai, search, seo …; "+everyCategory+
+		" for all of them")
 	flags.StringVar(&f.Operator, "operator", "", "only this operator's")
 	flags.StringVar(&f.Purpose, "purpose", "", "only tokens of this purpose: training, search, user-fetch …")
 	addCountedTokens(flags, &f.tokens)
@@ -77,11 +78,12 @@ found that names the token. "checked" is the date of the copy that was read, if 
   MyBot      | ai       | My Group |
   MyBot-News | ai       | My Group | MyBot
 
-A crawler is a line, | separates its columns, and # begins a comment line. The first line names the columns; only name is
-needed, the token as it stands in files. aliases are other spellings, and fallback the tokens whose group it follows where
-none names it; both with commas between them. category is ai, search, seo, social, archive or a word of yours (default custom),
-purpose one of those that the list shows (other), operator who runs it (unknown), * whether it follows the group of * (yes or no; yes),
-source the page that documents it, kind whose page that is, checked the date of the copy that was read.`,
+A crawler is a line, | separates its columns, and # begins a comment line. The first line names the columns; only name
+is needed, the token as it stands in files. aliases are other spellings, and fallback the tokens whose group it
+follows where none names it; both with commas between them. category is ai, search, seo, social, archive or a word of
+yours (default custom), purpose one of those that the list shows (other), operator who runs it (unknown), * whether it
+follows the group of * (yes or no; yes), source the page that documents it, kind whose page that is, checked the date
+of the copy that was read.`,
 		Example: `  bulkscan tokens --category ai --purpose training
   bulkscan tokens --operator OpenAI --long
   bulkscan tokens GPTBot`,
@@ -107,7 +109,8 @@ source the page that documents it, kind whose page that is, checked the date of 
 	c.Flags().StringVar(&filter.Operator, "operator", "", "only this operator's")
 	c.Flags().StringVar(&filter.Purpose, "purpose", "", "only this purpose: training, search, user-fetch …")
 	c.Flags().StringVar(&file, "tokens", "", "file of further crawler tokens")
-	c.Flags().BoolVar(&long, "long", false, "print all that is known of each: aliases, source, whose page that is and of when the copy that was read, too")
+	c.Flags().BoolVar(&long, "long", false,
+		"print all that is known of each: aliases, source, whose page that is and of when the copy that was read, too")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	addColor(c.Flags(), &color)
 	return c
@@ -145,7 +148,8 @@ func (f *tokenFilter) check(registry *tokens.Registry) error {
 
 // addCountedTokens adds --tokens to the flags of a command that counts.
 func addCountedTokens(flags *pflag.FlagSet, value *string) {
-	flags.StringVar(value, "tokens", "", "LIST or FILE: count only these tokens, names with commas between them or a file of them, one a line; a file in the registry's form adds its tokens to the registry, as scan --tokens does")
+	flags.StringVar(value, "tokens", "",
+		"LIST or FILE: count only these tokens, names with commas between them or a file of them, one a line; a file in the registry's form adds its tokens to the registry, as scan --tokens does")
 }
 
 // maxNames bounds a file of names, in bytes.
@@ -165,7 +169,10 @@ func countedTokens(value string) (*tokens.Registry, []string, error) {
 		case len(text) > maxNames:
 			return nil, nil, usagef("--tokens: %s is longer than %d bytes", clipped(value), maxNames)
 		}
-		names = strings.FieldsFunc(comments.ReplaceAllString(string(text), ""), func(r rune) bool { return r == '\n' || r == '\r' || r == ',' })
+		names = strings.FieldsFunc(comments.ReplaceAllString(string(text), ""), func(r rune) bool {
+			return r == '\n' ||
+				r == '\r' || r == ','
+		})
 		if len(names) > 0 && registryForm.MatchString(names[0]) {
 			registry, err := (&fetchFlags{tokens: value}).registry()
 			return registry, nil, err

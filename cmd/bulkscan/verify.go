@@ -28,12 +28,13 @@ func (a *app) verifyCommand() *cobra.Command {
 		Use:   "verify [DIR]",
 		Short: "Check a dataset against its commit records",
 		Long: `verify reads every file of a dataset and checks it against the records: sums of the records, numbers
-without gaps, no site in two commits; size, SHA-256 and footer of each file; rows, and the seq of each; totals of complete scans; the history; and files that no record names. DIR is a folder, or s3://BUCKET/PREFIX;
+without gaps, no site in two commits; size, SHA-256 and footer of each file; rows, and the seq of each; totals of
+complete scans; the history; and files that no record names. DIR is a folder, or s3://BUCKET/PREFIX;
 without it, bulkscan-out.
 
-Each finding is a line: its kind (damaged, leftover of a killed process, newer than this bulkscan knows), the file, what is
-wrong, what was expected and what was found. The exit code is 4 if anything is damaged, 0 otherwise. A dataset that is
-being written may be verified.`,
+Each finding is a line: its kind (damaged, leftover of a killed process, newer than this bulkscan knows), the file,
+what is wrong, what was expected and what was found. The exit code is 4 if anything is damaged, 0 otherwise. A dataset
+that is being written may be verified.`,
 		Example: `  bulkscan verify out
   bulkscan verify s3://bucket/surveys --scan-id 20261121-abcdef
   bulkscan verify out --json | jq -r 'select(.kind == "damaged") | .file'`,

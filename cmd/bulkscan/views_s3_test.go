@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// TestViewsOnS3 holds a dataset that was scanned to an object store, and its views.sql, against what DuckDB makes of them:
-// the server keeps objects as files, so that DuckDB reads what lies there without a way to the server.
+// TestViewsOnS3 holds a dataset that was scanned to an object store, and its views.sql, against what DuckDB makes of
+// them: the server keeps objects as files, so that DuckDB reads what lies there without a way to the server.
 func TestViewsOnS3(t *testing.T) {
 	notShort(t)
 	tools := duckDB(t)

@@ -10,13 +10,15 @@ import (
 )
 
 // unclear are words that hide who acts, stand for a standard term, or are read twice.
-var unclear = regexp.MustCompile(`(?i)\b(?:told|nobody|whoever|strangers?|comes? home|go(?:es)? on|befalls?|(?:a|each) (?:JSON )?(?:row|line|object) an? \w+)\b`)
+var unclear = regexp.MustCompile(
+	`(?i)\b(?:told|nobody|whoever|strangers?|comes? home|go(?:es)? on|befalls?|(?:a|each) (?:JSON )?(?:row|line|object) an? \w+)\b`)
 
 // TestPlainWords finds unclear words in the text of the documents and of the help.
 func TestPlainWords(t *testing.T) {
 	pages := documents(t)
 	for name, page := range pages {
-		if strings.HasSuffix(name, "CHANGELOG.md") || strings.Contains(filepath.ToSlash(name), "/adr/") { // what was decided or released stays as it was written
+		if strings.HasSuffix(name, "CHANGELOG.md") || strings.Contains(filepath.ToSlash(name), "/adr/") {
+			// what was decided or released stays as it was written
 			delete(pages, name)
 			continue
 		}

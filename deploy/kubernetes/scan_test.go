@@ -33,10 +33,13 @@ func TestManifests(t *testing.T) {
 	}
 
 	// What belongs together.
-	if n := config.Data["BULKSCAN_SHARES"]; scan.Spec.Completions == nil || n != strconv.Itoa(int(*scan.Spec.Completions)) || scan.Spec.CompletionMode == nil || *scan.Spec.CompletionMode != batch.IndexedCompletion {
+	if n := config.Data["BULKSCAN_SHARES"]; scan.Spec.Completions == nil ||
+		n != strconv.Itoa(int(*scan.Spec.Completions)) || scan.Spec.CompletionMode == nil ||
+		*scan.Spec.CompletionMode != batch.IndexedCompletion {
 		t.Errorf("BULKSCAN_SHARES is %q, and the job has other completions", n)
 	}
-	if n := config.Data["BULKSCAN_WORKERS"]; scan.Spec.Parallelism == nil || n != strconv.Itoa(int(*scan.Spec.Parallelism)) {
+	if n := config.Data["BULKSCAN_WORKERS"]; scan.Spec.Parallelism == nil ||
+		n != strconv.Itoa(int(*scan.Spec.Parallelism)) {
 		t.Errorf("BULKSCAN_WORKERS is %q, and the job has another parallelism", n)
 	}
 	if scan.Spec.BackoffLimitPerIndex == nil || scan.Spec.Template.Spec.RestartPolicy != core.RestartPolicyNever {
@@ -49,7 +52,8 @@ func TestManifests(t *testing.T) {
 	acts := map[int32]batch.PodFailurePolicyAction{}
 	for _, rule := range scan.Spec.PodFailurePolicy.Rules {
 		if on := rule.OnExitCodes; on != nil {
-			if on.ContainerName == nil || !slices.Contains(names, *on.ContainerName) || on.Operator != batch.PodFailurePolicyOnExitCodesOpIn {
+			if on.ContainerName == nil || !slices.Contains(names, *on.ContainerName) ||
+				on.Operator != batch.PodFailurePolicyOnExitCodesOpIn {
 				t.Errorf("a rule of no container: %+v", on)
 			}
 			for _, code := range on.Values {

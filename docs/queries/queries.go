@@ -1,4 +1,5 @@
-// Package queries answers one question: which analyses does a dataset answer? It has the text of each query of this folder.
+// Package queries answers one question: which analyses does a dataset answer? It has the text of each query of this
+// folder.
 package queries
 
 import "embed"

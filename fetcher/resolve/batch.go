@@ -11,9 +11,9 @@ import (
 )
 
 // This file looks up many names at a time, without a goroutine for each. The first questions of a batch are sent
-// together, and what arrives together is read together. Most look-ups need no more. A look-up whose answer is unusual, or
-// late, continues in a goroutine of its own, as Lookup does after its first question: there is one definition of what
-// follows.
+// together, and what arrives together is read together. Most look-ups need no more. A look-up whose answer is unusual,
+// or late, continues in a goroutine of its own, as Lookup does after its first question: there is one definition of
+// what follows.
 
 // maxBatch bounds the questions that are sent together.
 const maxBatch = 64
@@ -41,8 +41,8 @@ type batch struct {
 	sent     time.Time
 }
 
-// LookupAll is Lookup for many names. It does not wait for answers, but may open sockets. done is called with each query
-// once, with several at a time, by LookupAll and by other goroutines. It must not block, nor keep the slice.
+// LookupAll is Lookup for many names. It does not wait for answers, but may open sockets. done is called with each
+// query once, with several at a time, by LookupAll and by other goroutines. It must not block, nor keep the slice.
 func (r *Resolver) LookupAll(ctx context.Context, queries []*Query, done func([]*Query)) {
 	var asked []*Query
 	now := time.Now()
@@ -82,8 +82,8 @@ func (r *Resolver) LookupAll(ctx context.Context, queries []*Query, done func([]
 	}
 }
 
-// send sends the first questions, if paced when the server's rate allows. A query whose question cannot be sent has a goroutine of its
-// own from the start.
+// send sends the first questions, if paced when the server's rate allows. A query whose question cannot be sent has a
+// goroutine of its own from the start.
 func (b *batch) send(paced bool) {
 	s, n := b.server, len(b.queries)
 	c := b.resolver.calls.Get().(*call)
@@ -169,7 +169,8 @@ func (q *Query) continued(edns bool, arrivals ...arrival) *call {
 	return c
 }
 
-// alone continues a look-up in a goroutine of its own: after the first question of a call, or from its start without one.
+// alone continues a look-up in a goroutine of its own: after the first question of a call, or from its start without
+// one.
 func (q *Query) alone(c *call) {
 	b := q.batch
 	l := b.resolver.begin(time.Now())
@@ -183,8 +184,8 @@ func (q *Query) alone(c *call) {
 	}()
 }
 
-// read reads the answer to the first question, which arrived at a time. It returns false if the look-up needs more than that, and
-// continues it.
+// read reads the answer to the first question, which arrived at a time. It returns false if the look-up needs more than
+// that, and continues it.
 func (q *Query) read(packet []byte, edns bool, now time.Time) bool {
 	b := q.batch
 	r := b.resolver

@@ -15,20 +15,24 @@ import (
 	"github.com/bulkscan/bulkscan/internal/memnet"
 )
 
-// All tests with a world look each name up singly, and in a batch of its own. This file has what many names in a batch add.
+// All tests with a world look each name up singly, and in a batch of its own. This file has what many names in a batch
+// add.
 
 // kinds returns the ways in which a server answers about a name.
 func (w *world) kinds(name string) map[string]script {
 	right, lie := name+" 60 A "+good, name+" 60 A "+evil
 	return map[string]script{
-		"usual":                    says(right),
-		"in capitals":              bytewise(func(p []byte) []byte { p[headerSize+1] -= 'a' - 'A'; return p }, right),
-		"many addresses":           says(name+" 60 A 192.0.2.9", name+" 60 A 192.0.2.8", right),
-		"IPv6 only":                zone(name + " 60 AAAA 2001:db8::1"),
-		"IPv4 and IPv6":            zone(name+" 60 AAAA 2001:db8::1", right),
-		"no address":               zone(name + " 60 TXT x"),
-		"no such name":             zone(),
-		"no such name, for 70 s":   edited(func(m *dns.Msg) { m.Rcode, m.Ns = dns.RcodeNameError, parsed("com. 70 SOA ns. host. 1 2 3 4 99") }),
+		"usual":          says(right),
+		"in capitals":    bytewise(func(p []byte) []byte { p[headerSize+1] -= 'a' - 'A'; return p }, right),
+		"many addresses": says(name+" 60 A 192.0.2.9", name+" 60 A 192.0.2.8", right),
+		"IPv6 only":      zone(name + " 60 AAAA 2001:db8::1"),
+		"IPv4 and IPv6":  zone(name+" 60 AAAA 2001:db8::1", right),
+		"no address":     zone(name + " 60 TXT x"),
+		"no such name":   zone(),
+		"no such name, for 70 s": edited(func(m *dns.Msg) {
+			m.Rcode, m.Ns = dns.RcodeNameError,
+				parsed("com. 70 SOA ns. host. 1 2 3 4 99")
+		}),
 		"an alias":                 says(name+" 30 CNAME b.com.", "b.com. 20 CNAME c.com.", "c.com. 1000 A "+good),
 		"an alias without address": says(name + " 30 CNAME alias.com."),
 		"an alias of itself":       says(name + " 60 CNAME " + name),
@@ -72,14 +76,15 @@ func (w *world) kinds(name string) map[string]script {
 	}
 }
 
-// TestBatch looks up names of each kind at the same time, and again at once: singly and in batches the answers are the same, and
-// so is what was sent when.
+// TestBatch looks up names of each kind at the same time, and again at once: singly and in batches the answers are the
+// same, and so is what was sent when.
 func TestBatch(t *testing.T) {
 	told := func(batched bool) (lines []string) {
 		inWorld(t, batched, func(w *world) {
 			scripts, names := map[string]script{"warm.com.": anything, "alias.com.": anything}, []string{}
 			// More names that are refused, or refused at first, would give reason to doubt the server.
-			kinds := slices.Concat(slices.Sorted(maps.Keys(w.kinds("a.com."))), slices.Repeat([]string{"usual", "no such name"}, maxBatch))
+			kinds := slices.Concat(slices.Sorted(maps.Keys(w.kinds("a.com."))), slices.Repeat([]string{"usual", "no such name"},
+				maxBatch))
 			for i, kind := range kinds {
 				name := fmt.Sprintf("h%d.com", i)
 				scripts[name+"."], names = w.kinds(name + ".")[kind], append(names, name)
@@ -112,7 +117,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestBatchesRotate looks up thousands of names in batches: their questions come from many ports in turn, with random ids.
+// TestBatchesRotate looks up thousands of names in batches: their questions come from many ports in turn, with random
+// ids.
 func TestBatchesRotate(t *testing.T) {
 	in(t, func(w *world) {
 		const names = 20_000

@@ -86,7 +86,8 @@ func (c *cache) finish(f *flight, answer Answer, good bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f.answer, f.good = answer, good
-	if f.landed = good && (answer.Outcome == 0 || answer.Outcome == exchange.DNSNotFound) && !answer.Until.IsZero(); f.landed {
+	if f.landed = good && (answer.Outcome == 0 || answer.Outcome == exchange.DNSNotFound) &&
+		!answer.Until.IsZero(); f.landed {
 		s.keep(f, c.bound)
 	} else {
 		delete(s.flights, f.name)

@@ -129,7 +129,8 @@ func (p *plain) reached(name string, qtype uint16) (addrs []netip.Addr, oneWay b
 	for grown := true; grown; {
 		grown = false
 		for _, r := range p.records {
-			if r.qtype == dns.TypeCNAME && r.class == dns.ClassINET && slices.Contains(names, r.owner) && r.target != "" && !slices.Contains(names, r.target) {
+			if r.qtype == dns.TypeCNAME && r.class == dns.ClassINET && slices.Contains(names, r.owner) && r.target != "" &&
+				!slices.Contains(names, r.target) {
 				names = append(names, r.target)
 				grown = true
 			}
@@ -178,7 +179,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(reply(none, ring(3)...))
 	f.Add(reply(none, "a.com. 60 CNAME a.com."))
 	f.Add(reply(none, "a.com. 60 CNAME "+long, long+" 60 A "+good))
-	f.Add(reply(none, `a.com. 60 CNAME \000\.\255\226\132\170.com.`, `\000\.\255\226\132\170.com. 60 A `+good, `k.com. 60 A `+evil))
+	f.Add(reply(none, `a.com. 60 CNAME \000\.\255\226\132\170.com.`, `\000\.\255\226\132\170.com. 60 A `+good,
+		`k.com. 60 A `+evil))
 	f.Add(reply(none, "a.com. 60 CH A "+evil, "a.com. 60 TXT x"))
 	f.Add(reply(func(m *dns.Msg) { m.Rcode, m.Ns = dns.RcodeNameError, parsed("com. 60 SOA a. b. 1 2 3 4 5") }))
 	f.Add(reply(func(m *dns.Msg) { m.Truncated = true }, "a.com. 60 A "+evil))
@@ -225,7 +227,8 @@ func FuzzAnswer(f *testing.F) {
 		if (answer.Outcome == 0) != (len(answer.Addrs) > 0) || len(answer.Addrs) > maxAddrs {
 			t.Fatalf("the answer is %s", tell(answer))
 		}
-		if left := answer.Until.Sub(before); answer.Outcome != exchange.DNSFailed && (left < minTTL || left > maxTTL+time.Minute) {
+		if left := answer.Until.Sub(before); answer.Outcome != exchange.DNSFailed && (left < minTTL || left > maxTTL+
+			time.Minute) {
 			t.Fatalf("the answer is valid for %v", left)
 		}
 		addrs, oneWay := p.reached("\x01a\x03com\x00", dns.TypeA)
@@ -276,7 +279,8 @@ func TestWorstAnswer(t *testing.T) {
 	f("one address", func(int) string { return "\xc0\x0c" + a + "\xc0\x00\x02\x01" })
 	f("addresses of the longest name", func(i int) string {
 		if i == 0 {
-			return strings.Repeat("\x3f"+strings.Repeat("\x00", 63), 3) + "\x3d" + strings.Repeat("\xff", 61) + "\x00" + a + "\xc0\x00\x02\x01"
+			return strings.Repeat("\x3f"+strings.Repeat("\x00", 63), 3) + "\x3d" + strings.Repeat("\xff", 61) + "\x00" + a +
+				"\xc0\x00\x02\x01"
 		}
 		return "\xc0\x17" + a + "\xc0\x00\x02\x01"
 	})

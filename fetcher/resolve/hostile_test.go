@@ -91,7 +91,8 @@ func TestHostileAnswers(t *testing.T) {
 	)
 	// Time.
 	f("the first question is lost", "0s, 400ms plain; 410ms"+has, turns(quiet, says(aRight)))
-	f("the first three questions are lost", "0s, 400ms plain, 1s plain, 1.9s plain; 1.91s"+has, turns(quiet, quiet, quiet, says(aRight)))
+	f("the first three questions are lost", "0s, 400ms plain, 1s plain, 1.9s plain; 1.91s"+has,
+		turns(quiet, quiet, quiet, says(aRight)))
 	f("each question is answered twice", right, together(says(aRight), says(aRight)))
 	f("each question is answered a hundred times", right, together(slices.Repeat([]script{says(aRight)}, 100)...))
 	f("the answer and then a lie", right, together(says(aRight), says(aEvil)))
@@ -143,7 +144,8 @@ func TestHostileAnswers(t *testing.T) {
 		}
 	}))
 	f("by TCP rubbish", brokenTCP, over(truncated, raw(1, "\xff")))
-	f("by TCP SERVFAIL", "0s, 10ms TCP, 30ms plain, 40ms TCP, 160ms plain, 170ms TCP; 240ms "+servFail, over(truncated, refuses(dns.RcodeServerFailure)))
+	f("by TCP SERVFAIL", "0s, 10ms TCP, 30ms plain, 40ms TCP, 160ms plain, 170ms TCP; 240ms "+servFail,
+		over(truncated, refuses(dns.RcodeServerFailure)))
 	f("by TCP no such name", "0s, 10ms TCP; 30ms "+noSuchName, over(truncated, refuses(dns.RcodeNameError)))
 
 	// Codes.
@@ -151,16 +153,24 @@ func TestHostileAnswers(t *testing.T) {
 	f("SERVFAIL once", "0s, 10ms plain; 20ms"+has, turns(refuses(dns.RcodeServerFailure), says(aRight)))
 	f("malformed once", "0s, 110ms plain; 120ms"+has, turns(raw(1, "\xff"), says(aRight)))
 	f("REFUSED", thrice+dnsRefused, refuses(dns.RcodeRefused))
-	f("REFUSED, the header alone", thrice+dnsRefused, edited(func(m *dns.Msg) { m.Rcode, m.Question = dns.RcodeRefused, nil }))
+	f("REFUSED, the header alone", thrice+dnsRefused, edited(func(m *dns.Msg) {
+		m.Rcode, m.Question = dns.RcodeRefused,
+			nil
+	}))
 	f("NOTIMP", thrice+malformed, refuses(dns.RcodeNotImplemented))
 	f("FORMERR", thrice+malformed, refuses(dns.RcodeFormatError))
-	f("FORMERR, the header alone", thrice+malformed, edited(func(m *dns.Msg) { m.Rcode, m.Question = dns.RcodeFormatError, nil }))
+	f("FORMERR, the header alone", thrice+malformed, edited(func(m *dns.Msg) {
+		m.Rcode, m.Question = dns.RcodeFormatError,
+			nil
+	}))
 	f("a code without a name", thrice+servFail, refuses(14))
 	f("SERVFAIL with an address", thrice+servFail, edited(func(m *dns.Msg) { m.Rcode = dns.RcodeServerFailure }, aEvil))
-	f("no such name, with an address of another", nothing, edited(func(m *dns.Msg) { m.Rcode = dns.RcodeNameError }, "b.com. 60 A "+evil))
+	f("no such name, with an address of another", nothing, edited(func(m *dns.Msg) { m.Rcode = dns.RcodeNameError },
+		"b.com. 60 A "+evil))
 	f("no such name, with its address", nothing, edited(func(m *dns.Msg) { m.Rcode = dns.RcodeNameError }, aEvil))
 	f("FORMERR for EDNS", "0s, 10ms plain; 20ms"+has, withoutEDNS(refuses(dns.RcodeFormatError), says(aRight)))
-	f("FORMERR for EDNS, the header alone", "0s, 10ms plain; 20ms"+has, withoutEDNS(edited(func(m *dns.Msg) { m.Rcode, m.Question = dns.RcodeFormatError, nil }), says(aRight)))
+	f("FORMERR for EDNS, the header alone", "0s, 10ms plain; 20ms"+has,
+		withoutEDNS(edited(func(m *dns.Msg) { m.Rcode, m.Question = dns.RcodeFormatError, nil }), says(aRight)))
 	f("BADVERS", thrice+malformed, badVersion)
 	f("huge OPT", right, edited(func(m *dns.Msg) {
 		m.SetEdns0(1232, false)
@@ -199,7 +209,8 @@ func TestHostileAnswers(t *testing.T) {
 	f("an alias of itself in upper case", loop, says("a.com. 60 CNAME A.COM."))
 	f("a loop of two", loop, says("a.com. 60 CNAME b.com.", "b.com. 60 CNAME a.com."))
 	f("a loop of seventeen", loop, says(ring(17)...))
-	f("a loop that the name is not of", loop, says("a.com. 60 CNAME b.com.", "b.com. 60 CNAME c.com.", "c.com. 60 CNAME b.com."))
+	f("a loop that the name is not of", loop, says("a.com. 60 CNAME b.com.", "b.com. 60 CNAME c.com.",
+		"c.com. 60 CNAME b.com."))
 	f("a loop over answers", "0s, 10ms b.com., 20ms, 30ms b.com.; 40ms "+badChain, byName(map[string]script{
 		"a.com.": says("a.com. 60 CNAME b.com."),
 		"b.com.": says("b.com. 60 CNAME a.com."),
@@ -219,15 +230,17 @@ func TestHostileAnswers(t *testing.T) {
 	f("without end over answers", "0s, 10ms x.a.com., 20ms x.x.a.com., 30ms x.x.x.a.com.; 40ms "+badChain, func(q *query) {
 		says(q.Question[0].Name + " 60 CNAME x." + q.Question[0].Name)(q)
 	})
-	f("without end, each after a while", "0s, 400ms plain, 1s plain, 1.01s x.a.com., 1.41s x.a.com. plain, 2.01s x.a.com. plain, 2.02s x.x.a.com., 2.42s x.x.a.com. plain; 3s "+timedOut, func(q *query) {
-		turns(quiet, quiet, says(q.Question[0].Name+" 60 CNAME x."+q.Question[0].Name))(q)
-	})
+	f("without end, each after a while",
+		"0s, 400ms plain, 1s plain, 1.01s x.a.com., 1.41s x.a.com. plain, 2.01s x.a.com. plain, 2.02s x.x.a.com., 2.42s x.x.a.com. plain; 3s "+timedOut, func(q *query) {
+			turns(quiet, quiet, says(q.Question[0].Name+" 60 CNAME x."+q.Question[0].Name))(q)
+		})
 	f("to no such name", nothing, edited(func(m *dns.Msg) { m.Rcode = dns.RcodeNameError }, "a.com. 60 CNAME b.com."))
 	f("a dot in a label", `0s, 10ms b\.c.com.; 20ms`+has, byName(map[string]script{
 		"a.com.":    says(`a.com. 60 CNAME b\.c.com.`, "b.c.com. 60 A "+evil),
 		`b\.c.com.`: says(`b\.c.com. 60 A ` + good),
 	}))
-	f("bytes that no host name has", right, says(`a.com. 60 CNAME \000\009\010\013\027\\\".\127\255\.com.`, `\000\009\010\013\027\\\".\127\255\.com. 60 A `+good))
+	f("bytes that no host name has", right, says(`a.com. 60 CNAME \000\009\010\013\027\\\".\127\255\.com.`,
+		`\000\009\010\013\027\\\".\127\255\.com. 60 A `+good))
 	f("bytes that no host name has, asked for", `0s, 10ms \000\010\013; 20ms`+has, byName(map[string]script{
 		"a.com.":                says(`a.com. 60 CNAME \000\010\013\027.com.`),
 		`\000\010\013\027.com.`: says(`\000\010\013\027.com. 60 A ` + good),
@@ -267,13 +280,16 @@ func TestHostileAnswers(t *testing.T) {
 	f("a label beyond the packet", broken, raw(1, "\x3fa"+record))
 	f("a name without end", broken, raw(1, strings.Repeat("\x01a", 40)))
 	f("a name of more than 255 bytes", broken, raw(1, strings.Repeat("\x3f"+label, 5)+"\x00"+record))
-	f("a data length beyond the packet", broken, raw(1, "\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\xff\xff\xc0\x00\x02\x42"))
+	f("a data length beyond the packet", broken,
+		raw(1, "\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\xff\xff\xc0\x00\x02\x42"))
 	f("an address of three bytes", broken, raw(1, "\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x03\xc0\x00\x02"))
 	f("an address of five bytes", broken, raw(1, "\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x05\xc0\x00\x02\x42\x00"))
 	f("an address of no byte", absent, raw(1, "\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x00"))
 	f("an IPv6 address of four bytes", broken, raw(1, "\xc0\x0c\x00\x1c\x00\x01\x00\x00\x00\x3c\x00\x04\xc0\x00\x02\x42"))
-	f("an alias longer than its data", broken, raw(2, "\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x01\x04evil\x00"+"\x04evil\x00"+record))
-	f("an alias shorter than its data", broken, raw(2, "\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x09\x04evil\x00xyz"+"\x04evil\x00"+record))
+	f("an alias longer than its data", broken, raw(2, "\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x01\x04evil\x00"+
+		"\x04evil\x00"+record))
+	f("an alias shorter than its data", broken, raw(2, "\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x09\x04evil\x00xyz"+
+		"\x04evil\x00"+record))
 	f("an alias that is a pointer to itself", broken, raw(1, "\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x3c\x00\x02\xc0\x23"))
 	f("fewer records than it says", broken, bytewise(func(p []byte) []byte { p[6], p[7] = 0xff, 0xff; return p }))
 	f("more records than it says", absent, raw(0, "\xc0\x0c"+record))
@@ -309,7 +325,8 @@ func reversed(records []string) []string {
 // The repetition gets the answer.
 func TestCutAnswer(t *testing.T) {
 	const has = " [" + good + " 192.0.2.2]"
-	records := []string{"a.com. 60 CNAME b.com.", "b.com. 60 A " + good, "b.com. 60 A 192.0.2.2", "b.com. 60 AAAA 2001:db8::1"}
+	records := []string{"a.com. 60 CNAME b.com.", "b.com. 60 A " + good, "b.com. 60 A 192.0.2.2",
+		"b.com. 60 AAAA 2001:db8::1"}
 	q := &query{Msg: new(dns.Msg).SetQuestion("a.com.", dns.TypeA)}
 	size := len(packed(q.reply(records...)))
 	for n := range size {
@@ -358,24 +375,28 @@ func TestOneOfTwoServers(t *testing.T) {
 		}
 		refusing = stories{
 			{"0s to 1, 10ms to 1 plain, 20ms to 2; 30ms", "0s to 2; 10ms"},
-			{"0s to 1, 10ms to 1 plain, 20ms to 2, 420ms to 2 plain; 430ms", "0s to 2, 400ms to 1, 410ms to 1 plain, 420ms to 2 plain; 430ms"},
+			{"0s to 1, 10ms to 1 plain, 20ms to 2, 420ms to 2 plain; 430ms",
+				"0s to 2, 400ms to 1, 410ms to 1 plain, 420ms to 2 plain; 430ms"},
 			{"0s to 1, 10ms to 1 plain, 20ms to 2, 420ms to 2 plain, 1.02s to 2 plain; 1.03s",
 				"0s to 2, 400ms to 1, 410ms to 1 plain, 420ms to 2 plain, 820ms to 2 plain; 830ms"},
 		}
 		broken = stories{
 			{"0s to 1, 10ms to 2; 20ms", "0s to 2; 10ms"},
 			{"0s to 1, 10ms to 2, 410ms to 2 plain; 420ms", "0s to 2, 400ms to 1, 410ms to 2 plain; 420ms"},
-			{"0s to 1, 10ms to 2, 410ms to 2 plain, 1.01s to 2 plain; 1.02s", "0s to 2, 400ms to 1, 410ms to 2 plain, 1.01s to 2 plain; 1.02s"},
+			{"0s to 1, 10ms to 2, 410ms to 2 plain, 1.01s to 2 plain; 1.02s",
+				"0s to 2, 400ms to 1, 410ms to 2 plain, 1.01s to 2 plain; 1.02s"},
 		}
 		stalling = stories{
 			{"0s to 1, 10ms to 1 TCP, 3.01s to 2; 3.02s", "0s to 2; 10ms"},
-			{"0s to 1, 10ms to 1 TCP, 3.01s to 2, 3.41s to 2 plain; 3.42s", "0s to 2, 400ms to 1, 410ms to 1 TCP, 3.41s to 2 plain; 3.42s"},
+			{"0s to 1, 10ms to 1 TCP, 3.01s to 2, 3.41s to 2 plain; 3.42s",
+				"0s to 2, 400ms to 1, 410ms to 1 TCP, 3.41s to 2 plain; 3.42s"},
 			{"0s to 1, 10ms to 1 TCP, 3.01s to 2, 3.41s to 2 plain, 4.01s to 2 plain; 4.02s",
 				"0s to 2, 400ms to 1, 410ms to 1 TCP, 3.41s to 2 plain, 4.01s to 2 plain; 4.02s"},
 		}
 		brokenTCP = stories{
 			{"0s to 1, 10ms to 1 TCP, 30ms to 2; 40ms", "0s to 2; 10ms"},
-			{"0s to 1, 10ms to 1 TCP, 30ms to 2, 430ms to 2 plain; 440ms", "0s to 2, 400ms to 1, 410ms to 1 TCP, 430ms to 2 plain; 440ms"},
+			{"0s to 1, 10ms to 1 TCP, 30ms to 2, 430ms to 2 plain; 440ms",
+				"0s to 2, 400ms to 1, 410ms to 1 TCP, 430ms to 2 plain; 440ms"},
 			{"0s to 1, 10ms to 1 TCP, 30ms to 2, 430ms to 2 plain, 1.03s to 2 plain; 1.04s",
 				"0s to 2, 400ms to 1, 410ms to 1 TCP, 430ms to 2 plain, 1.03s to 2 plain; 1.04s"},
 		}
@@ -446,7 +467,8 @@ func TestManyAddresses(t *testing.T) {
 			}
 		}
 		// A server that repeats one address does not hide the others.
-		script = over(truncated, says(append(slices.Repeat([]string{"a.com. 60 A " + good}, 500), "a.com. 60 A 192.0.2.2")...))
+		script = over(truncated, says(append(slices.Repeat([]string{"a.com. 60 A " + good}, 500),
+			"a.com. 60 A 192.0.2.2")...))
 		w.want(tell(w.find(w.Context(), w.asks(script), "a.com")), "["+good+" 192.0.2.2]")
 	})
 }
@@ -490,8 +512,10 @@ func TestTimesToLive(t *testing.T) {
 	// A TTL with the highest bit set is zero (RFC 2181 §8).
 	f("2³¹", minTTL, ttls(1<<31, a))
 	f("2³² - 1", minTTL, ttls(1<<32-1, a))
-	f("the least of the addresses'", 20*time.Second, says("a.com. 30 A "+good, "a.com. 20 A 192.0.2.2", "a.com. 40 A 192.0.2.3"))
-	f("the least of the aliases'", 20*time.Second, says("a.com. 30 CNAME b.com.", "b.com. 20 CNAME c.com.", "c.com. 1000 A "+good))
+	f("the least of the addresses'", 20*time.Second, says("a.com. 30 A "+good, "a.com. 20 A 192.0.2.2",
+		"a.com. 40 A 192.0.2.3"))
+	f("the least of the aliases'", 20*time.Second, says("a.com. 30 CNAME b.com.", "b.com. 20 CNAME c.com.",
+		"c.com. 1000 A "+good))
 	f("the least of several answers'", 20*time.Second, byName(map[string]script{
 		"a.com.": says("a.com. 20 CNAME b.com."),
 		"b.com.": says("b.com. 1000 A " + good),
@@ -599,8 +623,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestManySilent makes a thousand concurrent look-ups without an answer. They take as long as one, need a goroutine each, in a
-// batch only after their first question, and few sockets.
+// TestManySilent makes a thousand concurrent look-ups without an answer. They take as long as one, need a goroutine
+// each, in a batch only after their first question, and few sockets.
 func TestManySilent(t *testing.T) {
 	in(t, func(w *world) {
 		const lookups, sockets = 1000, 16
@@ -639,8 +663,8 @@ func TestManySilent(t *testing.T) {
 	})
 }
 
-// TestCloseWhileAsking closes a resolver while look-ups are in flight. They end in their time, and ask again through new sockets.
-// Later ones work.
+// TestCloseWhileAsking closes a resolver while look-ups are in flight. They end in their time, and ask again through
+// new sockets. Later ones work.
 func TestCloseWhileAsking(t *testing.T) {
 	in(t, func(w *world) {
 		r := w.asks(func(q *query) {

@@ -45,7 +45,8 @@ type mux struct {
 // newMux returns a mux for a number of servers with at most bound sockets, but two at least for each server.
 func newMux(servers, bound int, unexpected *atomic.Uint64) *mux {
 	per := min(max(1, bound/(2*servers)), socketsPerServer)
-	return &mux{perServer: per, each: questionsPerSocket, retirable: max(servers, bound-servers*per), unexpected: unexpected, open: make(map[*socket]struct{})}
+	return &mux{perServer: per, each: questionsPerSocket, retirable: max(servers, bound-servers*per),
+		unexpected: unexpected, open: make(map[*socket]struct{})}
 }
 
 // socket is a connected UDP socket: the kernel drops packets from other addresses than the server's.
@@ -177,7 +178,8 @@ func (s *server) open() (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &socket{server: s, conn: conn, end: time.Now().Add(socketLife), done: make(chan struct{}), calls: make(map[uint16]waiter)}
+	k := &socket{server: s, conn: conn, end: time.Now().Add(socketLife), done: make(chan struct{}),
+		calls: make(map[uint16]waiter)}
 	_ = conn.SetReadDeadline(k.end)
 	m := s.mux
 	m.mu.Lock()
@@ -283,7 +285,8 @@ func (k *socket) leave(id uint16, c *call, q *Query) (left bool) {
 // read delivers answers to their calls until the socket is closed.
 func (k *socket) read() {
 	defer close(k.done)
-	buffers, sizes := slices.Collect(slices.Chunk(make([]byte, maxReceived*maxPacket), maxPacket)), make([]int, maxReceived)
+	buffers, sizes := slices.Collect(slices.Chunk(make([]byte, maxReceived*maxPacket), maxPacket)),
+		make([]int, maxReceived)
 	var answered []*Query
 	for {
 		n, err := k.conn.Receive(buffers, sizes)
@@ -317,8 +320,8 @@ func (k *socket) read() {
 	}
 }
 
-// deliver passes a packet to the call that it answers, or returns the Query. It returns false for any other packet, which
-// is ignored: a late or forged answer must not end the wait for the right one.
+// deliver passes a packet to the call that it answers, or returns the Query. It returns false for any other packet,
+// which is ignored: a late or forged answer must not end the wait for the right one.
 func (k *socket) deliver(packet []byte) (w waiter, ok bool) {
 	if len(packet) < headerSize {
 		return w, false

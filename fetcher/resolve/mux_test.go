@@ -121,8 +121,10 @@ func TestSocketLife(t *testing.T) {
 	f("answered again", "0s opened, 10s closed", anything, 0, 9*time.Second)
 	f("answered later", "0s opened, 10s closed, 11s opened, 21s closed", anything, 0, 11*time.Second)
 	f("unanswered", "0s opened, 10s closed", quiet, 0)
-	f("unanswered at the end of its time", "0s opened, 10.5s opened, 12.5s closed, 20.5s closed", byName(map[string]script{"a0.example.": anything}), 0, 9500*time.Millisecond)
-	f("answered after its time", "0s opened, 10.41s closed", late(900*time.Millisecond, anything), 0, 9500*time.Millisecond)
+	f("unanswered at the end of its time", "0s opened, 10.5s opened, 12.5s closed, 20.5s closed",
+		byName(map[string]script{"a0.example.": anything}), 0, 9500*time.Millisecond)
+	f("answered after its time", "0s opened, 10.41s closed", late(900*time.Millisecond, anything), 0,
+		9500*time.Millisecond)
 	f("by TCP", "0s opened, 10ms dialled, 30ms closed, 10s closed", over(truncated, anything), 0)
 	f("by TCP, unanswered", "0s opened, 10ms dialled, 3s closed, 10s closed", over(truncated, stall), 0)
 }
@@ -134,9 +136,11 @@ func TestTotal(t *testing.T) {
 			either(t, func(w *world) string { return w.lookUp(w.resolver(Options{Total: total}, scripts...)) }, want...)
 		})
 	}
-	f("by default", 0, []script{quiet}, "0s, 400ms plain, 1s plain, 1.9s plain, 3.25s plain, 5.275s plain, 5.275s probe, 5.675s probe plain, "+
-		"6.275s probe plain, 8.3125s plain; 10s "+timedOut)
-	f("in each question by TCP", 0, []script{over(truncated, stall)}, "0s, 10ms TCP, 3.11s plain, 3.12s TCP; 6.17s "+malformed)
+	f("by default", 0, []script{quiet},
+		"0s, 400ms plain, 1s plain, 1.9s plain, 3.25s plain, 5.275s plain, 5.275s probe, 5.675s probe plain, "+
+			"6.275s probe plain, 8.3125s plain; 10s "+timedOut)
+	f("in each question by TCP", 0, []script{over(truncated, stall)}, "0s, 10ms TCP, 3.11s plain, 3.12s TCP; 6.17s "+
+		malformed)
 	f("a second and a half", 1500*time.Millisecond, []script{quiet}, "0s, 400ms plain, 1s plain; 1.5s "+timedOut)
 	f("in a question by TCP", 2*time.Second, []script{over(truncated, stall)}, "0s, 10ms TCP; 2s "+timedOut)
 	// The deadline also holds if another server refuses each time.

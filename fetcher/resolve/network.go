@@ -20,8 +20,8 @@ type Network interface {
 	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Packets is a connected socket of datagrams. One goroutine receives; others may send and close meanwhile. Errors are those of a
-// *net.UDPConn.
+// Packets is a connected socket of datagrams. One goroutine receives; others may send and close meanwhile. Errors are
+// those of a *net.UDPConn.
 type Packets interface {
 	// Send sends a batch, and returns how many of it were sent before an error.
 	Send(packets [][]byte) (sent int, err error)
@@ -55,7 +55,8 @@ type udp struct {
 
 const (
 	hasBatches = runtime.GOOS == "linux"
-	windowsCut = syscall.Errno(10040) // WSAEMSGSIZE: the datagram was longer than the buffer. No other system has this number.
+	// WSAEMSGSIZE: the datagram was longer than the buffer. No other system has this number.
+	windowsCut = syscall.Errno(10040)
 )
 
 // Send implements Packets.

@@ -14,7 +14,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// This file tests what is the kernel's, over real sockets: outcomes only, no times. All other tests have a network in memory.
+// This file tests what is the kernel's, over real sockets: outcomes only, no times. All other tests have a network in
+// memory.
 
 // onLoopback runs a name server on one loopback port of UDP and TCP until the test ends.
 func onLoopback(tb testing.TB, script script) *scripted {
@@ -39,7 +40,8 @@ const patient = 5 * time.Minute
 
 // An answer comes by UDP, and by TCP if it was truncated.
 func TestSockets(t *testing.T) {
-	r := newResolver(t, Options{Total: patient}, onLoopback(t, byName(map[string]script{"a.com.": anything, "b.com.": over(truncated, anything)})).addr)
+	r := newResolver(t, Options{Total: patient},
+		onLoopback(t, byName(map[string]script{"a.com.": anything, "b.com.": over(truncated, anything)})).addr)
 	for _, host := range []string{"a.com", "b.com"} {
 		if got := tell(r.Lookup(t.Context(), host)); got != "["+good+"]" {
 			t.Errorf("%s: got %s", host, got)
@@ -168,7 +170,8 @@ func TestRefusedByKernel(t *testing.T) {
 		_ = packets.SetReadDeadline(time.Now().Add(patient))
 		_, err = packets.Receive([][]byte{make([]byte, 1)}, make([]int, 1))
 	}
-	if err == nil || isTimeout(err) || !errors.Is(err, syscall.ECONNREFUSED) && runtime.GOOS != "windows" { // which has another name for it
+	if err == nil || isTimeout(err) || !errors.Is(err, syscall.ECONNREFUSED) && runtime.GOOS != "windows" {
+		// which has another name for it
 		t.Errorf("got %v", err)
 	}
 }

@@ -217,8 +217,8 @@ func (p *pacer) burst() int {
 	return min(p.limiter.Burst(), maxBatch)
 }
 
-// wait waits for a turn for n questions, or for an arrival. came reports an arrival, which stays in arrivals. If arrivals
-// is nil, wait only waits for the turn. The caller owns the timer.
+// wait waits for a turn for n questions, or for an arrival. came reports an arrival, which stays in arrivals. If
+// arrivals is nil, wait only waits for the turn. The caller owns the timer.
 func (p *pacer) wait(ctx context.Context, timer *time.Timer, arrivals chan arrival, n int) (came bool, err error) {
 	if p.slowed.Load() {
 		p.grow()

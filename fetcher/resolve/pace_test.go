@@ -82,7 +82,8 @@ func TestThrottlingServer(t *testing.T) {
 			if n := strings.Count(log.String(), "is asked more slowly\" server=10.0.1.1:53"); n != 1 {
 				w.Errorf("logged %d times: %s", n, log.String())
 			}
-			if s := r.Stats().Servers; s[0].Rate > 5_000 || len(s) > 1 && s[1].Failures == 0 && s[0].Questions > s[1].Questions*2 {
+			if s := r.Stats().Servers; s[0].Rate > 5_000 || len(s) > 1 && s[1].Failures == 0 &&
+				s[0].Questions > s[1].Questions*2 {
 				w.Errorf("%+v", s)
 			}
 		})
@@ -128,7 +129,8 @@ func TestFailingNames(t *testing.T) {
 				w.Errorf("%v, where %d fail", ends, failing)
 			}
 			s := r.Stats().Servers[0]
-			if want := uint64(2 * failing); s.Rate != 20_000 || s.Failures != want || s.Questions != names+uint64(failing) || log.String() != "" {
+			if want := uint64(2 * failing); s.Rate != 20_000 || s.Failures != want || s.Questions != names+uint64(failing) ||
+				log.String() != "" {
 				w.Errorf("want %d refusals: %+v\n%s", want, s, log.String())
 			}
 		})

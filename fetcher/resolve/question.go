@@ -249,7 +249,8 @@ func causeOf(m *dns.Msg) exchange.Cause {
 	return exchange.CauseServFail
 }
 
-// ask sends the question to a server in its turn, unless a batch has sent it. came reports that something arrived before.
+// ask sends the question to a server in its turn, unless a batch has sent it. came reports that something arrived
+// before.
 func (c *call) ask(ctx context.Context, l *lookup, s *server, edns bool) (sent time.Time, came bool, err error) {
 	if c.server != nil {
 		c.server = nil
@@ -370,7 +371,8 @@ func (s *server) exchangeTCP(ctx context.Context, c *call, deadline time.Time) (
 	if isTimeout(err) {
 		return nil, err
 	}
-	if err != nil || len(packet) < headerSize || packet[0] != c.packet[0] || packet[1] != c.packet[1] || !answers(packet, c.question) {
+	if err != nil || len(packet) < headerSize || packet[0] != c.packet[0] || packet[1] != c.packet[1] ||
+		!answers(packet, c.question) {
 		return nil, errRefused
 	}
 	m, err := unpack(packet)

@@ -35,15 +35,16 @@ import (
 
 // Options configure a Resolver. The zero value of a field means its default.
 type Options struct {
-	Total      time.Duration // bound of one look-up, without its waits for Rate; 10s
-	First      time.Duration // wait before a question is sent again; each further wait is half as long again; 400ms
-	Rate       float64       // questions a second to all servers, shared evenly; less to one that refuses too many; 0: no limit
-	MaxSockets int           // open at a time, TCP included, but three at least for each server; 64
-	CacheSize  int           // cached names; 16384
-	IPv4, IPv6 bool          // ask for this family only; not both
-	Hosts      string        // path of the hosts file; "" is /etc/hosts, "-" none
-	Network    Network       // nil: this machine's
-	Log        *slog.Logger  // for servers that stop answering, answer again, refuse too much or fail with EDNS; nil: none
+	Total time.Duration // bound of one look-up, without its waits for Rate; 10s
+	First time.Duration // wait before a question is sent again; each further wait is half as long again; 400ms
+	// questions a second to all servers, shared evenly; less to one that refuses too many; 0: no limit
+	Rate       float64
+	MaxSockets int          // open at a time, TCP included, but three at least for each server; 64
+	CacheSize  int          // cached names; 16384
+	IPv4, IPv6 bool         // ask for this family only; not both
+	Hosts      string       // path of the hosts file; "" is /etc/hosts, "-" none
+	Network    Network      // nil: this machine's
+	Log        *slog.Logger // for servers that stop answering, answer again, refuse too much or fail with EDNS; nil: none
 }
 
 // Answer is the result of a look-up: addresses, or the outcome that says why there are none.
@@ -115,7 +116,8 @@ func New(servers []string, opts Options) (*Resolver, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read name server %q: %w", text, err)
 		}
-		s := &server{addr: addr, index: i, network: opts.Network, mux: r.mux, pacer: newPacer(opts.Rate / float64(len(servers)))}
+		s := &server{addr: addr, index: i, network: opts.Network, mux: r.mux,
+			pacer: newPacer(opts.Rate / float64(len(servers)))}
 		s.heard.Store(time.Now().UnixNano())
 		r.servers = append(r.servers, s)
 	}
@@ -207,7 +209,8 @@ func (r *Resolver) LookupIPv6(ctx context.Context, host string) Answer {
 
 // find returns the cached answer under a key, which is unique to the kind of look-up, or the answer to questions
 // about a host.
-func (r *Resolver) find(ctx context.Context, key, host string, questions func(context.Context, *lookup, string) Answer) Answer {
+func (r *Resolver) find(ctx context.Context, key, host string, questions func(context.Context, *lookup,
+	string) Answer) Answer {
 	r.counters.lookups.Add(1)
 	began := time.Now()
 	answer, f, lead := r.cache.begin(key, began)
@@ -232,7 +235,8 @@ func (r *Resolver) find(ctx context.Context, key, host string, questions func(co
 }
 
 // lead asks the questions of one look-up, and ends its flight.
-func (r *Resolver) lead(ctx context.Context, l *lookup, f *flight, host string, questions func(context.Context, *lookup, string) Answer) Answer {
+func (r *Resolver) lead(ctx context.Context, l *lookup, f *flight, host string, questions func(context.Context, *lookup,
+	string) Answer) Answer {
 	answer := questions(ctx, l, host)
 	answer.Took = time.Since(l.began) - l.waited
 	if l.asked {

@@ -30,7 +30,8 @@ func TestLookup(t *testing.T) {
 	f("IPv4 only", "a.com", Options{IPv4: true}, noAddress, six)
 	f("IPv6 only", "a.com", Options{IPv6: true}, "[2001:db8::1]", four, six)
 	f("underscore", "_x.a.com", Options{}, "[192.0.2.1]", "_x.a.com. 60 A 192.0.2.1")
-	f("CNAME", "a.com", Options{}, "[192.0.2.1]", "a.com. 60 CNAME b.com.", "b.com. 60 CNAME c.com.", "c.com. 60 A 192.0.2.1")
+	f("CNAME", "a.com", Options{}, "[192.0.2.1]", "a.com. 60 CNAME b.com.", "b.com. 60 CNAME c.com.",
+		"c.com. 60 A 192.0.2.1")
 	f("CNAME to nothing", "a.com", Options{}, noAddress, "a.com. 60 CNAME b.com.", "b.com. 60 TXT x")
 	f("NXDOMAIN", "a.com", Options{}, noSuchName)
 	f("no data", "a.com", Options{}, noAddress, "a.com. 60 TXT x")
@@ -40,7 +41,8 @@ func TestLookup(t *testing.T) {
 // A closed port alone fails a look-up. A restart of its server loses no name.
 func TestClosedPort(t *testing.T) {
 	in(t, func(w *world) {
-		w.want(w.lookUp(w.resolver(Options{}, nil)), "0s, 400ms, 1s, 1.9s, 3.25s, 3.26s probe, 3.66s probe plain, 4.26s probe plain, 5.275s, 8.3125s; 10s "+unreachable)
+		w.want(w.lookUp(w.resolver(Options{}, nil)),
+			"0s, 400ms, 1s, 1.9s, 3.25s, 3.26s probe, 3.66s probe plain, 4.26s probe plain, 5.275s, 8.3125s; 10s "+unreachable)
 	})
 	in(t, func(w *world) {
 		r := w.resolver(Options{}, nil)
@@ -105,7 +107,8 @@ func TestOneFlight(t *testing.T) {
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if got := w.find(w.Context(), r, "a.com"); tell(got) != "["+good+"]" || got.Took != 2*oneWay || w.since() != 2*oneWay {
+				if got := w.find(w.Context(), r, "a.com"); tell(got) != "["+good+"]" || got.Took != 2*oneWay ||
+					w.since() != 2*oneWay {
 					w.Errorf("got %s, which took %v, after %v", tell(got), got.Took, w.since())
 				}
 			})
@@ -113,7 +116,8 @@ func TestOneFlight(t *testing.T) {
 		all.Wait()
 		w.want(w.questions(), "0s")
 		time.Sleep(time.Minute - time.Nanosecond)
-		if again := w.find(w.Context(), r, "a.com"); tell(again) != "["+good+"]" || again.Took != 0 || time.Until(again.Until) != 1 {
+		if again := w.find(w.Context(), r, "a.com"); tell(again) != "["+good+"]" || again.Took != 0 ||
+			time.Until(again.Until) != 1 {
 			w.Errorf("got %s, which took %v and is valid for %v", tell(again), again.Took, time.Until(again.Until))
 		}
 		time.Sleep(time.Nanosecond)
@@ -257,7 +261,8 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := New([]string{"1.1.1.1"}, Options{IPv4: true, IPv6: true}); err == nil {
 		t.Error("two exclusive families were accepted")
 	}
-	r, err := New([]string{"1.1.1.1", "[2606:4700::1111]", "2606:4700::1111", "[::1]:5353", "fe80::1%eth0", "[fe80::1%eth0]:5353"}, Options{})
+	r, err := New([]string{"1.1.1.1", "[2606:4700::1111]", "2606:4700::1111", "[::1]:5353", "fe80::1%eth0",
+		"[fe80::1%eth0]:5353"}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,8 @@ type query struct {
 // serve runs a name server at a socket and a listener, which have the same address, until the test ends.
 func serve(tb testing.TB, packets net.PacketConn, listener net.Listener, script script) *scripted {
 	tb.Helper()
-	s := &scripted{addr: packets.LocalAddr().String(), packets: packets, listener: listener, script: script, done: make(chan struct{}), asked: map[string]int{}, ids: map[uint16]bool{}}
+	s := &scripted{addr: packets.LocalAddr().String(), packets: packets, listener: listener, script: script,
+		done: make(chan struct{}), asked: map[string]int{}, ids: map[uint16]bool{}}
 	var running sync.WaitGroup
 	running.Go(func() { s.serveUDP(&running) })
 	running.Go(func() { s.serveTCP(&running) })

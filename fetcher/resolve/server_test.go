@@ -27,7 +27,8 @@ func TestRefusalBesideSilence(t *testing.T) {
 		play("the other answers late", late(1490*time.Millisecond, anything), want[0]+" ["+good+"]", want[1]+" ["+good+"]")
 		play("the other is silent", quiet, want[2]+"; 2s "+timedOut, want[3]+"; 2s "+timedOut)
 	}
-	one, two := "0s to 1, 10ms to 1 plain, 20ms to 2, 420ms to 2 plain", "0s to 2, 400ms to 1, 410ms to 1 plain, 420ms to 2 plain, 820ms to 2 plain"
+	one, two := "0s to 1, 10ms to 1 plain, 20ms to 2, 420ms to 2 plain",
+		"0s to 2, 400ms to 1, 410ms to 1 plain, 420ms to 2 plain, 820ms to 2 plain"
 	refused := []string{
 		one + ", 1.02s to 2 plain; 1.52s", two + ", 1.42s to 2 plain; 1.5s",
 		one + ", 1.02s to 2 plain, 1.92s to 2 plain", two + ", 1.42s to 2 plain",
@@ -37,7 +38,8 @@ func TestRefusalBesideSilence(t *testing.T) {
 	one, two = "0s to 1, 10ms to 2, 410ms to 1, 420ms to 2 plain", "0s to 2, 400ms to 1, 410ms to 2 plain"
 	f("closed port", nil,
 		one+", 1.02s to 1, 1.03s to 2 plain; 1.51s", two+", 1.01s to 1, 1.02s to 2 plain; 1.5s",
-		one+", 1.02s to 1, 1.03s to 2 plain, 1.93s to 1, 1.94s to 2 plain", two+", 1.01s to 1, 1.02s to 2 plain, 1.92s to 1, 1.93s to 2 plain")
+		one+", 1.02s to 1, 1.03s to 2 plain, 1.93s to 1, 1.94s to 2 plain", two+
+			", 1.01s to 1, 1.02s to 2 plain, 1.92s to 1, 1.93s to 2 plain")
 }
 
 // The log and Stats show that a server is down, and that it answers again. A server that leaves only unanswerable
@@ -70,7 +72,8 @@ func TestDown(t *testing.T) {
 
 // downLine is the line in the log that the first server is down, since some time.
 func downLine(since time.Time) string {
-	return since.UTC().Format("time=2006-01-02T15:04:05.000Z level=WARN msg=") + "\"name server does not answer\" server=10.0.1.1:53\n"
+	return since.UTC().Format("time=2006-01-02T15:04:05.000Z level=WARN msg=") +
+		"\"name server does not answer\" server=10.0.1.1:53\n"
 }
 
 // A server whose port is closed is down after three probes.

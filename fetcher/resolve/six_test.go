@@ -8,7 +8,8 @@ import (
 // LookupIPv6 asks once for the addresses that Lookup leaves out. The cache keeps both answers apart.
 func TestLookupIPv6(t *testing.T) {
 	in(t, func(w *world) {
-		script := zone("a.com. 60 A 192.0.2.1", "a.com. 60 AAAA 2001:db8::1", "four.com. 60 A 192.0.2.4", "alias.com. 60 CNAME a.com.")
+		script := zone("a.com. 60 A 192.0.2.1", "a.com. 60 AAAA 2001:db8::1", "four.com. 60 A 192.0.2.4",
+			"alias.com. 60 CNAME a.com.")
 		r := w.resolver(Options{}, script)
 		f := func(host, want string, questions int) {
 			w.Helper()

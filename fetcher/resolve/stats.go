@@ -30,13 +30,14 @@ var TookBounds = [...]time.Duration{
 // ServerStats are the counts of one name server.
 type ServerStats struct {
 	Addr      netip.AddrPort
-	Questions uint64  // sent, repetitions included
-	Answers   uint64  // received, failures included
-	Failures  uint64  // answers other than addresses and their absence: SERVFAIL, REFUSED, malformed …, and failures by TCP
-	Unheard   uint64  // questions given up without an answer
-	TCP       uint64  // questions repeated by TCP, because the answer was truncated
-	Rate      float64 // most questions a second: its share of Options.Rate, less while it refuses too many; +Inf: no limit
-	Down      bool    // it answered neither several questions in a row nor a probe; it is asked only now and then
+	Questions uint64 // sent, repetitions included
+	Answers   uint64 // received, failures included
+	// answers other than addresses and their absence: SERVFAIL, REFUSED, malformed …, and failures by TCP
+	Failures uint64
+	Unheard  uint64  // questions given up without an answer
+	TCP      uint64  // questions repeated by TCP, because the answer was truncated
+	Rate     float64 // most questions a second: its share of Options.Rate, less while it refuses too many; +Inf: no limit
+	Down     bool    // it answered neither several questions in a row nor a probe; it is asked only now and then
 }
 
 // counters are the source of Stats.
@@ -69,8 +70,9 @@ func (r *Resolver) Stats() Stats {
 	}
 	for _, server := range r.servers {
 		s.Servers = append(s.Servers, ServerStats{
-			Addr: server.addr, Questions: server.questions.Load(), Answers: server.answers.Load(), Failures: server.failures.Load(),
-			Unheard: server.unheard.Load(), TCP: server.tcp.Load(), Down: server.isDown.Load(),
+			Addr: server.addr, Questions: server.questions.Load(), Answers: server.answers.Load(),
+			Failures: server.failures.Load(),
+			Unheard:  server.unheard.Load(), TCP: server.tcp.Load(), Down: server.isDown.Load(),
 			Rate: server.pacer.rate(),
 		})
 	}

@@ -21,8 +21,9 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// world is a network in memory with the clock of a bubble (see testing/synctest). It is the Network of resolvers, and notes what
-// they send, and when. An answer comes 10 ms after its question. All times in tests are since the world began.
+// world is a network in memory with the clock of a bubble (see testing/synctest). It is the Network of resolvers, and
+// notes what they send, and when. An answer comes 10 ms after its question. All times in tests are since the world
+// began.
 type world struct {
 	*testing.T
 	host    memnet.Host // the resolvers'
@@ -45,9 +46,10 @@ type sentQuestion struct {
 // oneWay is how long a datagram, or a SYN, is on its way.
 const oneWay = 5 * time.Millisecond
 
-// in runs a test in two worlds of its own: names are looked up singly in the first, and in batches in the second. No goroutine and no
-// socket may be left at the end. Go's race detector has only the first: it may crash when many goroutines of a bubble read timers that
-// are due at once, as those of a batch do whose answers are late. TestBatch and others look at batches under it.
+// in runs a test in two worlds of its own: names are looked up singly in the first, and in batches in the second. No
+// goroutine and no socket may be left at the end. Go's race detector has only the first: it may crash when many
+// goroutines of a bubble read timers that are due at once, as those of a batch do whose answers are late. TestBatch and
+// others look at batches under it.
 func in(t *testing.T, test func(w *world)) {
 	t.Helper()
 	for _, batched := range []bool{false, true} {
@@ -65,7 +67,8 @@ func inWorld(t *testing.T, batched bool, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		network := memnet.New(func(_, _ netip.Addr) memnet.Link { return memnet.Link{Latency: oneWay} })
-		w := &world{T: t, host: memnet.Host{Net: network, Addr: netip.MustParseAddr("10.0.0.1")}, begun: time.Now(), batched: batched}
+		w := &world{T: t, host: memnet.Host{Net: network, Addr: netip.MustParseAddr("10.0.0.1")}, begun: time.Now(),
+			batched: batched}
 		t.Cleanup(func() {
 			synctest.Wait()
 			if w.open != 0 {
@@ -82,8 +85,8 @@ func run(t *testing.T, name string, test func(w *world)) {
 	t.Run(name, func(t *testing.T) { in(t, test) })
 }
 
-// either runs a test in new worlds until each of the wanted stories was its result, because a Resolver chooses among servers at
-// random. It may have no other result.
+// either runs a test in new worlds until each of the wanted stories was its result, because a Resolver chooses among
+// servers at random. It may have no other result.
 func either(t *testing.T, test func(w *world) string, want ...string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -124,8 +127,8 @@ func (w *world) serve(nth int, script script) *scripted {
 	return serve(w, packets, listener, script)
 }
 
-// resolver returns a Resolver that asks further servers, which have these scripts, until the test ends. One without a script does
-// not run.
+// resolver returns a Resolver that asks further servers, which have these scripts, until the test ends. One without a
+// script does not run.
 func (w *world) resolver(opts Options, scripts ...script) *Resolver {
 	w.Helper()
 	var servers []string
@@ -197,12 +200,15 @@ func (w *world) note(to netip.AddrPort, what string) {
 	w.sent = append(w.sent, sentQuestion{w.since(), to, what})
 }
 
-// questions returns when which questions were sent, in order: "0s, 400ms plain". Unless more is said, they ask by UDP and with
-// EDNS for the IPv4 addresses of a.com.
+// questions returns when which questions were sent, in order: "0s, 400ms plain". Unless more is said, they ask by UDP
+// and with EDNS for the IPv4 addresses of a.com.
 func (w *world) questions() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	slices.SortStableFunc(w.sent, func(a, b sentQuestion) int { return cmp.Or(cmp.Compare(a.after, b.after), cmp.Compare(a.what, b.what)) })
+	slices.SortStableFunc(w.sent, func(a, b sentQuestion) int {
+		return cmp.Or(cmp.Compare(a.after, b.after),
+			cmp.Compare(a.what, b.what))
+	})
 	var words []string
 	for _, q := range w.sent {
 		word := q.after.String()
@@ -349,8 +355,8 @@ var (
 	unreachable = tell(failed(exchange.DNSFailed, exchange.CauseDNSNetwork))
 	timedOut    = tell(failed(exchange.DNSTimeout, exchange.CauseDNSTimeout))
 
-	// silence is the story of a look-up whose only server sends no answer, and brokenTCP that of one whose answer is truncated and
-	// cannot be read by TCP at once.
+	// silence is the story of a look-up whose only server sends no answer, and brokenTCP that of one whose answer is
+	// truncated and cannot be read by TCP at once.
 	silence   = "0s, 400ms plain, 1s plain, 1.9s plain; 3s " + timedOut
 	brokenTCP = "0s, 10ms TCP, 130ms plain, 140ms TCP; 210ms " + malformed
 )

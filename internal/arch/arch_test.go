@@ -50,7 +50,8 @@ func packages(t *testing.T) []Package {
 func watchFolders(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
-		if name := entry.Name(); err == nil && entry.IsDir() && (name == "node_modules" || name != ".." && strings.HasPrefix(name, ".")) {
+		if name := entry.Name(); err == nil && entry.IsDir() && (name == "node_modules" || name != ".." &&
+			strings.HasPrefix(name, ".")) {
 			return filepath.SkipDir
 		}
 		return err
@@ -64,7 +65,8 @@ func watchFolders(t *testing.T) {
 func TestProblems(t *testing.T) {
 	f := func(room, imports, want string) {
 		t.Helper()
-		p := Package{ImportPath: Module + "/" + room, Name: "x", Imports: strings.Fields(strings.ReplaceAll(imports, "~", Module))}
+		p := Package{ImportPath: Module + "/" + room, Name: "x", Imports: strings.Fields(strings.ReplaceAll(imports, "~",
+			Module))}
 		got := strings.Join(check(p), "\n")
 		if want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%s imports %s:\ngot  %q\nwant %q", room, imports, got, want)
@@ -72,7 +74,8 @@ func TestProblems(t *testing.T) {
 	}
 	f("parser", "bytes errors", "")
 	f("parser", "bytes ~/origin", "parser must not import origin: an arrow only goes down")
-	f("parser", "golang.org/x/text/unicode/norm", "parser must not import golang.org/x/text/unicode/norm: no door leads there")
+	f("parser", "golang.org/x/text/unicode/norm",
+		"parser must not import golang.org/x/text/unicode/norm: no door leads there")
 	f("audit", "~/parser ~/audit/tokens github.com/cespare/xxhash/v2", "")
 	f("audit", "~/sink", "audit must not import sink: an arrow only goes down, and sink is not below audit")
 	f("pipeline", "~/sink", "pipeline must not import sink: an arrow only goes down")
@@ -84,7 +87,8 @@ func TestProblems(t *testing.T) {
 	f("sink/table", "github.com/parquet-go/parquet-go/compress/zstd", "")
 	f("survey", "github.com/parquet-go/parquet-go", "the only door to github.com/parquet-go/parquet-go is sink")
 	f("inputs", "golang.org/x/net/publicsuffix", "the only door to golang.org/x/net/publicsuffix is origin")
-	f("origin/exchange", "~/audit", "origin/exchange must not import audit: an arrow only goes down, and audit is not below origin")
+	f("origin/exchange", "~/audit",
+		"origin/exchange must not import audit: an arrow only goes down, and audit is not below origin")
 	f("inputs", "~/fetcher", "inputs must not import fetcher: an arrow only goes down")
 	f("sink/table", "~/sink", "sink/table must not import sink: the arrow runs from sink to sink/table")
 	f("sink", "~/internal/limits", "sink must not import internal/limits: an arrow only goes down")

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// TestWallClock holds that tests wait in bubbles, apart from the exceptions in exceptions_test.go, each of which is one.
+// TestWallClock holds that tests wait in bubbles, apart from the exceptions in exceptions_test.go, each of which is
+// one.
 func TestWallClock(t *testing.T) {
 	left := map[string]bool{} // exceptions that no test needs
 	for room, names := range wallClock {
@@ -31,7 +32,8 @@ func TestWallClock(t *testing.T) {
 		for _, r := range readings(fset, files) {
 			delete(left, room+" "+r.name)
 			if wallClock[room][r.name] == "" {
-				t.Errorf("%v: %s calls %s outside a bubble: wait in one (testing/synctest, internal/bubble), or give the reason in internal/arch/exceptions_test.go", r.at, r.name, r.call)
+				t.Errorf(
+					"%v: %s calls %s outside a bubble: wait in one (testing/synctest, internal/bubble), or give the reason in internal/arch/exceptions_test.go", r.at, r.name, r.call)
 			}
 		}
 	}
@@ -69,8 +71,10 @@ func TestReadings(t *testing.T) {
 	const imports = "import (\"testing/synctest\"; \"time\"; \"testing\"; \"bubble\")\n"
 	inTest := func(body string) string { return imports + "func TestX(t *testing.T) {\n" + body + "\n}\n" }
 	const sleeps = "func(t *testing.T) { time.Sleep(1) }"
-	for call := range strings.SplitSeq("time.Sleep(1); <-time.After(1); _ = time.Since(t0); _ = time.Until(t0); time.NewTimer(1); time.NewTicker(1); time.Tick(1); time.AfterFunc(1, f); waittest.Until(1, f); "+
-		"_ = time.Now().After(t0); _ = t0.Before(time.Now()); _ = time.Now().Sub(t0); _ = t0.Compare(time.Now().Add(1))", "; ") {
+	for call := range strings.SplitSeq(
+		"time.Sleep(1); <-time.After(1); _ = time.Since(t0); _ = time.Until(t0); time.NewTimer(1); time.NewTicker(1); time.Tick(1); time.AfterFunc(1, f); waittest.Until(1, f); "+
+			"_ = time.Now().After(t0); _ = t0.Before(time.Now()); _ = time.Now().Sub(t0); _ = t0.Compare(time.Now().Add(1))",
+		"; ") {
 		name := regexp.MustCompile(`(waittest|time)\.\w+(\(\)\.(After|Sub))?|t0\.\w+`).FindString(call)
 		f(call, inTest(call), "TestX "+name)
 		f(call+" in a bubble", inTest("synctest.Test(t, func(t *testing.T) { "+call+" })"), "")
@@ -84,17 +88,28 @@ func TestReadings(t *testing.T) {
 	f("a variable, used beside it", inTest("f := "+sleeps+"; synctest.Test(t, f); f(t)"), "TestX time.Sleep")
 	f("a variable that is not used", inTest("f := "+sleeps+"; _ = 1"), "TestX time.Sleep")
 	f("a parameter", inTest("in := func(f func(*testing.T)) { synctest.Test(t, f) }; in("+sleeps+")"), "")
-	f("a parameter that is called in it", inTest("in := func(f func()) { synctest.Test(t, func(*testing.T) { f() }) }; in(func() { time.Sleep(1) })"), "")
-	f("a parameter that is called beside it", inTest("in := func(f func()) { synctest.Test(t, func(*testing.T) {}); f() }; in(func() { time.Sleep(1) })"), "TestX time.Sleep")
-	f("a field", inTest("for _, c := range []struct{ f func() }{{func() { time.Sleep(1) }}, {f: func() { time.Sleep(1) }}} { synctest.Test(t, func(*testing.T) { c.f() }) }"), "")
-	f("a field, used beside it", inTest("for _, c := range []struct{ f func() }{{f: func() { time.Sleep(1) }}} { c.f() }"), "TestX time.Sleep")
+	f("a parameter that is called in it",
+		inTest("in := func(f func()) { synctest.Test(t, func(*testing.T) { f() }) }; in(func() { time.Sleep(1) })"), "")
+	f("a parameter that is called beside it",
+		inTest("in := func(f func()) { synctest.Test(t, func(*testing.T) {}); f() }; in(func() { time.Sleep(1) })"),
+		"TestX time.Sleep")
+	f("a field",
+		inTest(
+			"for _, c := range []struct{ f func() }{{func() { time.Sleep(1) }}, {f: func() { time.Sleep(1) }}} { synctest.Test(t, func(*testing.T) { c.f() }) }"), "")
+	f("a field, used beside it", inTest("for _, c := range []struct{ f func() }{{f: func() { time.Sleep(1) }}} { c.f() }"),
+		"TestX time.Sleep")
 	helper := "func help() { time.Sleep(1) }\nfunc (k kind) wait() { time.Sleep(1) }\ntype kind int\n"
 	f("helpers", inTest("synctest.Test(t, func(*testing.T) { help(); new(kind).wait() })")+helper, "")
-	f("helpers of helpers", inTest("synctest.Test(t, func(*testing.T) { more() })")+"func more() { help(); new(kind).wait() }\n"+helper, "")
-	f("helpers, used beside it", inTest("synctest.Test(t, func(*testing.T) { help() }); help(); new(kind).wait()")+helper, "help time.Sleep, kind.wait time.Sleep")
-	f("a method that others call", inTest("synctest.Test(t, func(*testing.T) { use(new(kind)) })")+"func (k *kind) Read() { time.Sleep(1) }\ntype kind int\n", "")
-	f("a method that others call, beside it", inTest("use(new(kind))")+"func (k *kind) Read() { time.Sleep(1) }\ntype kind int\n", "kind.Read time.Sleep")
-	f("a benchmark", imports+"func BenchmarkX(b *testing.B) { time.Sleep(1); help() }\nfunc help() { time.Sleep(1) }\n", "")
+	f("helpers of helpers", inTest("synctest.Test(t, func(*testing.T) { more() })")+
+		"func more() { help(); new(kind).wait() }\n"+helper, "")
+	f("helpers, used beside it", inTest("synctest.Test(t, func(*testing.T) { help() }); help(); new(kind).wait()")+helper,
+		"help time.Sleep, kind.wait time.Sleep")
+	f("a method that others call", inTest("synctest.Test(t, func(*testing.T) { use(new(kind)) })")+
+		"func (k *kind) Read() { time.Sleep(1) }\ntype kind int\n", "")
+	f("a method that others call, beside it", inTest("use(new(kind))")+
+		"func (k *kind) Read() { time.Sleep(1) }\ntype kind int\n", "kind.Read time.Sleep")
+	f("a benchmark", imports+"func BenchmarkX(b *testing.B) { time.Sleep(1); help() }\nfunc help() { time.Sleep(1) }\n",
+		"")
 }
 
 // TestSharedChannelsAreFound shows which variables have a channel.
@@ -130,7 +145,8 @@ func sources(t *testing.T, fset *token.FileSet) map[string][]*ast.File {
 			return err
 		}
 		name := entry.Name()
-		if entry.IsDir() && path != "../.." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules") {
+		if entry.IsDir() && path != "../.." && (strings.HasPrefix(name, ".") || name == "testdata" ||
+			name == "node_modules") {
 			return filepath.SkipDir
 		}
 		if entry.IsDir() || !strings.HasSuffix(name, ".go") {

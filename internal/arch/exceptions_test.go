@@ -71,8 +71,8 @@ var wallClock = map[string]map[string]string{
 	},
 }
 
-// readsClock are the functions of package time that wait or measure, and compares the methods of a time that, together with
-// time.Now, do so too.
+// readsClock are the functions of package time that wait or measure, and compares the methods of a time that, together
+// with time.Now, do so too.
 var (
 	readsClock = []string{"Sleep", "After", "AfterFunc", "Since", "Until", "NewTimer", "NewTicker", "Tick"}
 	compares   = []string{"After", "Before", "Compare", "Sub"}
@@ -85,9 +85,10 @@ type reading struct {
 	at   token.Position
 }
 
-// clocks knows what the tests of one package run in bubbles. A function runs in a bubble if synctest.Test or bubble.Test gets it, or
-// if each of its uses is in a bubble. A function literal is used where the parameter, variable or field that holds it is; a method
-// that no test calls by its name, where its type is. A benchmark, whose subject is elapsed time, is as good as a bubble.
+// clocks knows what the tests of one package run in bubbles. A function runs in a bubble if synctest.Test or
+// bubble.Test gets it, or if each of its uses is in a bubble. A function literal is used where the parameter, variable
+// or field that holds it is; a method that no test calls by its name, where its type is. A benchmark, whose subject is
+// elapsed time, is as good as a bubble.
 type clocks struct {
 	info    types.Info
 	holders map[ast.Node]types.Object       // of function literals, declarations of functions, and types
@@ -111,8 +112,10 @@ var started types.Object = types.NewVar(token.NoPos, nil, "started", nil)
 // readings returns the places in the test files of a package that read the clock outside bubbles.
 func readings(fset *token.FileSet, files []*ast.File) []reading {
 	c := &clocks{
-		info:    types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}},
-		holders: map[ast.Node]types.Object{}, kinds: map[types.Object]types.Object{}, params: map[types.Object][]types.Object{}, set: map[*ast.Ident]bool{},
+		info: types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
+			Types: map[ast.Expr]types.TypeAndValue{}},
+		holders: map[ast.Node]types.Object{}, kinds: map[types.Object]types.Object{},
+		params: map[types.Object][]types.Object{}, set: map[*ast.Ident]bool{},
 		uses: map[types.Object][]use{}, outside: map[types.Object]bool{},
 		walk: func(visit func(ast.Node, []ast.Node)) { walk(files, visit) },
 	}
@@ -125,7 +128,10 @@ func readings(fset *token.FileSet, files []*ast.File) []reading {
 	for changed := true; changed; {
 		changed = false
 		for object, uses := range c.uses {
-			if !c.outside[object] && slices.ContainsFunc(uses, func(u use) bool { return !c.inBubble(u.around) && !c.held(u.given) }) {
+			if !c.outside[object] && slices.ContainsFunc(uses, func(u use) bool {
+				return !c.inBubble(u.around) &&
+					!c.held(u.given)
+			}) {
 				c.outside[object], changed = true, true
 			}
 		}
@@ -133,7 +139,8 @@ func readings(fset *token.FileSet, files []*ast.File) []reading {
 	var found []reading
 	c.walk(func(n ast.Node, around []ast.Node) {
 		call, ok := n.(*ast.CallExpr)
-		if at := fset.Position(n.Pos()); ok && strings.HasSuffix(at.Filename, "_test.go") && c.readsClock(call) && !c.inBubble(around) {
+		if at := fset.Position(n.Pos()); ok && strings.HasSuffix(at.Filename, "_test.go") && c.readsClock(call) &&
+			!c.inBubble(around) {
 			found = append(found, reading{nameOf(around), types.ExprString(call.Fun), at})
 		}
 	})
@@ -224,7 +231,8 @@ func (c *clocks) use(n ast.Node, around []ast.Node) {
 	if !ok || c.set[name] || c.info.Uses[name] == nil {
 		return
 	}
-	if _, ok := c.info.Uses[name].(*types.TypeName); ok && slices.ContainsFunc(around, func(n ast.Node) bool { _, ok := n.(*ast.FuncType); return ok }) {
+	if _, ok := c.info.Uses[name].(*types.TypeName); ok && slices.ContainsFunc(around,
+		func(n ast.Node) bool { _, ok := n.(*ast.FuncType); return ok }) {
 		return // a parameter makes no value
 	}
 	u := use{around: slices.Clone(around)}
@@ -342,8 +350,8 @@ func ident(e ast.Expr) *ast.Ident {
 	return nil
 }
 
-// sharedChannels returns the variables of a package that are channels, or hold one from the beginning. A channel may not be used in
-// two bubbles.
+// sharedChannels returns the variables of a package that are channels, or hold one from the beginning. A channel may
+// not be used in two bubbles.
 func sharedChannels(files []*ast.File) []string {
 	var found []string
 	for _, file := range files {

@@ -10,10 +10,12 @@ import (
 // Module is the path of this module.
 const Module = "github.com/bulkscan/bulkscan"
 
-// floors are the rooms of the top level by floor, the highest first. An arrow only goes down, or to a room within the same one.
-// Tools and helpers of tests, in internal, see what is below them; printable and memnet, which import nothing, are for all.
+// floors are the rooms of the top level by floor, the highest first. An arrow only goes down, or to a room within the
+// same one. Tools and helpers of tests, in internal, see what is below them; printable and memnet, which import
+// nothing, are for all.
 var floors = []string{
-	"cmd", "terminal", "nightly", "scan", "survey", "internal", "history", "warc simweb", "sink", "pipeline", "audit inputs fetcher",
+	"cmd", "terminal", "nightly", "scan", "survey", "internal", "history", "warc simweb", "sink", "pipeline",
+	"audit inputs fetcher",
 	"parser store origin", "internal/printable internal/memnet docs",
 }
 
@@ -52,26 +54,34 @@ var arrows = map[string][]string{
 	"sink/views":      {"sink/schema", "sink/table", "sink/commit", "sink/index", "audit/tokens", "store"},
 	"sink/verify":     {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
 	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
-	"sink":            {"sink/read", "sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "sink/repair", "audit", "audit/tokens", "parser", "origin", "origin/exchange", "store", "internal/printable"},
-	"sink/reaudit":    {"sink", "sink/read", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "parser", "origin/exchange", "store", "internal/printable"},
-	"history":         {"audit", "audit/tokens", "origin/exchange", "sink", "sink/read", "sink/schema", "sink/table", "sink/commit", "sink/units", "sink/verify", "store"},
-	"pipeline":        {"audit", "origin", "origin/exchange"},
+	"sink": {"sink/read", "sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "sink/repair",
+		"audit", "audit/tokens", "parser", "origin", "origin/exchange", "store", "internal/printable"},
+	"sink/reaudit": {"sink", "sink/read", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "parser",
+		"origin/exchange", "store", "internal/printable"},
+	"history": {"audit", "audit/tokens", "origin/exchange", "sink", "sink/read", "sink/schema", "sink/table",
+		"sink/commit", "sink/units", "sink/verify", "store"},
+	"pipeline": {"audit", "origin", "origin/exchange"},
 
-	"scan/shares":          {"sink/commit", "origin"},
-	"warc":                 {},
-	"warc/archive":         {"sink", "fetcher", "store", "warc"},
-	"warc/replay":          {"inputs", "fetcher", "warc", "origin/exchange", "origin"},
-	"origin":               {},
-	"origin/exchange":      {"origin"},
-	"store":                {},
-	"internal/printable":   {},
-	"internal/limits":      {},
-	"scan":                 {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema", "sink/commit", "sink/index", "sink/views", "sink/compact", "sink/repair", "history", "warc/archive", "warc/replay", "survey", "scan/shares", "store", "origin", "origin/exchange"},
-	"nightly":              {"audit", "inputs", "sink/read", "sink/schema", "sink/table", "sink/commit", "sink/verify", "scan", "survey", "survey/page", "internal/printable", "store"},
-	"survey":               {"history", "sink", "sink/read", "sink/schema", "sink/table", "sink/commit", "sink/index", "sink/verify", "audit", "audit/tokens", "parser", "origin/exchange", "internal/printable", "store"},
-	"survey/page":          {"survey", "sink/schema", "internal/printable", "docs/queries"},
-	"docs/queries":         {},
-	"terminal":             {"nightly", "history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve", "origin/exchange", "internal/printable", "survey", "scan/shares", "sink/commit"},
+	"scan/shares":        {"sink/commit", "origin"},
+	"warc":               {},
+	"warc/archive":       {"sink", "fetcher", "store", "warc"},
+	"warc/replay":        {"inputs", "fetcher", "warc", "origin/exchange", "origin"},
+	"origin":             {},
+	"origin/exchange":    {"origin"},
+	"store":              {},
+	"internal/printable": {},
+	"internal/limits":    {},
+	"scan": {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/table", "sink/schema",
+		"sink/commit", "sink/index", "sink/views", "sink/compact", "sink/repair", "history", "warc/archive", "warc/replay",
+		"survey", "scan/shares", "store", "origin", "origin/exchange"},
+	"nightly": {"audit", "inputs", "sink/read", "sink/schema", "sink/table", "sink/commit", "sink/verify",
+		"scan", "survey", "survey/page", "internal/printable", "store"},
+	"survey": {"history", "sink", "sink/read", "sink/schema", "sink/table", "sink/commit", "sink/index",
+		"sink/verify", "audit", "audit/tokens", "parser", "origin/exchange", "internal/printable", "store"},
+	"survey/page":  {"survey", "sink/schema", "internal/printable", "docs/queries"},
+	"docs/queries": {},
+	"terminal": {"nightly", "history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve",
+		"origin/exchange", "internal/printable", "survey", "scan/shares", "sink/commit"},
 	"terminal/metrics":     {"pipeline", "fetcher/resolve", "origin/exchange"},
 	"internal/sharedtest":  {},
 	"internal/sitetest":    {"audit", "audit/tokens", "parser", "origin", "origin/exchange"},
@@ -85,9 +95,10 @@ var arrows = map[string][]string{
 	"store/s3":        {"store"},
 	"store/storetest": {"internal/memnet", "store"},
 
-	"simweb":                         {"origin", "origin/exchange"},
-	"simweb/compare":                 {"simweb", "sink/read", "sink/schema", "sink/commit", "origin", "origin/exchange"},
-	"internal/integration/queries":   {"audit", "audit/tokens", "history", "sink", "sink/schema", "sink/table", "sink/commit", "store", "origin", "origin/exchange"},
+	"simweb":         {"origin", "origin/exchange"},
+	"simweb/compare": {"simweb", "sink/read", "sink/schema", "sink/commit", "origin", "origin/exchange"},
+	"internal/integration/queries": {"audit", "audit/tokens", "history", "sink", "sink/schema", "sink/table",
+		"sink/commit", "store", "origin", "origin/exchange"},
 	"simweb/cmd/simweb":              anything,
 	"internal/sharedtest/cmd/shared": anything,
 }
@@ -118,16 +129,19 @@ var doors = map[string][]string{
 	"github.com/minio/minio-go/v7":        {"store/s3"},
 	"gopkg.in/ini.v1":                     {"store/s3"},
 
-	"github.com/parquet-go/parquet-go":    {"sink/table", "internal/bubble"},
-	"github.com/RoaringBitmap/roaring/v2": {"sink", "sink/commit", "sink/units", "sink/index", "sink/verify", "sink/compact", "sink/repair"},
-	"github.com/parquet-go/jsonlite":      {"inputs"},
-	"github.com/ulikunitz/xz":             {"inputs"},
-	"golang.org/x/text/encoding/unicode":  {"inputs"},
-	"golang.org/x/net/publicsuffix":       {"origin"},
-	"golang.org/x/net/idna":               {"origin", "simweb"}, // the simulated web spells names of its own
-	"golang.org/x/sys":                    {"terminal", "store", "internal/hostiletest", "simweb"},
-	"github.com/klauspost/compress":       {"fetcher", "inputs", "sink/table", "simweb", "internal/sharedtest", "warc/replay", "warc"},
-	"github.com/cespare/xxhash/v2":        {"audit", "history", "inputs", "survey", "scan/shares", "simweb", "sink/index", "sink/schema"},
+	"github.com/parquet-go/parquet-go": {"sink/table", "internal/bubble"},
+	"github.com/RoaringBitmap/roaring/v2": {"sink", "sink/commit", "sink/units", "sink/index", "sink/verify",
+		"sink/compact", "sink/repair"},
+	"github.com/parquet-go/jsonlite":     {"inputs"},
+	"github.com/ulikunitz/xz":            {"inputs"},
+	"golang.org/x/text/encoding/unicode": {"inputs"},
+	"golang.org/x/net/publicsuffix":      {"origin"},
+	"golang.org/x/net/idna":              {"origin", "simweb"}, // the simulated web spells names of its own
+	"golang.org/x/sys":                   {"terminal", "store", "internal/hostiletest", "simweb"},
+	"github.com/klauspost/compress": {"fetcher", "inputs", "sink/table", "simweb", "internal/sharedtest",
+		"warc/replay", "warc"},
+	"github.com/cespare/xxhash/v2": {"audit", "history", "inputs", "survey", "scan/shares", "simweb", "sink/index",
+		"sink/schema"},
 }
 
 // Package is one package as `go list -json` describes it.
@@ -153,7 +167,8 @@ func Problems(packages []Package) []string {
 		}
 		for _, other := range arrows[room] {
 			if other != "*" && !slices.Contains(imported, other) {
-				problems = append(problems, fmt.Sprintf("%s may import %s, and does not: remove the arrow from the table", room, other))
+				problems = append(problems, fmt.Sprintf("%s may import %s, and does not: remove the arrow from the table", room,
+					other))
 			}
 		}
 	}
@@ -165,7 +180,9 @@ func check(p Package) []string {
 	room := roomOf(p.ImportPath)
 	allowed, ok := arrows[room]
 	if !ok {
-		return []string{fmt.Sprintf("%s is in no table: say in internal/arch which question it answers by what it may import, and in ARCHITECTURE.md", room)}
+		return []string{fmt.Sprintf(
+			"%s is in no table: say in internal/arch which question it answers by what it may import, and in ARCHITECTURE.md",
+			room)}
 	}
 	var problems []string
 	floor, top := floorOf(room)
@@ -174,7 +191,8 @@ func check(p Package) []string {
 	}
 	for _, other := range ours(p) {
 		if below, its := floorOf(other); below >= floor && its != top {
-			problems = append(problems, fmt.Sprintf("%s must not import %s: an arrow only goes down, and %s is not below %s", room, other, its, top))
+			problems = append(problems, fmt.Sprintf("%s must not import %s: an arrow only goes down, and %s is not below %s",
+				room, other, its, top))
 			continue
 		}
 		if slices.Equal(allowed, anything) || slices.Contains(allowed, other) {
@@ -189,9 +207,11 @@ func check(p Package) []string {
 		library, rooms := door(path)
 		switch {
 		case library == "":
-			problems = append(problems, fmt.Sprintf("%s must not import %s: no door leads there (see the table of doors in internal/arch)", room, path))
+			problems = append(problems,
+				fmt.Sprintf("%s must not import %s: no door leads there (see the table of doors in internal/arch)", room, path))
 		case !slices.Contains(rooms, room):
-			problems = append(problems, fmt.Sprintf("%s must not import %s: the only door to %s is %s", room, path, library, strings.Join(rooms, " or ")))
+			problems = append(problems, fmt.Sprintf("%s must not import %s: the only door to %s is %s", room, path, library,
+				strings.Join(rooms, " or ")))
 		}
 	}
 	return problems

@@ -72,7 +72,8 @@ type action struct {
 	command func(h *history, a, b byte) *command
 }
 
-// actions are all that happens. What is new gets a line here, and tells the oracle in begun and done what it may change.
+// actions are all that happens. What is new gets a line here, and tells the oracle in begun and done what it may
+// change.
 var actions = []action{
 	{"scan", 5, func(h *history, a, b byte) *command { // a scan of another day
 		time.Sleep(24 * time.Hour)
@@ -86,11 +87,15 @@ var actions = []action{
 	{"night again", 1, func(h *history, a, _ byte) *command { return h.night(a) }}, // again, or after a scan of that day
 	{"compact", 4, on(func(s *scanState) bool { return s.there }, (*history).compacting)},
 	{"release", 3, on(func(s *scanState) bool { return s.there }, (*history).releasing)},
-	{"withhold", 2, on(func(s *scanState) bool { return s.publication == "pending" || s.publication == "held" }, (*history).withholding)},
+	{"withhold", 2, on(func(s *scanState) bool { return s.publication == "pending" || s.publication == "held" },
+		(*history).withholding)},
 	{"prune", 4, func(h *history, a, b byte) *command {
 		return h.pruning(nightly.Keep{Nights: int(a % 5), Bodies: int(b % 5), Evidence: int(b / 8 % 5)})
 	}},
-	{"damage", 6, on(func(s *scanState) bool { return s.there && s.complete && s.damaged == "" && !s.pruned && s.untouched() }, (*history).damaging)},
+	{"damage", 6, on(func(s *scanState) bool {
+		return s.there && s.complete && s.damaged == "" && !s.pruned &&
+			s.untouched()
+	}, (*history).damaging)},
 	{"repair", 4, on(func(s *scanState) bool { return s.damaged != "" }, (*history).repairing)},
 	{"restart", 3, on(func(s *scanState) bool { return s.there && s.id[0] == 's' }, (*history).restarting)},
 	{"rebuild", 1, func(h *history, _, _ byte) *command {
@@ -108,11 +113,13 @@ var actions = []action{
 		}
 		return h.scanning(h.known("o-"+today(), today()), a, b)
 	}},
-	{"withdraw", 2, on(func(s *scanState) bool { return s.there && s.complete && s.publication != "pending" }, (*history).withdrawing)},
+	{"withdraw", 2, on(func(s *scanState) bool { return s.there && s.complete && s.publication != "pending" },
+		(*history).withdrawing)},
 }
 
 // on makes a command for one of these scans.
-func on(of func(*scanState) bool, make func(h *history, s *scanState, a, b byte) *command) func(h *history, a, b byte) *command {
+func on(of func(*scanState) bool, make func(h *history, s *scanState, a, b byte) *command) func(h *history, a,
+	b byte) *command {
 	return func(h *history, a, b byte) *command {
 		var some []*scanState
 		for _, id := range slices.Sorted(maps.Keys(h.scans)) {
@@ -128,26 +135,32 @@ func on(of func(*scanState) bool, make func(h *history, s *scanState, a, b byte)
 }
 
 func (h *history) compacting(s *scanState, _, b byte) *command {
-	return &command{name: "compact", of: s, refuses: func() bool { return !s.there }, run: func(ctx context.Context, st store.Store) error {
+	return &command{name: "compact", of: s, refuses: func() bool { return !s.there }, run: func(ctx context.Context,
+		st store.Store) error {
 		_, err := compact.Scan(ctx, st, s.id, compact.Options{PartBytes: int64(b) << 8}) // 0: all in one
 		return err
 	}}
 }
 
 func (h *history) releasing(s *scanState, _, _ byte) *command {
-	return &command{name: "release", of: s, publishes: true, refuses: func() bool { return !s.there || !s.complete || s.date <= h.through }, run: func(ctx context.Context, st store.Store) error {
+	return &command{name: "release", of: s, publishes: true, refuses: func() bool {
+		return !s.there || !s.complete ||
+			s.date <= h.through
+	}, run: func(ctx context.Context, st store.Store) error {
 		return scan.Release(ctx, st, s.id, publishing)
 	}}
 }
 
 func (h *history) withholding(s *scanState, _, b byte) *command {
 	to := []commit.Publication{commit.PublicationHeld, commit.PublicationDiscarded}[b%2]
-	return &command{name: "make " + string(to), of: s, refuses: func() bool { return true }, run: func(ctx context.Context, st store.Store) error {
+	return &command{name: "make " + string(to), of: s, refuses: func() bool { return true }, run: func(ctx context.Context,
+		st store.Store) error {
 		return commit.SetPublication(ctx, st, nil, s.id, to)
 	}}
 }
 
-// withdrawing is the command by which a person lets a scan or a night go that counts, or is held, with a reason. It needs no file of it.
+// withdrawing is the command by which a person lets a scan or a night go that counts, or is held, with a reason. It
+// needs no file of it.
 func (h *history) withdrawing(s *scanState, _, _ byte) *command {
 	const why = "a test"
 	was := ""
@@ -182,20 +195,22 @@ func (h *history) pruning(keep nightly.Keep) *command {
 	if h.damaged() {
 		return nil // whose repair a pruning would refuse
 	}
-	return &command{name: fmt.Sprintf("prune, keeping %+v", keep), begun: func() { h.prunes(keep) }, done: func() error { return h.wasPruned(keep) }, run: func(ctx context.Context, st store.Store) error {
-		o := h.nights(st, keep)
-		o.Date = today()
-		err := nightly.Prune(ctx, o, 0, false)
-		if many, ok := errors.AsType[*scan.ManyError](err); ok {
-			err = nightly.Prune(ctx, o, len(many.Dates), false)
-		}
-		return err
-	}}
+	return &command{name: fmt.Sprintf("prune, keeping %+v", keep), begun: func() { h.prunes(keep) },
+		done: func() error { return h.wasPruned(keep) }, run: func(ctx context.Context, st store.Store) error {
+			o := h.nights(st, keep)
+			o.Date = today()
+			err := nightly.Prune(ctx, o, 0, false)
+			if many, ok := errors.AsType[*scan.ManyError](err); ok {
+				err = nightly.Prune(ctx, o, len(many.Dates), false)
+			}
+			return err
+		}}
 }
 
 // repairing is the command that repairs a scan.
 func (h *history) repairing(s *scanState, _, _ byte) *command {
-	return &command{name: "repair", of: s, publishes: true, begun: func() { s.open = true }, run: func(ctx context.Context, st store.Store) error {
+	return &command{name: "repair", of: s, publishes: true, begun: func() { s.open = true }, run: func(ctx context.Context,
+		st store.Store) error {
 		err := h.scan(ctx, st, scanning{id: s.id, date: s.date, repair: true})
 		if _, intact := errors.AsType[*repair.IntactError](err); intact {
 			return nil
@@ -209,19 +224,24 @@ func (h *history) restarting(s *scanState, _, b byte) *command {
 		time.Sleep(24 * time.Hour)
 	}
 	date := today()
-	return &command{name: "restart", of: s, publishes: true, refuses: func() bool { return s.pruned || !s.untouched() || s.publication == "discarded" || date <= h.through }, begun: func() { s.begunAnew, s.remade = true, true }, run: func(ctx context.Context, st store.Store) error {
-		return h.scan(ctx, st, scanning{id: s.id, date: date, restart: true})
-	}}
+	return &command{name: "restart", of: s, publishes: true, refuses: func() bool {
+		return s.pruned || !s.untouched() ||
+			s.publication == "discarded" || date <= h.through
+	}, begun: func() { s.begunAnew, s.remade = true, true },
+		run: func(ctx context.Context, st store.Store) error {
+			return h.scan(ctx, st, scanning{id: s.id, date: date, restart: true})
+		}}
 }
 
 func (h *history) counting(s *scanState, _, _ byte) *command {
-	return &command{name: "stats", of: s, refuses: func() bool { return !s.there || !s.complete }, run: func(ctx context.Context, st store.Store) error {
-		lock, err := sink.LockStats(ctx, st, s.id)
-		if err != nil {
-			return err
-		}
-		return errors.Join(survey.Stats(ctx, st, s.id, survey.Options{Registry: tokens.Default(), Log: quiet}), lock.Unlock())
-	}}
+	return &command{name: "stats", of: s, refuses: func() bool { return !s.there || !s.complete },
+		run: func(ctx context.Context, st store.Store) error {
+			lock, err := sink.LockStats(ctx, st, s.id)
+			if err != nil {
+				return err
+			}
+			return errors.Join(survey.Stats(ctx, st, s.id, survey.Options{Registry: tokens.Default(), Log: quiet}), lock.Unlock())
+		}}
 }
 
 func today() string { return ago(0) }
@@ -249,7 +269,8 @@ func (h *history) scanning(s *scanState, a, b byte) *command {
 		name += fmt.Sprintf(", interrupted at request %d", o.interrupted)
 	}
 	return &command{
-		name: fmt.Sprintf("%s, merged %v, unpublished %v", name, o.merged, o.noPublish), of: s, publishes: !o.noPublish, // unless it was withheld
+		// unless it was withheld
+		name: fmt.Sprintf("%s, merged %v, unpublished %v", name, o.merged, o.noPublish), of: s, publishes: !o.noPublish,
 		refuses: func() bool {
 			return o.interrupted > 0 || s.pruned || !s.untouched() || s.publication == "discarded" || s.date <= h.through
 		},
@@ -302,8 +323,10 @@ func (h *history) night(a byte) *command {
 // nights are the options of nights.
 func (h *history) nights(st store.Store, keep nightly.Keep) nightly.Options {
 	return nightly.Options{
-		Store: st, Keep: keep, Log: quiet, Publishing: publishing, Report: survey.Options{Registry: tokens.Default(), Log: quiet},
-		List: nightly.ListOptions{Source: "https://lists.test/hosts.txt", Client: &http.Client{Transport: dated{}}, Count: func(context.Context, string) (int64, error) { return int64(len(hosts)), nil }},
+		Store: st, Keep: keep, Log: quiet, Publishing: publishing, Report: survey.Options{Registry: tokens.Default(),
+			Log: quiet},
+		List: nightly.ListOptions{Source: "https://lists.test/hosts.txt", Client: &http.Client{Transport: dated{}},
+			Count: func(context.Context, string) (int64, error) { return int64(len(hosts)), nil }},
 		Scan: func(ctx context.Context, s nightly.Scan) error {
 			return h.scan(ctx, st, scanning{id: s.ScanID, date: s.Date, noPublish: true})
 		},
@@ -315,14 +338,15 @@ type dated struct{}
 
 func (dated) RoundTrip(r *http.Request) (*http.Response, error) {
 	header := http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}
-	return &http.Response{StatusCode: http.StatusOK, Request: r, Header: header, Body: io.NopCloser(strings.NewReader("list"))}, nil
+	return &http.Response{StatusCode: http.StatusOK, Request: r, Header: header,
+		Body: io.NopCloser(strings.NewReader("list"))}, nil
 }
 
 // tooOld reports whether what is kept for so many days is too old on a date; 0 is for ever.
 func tooOld(date string, days int) bool { return days > 0 && date <= ago(byte(days)) }
 
-// prunes tells the oracle what a pruning may delete: what is too old of published and discarded scans, but not of the newest date. A night
-// that was killed before its publication is published first.
+// prunes tells the oracle what a pruning may delete: what is too old of published and discarded scans, but not of the
+// newest date. A night that was killed before its publication is published first.
 func (h *history) prunes(keep nightly.Keep) {
 	newest := ""
 	for _, s := range h.scans {
@@ -386,11 +410,12 @@ func dirOn(disk *storetest.Disk) *store.Dir {
 	return dir
 }
 
-// plant puts a file of somebody else into each folder of the dataset that has none, and one that is called like a part of a scan
-// beside its parts.
+// plant puts a file of somebody else into each folder of the dataset that has none, and one that is called like a part
+// of a scan beside its parts.
 func (h *history) plant() {
 	if h.foreign == nil {
-		h.foreign = map[string]bool{"mine.txt": true, "_scans/mine.json": true, "history/closed-mine.txt": true, "_nights/mine.txt": true}
+		h.foreign = map[string]bool{"mine.txt": true, "_scans/mine.json": true, "history/closed-mine.txt": true,
+			"_nights/mine.txt": true}
 	}
 	for name := range h.files() {
 		folder, base := path.Split(name)
@@ -419,7 +444,9 @@ const (
 	together // it lives, and at one of its steps another command runs from its beginning to its end, or the same command
 	harmed   // it lives, and a file was damaged before it
 
-	everywhere // killed, and before that, from the same beginning, at moments from the first to the last, each time followed by another command or death, and by the same command
+	// killed, and before that, from the same beginning, at moments from the first to the last, each time followed by
+	// another command or death, and by the same command
+	everywhere
 )
 
 // fates is how often each happens.
@@ -436,8 +463,8 @@ func fateOf(at byte) int {
 // moments is how often a command is killed that is killed everywhere.
 const moments = 4
 
-// perform runs a command as a process with a fate, and then asks the oracle. Of the calls that the command makes where it lives, at
-// says which one its fate hits.
+// perform runs a command as a process with a fate, and then asks the oracle. Of the calls that the command makes where
+// it lives, at says which one its fate hits.
 func (h *history) perform(c *command, fate int, at uint16, beside *command) error {
 	h.plant()
 	if fate == harmed {
@@ -475,9 +502,9 @@ func (h *history) perform(c *command, fate int, at uint16, beside *command) erro
 	return h.attempt(c, fate, at, r, beside)
 }
 
-// harm damages a file, runs a command, and takes the damage back if verify or the command names it; so does a person, who has a copy. A
-// twin of the dataset has no damage: readers say what they say of the twin, or that something is wrong, and so does verify, or the
-// command.
+// harm damages a file, runs a command, and takes the damage back if verify or the command names it; so does a person,
+// who has a copy. A twin of the dataset has no damage: readers say what they say of the twin, or that something is
+// wrong, and so does verify, or the command.
 func (h *history) harm(c *command, at uint16) error {
 	name, as := h.toHarm(at)
 	if name == "" || h.damaged() {
@@ -538,11 +565,13 @@ func (h *history) harm(c *command, at uint16) error {
 
 // rederives derives a damaged history anew, which is another way out, and reports whether that has helped.
 func (h *history) rederives(name string, at uint16) bool {
-	return at&1 > 0 && strings.HasPrefix(name, "history/") && led.Rebuild(context.Background(), h.store(), led.Options{}) == nil && h.verified(verify.Damaged) == nil
+	return at&1 > 0 && strings.HasPrefix(name, "history/") && led.Rebuild(context.Background(), h.store(),
+		led.Options{}) == nil && h.verified(verify.Damaged) == nil
 }
 
-// letGo withdraws the scan of a damaged file, which is one more way out, and reports whether it was one. The readers of the dataset and of
-// its twin, from which the scan is withdrawn, too, say the same, and none says that something is wrong.
+// letGo withdraws the scan of a damaged file, which is one more way out, and reports whether it was one. The readers of
+// the dataset and of its twin, from which the scan is withdrawn, too, say the same, and none says that something is
+// wrong.
 func (h *history) letGo(c *command, name string, at uint16, twin *storetest.Disk) (gone bool, err error) {
 	for _, s := range h.scans {
 		if at&2 == 0 || s == c.of || s.publication != "published" || s.pruned || !strings.Contains(name, s.id) {
@@ -561,22 +590,25 @@ func (h *history) letGo(c *command, name string, at uint16, twin *storetest.Disk
 		delete(got, "status") // which shows the scan
 		delete(want, "status")
 		if !maps.Equal(got, want) {
-			return true, fmt.Errorf("after the withdrawal of scan %s readers say %.500v\nand without damage %.500v", s.id, got, want)
+			return true, fmt.Errorf("after the withdrawal of scan %s readers say %.500v\nand without damage %.500v", s.id, got,
+				want)
 		}
 		return true, withdraw.done()
 	}
 	return false, nil
 }
 
-// toHarm returns a file, and what it becomes; "" is none. What is not complete has files that nothing names yet, and of the newest head
-// that is deleted only the records of nights know. The record of a night that does not count may be deleted.
+// toHarm returns a file, and what it becomes; "" is none. What is not complete has files that nothing names yet, and of
+// the newest head that is deleted only the records of nights know. The record of a night that does not count may be
+// deleted.
 func (h *history) toHarm(at uint16) (name, as string) {
 	files := h.files()
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
 		return h.foreign[name] || files[name] == "" || path.Base(name)[0] == '.' || path.Base(name) == "lock" ||
 			h.any(func(s *scanState) bool {
 				ofNight := nightly.Folder + strings.TrimPrefix(s.id, "night-") + "/"
-				return (strings.Contains(name, s.id) || strings.HasPrefix(name, ofNight)) && (!s.complete || s.open || s.begunAnew || s.publication != "published")
+				return (strings.Contains(name, s.id) || strings.HasPrefix(name, ofNight)) &&
+					(!s.complete || s.open || s.begunAnew || s.publication != "published")
 			})
 	})
 	if len(names) == 0 {
@@ -584,7 +616,8 @@ func (h *history) toHarm(at uint16) (name, as string) {
 	}
 	name = names[int(at)*len(names)>>16]
 	data, way := []byte(files[name]), at%3
-	if heads, _ := commit.Heads(context.Background(), h.store()); way == 2 && len(heads) > 0 && name == heads[len(heads)-1] {
+	if heads, _ := commit.Heads(context.Background(), h.store()); way == 2 && len(heads) > 0 &&
+		name == heads[len(heads)-1] {
 		way = 1
 	}
 	switch way {
@@ -667,7 +700,8 @@ func (h *history) attempt(c *command, fate int, at uint16, r rehearsal, beside *
 	}
 	moment := func(of []int) int { return append(of, 1)[int(at)*len(of)>>16] }
 	h.asked = map[site]bool{}
-	// The history is not derived from less than it has: a damaged scan that counts, or one whose command did not end, may refuse others.
+	// The history is not derived from less than it has: a damaged scan that counts, or one whose command did not end, may
+	// refuse others.
 	refused := c.refuses != nil && c.refuses() || h.any(func(s *scanState) bool {
 		hinders := s.publication != "discarded"
 		if s == c.of {
@@ -797,7 +831,8 @@ func (h *history) size() (n int) {
 	return n + 256*len(folders)
 }
 
-// chunk is the number of bytes of an action in a history: which it is, two for its command, its fate, and two for the moment.
+// chunk is the number of bytes of an action in a history: which it is, two for its command, its fate, and two for the
+// moment.
 const chunk = 6
 
 // command returns the command of a chunk; nil for none.
@@ -841,8 +876,8 @@ func play(t *testing.T, list string, chunks [][]byte) (h *history, err error) {
 	return h, err
 }
 
-// end repairs, resumes, merges and publishes all that there is, without an accident, and scans once more, in a night: all of it succeeds, and
-// nothing is left over.
+// end repairs, resumes, merges and publishes all that there is, without an accident, and scans once more, in a night:
+// all of it succeeds, and nothing is left over.
 func (h *history) end() error {
 	h.lines = append(h.lines, "the end:")
 	for _, then := range []struct {
@@ -851,7 +886,8 @@ func (h *history) end() error {
 	}{
 		{func(s *scanState) bool { return s.damaged != "" }, h.repairing},
 		{func(s *scanState) bool {
-			return s.there && s.publication != "discarded" && (s.untouched() || !s.complete) // a pruning that was killed may have left its tables
+			// a pruning that was killed may have left its tables
+			return s.there && s.publication != "discarded" && (s.untouched() || !s.complete)
 		}, func(s *scanState, _, b byte) *command {
 			return h.scanning(s, map[byte]byte{'n': unpublished}[s.id[0]], b)
 		}},
@@ -881,7 +917,8 @@ func (h *history) end() error {
 	if state, err := index.Check(context.Background(), h.store()); err != nil || state != index.Current {
 		return fmt.Errorf("the index is %v, %w", state, err)
 	}
-	if err := errors.Join(h.handed(), h.told(), h.counted(), h.tidy(), h.verified(verify.Damaged, verify.Leftover)); err != nil {
+	if err := errors.Join(h.handed(), h.told(), h.counted(), h.tidy(),
+		h.verified(verify.Damaged, verify.Leftover)); err != nil {
 		return err
 	}
 	return errors.Join(led.Rebuild(context.Background(), h.store(), led.Options{}), h.told())
@@ -889,7 +926,8 @@ func (h *history) end() error {
 
 // targets are killed everywhere, each in the histories of every so many seeds, after what they need.
 var targets = [][]string{
-	{"scan", "compact"}, {"scan", "scan", "prune"}, {"scan", "restart"}, {"scan", "damage", "repair"}, {"scan", "release"}, {"night"}, {"scan", "again"},
+	{"scan", "compact"}, {"scan", "scan", "prune"}, {"scan", "restart"}, {"scan", "damage", "repair"}, {"scan", "release"},
+	{"night"}, {"scan", "again"},
 	{"scan", "withdraw"}, {"night", "damage", "withdraw"},
 }
 
@@ -935,8 +973,8 @@ var (
 	count = flag.Uint64("histories", 0, "number of histories; 0: some")
 )
 
-// TestHistories plays histories of consecutive seeds, to the first that the oracle does not believe. It tells that one without the
-// actions that it does not need, and in the form of a file in testdata/fuzz/FuzzHistories, which keeps it.
+// TestHistories plays histories of consecutive seeds, to the first that the oracle does not believe. It tells that one
+// without the actions that it does not need, and in the form of a file in testdata/fuzz/FuzzHistories, which keeps it.
 func TestHistories(t *testing.T) {
 	list, n := writeList(t), *count
 	switch {
@@ -958,7 +996,8 @@ func TestHistories(t *testing.T) {
 				chunks, h, err = fewer, less, still
 			}
 		}
-		t.Fatalf("the history of seed %d, in short: []byte(%+q)\n%s\n%v", *seed+at, slices.Concat(chunks...), strings.Join(h.lines, "\n"), err)
+		t.Fatalf("the history of seed %d, in short: []byte(%+q)\n%s\n%v", *seed+at, slices.Concat(chunks...),
+			strings.Join(h.lines, "\n"), err)
 	}
 }
 

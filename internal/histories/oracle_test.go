@@ -32,8 +32,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library. Of the product
-// it asks only verify, and at the end the ledger.
+// This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library. Of
+// the product it asks only verify, and at the end the ledger.
 
 // scan is what the oracle knows of a scan.
 type scanState struct {
@@ -42,16 +42,18 @@ type scanState struct {
 	complete    bool
 	publication string
 	tables      []string
-	rows        map[string]string            // what was committed: rows as JSON, by table and seq, or hash of a body
-	damaged     string                       // the file that somebody has damaged, until the scan is not complete or has its sites again
-	open        bool                         // a command continues it, even where it is complete
-	begunAnew   bool                         // a restart has begun, until the scan is complete
-	remade      bool                         // readers may have what was before a damage or a restart, until the scan is handed to them again
-	hurt        bool                         // remade after a damage
-	withdrawn   bool                         // somebody may have withdrawn it
-	pruned      bool                         // a pruning could delete it
-	without     map[string]bool              // tables that a pruning could delete
-	parts       map[string]map[string]string // rows of the parts that were read before
+	rows        map[string]string // what was committed: rows as JSON, by table and seq, or hash of a body
+	// the file that somebody has damaged, until the scan is not complete or has its sites again
+	damaged   string
+	open      bool // a command continues it, even where it is complete
+	begunAnew bool // a restart has begun, until the scan is complete
+	// readers may have what was before a damage or a restart, until the scan is handed to them again
+	remade    bool
+	hurt      bool                         // remade after a damage
+	withdrawn bool                         // somebody may have withdrawn it
+	pruned    bool                         // a pruning could delete it
+	without   map[string]bool              // tables that a pruning could delete
+	parts     map[string]map[string]string // rows of the parts that were read before
 }
 
 // untouched reports whether no pruning could delete a table.
@@ -113,8 +115,8 @@ func (h *history) any(of func(*scanState) bool) bool {
 
 func (h *history) damaged() bool { return h.any(func(s *scanState) bool { return s.damaged != "" }) }
 
-// look compares the dataset with all that was ever durable, after each command, however it ended: as processes see it, and as the next
-// loss of power would leave it. It returns the first difference, and takes what is durable now.
+// look compares the dataset with all that was ever durable, after each command, however it ended: as processes see it,
+// and as the next loss of power would leave it. It returns the first difference, and takes what is durable now.
 func (h *history) look(accident bool) error {
 	seen := h.disk
 	h.disk = seen.Restart(storetest.Nothing)
@@ -152,7 +154,8 @@ func (h *history) lookAt(files map[string]string) (map[string]*scanState, error)
 	}
 	h.through = head.through
 	for name := range files {
-		if id, ok := strings.CutSuffix(strings.TrimPrefix(name, schema.ScansFolder), "/manifest.json"); ok && h.scans[id] == nil {
+		if id, ok := strings.CutSuffix(strings.TrimPrefix(name, schema.ScansFolder), "/manifest.json"); ok &&
+			h.scans[id] == nil {
 			return nil, fmt.Errorf("there is a scan %s that no command made", id)
 		}
 	}
@@ -171,9 +174,10 @@ func (h *history) lookAt(files map[string]string) (map[string]*scanState, error)
 func (h *history) caused(what, scanID, why string) bool {
 	for name, data := range h.files() {
 		var head struct{ Causes []commit.Cause }
-		if path.Dir(name)+"/" == schema.HeadFolder && json.Unmarshal([]byte(data), &head) == nil && slices.ContainsFunc(head.Causes, func(c commit.Cause) bool {
-			return c.What == what && c.Why == why && slices.Contains(c.Scans, scanID)
-		}) {
+		if path.Dir(name)+"/" == schema.HeadFolder && json.Unmarshal([]byte(data), &head) == nil &&
+			slices.ContainsFunc(head.Causes, func(c commit.Cause) bool {
+				return c.What == what && c.Why == why && slices.Contains(c.Scans, scanID)
+			}) {
 			return true
 		}
 	}
@@ -191,7 +195,8 @@ func headIn(files map[string]string) (*headState, error) {
 	h := &headState{publication: map[string]string{}, without: map[string][]string{}}
 	newest := ""
 	for name, data := range files {
-		if path.Dir(name)+"/" == schema.HeadFolder && len(path.Base(name)) == len("00000001.json") && data != "" && data != "mine" {
+		if path.Dir(name)+"/" == schema.HeadFolder && len(path.Base(name)) == len("00000001.json") && data != "" &&
+			data != "mine" {
 			newest = max(newest, name)
 		}
 	}
@@ -253,7 +258,8 @@ func (s *scanState) next(files map[string]string, head *headState) (*scanState, 
 	}
 	m.Tables = slices.DeleteFunc(m.Tables, func(table string) bool { return slices.Contains(head.without[s.id], table) })
 	s.complete, s.tables = m.State == "complete", m.Tables
-	if publication := head.publication[s.id]; publication != "" || !s.pruned || s.date > head.through { // else its files are about to go
+	if publication := head.publication[s.id]; publication != "" || !s.pruned || s.date > head.through {
+		// else its files are about to go
 		s.publication = cmp.Or(publication, "pending")
 	}
 	for _, table := range schema.AllTables {
@@ -272,7 +278,8 @@ func (s *scanState) next(files map[string]string, head *headState) (*scanState, 
 		return nil, fmt.Errorf("its date is %s, and was %s", m.ScanDate, s.date)
 	case was.complete && !s.complete && was.damaged == "" && !s.open:
 		return nil, errors.New("it was complete, and is no more")
-	case was.publication != "" && was.publication != "pending" && was.publication != s.publication && !legal[was.publication+" "+s.publication] &&
+	case was.publication != "" && was.publication != "pending" && was.publication != s.publication &&
+		!legal[was.publication+" "+s.publication] &&
 		!(s.withdrawn && was.publication == "published" && s.publication == "discarded"):
 		return nil, fmt.Errorf("it was %s, and is %s", was.publication, s.publication)
 	}
@@ -318,7 +325,9 @@ var legal = map[string]bool{"held published": true, "held discarded": true, "dis
 func live(id string, files map[string]string) (all []record, err error) {
 	replaced, from := map[string]bool{}, map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if !strings.HasPrefix(name, schema.ScansFolder+id+"/commits/") || path.Base(name)[0] == '.' || files[name] == "" || files[name] == "mine" { // a draft, claimed and not written, or not the dataset's
+		if !strings.HasPrefix(name, schema.ScansFolder+id+"/commits/") || path.Base(name)[0] == '.' || files[name] == "" ||
+			files[name] == "mine" {
+			// a draft, claimed and not written, or not the dataset's
 			continue
 		}
 		var r record
@@ -355,7 +364,9 @@ func (s *scanState) read(files map[string]string) (map[string]string, error) {
 			return nil, err
 		}
 		for key, row := range part {
-			if _, twice := rows[key]; twice && !strings.HasPrefix(key, schema.Bodies+"/") && !strings.HasPrefix(key, schema.Policies+"/") { // once a part
+			if _, twice := rows[key]; twice && !strings.HasPrefix(key, schema.Bodies+"/") &&
+				!strings.HasPrefix(key, schema.Policies+"/") {
+				// once a part
 				return nil, fmt.Errorf("%s is there twice", key)
 			}
 			rows[key] = row
@@ -365,8 +376,8 @@ func (s *scanState) read(files map[string]string) (map[string]string, error) {
 	return rows, nil
 }
 
-// readPart returns the rows of one part by table and seq; several rows of a site are one text. Of a part that it has read before it
-// compares only the bytes.
+// readPart returns the rows of one part by table and seq; several rows of a site are one text. Of a part that it has
+// read before it compares only the bytes.
 func (s *scanState) readPart(part *record, files map[string]string) (map[string]string, error) {
 	key := fmt.Sprint(s.tables)
 	for _, f := range part.Files {
@@ -404,7 +415,10 @@ func (s *scanState) readNew(part *record, files map[string]string) (map[string]s
 		case schema.Verdicts:
 			n, err = addRows(rows, f.Table, data, func(r *schema.VerdictRow) (int64, string) { return r.Seq, r.Token })
 		case schema.Evidence:
-			n, err = addRows(rows, f.Table, data, func(r *schema.EvidenceRow) (int64, string) { return r.Seq, fmt.Sprint(r.Line, r.Kind) })
+			n, err = addRows(rows, f.Table, data, func(r *schema.EvidenceRow) (int64, string) {
+				return r.Seq,
+					fmt.Sprint(r.Line, r.Kind)
+			})
 		case schema.Bodies:
 			n, err = addRows(rows, f.Table, data, func(r *schema.BodyRow) (int64, string) {
 				said[r.BodyHash] = string(r.Body)
@@ -432,12 +446,20 @@ func (s *scanState) readNew(part *record, files map[string]string) (map[string]s
 			return nil, fmt.Errorf("%s says %d with %d bytes, and said %+v", row.Host, row.Status, row.BodyBytes, want)
 		case want.body != "" && slices.Contains(s.tables, schema.Bodies) && (!kept || body != want.body):
 			return nil, fmt.Errorf("the body of %s is %q, and was %q", row.Host, body, want.body)
-		case slices.Contains(s.tables, schema.Verdicts) && strings.Contains(rows[fmt.Sprintf("%s/%d", schema.Verdicts, row.Seq)], blocksGPTBot) != strings.HasPrefix(want.body, "User-agent: GPTBot"):
-			return nil, fmt.Errorf("%s said %q, and has the verdicts %q", row.Host, want.body, rows[fmt.Sprintf("%s/%d", schema.Verdicts, row.Seq)])
-		case slices.Contains(s.tables, schema.Evidence) && strings.Count(rows[fmt.Sprintf("%s/%d", schema.Evidence, row.Seq)], "\n") != strings.Count(want.body, "Foo:")+strings.Count(want.body, "Sitemap:"):
-			return nil, fmt.Errorf("%s said %q, and has the evidence %q", row.Host, want.body, rows[fmt.Sprintf("%s/%d", schema.Evidence, row.Seq)])
-		case slices.Contains(s.tables, schema.Policies) && row.Access == "conditional" && strings.Contains(rows[fmt.Sprintf("%s/%d", schema.Policies, row.PolicyID)], `"OwnBlocked":["GPTBot"`) != strings.HasPrefix(want.body, "User-agent: GPTBot"):
-			return nil, fmt.Errorf("%s said %q, and has the policy %q", row.Host, want.body, rows[fmt.Sprintf("%s/%d", schema.Policies, row.PolicyID)])
+		case slices.Contains(s.tables, schema.Verdicts) &&
+			strings.Contains(rows[fmt.Sprintf("%s/%d", schema.Verdicts, row.Seq)], blocksGPTBot) != strings.HasPrefix(want.body,
+				"User-agent: GPTBot"):
+			return nil, fmt.Errorf("%s said %q, and has the verdicts %q", row.Host, want.body,
+				rows[fmt.Sprintf("%s/%d", schema.Verdicts, row.Seq)])
+		case slices.Contains(s.tables, schema.Evidence) && strings.Count(rows[fmt.Sprintf("%s/%d", schema.Evidence, row.Seq)],
+			"\n") != strings.Count(want.body, "Foo:")+strings.Count(want.body, "Sitemap:"):
+			return nil, fmt.Errorf("%s said %q, and has the evidence %q", row.Host, want.body,
+				rows[fmt.Sprintf("%s/%d", schema.Evidence, row.Seq)])
+		case slices.Contains(s.tables, schema.Policies) && row.Access == "conditional" &&
+			strings.Contains(rows[fmt.Sprintf("%s/%d", schema.Policies, row.PolicyID)],
+				`"OwnBlocked":["GPTBot"`) != strings.HasPrefix(want.body, "User-agent: GPTBot"):
+			return nil, fmt.Errorf("%s said %q, and has the policy %q", row.Host, want.body,
+				rows[fmt.Sprintf("%s/%d", schema.Policies, row.PolicyID)])
 		case rows[key] != "":
 			return nil, fmt.Errorf("%s is there twice", row.Host)
 		}
@@ -542,16 +564,20 @@ func (h *history) verified(kinds ...verify.FindingKind) error {
 }
 
 // incidental is what answers have of moments, and of the sizes of files.
-var incidental = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z| UTC)|"(dataset_)?bytes":[0-9]+|"sum":"[0-9a-f]+"`)
+var incidental = regexp.MustCompile(
+	`[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z| UTC)|"(dataset_)?bytes":[0-9]+|"sum":"[0-9a-f]+"`)
 
-// answers are what readers of a dataset say, by what they are asked. One that says that something is wrong has no answer.
+// answers are what readers of a dataset say, by what they are asked. One that says that something is wrong has no
+// answer.
 func (h *history) answers(st store.Store) map[string]string {
 	ctx, all := context.Background(), map[string]string{}
 	var warned strings.Builder
-	o := survey.Options{Registry: tokens.Default(), Log: slog.New(slog.NewTextHandler(&warned, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	o := survey.Options{Registry: tokens.Default(),
+		Log: slog.New(slog.NewTextHandler(&warned, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	ask := func(what string, answer any, err error) {
 		text, _ := json.Marshal(answer)
-		if err == nil && warned.Len() == 0 && !bytes.Contains(text, []byte(`"lost":[{`)) && !bytes.Contains(text, []byte(`"state":"damaged"`)) {
+		if err == nil && warned.Len() == 0 && !bytes.Contains(text, []byte(`"lost":[{`)) &&
+			!bytes.Contains(text, []byte(`"state":"damaged"`)) {
 			all[what] = incidental.ReplaceAllString(string(text), "")
 		}
 		warned.Reset()
@@ -569,7 +595,8 @@ func (h *history) answers(st store.Store) map[string]string {
 		summary, err := survey.Summarize(ctx, st, id, survey.SummaryOptions{Options: o})
 		ask("summary of "+id, summary, err)
 		if i > 0 {
-			diff, err := survey.Compare(ctx, survey.ScanAt{Store: st, ScanID: ids[i-1]}, survey.ScanAt{Store: st, ScanID: id}, survey.DiffOptions{Options: o})
+			diff, err := survey.Compare(ctx, survey.ScanAt{Store: st, ScanID: ids[i-1]}, survey.ScanAt{Store: st, ScanID: id},
+				survey.DiffOptions{Options: o})
 			ask("diff of "+id, diff, err)
 		}
 		if i == len(ids)-1 {
@@ -595,7 +622,8 @@ func (h *history) like(disk *storetest.Disk) error {
 			for at < min(len(answer), len(want[what])) && answer[at] == want[what][at] {
 				at++
 			}
-			return fmt.Errorf("the %s says …%.200s\nand without damage …%.200s", what, answer[max(0, at-40):], want[what][max(0, at-40):])
+			return fmt.Errorf("the %s says …%.200s\nand without damage …%.200s", what, answer[max(0, at-40):],
+				want[what][max(0, at-40):])
 		}
 	}
 	return nil
@@ -624,13 +652,18 @@ func (h *history) handed() error {
 		return err
 	}
 	for id, s := range h.scans {
-		published, merged := s.there && s.complete && s.publication == "published" && !(s.pruned && s.date <= h.through), slices.Contains(names, s.id)
-		if published && !merged && s.date > h.through && id[0] != 'o' || s.there && !published && merged && !s.remade && !s.open && !s.pruned {
+		published, merged := s.there && s.complete && s.publication == "published" && !(s.pruned && s.date <= h.through),
+			slices.Contains(names, s.id)
+		if published && !merged && s.date > h.through && id[0] != 'o' || s.there && !published && merged && !s.remade &&
+			!s.open && !s.pruned {
 			return fmt.Errorf("scan %s is %s, and the ledger has %v", s.id, s.publication, names)
 		}
 		if !published {
 			if s.there && s.publication == "discarded" {
-				if merged && !s.pruned || slices.ContainsFunc(all, func(r index.Row) bool { return r.ScanID == s.id && r.Table != "" }) {
+				if merged && !s.pruned || slices.ContainsFunc(all, func(r index.Row) bool {
+					return r.ScanID == s.id &&
+						r.Table != ""
+				}) {
 					return fmt.Errorf("scan %s was withdrawn, and readers have it", s.id)
 				}
 				s.remade, s.hurt, s.withdrawn = false, false, false
@@ -644,7 +677,8 @@ func (h *history) handed() error {
 		}
 		for _, part := range parts {
 			for _, f := range part.Files {
-				if slices.Contains(s.tables, f.Table) && !slices.ContainsFunc(all, func(r index.Row) bool { return r.Name == f.Name }) {
+				if slices.Contains(s.tables, f.Table) &&
+					!slices.ContainsFunc(all, func(r index.Row) bool { return r.Name == f.Name }) {
 					return fmt.Errorf("the index has no %s", f.Name)
 				}
 			}
@@ -653,7 +687,8 @@ func (h *history) handed() error {
 	return nil
 }
 
-// told compares the ledger's episodes with what the scans have found: each observation counts once, and the last one is known.
+// told compares the ledger's episodes with what the scans have found: each observation counts once, and the last one is
+// known.
 func (h *history) told() error {
 	ledger, err := led.ReadLedger(context.Background(), h.store())
 	if err != nil {
@@ -699,7 +734,8 @@ func (h *history) told() error {
 		}
 		end := stories[0].Episodes[len(stories[0].Episodes)-1]
 		if nights != 0 || gaps != 0 || end.ValidTo.String() != last || end.What.Class != class {
-			return fmt.Errorf("the ledger lacks %d observations and %d failures of %s, and ends with %s on %v: want %s on %s", nights, gaps, host, end.What.Class, end.ValidTo, class, last)
+			return fmt.Errorf("the ledger lacks %d observations and %d failures of %s, and ends with %s on %v: want %s on %s",
+				nights, gaps, host, end.What.Class, end.ValidTo, class, last)
 		}
 	}
 	return nil
@@ -718,8 +754,12 @@ func (h *history) counted() error {
 				blocked++
 			}
 		}
-		stats, err := rowsOf[schema.TokenStatsRow](files[path.Join(schema.TokenStats, "scan_date="+s.date, "part-"+s.id+".parquet")])
-		i := slices.IndexFunc(stats, func(r schema.TokenStatsRow) bool { return r.Token == "GPTBot" && r.SegmentKind == "all" })
+		stats, err := rowsOf[schema.TokenStatsRow](files[path.Join(schema.TokenStats, "scan_date="+s.date, "part-"+s.id+
+			".parquet")])
+		i := slices.IndexFunc(stats, func(r schema.TokenStatsRow) bool {
+			return r.Token == "GPTBot" &&
+				r.SegmentKind == "all"
+		})
 		if err != nil || i < 0 || blocked == 0 || stats[i].Full != blocked {
 			return fmt.Errorf("of scan %s %d sites block GPTBot, and its statistics say otherwise: %w", s.id, blocked, err)
 		}
@@ -727,8 +767,8 @@ func (h *history) counted() error {
 	return nil
 }
 
-// tidy returns an error for what should not be left: temporary names, locks, claims without a record. What no process continues
-// keeps what it has left: a discarded scan, and a night that was killed before it had a manifest.
+// tidy returns an error for what should not be left: temporary names, locks, claims without a record. What no process
+// continues keeps what it has left: a discarded scan, and a night that was killed before it had a manifest.
 func (h *history) tidy() error {
 	for name, data := range h.files() {
 		if h.any(func(s *scanState) bool {
@@ -760,11 +800,12 @@ func (h *history) committed() map[site]bool {
 	return sites
 }
 
-// mostLost is how many sites a scan loses at most that were asked: an open part, one that is being sealed, and the site between.
+// mostLost is how many sites a scan loses at most that were asked: an open part, one that is being sealed, and the site
+// between.
 const mostLost = 3
 
-// askedOnce holds that a scan has asked no site that it had committed before, and has lost few of those that it has asked where it
-// died, and none where it was told to end.
+// askedOnce holds that a scan has asked no site that it had committed before, and has lost few of those that it has
+// asked where it died, and none where it was told to end.
 func (h *history) askedOnce(before map[site]bool, died, told bool) error {
 	now, lost := h.committed(), map[string]int{}
 	for asked := range h.asked {
@@ -784,8 +825,9 @@ func (h *history) askedOnce(before map[site]bool, died, told bool) error {
 	return nil
 }
 
-// kept holds that a command that has succeeded although a call failed has left what it leaves without that: what readers go by, and
-// what is written once. Parts and the history are compared anyway; the README is one that a later command writes.
+// kept holds that a command that has succeeded although a call failed has left what it leaves without that: what
+// readers go by, and what is written once. Parts and the history are compared anyway; the README is one that a later
+// command writes.
 func (h *history) kept(left map[string]string) error {
 	files := h.files()
 	for name, data := range left {

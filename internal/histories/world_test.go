@@ -29,7 +29,8 @@ import (
 )
 
 // hosts are the sites of the list, by seq. One line is no host.
-var hosts = map[int64]string{0: "h0.test", 1: "h1.test", 2: "h2.test", 4: "h4.test", 5: "h5.test", 6: "h6.test", 7: "h7.test"}
+var hosts = map[int64]string{0: "h0.test", 1: "h1.test", 2: "h2.test", 4: "h4.test", 5: "h5.test", 6: "h6.test",
+	7: "h7.test"}
 
 // writeList writes the list of all scans.
 func writeList(t *testing.T) string {
@@ -80,7 +81,8 @@ func (names) Lookup(_ context.Context, host string) resolve.Answer {
 
 func seqOf(address string) int64 { return int64(netip.MustParseAddrPort(address).Addr().As4()[3]) }
 
-// dial opens a connection to a host, which answers one request. That takes a second, in which all else is done that can be done.
+// dial opens a connection to a host, which answers one request. That takes a second, in which all else is done that can
+// be done.
 func dial(_ context.Context, _, address string) (net.Conn, error) {
 	to := answers(seqOf(address), time.Now())
 	time.Sleep(time.Second)
@@ -91,7 +93,10 @@ func dial(_ context.Context, _, address string) (net.Conn, error) {
 	go func() {
 		defer theirs.Close()
 		if _, err := http.ReadRequest(bufio.NewReader(theirs)); err == nil {
-			_, _ = fmt.Fprintf(theirs, "HTTP/1.1 %d x\r\nContent-Length: %d\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n%s", to.status, len(to.body), to.body)
+			_,
+				_ = fmt.Fprintf(theirs,
+				"HTTP/1.1 %d x\r\nContent-Length: %d\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n%s", to.status,
+				len(to.body), to.body)
 		}
 	}()
 	return ours, nil
@@ -110,16 +115,17 @@ func (h *history) scan(ctx context.Context, st store.Store, s scanning) error {
 	var interrupted atomic.Bool
 	var asked atomic.Int64
 	var j *scan.Job
-	fetch, err := fetcher.New(fetcher.Config{UserAgent: "test", AllowPrivate: true, NoFallback: true, Resolver: names{}, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		if !h.disk.Off() { // else the process is dead
-			h.asked[site{s.id, seqOf(address)}] = true // one after another
-		}
-		if asked.Add(1) == s.interrupted {
-			interrupted.Store(true)
-			j.Stop()
-		}
-		return dial(ctx, network, address)
-	}})
+	fetch, err := fetcher.New(fetcher.Config{UserAgent: "test", AllowPrivate: true, NoFallback: true, Resolver: names{},
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if !h.disk.Off() { // else the process is dead
+				h.asked[site{s.id, seqOf(address)}] = true // one after another
+			}
+			if asked.Add(1) == s.interrupted {
+				interrupted.Store(true)
+				j.Stop()
+			}
+			return dial(ctx, network, address)
+		}})
 	if err != nil {
 		return err
 	}
@@ -130,7 +136,8 @@ func (h *history) scan(ctx context.Context, st store.Store, s scanning) error {
 			ScanID: s.id, Date: s.date, PartRows: 2, Registry: tokens.Default(), Observer: observerOf(s.id),
 			Restart: s.restart, Repair: s.repair, NoPublish: s.noPublish,
 		},
-		Show: func(context.Context, string, *pipeline.Progress, func() (int64, int64), uint64) {}, Interrupted: interrupted.Load,
+		Show:        func(context.Context, string, *pipeline.Progress, func() (int64, int64), uint64) {},
+		Interrupted: interrupted.Load,
 	})
 	defer j.Close()
 	_, err = j.Run(ctx)

@@ -1,6 +1,6 @@
-// Package hostiletest answers one question: what would a hostile site have us print? It has texts that do harm when they are
-// shown, logged or opened unescaped, and a check of what was printed. Tests put the texts wherever a site chooses one: names,
-// response heads, files, certificates, error texts.
+// Package hostiletest answers one question: what would a hostile site have us print? It has texts that do harm when
+// they are shown, logged or opened unescaped, and a check of what was printed. Tests put the texts wherever a site
+// chooses one: names, response heads, files, certificates, error texts.
 package hostiletest
 
 import (
@@ -122,7 +122,8 @@ func find(line string) string {
 			return fmt.Sprintf("%d marks on each other", piled)
 		case r < ' ' || 0x7f <= r && r <= 0x9f:
 			return fmt.Sprintf("the control %U", r)
-		case 0x200b <= r && r <= 0x200f, 0x2028 <= r && r <= 0x202e, 0x2060 <= r && r <= 0x206f, r == 0x61c, r == 0xad, r == 0xfeff, 0xfff9 <= r && r <= 0xfffb:
+		case 0x200b <= r && r <= 0x200f, 0x2028 <= r && r <= 0x202e, 0x2060 <= r && r <= 0x206f, r == 0x61c, r == 0xad,
+			r == 0xfeff, 0xfff9 <= r && r <= 0xfffb:
 			return fmt.Sprintf("the format character %U", r)
 		case r == 0x115f, r == 0x1160, r == 0x3164, r == 0xffa0, 0xfe00 <= r && r <= 0xfe0f, 0xe0000 <= r && r <= 0xe0fff:
 			return fmt.Sprintf("the invisible %U", r)

@@ -24,7 +24,8 @@ func TestShown(t *testing.T) {
 			t.Errorf("%q: %d faults, want %d", shown, r.n, want)
 		}
 	}
-	for _, bad := range []string{`n\u00a0=\u00a05`, `\U0001f4a9`, `a\x1b[31m`, `a\nb`, `a\tb`, `\033[0m`, `&amp;`, `&lt;b&gt;`, `&nbsp;`, `&#39;`, `&#x27;`,
+	for _, bad := range []string{`n\u00a0=\u00a05`, `\U0001f4a9`, `a\x1b[31m`, `a\nb`, `a\tb`, `\033[0m`, `&amp;`,
+		`&lt;b&gt;`, `&nbsp;`, `&#39;`, `&#x27;`,
 		`%!d(string=x)`, `%!(EXTRA int=1)`, `%d sites`, `%.1f`, `99 %% of`, `{{.Title}}`, `ZgotmplZ`, `${name}`,
 		`<nil>`, `<no value>`, `NaN`, `+Inf`, `[object Object]`, `map[a:1]`, `0xc000123456`, "\ufffd", "Â\u00a0", "â€“"} {
 		r := &reported{TB: t}
@@ -33,7 +34,8 @@ func TestShown(t *testing.T) {
 		}
 		f(bad, 0, "User-agent: "+bad) // somebody else's text may have it
 	}
-	for _, good := range []string{`100 % of sites, n = 5`, `99 % within 3 s`, `a & b; c`, `AT&T`, `\`, `<b>`, `{ }`, `Nancy`, `Information`, `50%`, `Café – „x“`} {
+	for _, good := range []string{`100 % of sites, n = 5`, `99 % within 3 s`, `a & b; c`, `AT&T`, `\`, `<b>`, `{ }`,
+		`Nancy`, `Information`, `50%`, `Café – „x“`} {
 		f(good, 0)
 	}
 	f(`\u202egnp`, 0, "\u202egnp") // printed, the character is its escape

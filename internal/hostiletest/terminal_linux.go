@@ -41,7 +41,8 @@ func Terminal(tb testing.TB, width int) (master, terminal *os.File) {
 // Resize gives a terminal another number of columns.
 func Resize(tb testing.TB, terminal *os.File, width int) {
 	tb.Helper()
-	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(width)}); err != nil {
+	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Row: 24, Col: uint16(width)}); err != nil {
 		tb.Fatal(err)
 	}
 }

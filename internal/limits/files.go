@@ -1,5 +1,5 @@
-// Package limits answers one question: what does the machine let this process use? It shares out the files that the process may
-// hold open, and tells how much memory it has held.
+// Package limits answers one question: what does the machine let this process use? It shares out the files that the
+// process may hold open, and tells how much memory it has held.
 package limits
 
 import (
@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Files says what the files that the process may hold go to. A scan that finds none left loses more than an exchange: it
-// cannot write its tables. So what takes files without end is bounded from the start.
+// Files says what the files that the process may hold go to. A scan that finds none left loses more than an exchange:
+// it cannot write its tables. So what takes files without end is bounded from the start.
 type Files struct {
 	Concurrency int // exchanges, a connection each
 	Silent      int // exchanges beside them, of hosts that are silent
@@ -32,11 +32,12 @@ const (
 // SocketsEach is how many sockets one name server takes: one asks, one waits for its last answer, one is for TCP.
 const SocketsEach = 3
 
-// ShareFiles shares out what is left of the limit by the files held already: asked exchanges at once, with their look-ups
-// and transfers, as far as it goes, and silent ones beside them. An exchange takes each files, two where its server is in this process too. A limit of
-// 0 is none. The error says how high the limit would have to be.
+// ShareFiles shares out what is left of the limit by the files held already: asked exchanges at once, with their
+// look-ups and transfers, as far as it goes, and silent ones beside them. An exchange takes each files, two where its
+// server is in this process too. A limit of 0 is none. The error says how high the limit would have to be.
 func ShareFiles(limit, held uint64, asked, silent, each int) (Files, error) {
-	b := Files{Concurrency: asked, Silent: silent, Sockets: min(4*asked, mostSockets), Transfers: min(asked, mostTransfers)}
+	b := Files{Concurrency: asked, Silent: silent, Sockets: min(4*asked, mostSockets),
+		Transfers: min(asked, mostTransfers)}
 	wanted := FilesWanted(held, asked, silent, each)
 	if limit == 0 || limit >= wanted {
 		return b, nil
@@ -48,15 +49,18 @@ func ShareFiles(limit, held uint64, asked, silent, each int) (Files, error) {
 	b.Silent = min(silent, max(exchanges-asked, (exchanges+silentPart-1)/silentPart))
 	b.Concurrency = min(asked, exchanges-b.Silent)
 	if b.Concurrency < min(asked, leastConcurrency) {
-		return Files{}, fmt.Errorf("the limit of %d open files has room for %d exchanges at once, which is too few to scan; raise it by `ulimit -n %d`",
-			limit, b.Concurrency, wanted)
+		return Files{},
+			fmt.Errorf(
+				"the limit of %d open files has room for %d exchanges at once, which is too few to scan; raise it by `ulimit -n %d`",
+				limit, b.Concurrency, wanted)
 	}
 	return b, nil
 }
 
 // FilesWanted is the limit that has room for all that is asked for.
 func FilesWanted(held uint64, asked, silent, each int) uint64 {
-	return held + otherFiles + uint64(asked+silent)*uint64(each) + uint64(min(4*asked, mostSockets)+min(asked, mostTransfers))
+	return held + otherFiles + uint64(asked+silent)*uint64(each) + uint64(min(4*asked, mostSockets)+
+		min(asked, mostTransfers))
 }
 
 // HeldFiles counts the files that the process holds now, those that it was started with among them.

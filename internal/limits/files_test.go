@@ -35,7 +35,8 @@ func TestFileBudget(t *testing.T) {
 	refused := func(limit, held uint64, asked, silent, each int, wanted int) {
 		t.Helper()
 		got, err := ShareFiles(limit, held, asked, silent, each)
-		if err == nil || got != (Files{}) || !strings.Contains(err.Error(), fmt.Sprintf("limit of %d open files", limit)) || !strings.Contains(err.Error(), fmt.Sprintf("ulimit -n %d", wanted)) {
+		if err == nil || got != (Files{}) || !strings.Contains(err.Error(), fmt.Sprintf("limit of %d open files", limit)) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("ulimit -n %d", wanted)) {
 			t.Errorf("%d files, %d held, %d asked: got %+v, %v", limit, held, asked, got, err)
 		}
 		if _, err := ShareFiles(uint64(wanted), held, asked, silent, each); err != nil {
@@ -62,7 +63,8 @@ func TestFileBudgetFits(t *testing.T) {
 				if all := 12 + otherFiles + (b.Concurrency+b.Silent)*each + b.Sockets + b.Transfers; uint64(all) > limit {
 					t.Fatalf("%d files, %d asked: %+v are %d", limit, asked, b, all)
 				}
-				if b.Concurrency < min(asked, leastConcurrency) || b.Concurrency > asked || b.Silent < 1 || b.Silent > 4*asked || b.Sockets < 1 || b.Transfers < 1 {
+				if b.Concurrency < min(asked, leastConcurrency) || b.Concurrency > asked || b.Silent < 1 || b.Silent > 4*asked ||
+					b.Sockets < 1 || b.Transfers < 1 {
 					t.Fatalf("%d files, %d asked: %+v", limit, asked, b)
 				}
 			}

@@ -1,6 +1,7 @@
-// Package memnet answers one question: which network do tests have? It is one in memory, whose clock is the bubble's (see
-// testing/synctest): datagrams and streams between hosts, with latency, loss, windows, deadlines, half-close, refusal, resets
-// and black holes. What happens depends on the order of calls and the bubble's time alone: a run can be repeated.
+// Package memnet answers one question: which network do tests have? It is one in memory, whose clock is the bubble's
+// (see testing/synctest): datagrams and streams between hosts, with latency, loss, windows, deadlines, half-close,
+// refusal, resets and black holes. What happens depends on the order of calls and the bubble's time alone: a run can be
+// repeated.
 package memnet
 
 import (
@@ -28,13 +29,14 @@ type Network struct {
 	port      uint16 // the last one that a caller did not choose
 }
 
-// New returns a network. The link is asked for each datagram, each segment and each SYN; nil delivers all at once. A host to and from
-// which all is lost is a black hole.
+// New returns a network. The link is asked for each datagram, each segment and each SYN; nil delivers all at once. A
+// host to and from which all is lost is a black hole.
 func New(link func(from, to netip.Addr) Link) *Network {
 	if link == nil {
 		link = func(_, _ netip.Addr) Link { return Link{} }
 	}
-	return &Network{link: link, packets: map[netip.AddrPort]*Packets{}, listeners: map[netip.AddrPort]*Listener{}, port: 1<<15 - 1}
+	return &Network{link: link, packets: map[netip.AddrPort]*Packets{}, listeners: map[netip.AddrPort]*Listener{},
+		port: 1<<15 - 1}
 }
 
 // bind returns the address with a port that is free, if it has none. The lock is held.

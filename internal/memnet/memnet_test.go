@@ -16,10 +16,11 @@ import (
 	"time"
 )
 
-var here, there, hole = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
+var here, there, hole = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"),
+	netip.MustParseAddr("10.0.0.3")
 
-// in runs a test in a bubble, with a network whose hosts are 10 ms apart and whose third swallows all. since is the time that has
-// passed.
+// in runs a test in a bubble, with a network whose hosts are 10 ms apart and whose third swallows all. since is the
+// time that has passed.
 func in(t *testing.T, do func(client, server Host, since func() time.Duration)) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -74,7 +75,8 @@ func TestPackets(t *testing.T) {
 		receive()
 		_ = p.Close()
 		receive()
-		said(t, got, "20ms 3 one two th", "1.02s 0 i/o timeout", "1.04s 0 connection refused", "1.04s 0 use of closed network connection")
+		said(t, got, "20ms 3 one two th", "1.02s 0 i/o timeout", "1.04s 0 connection refused",
+			"1.04s 0 use of closed network connection")
 	})
 }
 
@@ -98,13 +100,18 @@ func TestStreams(t *testing.T) {
 			time.Sleep(time.Hour) // the other end may not have ended
 		})
 	}
-	f("half-close", "read, read, write 5, close", "write 3, half, read, read", "20ms write 3", "40ms read 5", "40ms read 0 EOF")
+	f("half-close", "read, read, write 5, close", "write 3, half, read, read", "20ms write 3", "40ms read 5",
+		"40ms read 0 EOF")
 	f("reset", "reset", "read, write 1", "30ms read 0 connection reset by peer", "30ms write 0 connection reset by peer")
-	f("written to a closed end", "close", "write 1, read, sleep 20ms, write 1", "20ms write 1", "30ms read 0 EOF", "50ms write 0 connection reset by peer")
-	f("written without end to a closed end", "close", "sleep 1s, write 1000000", "1.04s write 65536 connection reset by peer")
-	f("closed with unread bytes", "sleep 50ms, close", "write 1, read", "20ms write 1", "80ms read 0 connection reset by peer")
+	f("written to a closed end", "close", "write 1, read, sleep 20ms, write 1", "20ms write 1", "30ms read 0 EOF",
+		"50ms write 0 connection reset by peer")
+	f("written without end to a closed end", "close", "sleep 1s, write 1000000",
+		"1.04s write 65536 connection reset by peer")
+	f("closed with unread bytes", "sleep 50ms, close", "write 1, read", "20ms write 1",
+		"80ms read 0 connection reset by peer")
 	f("the window", "sleep 1s, read, read, close", "write 65537", "1.02s write 65537")
-	f("deadlines", "sleep 1m, close", "deadline 1s, write 100000, read", "1.02s write 65536 i/o timeout", "1.02s read 0 i/o timeout")
+	f("deadlines", "sleep 1m, close", "deadline 1s, write 100000, read", "1.02s write 65536 i/o timeout",
+		"1.02s read 0 i/o timeout")
 }
 
 // play does one thing after the other at an end of a stream, and returns how reads and writes ended, and when.
@@ -141,7 +148,8 @@ func play(c *Conn, steps string, since func() time.Duration) (got []string) {
 
 // cause is what is known of an error.
 func cause(err error) string {
-	for _, known := range []error{io.EOF, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.ECONNREFUSED, net.ErrClosed} {
+	for _, known := range []error{io.EOF, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.ECONNREFUSED,
+		net.ErrClosed} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

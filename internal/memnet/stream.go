@@ -69,8 +69,8 @@ func (l *Listener) Close() error {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return net.TCPAddrFromAddrPort(l.at) }
 
-// DialContext opens a stream, as net.Dialer does: a SYN goes there, and its answer comes back. It ends with the context's deadline
-// also where the context does not.
+// DialContext opens a stream, as net.Dialer does: a SYN goes there, and its answer comes back. It ends with the
+// context's deadline also where the context does not.
 func (h Host) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -83,7 +83,8 @@ func (h Host) DialContext(ctx context.Context, _, address string) (net.Conn, err
 		to = netip.AddrPortFrom(netip.IPv6Loopback(), to.Port())
 	}
 	var answered, over <-chan time.Time
-	if there, back := h.Net.link(h.Addr, to.Addr()), h.Net.link(to.Addr(), h.Addr); there.Latency >= 0 && back.Latency >= 0 {
+	if there, back := h.Net.link(h.Addr, to.Addr()), h.Net.link(to.Addr(), h.Addr); there.Latency >= 0 &&
+		back.Latency >= 0 {
 		answered = time.After(there.Latency + back.Latency)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -103,10 +104,12 @@ func (h Host) DialContext(ctx context.Context, _, address string) (net.Conn, err
 		return nil, failed("connect", to, syscall.ECONNREFUSED)
 	}
 	w, at := newWaiter(), h.Net.bind(netip.AddrPortFrom(h.Addr, 0))
-	client := &Conn{end: end{waiter: w, net: h.Net, at: at, peer: to}, in: &half{}, out: &half{}, reset: &time.Time{}, linger: -1}
+	client := &Conn{end: end{waiter: w, net: h.Net, at: at, peer: to}, in: &half{}, out: &half{}, reset: &time.Time{},
+		linger: -1}
 	l.Lock()
 	defer l.Unlock()
-	l.queue = append(l.queue, &Conn{end: end{waiter: w, net: h.Net, at: to, peer: at}, in: client.out, out: client.in, reset: client.reset, linger: -1})
+	l.queue = append(l.queue, &Conn{end: end{waiter: w, net: h.Net, at: to, peer: at}, in: client.out, out: client.in,
+		reset: client.reset, linger: -1})
 	l.cond.Broadcast()
 	return client, nil
 }
@@ -237,7 +240,8 @@ func (c *Conn) SetLinger(seconds int) error {
 	return nil
 }
 
-// Close implements net.Conn. With unread bytes it resets the stream, as Linux does, also with those that are still on their way.
+// Close implements net.Conn. With unread bytes it resets the stream, as Linux does, also with those that are still on
+// their way.
 func (c *Conn) Close() error {
 	c.Lock()
 	defer c.Unlock()

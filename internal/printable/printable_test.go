@@ -18,8 +18,9 @@ func TestHostileTexts(t *testing.T) {
 			t.Errorf("%s has no mark", h.Name)
 		}
 		for name, shown := range map[string]string{
-			"Line": printable.Line(h.Text), "Clip": printable.Clip(h.Text, 60), "AppendJSON": string(printable.AppendJSON(nil, h.Text)),
-			"Text": strings.ReplaceAll(printable.Text(h.Text), "\n", ""),
+			"Line": printable.Line(h.Text), "Clip": printable.Clip(h.Text, 60),
+			"AppendJSON": string(printable.AppendJSON(nil, h.Text)),
+			"Text":       strings.ReplaceAll(printable.Text(h.Text), "\n", ""),
 		} {
 			hostiletest.Check(t, h.Name+" by "+name, []byte(shown+"\n"), 6*len(h.Text)+10)
 			if name != "Clip" && !strings.Contains(shown, hostiletest.Mark) {
@@ -98,7 +99,8 @@ func TestWriter(t *testing.T) {
 			t.Errorf("%d of %d bytes are written: %v", n, len(line), err)
 		}
 	}
-	if want := "plain\n" + `a=\u007f\u202e\ufffd b` + "\n" + strings.Repeat(`\u001b`, 1<<20) + "\nend\n"; b.String() != want {
+	if want := "plain\n" + `a=\u007f\u202e\ufffd b` + "\n" + strings.Repeat(`\u001b`, 1<<20) +
+		"\nend\n"; b.String() != want {
 		t.Errorf("written is %.200q", b.String())
 	}
 	broken := &printable.Writer{To: failing{}}

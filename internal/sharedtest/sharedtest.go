@@ -25,8 +25,9 @@ func Path(tb testing.TB, elem ...string) string {
 	return path
 }
 
-// project returns the path of the project, in which tests and experiments have their working directory: a program that is built with
-// -trimpath does not know where its source lies. Elsewhere it returns the root of all files, where nothing is found.
+// project returns the path of the project, in which tests and experiments have their working directory: a program that
+// is built with -trimpath does not know where its source lies. Elsewhere it returns the root of all files, where
+// nothing is found.
 func project() string {
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {

@@ -1,5 +1,5 @@
-// Package waittest answers one question: how does a test wait for another process, or for the kernel? It polls, with one bound for
-// what hangs. All else waits in virtual time (testing/synctest, internal/bubble).
+// Package waittest answers one question: how does a test wait for another process, or for the kernel? It polls, with
+// one bound for what hangs. All else waits in virtual time (testing/synctest, internal/bubble).
 package waittest
 
 import "time"

@@ -167,7 +167,8 @@ func TestResetRecyclesOnce(t *testing.T) {
 	if len(bin) != 1 || &bin[0][0] != &body[0] {
 		t.Errorf("the body was recycled %d times", len(bin))
 	}
-	if r.Outcome != 0 || r.HasStatus() || r.Body != nil || r.Truncated || r.Hops != nil || r.Fields.Server != nil || r.BodyFrom != nil {
+	if r.Outcome != 0 || r.HasStatus() || r.Body != nil || r.Truncated || r.Hops != nil || r.Fields.Server != nil ||
+		r.BodyFrom != nil {
 		t.Errorf("after Reset: %+v", r)
 	}
 }

@@ -47,7 +47,8 @@ func FromEngine(getenv func(string) string) (Task, error) {
 	for _, e := range engines {
 		names = append(names, fmt.Sprintf("%s (%s)", e.index, e.name))
 	}
-	return Task{}, fmt.Errorf("this is no task of an array job: none of %s is set; give --shard I/N", strings.Join(names, ", "))
+	return Task{}, fmt.Errorf("this is no task of an array job: none of %s is set; give --shard I/N",
+		strings.Join(names, ", "))
 }
 
 func (e engine) task(getenv func(string) string) (t Task, err error) {
@@ -84,11 +85,12 @@ func (e engine) task(getenv func(string) string) (t Task, err error) {
 	return t, err
 }
 
-// wholeArray returns an error unless the tasks of a Slurm array are 0, 1, 2 … Slurm counts the tasks of an array such as
-// 3,5, which runs two shares of a scan again, and not the shares.
+// wholeArray returns an error unless the tasks of a Slurm array are 0, 1, 2 … Slurm counts the tasks of an array such
+// as 3,5, which runs two shares of a scan again, and not the shares.
 func (e engine) wholeArray(getenv func(string) string, n int) error {
 	if getenv("SLURM_ARRAY_TASK_MIN") == "0" && getenv("SLURM_ARRAY_TASK_MAX") == strconv.Itoa(n-1) {
 		return nil
 	}
-	return errors.New("the tasks of its array are not 0 to " + strconv.Itoa(n-1) + "; submit --array=0-" + strconv.Itoa(n-1) + ", or set " + CountVariable + " to the number of shares to run some of them")
+	return errors.New("the tasks of its array are not 0 to " + strconv.Itoa(n-1) + "; submit --array=0-" +
+		strconv.Itoa(n-1) + ", or set " + CountVariable + " to the number of shares to run some of them")
 }

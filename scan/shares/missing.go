@@ -57,8 +57,9 @@ func NotDone(m *commit.Manifest, records map[int]*commit.Share) (missing []int) 
 	return missing
 }
 
-// Check returns an error unless the records show that the shares are the scan: all are done, of the same lists, by the same schema, registry
-// and check, and each line of the lists is in exactly one share. The version of bulkscan may differ.
+// Check returns an error unless the records show that the shares are the scan: all are done, of the same lists, by the
+// same schema, registry and check, and each line of the lists is in exactly one share. The version of bulkscan may
+// differ.
 func Check(m *commit.Manifest, records map[int]*commit.Share) error {
 	if missing := NotDone(m, records); len(missing) > 0 {
 		return &NotDoneError{m.ScanID, m.Shares, missing}
@@ -72,7 +73,8 @@ func Check(m *commit.Manifest, records map[int]*commit.Share) error {
 		}
 	}
 	if why != nil {
-		return fmt.Errorf("cannot collect scan %s: of shares %s, share %d %w; scan anew with another --scan-id", m.ScanID, Ranges(unlike), unlike[0], why)
+		return fmt.Errorf("cannot collect scan %s: of shares %s, share %d %w; scan anew with another --scan-id", m.ScanID,
+			Ranges(unlike), unlike[0], why)
 	}
 	for _, i := range slices.Sorted(maps.Keys(records)) {
 		r := *records[i].Result
@@ -80,7 +82,8 @@ func Check(m *commit.Manifest, records map[int]*commit.Share) error {
 			first = r
 		}
 		if r.Lines != first.Lines || r.Invalid != first.Invalid || r.Skipped != first.Skipped {
-			return fmt.Errorf("cannot collect scan %s: share 0 has read %d lines, %d without an origin and %d to be skipped, and share %d %d, %d and %d: they did not read the same list in the same way; scan anew with another --scan-id",
+			return fmt.Errorf(
+				"cannot collect scan %s: share 0 has read %d lines, %d without an origin and %d to be skipped, and share %d %d, %d and %d: they did not read the same list in the same way; scan anew with another --scan-id",
 				m.ScanID, first.Lines, first.Invalid, first.Skipped, i, r.Lines, r.Invalid, r.Skipped)
 		}
 		all.Sites += r.Sites
@@ -88,7 +91,9 @@ func Check(m *commit.Manifest, records map[int]*commit.Share) error {
 		all.LeftOut += r.LeftOut
 	}
 	if found := all.Sites + all.Duplicates + all.LeftOut + first.Invalid + first.Skipped; found != first.Lines {
-		return fmt.Errorf("cannot collect scan %s: its shares account for %d lines of a list of %d; scan anew with another --scan-id", m.ScanID, found, first.Lines)
+		return fmt.Errorf(
+			"cannot collect scan %s: its shares account for %d lines of a list of %d; scan anew with another --scan-id",
+			m.ScanID, found, first.Lines)
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ type PlanOptions struct {
 	Sample  int     // sites whose addresses are looked up
 }
 
-// Rates yields the rates of addresses, and those that the hosts of a domain share, in exchanges a second; 0 is no limit.
+// Rates yields the rates of addresses, and those that the hosts of a domain share, in exchanges a second; 0 is no
+// limit.
 type Rates interface {
 	Address(addr netip.Addr) (perSecond float64, ok bool)
 	Domain(host string) (domain string, perSecond float64, ok bool)
@@ -38,7 +39,8 @@ type Plan struct {
 	Large    []DomainCount  `json:"large_domains"`
 }
 
-// AddressCount is how many sites an address is estimated to have. All addresses of an IPv6 /64 have one rate, and count as its first.
+// AddressCount is how many sites an address is estimated to have. All addresses of an IPv6 /64 have one rate, and count
+// as its first.
 type AddressCount struct {
 	Address netip.Addr `json:"address"`
 	Sampled int        `json:"sampled"`
@@ -88,7 +90,8 @@ const (
 
 // NewPlanner returns a Planner that has seen no site. The same list gives the same sample.
 func NewPlanner(o PlanOptions) *Planner {
-	return &Planner{o: o, dice: rand.New(rand.NewPCG(1, 2)), domains: map[string]int64{}, addresses: map[netip.Addr]int{}, rated: map[string]ratedDomain{}}
+	return &Planner{o: o, dice: rand.New(rand.NewPCG(1, 2)), domains: map[string]int64{}, addresses: map[netip.Addr]int{},
+		rated: map[string]ratedDomain{}}
 }
 
 // Add counts a site.
@@ -125,7 +128,9 @@ func (p *Planner) Resolved(addr netip.Addr) {
 
 // Plan returns what the list needs.
 func (p *Planner) Plan() *Plan {
-	plan := &Plan{Sites: p.sites, Workers: p.o.Workers, Shares: min(Max, tasksEach*p.o.Workers, int(max(1, p.sites/leastSites))), IPRate: p.o.IPRate, Sampled: len(p.sample), Resolved: p.resolved, Busiest: []AddressCount{}, Large: []DomainCount{}}
+	plan := &Plan{Sites: p.sites, Workers: p.o.Workers, Shares: min(Max, tasksEach*p.o.Workers,
+		int(max(1, p.sites/leastSites))), IPRate: p.o.IPRate, Sampled: len(p.sample), Resolved: p.resolved,
+		Busiest: []AddressCount{}, Large: []DomainCount{}}
 	for addr, n := range p.addresses {
 		rate := p.o.IPRate
 		if p.o.Rates != nil {

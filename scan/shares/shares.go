@@ -30,14 +30,14 @@ func key(o origin.Origin) uint64 {
 	return xxhash.Sum64String(cmp.Or(o.RegistrableDomain(), o.Host()))
 }
 
-// Has reports whether a site belongs to the share. Each task asks this about the whole list, and most sites are of other
-// shares: those are told without a look at the public suffix list, which costs more than the rest.
+// Has reports whether a site belongs to the share. Each task asks this about the whole list, and most sites are of
+// other shares: those are told without a look at the public suffix list, which costs more than the rest.
 func (s Share) Has(o origin.Origin) bool {
 	return s.N == 0 || s.mayHave(o.Host()) && Of(o, s.N) == s.I
 }
 
-// mayHave reports whether the host, or any domain above it except the last label, falls into the share. What key hashes is
-// one of these.
+// mayHave reports whether the host, or any domain above it except the last label, falls into the share. What key hashes
+// is one of these.
 func (s Share) mayHave(host string) bool {
 	for {
 		if int(xxhash.Sum64String(host)%uint64(s.N)) == s.I {

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin"
 )
 
-// TestPartition cuts a list of real hosts into shares. Each host is in exactly one, with its registrable domain, and each share has
-// about as many registrable domains as the others.
+// TestPartition cuts a list of real hosts into shares. Each host is in exactly one, with its registrable domain, and
+// each share has about as many registrable domains as the others.
 func TestPartition(t *testing.T) {
 	path := sharedtest.Path(t, "lists", "merged-origins.csv.zst")
 	list, err := inputs.Open(t.Context(), []string{path}, inputs.Options{})
@@ -64,12 +64,14 @@ func TestPartition(t *testing.T) {
 			}
 		}
 		if n&(n-1) == 0 {
-			t.Logf("%2d shares: from %d to %d of %d registrable domains, from %d to %d hosts", n, slices.Min(of), slices.Max(of), len(domains), slices.Min(hosts), slices.Max(hosts))
+			t.Logf("%2d shares: from %d to %d of %d registrable domains, from %d to %d hosts", n, slices.Min(of), slices.Max(of),
+				len(domains), slices.Min(hosts), slices.Max(hosts))
 		}
 	}
 }
 
-// TestStable holds that the shares of some hosts are those of every release: a scan may be continued on another machine.
+// TestStable holds that the shares of some hosts are those of every release: a scan may be continued on another
+// machine.
 func TestStable(t *testing.T) {
 	f := func(host string, want int) {
 		t.Helper()
@@ -149,16 +151,22 @@ func TestFromEngine(t *testing.T) {
 		}
 	}
 	const slurm = "SLURM_ARRAY_JOB_ID=17 SLURM_ARRAY_TASK_STEP=1 "
-	f(slurm+"SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_COUNT=8 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=7", Task{Share{3, 8}, "slurm-17"}, "")
-	f(slurm+"SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=5", Task{}, "not 0 to 1; submit --array=0-1, or set BULKSCAN_SHARES")
-	f(slurm+"SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=8 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=8", Task{}, "submit --array=0-7")
-	f(slurm+"SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=5 BULKSCAN_SHARES=8", Task{Share{3, 8}, "slurm-17"}, "")
+	f(slurm+"SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_COUNT=8 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_MAX=7",
+		Task{Share{3, 8}, "slurm-17"}, "")
+	f(slurm+"SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=5", Task{},
+		"not 0 to 1; submit --array=0-1, or set BULKSCAN_SHARES")
+	f(slurm+"SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=8 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=8", Task{},
+		"submit --array=0-7")
+	f(slurm+
+		"SLURM_ARRAY_TASK_ID=3 SLURM_ARRAY_TASK_COUNT=2 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=5 BULKSCAN_SHARES=8",
+		Task{Share{3, 8}, "slurm-17"}, "")
 	f("SLURM_JOB_ID=17", Task{}, "no task of an array job")
 	f("JOB_COMPLETION_INDEX=0 BULKSCAN_SHARES=16", Task{Share{0, 16}, ""}, "")
 	f("JOB_COMPLETION_INDEX=0", Task{}, "Kubernetes: it does not tell how many shares there are; set BULKSCAN_SHARES")
 	f("JOB_COMPLETION_INDEX=16 BULKSCAN_SHARES=16", Task{}, "Kubernetes: of 16 shares the first is 0")
 	f("JOB_COMPLETION_INDEX=0 BULKSCAN_SHARES=many", Task{}, "Kubernetes: BULKSCAN_SHARES is \"many\", not a number")
-	f("AWS_BATCH_JOB_ARRAY_INDEX=2 AWS_BATCH_JOB_ARRAY_SIZE=10 AWS_BATCH_JOB_ID=6c7a1d3e-0b7f-4e4e-9a57-4a1f5b4e2a11:2", Task{Share{2, 10}, "6c7a1d3e-0b7f-4e4e-9a57-4a1f5b4e2a11"}, "")
+	f("AWS_BATCH_JOB_ARRAY_INDEX=2 AWS_BATCH_JOB_ARRAY_SIZE=10 AWS_BATCH_JOB_ID=6c7a1d3e-0b7f-4e4e-9a57-4a1f5b4e2a11:2",
+		Task{Share{2, 10}, "6c7a1d3e-0b7f-4e4e-9a57-4a1f5b4e2a11"}, "")
 	f("CLOUD_RUN_TASK_INDEX=1 CLOUD_RUN_TASK_COUNT=4 CLOUD_RUN_EXECUTION=scan-x7k2p", Task{Share{1, 4}, "scan-x7k2p"}, "")
 	f("BATCH_TASK_INDEX=1 BATCH_TASK_COUNT=4", Task{Share{1, 4}, ""}, "")
 	f("", Task{}, "none of AWS_BATCH_JOB_ARRAY_INDEX (AWS Batch)")
@@ -188,7 +196,8 @@ func TestPlanCountsLargeDomains(t *testing.T) {
 	if len(plan.Large) != 1 || plan.Large[0] != (DomainCount{"large.com", large}) {
 		t.Errorf("large domains: %v", plan.Large)
 	}
-	if plan.Shares != domains/leastSites || len(p.Sample()) != 100 || plan.Busiest[0].Sites != domains/2 || int(plan.Floor*100) != domains/2*100/36000 {
+	if plan.Shares != domains/leastSites || len(p.Sample()) != 100 || plan.Busiest[0].Sites != domains/2 ||
+		int(plan.Floor*100) != domains/2*100/36000 {
 		t.Errorf("%+v", plan)
 	}
 }
@@ -225,7 +234,8 @@ func TestPlanCountsRates(t *testing.T) {
 			p.Resolved(netip.MustParseAddr(addr))
 		}
 		if plan := p.Plan(); plan.FloorOf != wantOf || math.Abs(plan.Floor*3600-wantSeconds) > 1e-6 {
-			t.Errorf("%d in the domain, %d and %d at addresses: %s takes %v s; want %s and %v s", inDomain, at1, at2, plan.FloorOf, plan.Floor*3600, wantOf, wantSeconds)
+			t.Errorf("%d in the domain, %d and %d at addresses: %s takes %v s; want %s and %v s", inDomain, at1, at2,
+				plan.FloorOf, plan.Floor*3600, wantOf, wantSeconds)
 		}
 	}
 	f(100, 500, 1000, "large.com", 200)

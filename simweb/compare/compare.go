@@ -37,7 +37,8 @@ func (r *Result) OK() bool {
 	return r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown+r.Differ == 0
 }
 
-// Sentence says in one line whether the rows are true, and which is the first that is not. That hosts answered too late is told apart.
+// Sentence says in one line whether the rows are true, and which is the first that is not. That hosts answered too late
+// is told apart.
 func (r *Result) Sentence() string {
 	sound := r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown == 0
 	switch {
@@ -53,7 +54,8 @@ func (r *Result) Sentence() string {
 // String describes the result in a few lines.
 func (r *Result) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d rows of %d origins: %d twice, %d missing, %d unknown, %d differ from the truth", r.Rows, r.Expected, r.Twice, r.Missing, r.Unknown, r.Differ)
+	fmt.Fprintf(&b, "%d rows of %d origins: %d twice, %d missing, %d unknown, %d differ from the truth", r.Rows,
+		r.Expected, r.Twice, r.Missing, r.Unknown, r.Differ)
 	for column, n := range r.Columns {
 		fmt.Fprintf(&b, "\n  %s differs in %d rows", column, n)
 	}

@@ -47,7 +47,8 @@ func (r *DisturbedResult) OK() bool {
 // String describes the result in a few lines.
 func (r *DisturbedResult) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d rows of %d origins: %d twice, %d missing, %d unknown, %d true, %d neither true nor explained, %d late",
+	fmt.Fprintf(&b,
+		"%d rows of %d origins: %d twice, %d missing, %d unknown, %d true, %d neither true nor explained, %d late",
 		r.Rows, r.Expected, r.Twice, r.Missing, r.Unknown, r.True, r.Wrong, r.Late)
 	for _, kind := range slices.Sorted(maps.Keys(r.Explained)) {
 		fmt.Fprintf(&b, "\n  %s explains %d", kind, r.Explained[kind])
@@ -89,7 +90,8 @@ func Disturbed(ctx context.Context, scan *commit.Scan, d Disturbance) (*Disturbe
 			continue
 		}
 		seen[k] = true
-		if most := d.Within * time.Duration(max(1, row.Attempts)*(row.Hops+1)); float64(row.TotalMillis) > most.Seconds()*1000 {
+		if most := d.Within * time.Duration(max(1, row.Attempts)*(row.Hops+
+			1)); float64(row.TotalMillis) > most.Seconds()*1000 {
 			r.Late++
 			example("%v took %.0f ms in %d attempts", k, row.TotalMillis, row.Attempts)
 		}
@@ -100,8 +102,10 @@ func Disturbed(ctx context.Context, scan *commit.Scan, d Disturbance) (*Disturbe
 		kind, ok := d.explains(row, &want)
 		if !ok {
 			r.Wrong++
-			example("%v (%s) is %s %d of %d bytes after %d hops and %d attempts, not %v %d of %d bytes; it met %v", k, want.Behaviour,
-				row.Outcome, row.Status, row.BodyBytes, row.Hops, row.Attempts, want.Outcomes, want.Status, want.BodyBytes, d.Faced(last(row)))
+			example("%v (%s) is %s %d of %d bytes after %d hops and %d attempts, not %v %d of %d bytes; it met %v", k,
+				want.Behaviour,
+				row.Outcome, row.Status, row.BodyBytes, row.Hops, row.Attempts, want.Outcomes, want.Status, want.BodyBytes,
+				d.Faced(last(row)))
 			continue
 		}
 		r.Explained[kind]++
@@ -119,7 +123,8 @@ func Disturbed(ctx context.Context, scan *commit.Scan, d Disturbance) (*Disturbe
 // isTrue reports whether a row equals that of the undisturbed web.
 func isTrue(row *schema.SiteRow, want *simweb.Expect) bool {
 	return isAny(row.Outcome, want.Outcomes) && int(row.Status) == want.Status && row.BodyBytes == want.BodyBytes &&
-		row.BodyHash == int64(want.BodyHash) && row.Truncated == want.Truncated && (want.Hops < 0 || int(row.Hops) == want.Hops)
+		row.BodyHash == int64(want.BodyHash) && row.Truncated == want.Truncated &&
+		(want.Hops < 0 || int(row.Hops) == want.Hops)
 }
 
 func isAny(text string, outcomes []exchange.Outcome) bool {
@@ -142,7 +147,8 @@ func (d *Disturbance) explains(row *schema.SiteRow, want *simweb.Expect) (simweb
 	faults := d.Faced(last(row))
 	if last(row) == row.Host && want.Hops == 0 {
 		connections := 0
-		for connections < len(faults) && faults[connections].Kind != simweb.FaultHole && faults[connections].Kind != simweb.FaultLoss {
+		for connections < len(faults) && faults[connections].Kind != simweb.FaultHole &&
+			faults[connections].Kind != simweb.FaultLoss {
 			connections++
 		}
 		faults = faults[max(0, connections-1):]
@@ -154,7 +160,8 @@ func (d *Disturbance) explains(row *schema.SiteRow, want *simweb.Expect) (simweb
 		if row.Outcome == exchange.Answered.String() {
 			// Only a body that ends with the connection can be cut unnoticed, also by TLS: many servers omit
 			// close_notify, so crypto/tls does not require it between two records (Conn.Read).
-			if row.Status != int32(want.Status) || row.BodyBytes >= want.BodyBytes || !slices.Contains(endsWithConnection, want.Behaviour) {
+			if row.Status != int32(want.Status) || row.BodyBytes >= want.BodyBytes || !slices.Contains(endsWithConnection,
+				want.Behaviour) {
 				continue
 			}
 		}

@@ -34,9 +34,11 @@ func (e *LostError) Error() string {
 		what = append(what[:len(what):len(what)], fmt.Sprintf("%s: %d of %d", t.What, t.Found, t.Expected))
 	}
 	if n := len(e.Files); n > 0 {
-		what = append(what[:len(what):len(what)], fmt.Sprintf("%d committed files are missing or damaged, the first is %s", n, e.Files[0]))
+		what = append(what[:len(what):len(what)], fmt.Sprintf("%d committed files are missing or damaged, the first is %s", n,
+			e.Files[0]))
 	}
-	return fmt.Sprintf("some of its committed data is lost (%s); %s", strings.Join(what, "; "), cmp.Or(e.Remedy, DamageRemedy))
+	return fmt.Sprintf("some of its committed data is lost (%s); %s", strings.Join(what, "; "),
+		cmp.Or(e.Remedy, DamageRemedy))
 }
 
 // LostFiles returns a *LostError of these files; nil for none.

@@ -26,10 +26,11 @@ var before = map[Publication][]Publication{
 	PublicationDiscarded: {PublicationPending, PublicationHeld},
 }
 
-// SetPublication changes the publication of a complete scan, as one step. An incomplete scan can only be discarded. Where the scan has
-// it already, nothing changes. What readers open is derived from it, and not yet changed.
+// SetPublication changes the publication of a complete scan, as one step. An incomplete scan can only be discarded.
+// Where the scan has it already, nothing changes. What readers open is derived from it, and not yet changed.
 func SetPublication(ctx context.Context, st store.Store, log *slog.Logger, scanID string, to Publication) error {
-	what := map[Publication]string{PublicationDone: CausePublish, PublicationHeld: CauseHold, PublicationDiscarded: CauseDiscard}[to]
+	what := map[Publication]string{PublicationDone: CausePublish, PublicationHeld: CauseHold,
+		PublicationDiscarded: CauseDiscard}[to]
 	return setPublication(ctx, st, log, scanID, to, before[to], what, "")
 }
 
@@ -46,7 +47,8 @@ func Withdraw(ctx context.Context, st store.Store, log *slog.Logger, scanID, why
 	return setPublication(ctx, st, log, scanID, PublicationDiscarded, []Publication{PublicationDone}, CauseWithdraw, why)
 }
 
-func setPublication(ctx context.Context, st store.Store, log *slog.Logger, scanID string, to Publication, from []Publication, what, why string) error {
+func setPublication(ctx context.Context, st store.Store, log *slog.Logger, scanID string, to Publication,
+	from []Publication, what, why string) error {
 	return changeScans(ctx, st, log, []string{scanID}, func(h *Head, m *Manifest) error {
 		switch was := m.Publication; {
 		case m.State != Complete && to != PublicationDiscarded:
@@ -85,7 +87,8 @@ func PublishPending(ctx context.Context, st store.Store, log *slog.Logger, scanI
 }
 
 // changeScans locks scans while do changes, by the next head, each as the newest has it.
-func changeScans(ctx context.Context, st store.Store, log *slog.Logger, scanIDs []string, do func(h *Head, m *Manifest) error) (err error) {
+func changeScans(ctx context.Context, st store.Store, log *slog.Logger, scanIDs []string,
+	do func(h *Head, m *Manifest) error) (err error) {
 	var all []*Manifest
 	for _, id := range scanIDs {
 		lock, m, errLock := LockScan(ctx, st, id, DoingPublish)
@@ -109,15 +112,16 @@ func changeScans(ctx context.Context, st store.Store, log *slog.Logger, scanIDs 
 	})
 }
 
-// lockPause is how long a process waits at first before it looks again whether the dataset's lock is free, and longestPause at last.
+// lockPause is how long a process waits at first before it looks again whether the dataset's lock is free, and
+// longestPause at last.
 const (
 	lockPause    = 100 * time.Millisecond
 	longestPause = 2 * time.Second
 )
 
-// Change holds the dataset's lock while do changes the newest head and what it names, and writes the next head, if it has a cause. It
-// waits for another holder as long as that lives, and logs so; log may be nil. If the newest head cannot be read, the next one
-// follows the newest that can, without what cannot be read of earlier months.
+// Change holds the dataset's lock while do changes the newest head and what it names, and writes the next head, if it
+// has a cause. It waits for another holder as long as that lives, and logs so; log may be nil. If the newest head
+// cannot be read, the next one follows the newest that can, without what cannot be read of earlier months.
 func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *Head) error) (err error) {
 	lock, err := lockDataset(ctx, st, log)
 	if err != nil {
@@ -139,14 +143,16 @@ func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *He
 			return err
 		}
 		err = h.write(ctx, st)
-		if err == nil && h.Late && h.Ledger != before { // another ledger and another head refuse late ones; other names are used once
+		if err == nil && h.Late && h.Ledger != before {
+			// another ledger and another head refuse late ones; other names are used once
 			lease.Fenced()
 		}
 		if !errors.Is(err, store.ErrExist) { // else a late head of an earlier holder has come
 			return err
 		}
 	}
-	return fmt.Errorf("cannot write a head: %w; if that is no file, move it away, else other processes write heads without the lock of the dataset", err)
+	return fmt.Errorf(
+		"cannot write a head: %w; if that is no file, move it away, else other processes write heads without the lock of the dataset", err)
 }
 
 func lockDataset(ctx context.Context, st store.Store, log *slog.Logger) (store.Unlocker, error) {
@@ -277,8 +283,8 @@ func (h *Head) writeChunk(ctx context.Context, what string, value any, rows int)
 	return f, nil
 }
 
-// deleteHeads deletes the heads that are too old, behind the files up to the oldest one that stays which it does not name: no later one
-// does, and of a writer that was killed before its head none ever did.
+// deleteHeads deletes the heads that are too old, behind the files up to the oldest one that stays which it does not
+// name: no later one does, and of a writer that was killed before its head none ever did.
 func deleteHeads(ctx context.Context, st store.Store) error {
 	names, chunks, err := headsAndChunks(ctx, st)
 	if err != nil || len(names) <= heads {

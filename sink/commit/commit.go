@@ -1,7 +1,7 @@
 // Package commit answers one question: what counts? It has the records beside the tables: a scan's manifest, its
-// commits, tombstones and rejects, and its lock; and the heads of a dataset. commit.go has the commit record, history.go
-// all commits of a scan, fence.go the takeover of a lease, head.go and change.go what counts in the dataset, account.go
-// what is missing, scan.go the scan opened for reading, names.go the names of files.
+// commits, tombstones and rejects, and its lock; and the heads of a dataset. commit.go has the commit record,
+// history.go all commits of a scan, fence.go the takeover of a lease, head.go and change.go what counts in the dataset,
+// account.go what is missing, scan.go the scan opened for reading, names.go the names of files.
 package commit
 
 import (
@@ -57,8 +57,9 @@ type Tombstone string
 const (
 	TakenOver Tombstone = "taken over" // the number is blocked for a writer that lost the lock
 	LeftOut   Tombstone = "left out"   // the stored part that this part should be made from is damaged
-	Restarted Tombstone = "restarted"  // takes out the commits of a deleted scan, or follows them: lower numbers do not count
-	Repaired  Tombstone = "repaired"   // takes out damaged commits and missing numbers, whose sites are fetched again
+	// takes out the commits of a deleted scan, or follows them: lower numbers do not count
+	Restarted Tombstone = "restarted"
+	Repaired  Tombstone = "repaired" // takes out damaged commits and missing numbers, whose sites are fetched again
 )
 
 // Replaced says where a compaction keeps the rows of a commit: Rows[i] rows from row First[i] on, in Files[i] of the

@@ -14,14 +14,15 @@ import (
 
 // Fence prevents a late commit of an earlier lock holder from counting. A late commit is possible only if the lock is a
 // lease (store.Lease). The history was read with the lock held; Fence returns the history as it is then. It fences the
-// given shards, those that have records, and those that have parts: if a shard's first commit is still on its way, only its
-// parts show the shard. With a history of one shard (ReadShard) it fences that shard alone.
+// given shards, those that have records, and those that have parts: if a shard's first commit is still on its way, only
+// its parts show the shard. With a history of one shard (ReadShard) it fences that shard alone.
 //
 // A late commit would count although its sites have been fetched again. So the new holder creates a tombstone under the
-// number that such a commit would have. A shard commits one part at a time, so there is only one such number: the next, or,
-// if a restart finds records lost, that of the last part. If the tombstone comes first, the store refuses the late commit.
-// If the commit comes first, it counts. Tombstones stay.
-func Fence(ctx context.Context, st store.Store, lock store.Unlocker, m *Manifest, why Tombstone, past *History, shards ...string) (*History, error) {
+// number that such a commit would have. A shard commits one part at a time, so there is only one such number: the next,
+// or, if a restart finds records lost, that of the last part. If the tombstone comes first, the store refuses the late
+// commit. If the commit comes first, it counts. Tombstones stay.
+func Fence(ctx context.Context, st store.Store, lock store.Unlocker, m *Manifest, why Tombstone, past *History,
+	shards ...string) (*History, error) {
 	lease, ok := lock.(store.Lease)
 	if !ok || !lease.Late() {
 		return past, nil

@@ -17,9 +17,9 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Head is the record of what counts in a dataset: which scans readers get, which version of the ledger belongs to them, and what was
-// pruned. Each change creates the next head, which names the hash of the one before and the causes. The newest one counts. What a head
-// names and is not there, or is something else, is damage (docs/head.md).
+// Head is the record of what counts in a dataset: which scans readers get, which version of the ledger belongs to them,
+// and what was pruned. Each change creates the next head, which names the hash of the one before and the causes. The
+// newest one counts. What a head names and is not there, or is something else, is damage (docs/head.md).
 type Head struct {
 	SchemaVersion int           `json:"schema_version"`
 	Number        int           `json:"number"`             // from 1
@@ -33,8 +33,8 @@ type Head struct {
 	Removing      []string      `json:"removing,omitempty"` // ids of pruned scans of which files may be left
 	Sum           string        `json:"sum,omitempty"`      // see SealRecord
 
-	// Late says that a head or a ledger of an earlier holder of the dataset's lock may still arrive (see store.Lease). Until this head
-	// is written, no file may be deleted that those may name.
+	// Late says that a head or a ledger of an earlier holder of the dataset's lock may still arrive (see store.Lease).
+	// Until this head is written, no file may be deleted that those may name.
 	Late bool `json:"-"`
 
 	store  store.Store
@@ -88,13 +88,15 @@ type month struct {
 	scans   []Named
 }
 
-// heads is how many heads stay, and headRounds bounds how often a change begins again because another process has created its head.
+// heads is how many heads stay, and headRounds bounds how often a change begins again because another process has
+// created its head.
 const (
 	heads      = 16
 	headRounds = 5
 )
 
-var headName = regexp.MustCompile(`^` + schema.HeadFolder + `([0-9]{8})(-(?:[0-9]{4}-[0-9]{2}|pruned)-[0-9a-f]{12})?\.json$`)
+var headName = regexp.MustCompile(`^` + schema.HeadFolder +
+	`([0-9]{8})(-(?:[0-9]{4}-[0-9]{2}|pruned)-[0-9a-f]{12})?\.json$`)
 
 // IsHead reports whether a name is that of a head, or of a list that heads name.
 func IsHead(name string) bool { return headName.MatchString(name) }
@@ -128,7 +130,8 @@ func headsAndChunks(ctx context.Context, st store.Store) (names, chunks []string
 // HeadRemedy is what to do about a damaged head.
 const HeadRemedy = "restore it from a copy of the dataset; or bulkscan history --rebuild continues without it, and bulkscan verify says what that lacks"
 
-// ReadHead reads the newest head; without one it is empty, and its Number 0. A dataset that has a history has had heads.
+// ReadHead reads the newest head; without one it is empty, and its Number 0. A dataset that has a history has had
+// heads.
 func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 	for missing := 0; ; missing++ {
 		names, err := Heads(ctx, st)
@@ -149,7 +152,8 @@ func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 
 func newHead(st store.Store) *Head { return &Head{store: st, months: map[string]*month{}} }
 
-// headless returns an ErrRecord if a dataset without heads has lost them: it has a history, and is not of before there were heads.
+// headless returns an ErrRecord if a dataset without heads has lost them: it has a history, and is not of before there
+// were heads.
 func headless(ctx context.Context, st store.Store) error {
 	data, err := store.ReadAll(ctx, st, schema.LedgerName, schema.MaxLedger)
 	if errors.Is(err, store.ErrNotExist) {
@@ -293,7 +297,10 @@ func (h *Head) find(ctx context.Context, date, scanID string) (*Named, error) {
 // Needs reports whether the head names a scan that has not been discarded.
 func (h *Head) Needs(ctx context.Context, scanID string) (bool, error) {
 	all, err := h.All(ctx)
-	return slices.ContainsFunc(all, func(s Named) bool { return s.ScanID == scanID && s.Publication != PublicationDiscarded }), err
+	return slices.ContainsFunc(all, func(s Named) bool {
+		return s.ScanID == scanID &&
+			s.Publication != PublicationDiscarded
+	}), err
 }
 
 // set makes the head name a scan so, or with "" not at all.
@@ -348,7 +355,8 @@ func (h *Head) place(ctx context.Context, m *Manifest) error {
 	m.Publication, m.Pruned = m.named.Publication, m.named.Pruned
 	m.Tables = slices.DeleteFunc(slices.Clone(m.Tables), m.pruned)
 	again := m.Repairing || m.ResumedAt != nil && !m.ResumedAt.Before(m.named.FinishedAt)
-	if !m.Restarting && (!m.StartedAt.Equal(m.named.StartedAt) || m.named.Commits != "" && !again && m.finished().Before(m.named.FinishedAt)) {
+	if !m.Restarting && (!m.StartedAt.Equal(m.named.StartedAt) || m.named.Commits != "" && !again &&
+		m.finished().Before(m.named.FinishedAt)) {
 		return fmt.Errorf("%w: it is of another time than the one that %s names; %s", ErrRecord, h.Name(), ManifestRemedy)
 	}
 	return nil
@@ -391,7 +399,8 @@ func (m *Manifest) Waits() bool {
 
 // Unlike says in words that the commits of a scan are not those that the head names; "" if they are.
 func (m *Manifest) Unlike(commits []Commit) string {
-	if m.named == nil || m.named.Commits == "" || m.State != Complete || m.finished().After(m.named.FinishedAt) || m.digest(commits) == m.named.Commits {
+	if m.named == nil || m.named.Commits == "" || m.State != Complete || m.finished().After(m.named.FinishedAt) ||
+		m.digest(commits) == m.named.Commits {
 		return ""
 	}
 	return "its commits are not those that were published"
@@ -418,8 +427,8 @@ func (h *Head) name(ctx context.Context, m *Manifest, to Publication, what, why 
 	return h.set(ctx, s)
 }
 
-// Adopt makes the head name a complete scan that is to be published, or one that was opened and completed again since the head
-// named it, or one that the ledger has merged: a lost head had published it. Other scans stay as they are.
+// Adopt makes the head name a complete scan that is to be published, or one that was opened and completed again since
+// the head named it, or one that the ledger has merged: a lost head had published it. Other scans stay as they are.
 func (h *Head) Adopt(ctx context.Context, m *Manifest, merged bool) error {
 	if err := h.place(ctx, m); err != nil {
 		return err
@@ -442,7 +451,8 @@ func Adopt(ctx context.Context, st store.Store, log *slog.Logger, m *Manifest) e
 	return Change(ctx, st, log, func(h *Head) error { return h.Adopt(ctx, m, false) })
 }
 
-// Forget makes the head name a scan no more, before it is begun anew. A late head of another process must not name it either.
+// Forget makes the head name a scan no more, before it is begun anew. A late head of another process must not name it
+// either.
 func Forget(ctx context.Context, st store.Store, log *slog.Logger, scanID string) error {
 	return Change(ctx, st, log, func(h *Head) error {
 		named, err := h.rename(ctx, scanID, "", CauseRestart, "")

@@ -33,7 +33,8 @@ func newStore(t *testing.T) *store.Dir {
 func completed(t *testing.T, st store.Store, id, date string) *Manifest {
 	t.Helper()
 	finished := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
-	m := &Manifest{SchemaVersion: schema.Version, ScanID: id, ScanDate: date, State: Complete, StartedAt: finished.Add(-time.Hour), FinishedAt: &finished, Ending: PublicationDone}
+	m := &Manifest{SchemaVersion: schema.Version, ScanID: id, ScanDate: date, State: Complete,
+		StartedAt: finished.Add(-time.Hour), FinishedAt: &finished, Ending: PublicationDone}
 	if err := errors.Join(m.Write(t.Context(), st), Adopt(t.Context(), st, nil, m)); err != nil {
 		t.Fatal(err)
 	}
@@ -63,15 +64,16 @@ func says(t *testing.T, h *Head) string {
 	return strings.TrimSuffix(text, ", ")
 }
 
-// TestHeadChain publishes scans of several months: each change makes a head that follows the one before, a closed month is in a file of its
-// own that changes only with its scans, and no more than 16 heads and their files stay.
+// TestHeadChain publishes scans of several months: each change makes a head that follows the one before, a closed month
+// is in a file of its own that changes only with its scans, and no more than 16 heads and their files stay.
 func TestHeadChain(t *testing.T) {
 	st := newStore(t)
 	for n := range 40 {
 		completed(t, st, fmt.Sprintf("s%02d", n), time.Date(2026, 9, 1+2*n, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
 	}
 	h := mustHead(t, st)
-	if h.Number != 40 || len(h.Months) != 2 || h.Months[0].Table != "2026-09" || h.Months[0].Rows != 15 || h.Months[1].Rows != 16 || len(h.Scans) != 9 {
+	if h.Number != 40 || len(h.Months) != 2 || h.Months[0].Table != "2026-09" || h.Months[0].Rows != 15 ||
+		h.Months[1].Rows != 16 || len(h.Scans) != 9 {
 		t.Errorf("head %d has the months %+v and %d scans", h.Number, h.Months, len(h.Scans))
 	}
 	before := h.Months[1]
@@ -79,10 +81,12 @@ func TestHeadChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	h = mustHead(t, st)
-	if h.Months[1] != before || h.Months[0].Rows != 15 || h.Causes[0].What != CauseWithdraw || h.Causes[0].Why != "a wrong list" || !slices.Equal(h.Causes[0].Scans, []string{"s02"}) {
+	if h.Months[1] != before || h.Months[0].Rows != 15 || h.Causes[0].What != CauseWithdraw ||
+		h.Causes[0].Why != "a wrong list" || !slices.Equal(h.Causes[0].Scans, []string{"s02"}) {
 		t.Errorf("%+v", h)
 	}
-	if text := says(t, h); !strings.Contains(text, "s01 published, s02 discarded, s03 published") || strings.Count(text, "published") != 39 {
+	if text := says(t, h); !strings.Contains(text, "s01 published, s02 discarded, s03 published") ||
+		strings.Count(text, "published") != 39 {
 		t.Error(text)
 	}
 	var names, heads []string
@@ -110,13 +114,14 @@ func TestHeadChain(t *testing.T) {
 			named[f.Name] = true
 		}
 	}
-	if len(heads) != 16 || len(names) != len(named) || slices.ContainsFunc(names, func(n string) bool { return !named[n] }) {
+	if len(heads) != 16 || len(names) != len(named) ||
+		slices.ContainsFunc(names, func(n string) bool { return !named[n] }) {
 		t.Errorf("%d heads, %d names, of which %d are named", len(heads), len(names), len(named))
 	}
 }
 
-// TestHeadDamaged damages the newest head, and each file that it names, in every byte: no reader goes by it, and the next change goes on
-// from the head before.
+// TestHeadDamaged damages the newest head, and each file that it names, in every byte: no reader goes by it, and the
+// next change goes on from the head before.
 func TestHeadDamaged(t *testing.T) {
 	st := newStore(t)
 	completed(t, st, "one", "2026-09-30")
@@ -168,13 +173,14 @@ func TestHeadDamaged(t *testing.T) {
 	}
 	completed(t, st, "three", "2026-10-02")
 	now := mustHead(t, st)
-	if now.Number != h.Number+1 || now.Causes[0].What != CauseLost || now.Causes[0].Why != "damaged: 00000003.json" || says(t, now) != "one published, two published, three published" {
+	if now.Number != h.Number+1 || now.Causes[0].What != CauseLost || now.Causes[0].Why != "damaged: 00000003.json" ||
+		says(t, now) != "one published, two published, three published" {
 		t.Errorf("%+v: %s", now, says(t, now))
 	}
 }
 
-// TestHeadAndManifest compares manifests with what the head names: one of an earlier or another scan of its name is damage, one that is gone,
-// too. A scan that no head names waits.
+// TestHeadAndManifest compares manifests with what the head names: one of an earlier or another scan of its name is
+// damage, one that is gone, too. A scan that no head names waits.
 func TestHeadAndManifest(t *testing.T) {
 	st := newStore(t)
 	completed(t, st, "before", "2026-11-19")
@@ -194,7 +200,8 @@ func TestHeadAndManifest(t *testing.T) {
 			t.Errorf("%s: it is %s, %s", what, read.State, read.Publication)
 		}
 		all, err := Scans(t.Context(), st)
-		if _, is := errors.AsType[*DamagedScansError](err); is != damaged || len(all) != map[bool]int{true: 1, false: 2}[damaged] {
+		if _, is := errors.AsType[*DamagedScansError](err); is != damaged || len(all) != map[bool]int{true: 1,
+			false: 2}[damaged] {
 			t.Errorf("%s: %d scans, %v", what, len(all), err)
 		}
 	}
@@ -228,7 +235,8 @@ func TestHeadAndManifest(t *testing.T) {
 	}
 }
 
-// TestPublishPending publishes many scans by few heads. What a person has discarded, or is no more pending, stays as it is.
+// TestPublishPending publishes many scans by few heads. What a person has discarded, or is no more pending, stays as it
+// is.
 func TestPublishPending(t *testing.T) {
 	st := newStore(t)
 	good := completed(t, st, "before", "2026-10-01")
@@ -249,7 +257,8 @@ func TestPublishPending(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := mustHead(t, st)
-		if h.Number != 5 || strings.Count(says(t, h), "published") != len(ids) || !strings.Contains(says(t, h), "s000 discarded") {
+		if h.Number != 5 || strings.Count(says(t, h), "published") != len(ids) || !strings.Contains(says(t, h),
+			"s000 discarded") {
 			t.Errorf("head %d: %s", h.Number, says(t, h))
 		}
 	}
@@ -294,7 +303,8 @@ func TestHeadFence(t *testing.T) {
 	st := newStore(t)
 	late := &lateHead{Store: st}
 	late.before = func(name string) {
-		h := &Head{SchemaVersion: schema.Version, Number: 1, Scans: []Named{{ScanID: "late", ScanDate: "2026-11-19", Publication: PublicationHeld}}, Causes: []Cause{{What: CauseHold}}}
+		h := &Head{SchemaVersion: schema.Version, Number: 1, Scans: []Named{{ScanID: "late", ScanDate: "2026-11-19",
+			Publication: PublicationHeld}}, Causes: []Cause{{What: CauseHold}}}
 		if err := WriteRecord(t.Context(), st.CreateIfAbsent, name, h, &h.Sum); err != nil {
 			t.Error(err)
 		}
@@ -317,7 +327,8 @@ func processes(t *testing.T) func() *store.Dir {
 	}
 }
 
-// TestHeadWaits waits for a holder of the dataset's lock that takes an hour: no process gives up, as long as the holder lives.
+// TestHeadWaits waits for a holder of the dataset's lock that takes an hour: no process gives up, as long as the holder
+// lives.
 func TestHeadWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := processes(t)
@@ -357,7 +368,8 @@ func TestWaitsSayWhy(t *testing.T) {
 			if err := change(open(), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
-			if text := log.String(); strings.Count(text, "waiting for another process") != says || strings.Count(text, fmt.Sprintf(`\"pid\":%d`, os.Getpid())) != says {
+			if text := log.String(); strings.Count(text, "waiting for another process") != says ||
+				strings.Count(text, fmt.Sprintf(`\"pid\":%d`, os.Getpid())) != says {
 				t.Errorf("%s: it says %q", what, text)
 			}
 		}
@@ -367,14 +379,20 @@ func TestWaitsSayWhy(t *testing.T) {
 		f("publish", time.Minute, 1, func(st store.Store, log *slog.Logger) error {
 			return SetPublication(t.Context(), st, log, "one", PublicationDone)
 		})
-		f("withdraw", time.Minute, 1, func(st store.Store, log *slog.Logger) error { return Withdraw(t.Context(), st, log, "one", "") })
-		f("restart", time.Minute, 1, func(st store.Store, log *slog.Logger) error { return Forget(t.Context(), st, log, "one") })
+		f("withdraw", time.Minute, 1, func(st store.Store, log *slog.Logger) error {
+			return Withdraw(t.Context(), st, log,
+				"one", "")
+		})
+		f("restart", time.Minute, 1, func(st store.Store, log *slog.Logger) error {
+			return Forget(t.Context(), st, log,
+				"one")
+		})
 		f("prune", time.Minute, 1, func(st store.Store, log *slog.Logger) error { return Removed(t.Context(), st, log) })
 	})
 }
 
-// TestWithdrawTwice repeats the withdrawal of each kind of scan, as after a kill: it succeeds, and no second head says so. What no head names
-// cannot be withdrawn.
+// TestWithdrawTwice repeats the withdrawal of each kind of scan, as after a kill: it succeeds, and no second head says
+// so. What no head names cannot be withdrawn.
 func TestWithdrawTwice(t *testing.T) {
 	f := func(what string, then func(st *store.Dir) error) {
 		t.Helper()
@@ -397,8 +415,14 @@ func TestWithdrawTwice(t *testing.T) {
 	}
 	f("whole", func(*store.Dir) error { return nil })
 	f("without its manifest", func(st *store.Dir) error { return st.Delete(t.Context(), ManifestName("one")) })
-	f("with a damaged manifest", func(st *store.Dir) error { return st.Put(t.Context(), ManifestName("one"), []byte("{}")) })
-	f("with a damaged commit", func(st *store.Dir) error { return st.Put(t.Context(), CommitsFolder("one")+"0-0.json", []byte("{}")) })
+	f("with a damaged manifest", func(st *store.Dir) error {
+		return st.Put(t.Context(), ManifestName("one"),
+			[]byte("{}"))
+	})
+	f("with a damaged commit", func(st *store.Dir) error {
+		return st.Put(t.Context(), CommitsFolder("one")+"0-0.json",
+			[]byte("{}"))
+	})
 	f("with lost commits", func(st *store.Dir) error {
 		m, err := ReadManifest(t.Context(), st, "one")
 		if err == nil {
@@ -409,7 +433,8 @@ func TestWithdrawTwice(t *testing.T) {
 	})
 }
 
-// TestHeadsOfTheKilled shows that files of a head whose writer was killed before it wrote the head are deleted, once 16 later heads are there.
+// TestHeadsOfTheKilled shows that files of a head whose writer was killed before it wrote the head are deleted, once 16
+// later heads are there.
 func TestHeadsOfTheKilled(t *testing.T) {
 	st := newStore(t)
 	date := func(n int) string { return time.Date(2026, 9, 1+2*n, 0, 0, 0, 0, time.UTC).Format(time.DateOnly) }
@@ -434,8 +459,8 @@ func TestHeadsOfTheKilled(t *testing.T) {
 	}
 }
 
-// TestHeadLostAnswer has each change create its head, and learn that there is one, as if it were another's: the change that is made again
-// fails at nothing, and nothing is named twice.
+// TestHeadLostAnswer has each change create its head, and learn that there is one, as if it were another's: the change
+// that is made again fails at nothing, and nothing is named twice.
 func TestHeadLostAnswer(t *testing.T) {
 	f := func(what, want string, change func(st store.Store) error) {
 		t.Helper()
@@ -472,7 +497,10 @@ func TestHeadLostAnswer(t *testing.T) {
 		}
 		return err
 	})
-	f("withdraw", "one published, two discarded", func(st store.Store) error { return Withdraw(t.Context(), st, nil, "two", "") })
+	f("withdraw", "one published, two discarded", func(st store.Store) error {
+		return Withdraw(t.Context(), st, nil, "two",
+			"")
+	})
 	f("withdraw what is lost", "one published, two discarded", func(st store.Store) error {
 		return errors.Join(st.Delete(t.Context(), ManifestName("two")), Withdraw(t.Context(), st, nil, "two", ""))
 	})
@@ -482,7 +510,8 @@ func TestHeadLostAnswer(t *testing.T) {
 			if slices.Contains(h.Removing, "one") {
 				return nil
 			}
-			return h.Prune(t.Context(), &Pruned{Through: "2026-11-20"}, []*Manifest{{ScanID: "one", ScanDate: "2026-11-20"}}, nil)
+			return h.Prune(t.Context(), &Pruned{Through: "2026-11-20"}, []*Manifest{{ScanID: "one", ScanDate: "2026-11-20"}},
+				nil)
 		})
 	})
 	f("removed", "one published, two published", func(st store.Store) error { return Removed(t.Context(), st, nil) })
@@ -501,7 +530,8 @@ func TestHeadForeign(t *testing.T) {
 		completed(t, st, fmt.Sprint("s", n), "2026-11-20")
 	}
 	for _, name := range mine {
-		if data, err := os.ReadFile(filepath.Join(st.Root(), filepath.FromSlash(schema.HeadFolder+name))); err != nil || string(data) != "mine" {
+		if data, err := os.ReadFile(filepath.Join(st.Root(), filepath.FromSlash(schema.HeadFolder+name))); err != nil ||
+			string(data) != "mine" {
 			t.Errorf("%s: %q, %v", name, data, err)
 		}
 	}
@@ -526,14 +556,15 @@ func (s *lateStore) Lock(ctx context.Context, name string, holder []byte) (store
 func (l lateLease) Late() bool { return l.st.fenced == 0 }
 func (l lateLease) Fenced()    { l.st.fenced++ }
 
-// TestHeadLate shows that with a late lease a restart writes a head although none names the scan, since a late head may. Only a head with another
-// ledger ends the danger.
+// TestHeadLate shows that with a late lease a restart writes a head although none names the scan, since a late head
+// may. Only a head with another ledger ends the danger.
 func TestHeadLate(t *testing.T) {
 	late := &lateStore{Store: newStore(t)}
 	completed(t, late, "one", "2026-11-20")
 	f := func(what string, err error, number, fenced int) {
 		t.Helper()
-		if h := mustHead(t, late); err != nil || h.Number != number || late.fenced != fenced || says(t, h) != "one published" {
+		if h := mustHead(t, late); err != nil || h.Number != number || late.fenced != fenced ||
+			says(t, h) != "one published" {
 			t.Errorf("%s: head %d says %s, fenced %d times, %v", what, h.Number, says(t, h), late.fenced, err)
 		}
 	}

@@ -34,7 +34,8 @@ func (h *History) replacement(key Key) (by *Commit, where Replaced, ok bool) {
 	return nil, Replaced{}, false
 }
 
-// Keys yields the key of each record, and of each commit that one of them replaces, whether or not its record still exists.
+// Keys yields the key of each record, and of each commit that one of them replaces, whether or not its record still
+// exists.
 func (h *History) Keys() iter.Seq[Key] {
 	return func(yield func(Key) bool) {
 		for _, commits := range [][]Commit{h.Current, h.Replaced, h.Tombstones} {
@@ -113,13 +114,15 @@ type recordError struct {
 
 func (e *recordError) Unwrap() error { return e.error }
 
-// GatherHistory lists the records of one shard, or of all (""), and reads each once. A compaction, restart or repair publishes its record
-// before it deletes those that it replaces. A listing that overlaps it may show neither, so the records of the shard "compacted" are
-// listed again afterwards, until two listings in a row are equal. New records of a running scan cause no other listing,
-// which would otherwise go on until the scan ends. If a record is gone when it is read, all records are listed again. If
-// that happens a second time to the same record, its error is returned. Each result of reading goes through judge, in the
-// order of the names of one listing; a record for which judge returns nil is left out.
-func GatherHistory(ctx context.Context, st store.Store, scanID, shard string, judge func(name string, c *Commit, err error) (*Commit, error)) (*History, error) {
+// GatherHistory lists the records of one shard, or of all (""), and reads each once. A compaction, restart or repair
+// publishes its record before it deletes those that it replaces. A listing that overlaps it may show neither, so the
+// records of the shard "compacted" are listed again afterwards, until two listings in a row are equal. New records of a
+// running scan cause no other listing, which would otherwise go on until the scan ends. If a record is gone when it is
+// read, all records are listed again. If that happens a second time to the same record, its error is returned. Each
+// result of reading goes through judge, in the order of the names of one listing; a record for which judge returns nil
+// is left out.
+func GatherHistory(ctx context.Context, st store.Store, scanID, shard string, judge func(name string, c *Commit,
+	err error) (*Commit, error)) (*History, error) {
 	type result struct {
 		commit *Commit
 		err    error

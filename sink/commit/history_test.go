@@ -19,8 +19,12 @@ func TestCounts(t *testing.T) {
 	f(History{Current: []Commit{of(0, ""), of(1, ""), {Shard: "1", N: 7}}}, true, true, false)
 	f(History{Current: []Commit{of(0, ""), of(2, "")}, Tombstones: []Commit{of(1, TakenOver)}}, true, false, true, false)
 	f(History{Current: []Commit{of(3, "")}, Tombstones: []Commit{of(2, Restarted)}}, false, false, false, true, false)
-	takesOut := Commit{Shard: CompactedShard, N: 1, Tombstone: Restarted, Replaces: []Replaced{{Shard: "0", N: 1}, {Shard: CompactedShard}}} // 0 was missing
+	// 0 was missing
+	takesOut := Commit{Shard: CompactedShard, N: 1, Tombstone: Restarted, Replaces: []Replaced{{Shard: "0", N: 1},
+		{Shard: CompactedShard}}}
 	f(History{Tombstones: []Commit{takesOut}}, false, false, false)
-	f(History{Current: []Commit{of(2, ""), {Shard: CompactedShard, N: 2, Replaces: []Replaced{{Shard: "0", N: 3}}}}, Tombstones: []Commit{takesOut}}, false, false, true, true, false)
-	f(History{Current: []Commit{{Shard: CompactedShard, Replaces: []Replaced{{Shard: "0", N: 0}, {Shard: "0", N: 1}}}}}, true, true, false)
+	f(History{Current: []Commit{of(2, ""), {Shard: CompactedShard, N: 2, Replaces: []Replaced{{Shard: "0", N: 3}}}},
+		Tombstones: []Commit{takesOut}}, false, false, true, true, false)
+	f(History{Current: []Commit{{Shard: CompactedShard, Replaces: []Replaced{{Shard: "0", N: 0}, {Shard: "0", N: 1}}}}},
+		true, true, false)
 }

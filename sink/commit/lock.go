@@ -31,7 +31,8 @@ type Holder struct {
 
 func (e *HeldError) Error() string {
 	if e.Share != "" {
-		return fmt.Sprintf("share %s of scan %s is being written by process %d on %.100q since %s; one process writes a share",
+		return fmt.Sprintf(
+			"share %s of scan %s is being written by process %d on %.100q since %s; one process writes a share",
 			e.Share, e.ScanID, e.Holder.PID, e.Holder.Host, e.Holder.StartedAt.Format(time.RFC3339))
 	}
 	if e.Holder == (Holder{}) {
@@ -97,8 +98,8 @@ func RemedyFor(err error) (remedy string, certain bool) {
 	return "", false
 }
 
-// Remedies for missing or damaged records and files, and for changed settings. Without its manifest a scan cannot be repaired:
-// nothing else says which lists it is of.
+// Remedies for missing or damaged records and files, and for changed settings. Without its manifest a scan cannot be
+// repaired: nothing else says which lists it is of.
 const (
 	DamageRemedy   = "restore the files that bulkscan verify names; or fetch the lost sites again by scan --repair; or begin the scan anew with --restart"
 	ManifestRemedy = "restore the files that bulkscan verify names, or begin the scan anew with --restart"
@@ -127,7 +128,8 @@ func LockScan(ctx context.Context, st store.Store, scanID, doing string) (store.
 	}
 	m, err := ReadManifest(ctx, st, scanID)
 	if err == nil && m.Restarting {
-		err = fmt.Errorf("scan %s is being restarted, and the restart was interrupted; repeat the command that scans it", scanID)
+		err = fmt.Errorf("scan %s is being restarted, and the restart was interrupted; repeat the command that scans it",
+			scanID)
 	}
 	if err == nil && m.Uncollected() && doing != DoingCollect {
 		err = &UncollectedError{scanID, m.Shares}

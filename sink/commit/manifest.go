@@ -132,13 +132,15 @@ const (
 // Publication is whether readers get a scan.
 type Publication string
 
-// The publications. See SetPublication for how a scan goes from one to another. A manifest has how the scan ended, the head the rest.
+// The publications. See SetPublication for how a scan goes from one to another. A manifest has how the scan ended, the
+// head the rest.
 const (
-	PublicationPending   Publication = "pending"
-	PublicationDone      Publication = "published"
-	PublicationHeld      Publication = "held"      // a judge has found the scan unlike those before; a person decides
-	PublicationDiscarded Publication = "discarded" // a person has decided that it does not count; it stays for studies of what went wrong
-	PublicationEmpty     Publication = "empty"     // it has no site, or none answered, and --allow-empty was not given
+	PublicationPending Publication = "pending"
+	PublicationDone    Publication = "published"
+	PublicationHeld    Publication = "held" // a judge has found the scan unlike those before; a person decides
+	// a person has decided that it does not count; it stays for studies of what went wrong
+	PublicationDiscarded Publication = "discarded"
+	PublicationEmpty     Publication = "empty" // it has no site, or none answered, and --allow-empty was not given
 )
 
 // Published reports whether readers get the scan.
@@ -207,15 +209,17 @@ func (e *ChangedError) Error() string {
 		remedy = "let the bulkscan that began it finish it; or " + remedy
 	}
 	if e.Share {
-		return fmt.Sprintf("cannot write this share of scan %s: %s was %q for the first share and is now %q; %s", e.ScanID, e.What, e.Was, e.Now, remedy)
+		return fmt.Sprintf("cannot write this share of scan %s: %s was %q for the first share and is now %q; %s", e.ScanID,
+			e.What, e.Was, e.Now, remedy)
 	}
 	return fmt.Sprintf("cannot resume scan %s: %s was %q and is now %q; %s", e.ScanID, e.What, e.Was, e.Now, remedy)
 }
 
 const maxManifest = 64 << 20
 
-// ReadManifest reads a scan's manifest, with the publication that the head says. The error is store.ErrNotExist if there is no such
-// scan, a *schema.NewerError if a later version wrote it, and a *schema.OlderError if an earlier one did.
+// ReadManifest reads a scan's manifest, with the publication that the head says. The error is store.ErrNotExist if
+// there is no such scan, a *schema.NewerError if a later version wrote it, and a *schema.OlderError if an earlier one
+// did.
 func ReadManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
 	m, err := ReadStoredManifest(ctx, st, scanID)
 	if err == nil {
@@ -287,7 +291,8 @@ func ReadAnyManifest(ctx context.Context, st store.Store, scanID string) (*Manif
 		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w", scanID, err)
 	}
 	if m.ScanID != scanID || CheckDate(m.ScanDate) != nil {
-		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w: it names scan %.80q, date %.40q", scanID, ErrRecord, m.ScanID, m.ScanDate)
+		return nil, fmt.Errorf("cannot read the manifest of scan %s: %w: it names scan %.80q, date %.40q", scanID, ErrRecord,
+			m.ScanID, m.ScanDate)
 	}
 	return m, nil
 }
@@ -328,7 +333,8 @@ func (m *Manifest) Citation() string {
 		sites = m.Counts.Rows
 	}
 	text := func(s string) string {
-		return strings.NewReplacer("`", "'", "{", "", "}", "", `\`, "", "~", "", "^", "", "$", `\$`, "_", `\_`, "%", `\%`, "&", `\&`, "#", `\#`).Replace(printable.Clip(s, 100))
+		return strings.NewReplacer("`", "'", "{", "", "}", "", `\`, "", "~", "", "^", "", "$", `\$`, "_", `\_`, "%", `\%`,
+			"&", `\&`, "#", `\#`).Replace(printable.Clip(s, 100))
 	}
 	return fmt.Sprintf(`@misc{bulkscan-%s,
   author       = {AUTHORS},
@@ -342,9 +348,11 @@ func (m *Manifest) Citation() string {
 
 // Package begins a description of tables that are of the scan.
 func (m *Manifest) Package(name string) *schema.DataPackage {
-	source := fmt.Sprintf("scan %s by bulkscan %s, token registry %s, observer %s", m.ScanID, m.ToolVersion, m.RegistryVersion, m.Observer)
+	source := fmt.Sprintf("scan %s by bulkscan %s, token registry %s, observer %s", m.ScanID, m.ToolVersion,
+		m.RegistryVersion, m.Observer)
 	return &schema.DataPackage{
-		Schema: "https://datapackage.org/profiles/2.0/datapackage.json", Name: name, Title: "robots.txt of " + printable.Head(m.ListName(), 200) + ", " + m.ScanDate, Created: m.StartedAt.UTC().Format(time.RFC3339),
+		Schema: "https://datapackage.org/profiles/2.0/datapackage.json", Name: name, Title: "robots.txt of " +
+			printable.Head(m.ListName(), 200) + ", " + m.ScanDate, Created: m.StartedAt.UTC().Format(time.RFC3339),
 		Sources: []map[string]string{{"title": printable.Head(source, 500)}}, Citation: m.Citation(),
 	}
 }

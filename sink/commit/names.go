@@ -62,8 +62,8 @@ func KeyOf(name string) (key Key, ok bool) {
 	return Key{stem[:i], n}, err == nil && n >= 0 && isShard(stem[:i])
 }
 
-// IsRecord reports whether a name is that of a file which bulkscan writes in the folder of a scan. Any other file there is a
-// person's: no restart and no pruning deletes it.
+// IsRecord reports whether a name is that of a file which bulkscan writes in the folder of a scan. Any other file there
+// is a person's: no restart and no pruning deletes it.
 func IsRecord(scanID, name string) bool {
 	base := path.Base(name)
 	stem, extension, _ := strings.Cut(base, ".")
@@ -84,8 +84,8 @@ func IsRecord(scanID, name string) bool {
 
 func partitionFolder(table, date string) string { return table + "/scan_date=" + date + "/" }
 
-// partsPrefix is what the names of a scan's parts of a table begin with; "" is all shards. Names of other scans may begin
-// so, too: see ShardOf.
+// partsPrefix is what the names of a scan's parts of a table begin with; "" is all shards. Names of other scans may
+// begin so, too: see ShardOf.
 func partsPrefix(table, date, scanID, shard string) string {
 	prefix := partitionFolder(table, date) + "part-" + scanID + "-"
 	if shard != "" {
@@ -127,7 +127,8 @@ func SplitPart(base string) (scanID, shard string, n int, ok bool) {
 	return rest[:i], rest[i+1:], n, true
 }
 
-// WrittenBy returns the scan and the shard of a commit's record, of a part's file, or of the record or rejects of a share; "" for others.
+// WrittenBy returns the scan and the shard of a commit's record, of a part's file, or of the record or rejects of a
+// share; "" for others.
 func WrittenBy(name string) (scanID, shard string) {
 	folder, base := path.Split(name)
 	if scanID, shard, _, ok := SplitPart(base); ok {

@@ -22,8 +22,8 @@ const (
 	Archive = "archive"
 )
 
-// String names the observer in one line, as in `live bulkscan any https+http HTTP/1.1 from frankfurt`. Two observers are
-// the same if these are equal. The index and the records of statistics have it.
+// String names the observer in one line, as in `live bulkscan any https+http HTTP/1.1 from frankfurt`. Two observers
+// are the same if these are equal. The index and the records of statistics have it.
 func (o Observer) String() string {
 	words := []string{cmp.Or(o.Source, "unknown")}
 	for _, word := range []string{o.Product, o.Family, o.Scheme, o.HTTP} {
@@ -43,7 +43,10 @@ func ProductOf(userAgent string) string {
 	if _, after, ok := strings.Cut(userAgent, "compatible;"); ok && strings.HasPrefix(userAgent, "Mozilla/") {
 		userAgent = strings.TrimSpace(after)
 	}
-	end := strings.IndexFunc(userAgent, func(r rune) bool { return strings.ContainsRune("/ ;()", r) || r < ' ' || r > '~' })
+	end := strings.IndexFunc(userAgent, func(r rune) bool {
+		return strings.ContainsRune("/ ;()", r) || r < ' ' ||
+			r > '~'
+	})
 	if end >= 0 {
 		userAgent = userAgent[:end]
 	}

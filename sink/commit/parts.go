@@ -13,7 +13,8 @@ import (
 )
 
 // SweepAndList removes leftover drafts of these objects and lists the objects.
-func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(name string) bool) (names []string, err error) {
+func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(name string) bool) (names []string,
+	err error) {
 	if err := st.Sweep(ctx, prefix, ours); err != nil {
 		return nil, err
 	}
@@ -28,7 +29,8 @@ func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(
 	return names, nil
 }
 
-// UsedNumbers returns the history of one shard of a scan, or of all (""), in which unreadable records have only their numbers.
+// UsedNumbers returns the history of one shard of a scan, or of all (""), in which unreadable records have only their
+// numbers.
 func UsedNumbers(ctx context.Context, st store.Store, scanID, shard string) (*History, error) {
 	return GatherHistory(ctx, st, scanID, shard, func(name string, c *Commit, err error) (*Commit, error) {
 		if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged) || ctx.Err() != nil {
@@ -80,8 +82,8 @@ func SweepFiles(ctx context.Context, st store.Store, files ...string) error {
 	return nil
 }
 
-// SweepParts removes leftover drafts of a scan's parts. The scan's lock covers all shards ("") so that a late draft of a
-// shard that is no longer written does not stay; the lock of a share covers one.
+// SweepParts removes leftover drafts of a scan's parts. The scan's lock covers all shards ("") so that a late draft of
+// a shard that is no longer written does not stay; the lock of a share covers one.
 func SweepParts(ctx context.Context, st store.Store, scanID, date, only string) error {
 	ours := func(name string) bool {
 		shard, _, ok := ShardOf(scanID, path.Base(name))
@@ -116,7 +118,8 @@ func PartFiles(ctx context.Context, st store.Store, scanID, date, only string) (
 // that of the share whose history it has read. If
 // files of current commits are missing or have another size, ClearParts deletes only drafts and returns the names of
 // these files, sorted: the replaced files may be the only copy left.
-func ClearParts(ctx context.Context, st store.Store, scanID, date string, past *History, shards []string) (damaged []string, err error) {
+func ClearParts(ctx context.Context, st store.Store, scanID, date string, past *History,
+	shards []string) (damaged []string, err error) {
 	stale := past.Stale()
 	if err := SweepParts(ctx, st, scanID, date, past.shard); err != nil {
 		return nil, err
@@ -150,15 +153,17 @@ func ClearParts(ctx context.Context, st store.Store, scanID, date string, past *
 	return nil, nil
 }
 
-// DamagedFiles returns the names of files of current commits that are missing or have another size, sorted. It changes nothing.
+// DamagedFiles returns the names of files of current commits that are missing or have another size, sorted. It changes
+// nothing.
 func DamagedFiles(ctx context.Context, st store.Store, scanID, date string, past *History) ([]string, error) {
 	damaged, _, err := heldAgainst(ctx, st, scanID, date, past)
 	return damaged, err
 }
 
-// heldAgainst compares the files of a scan's parts with its current commits: damaged as DamagedFiles says, further are the files
-// that no current commit names.
-func heldAgainst(ctx context.Context, st store.Store, scanID, date string, past *History) (damaged, further []string, err error) {
+// heldAgainst compares the files of a scan's parts with its current commits: damaged as DamagedFiles says, further are
+// the files that no current commit names.
+func heldAgainst(ctx context.Context, st store.Store, scanID, date string, past *History) (damaged, further []string,
+	err error) {
 	committed := map[string]int64{}
 	for i := range past.Current {
 		for _, f := range past.Current[i].Files {

@@ -15,8 +15,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Pruned is the record of scans that were deleted for their age. A head names it before their files are deleted: from then on only
-// the history has their nights, and cannot derive them anew.
+// Pruned is the record of scans that were deleted for their age. A head names it before their files are deleted: from
+// then on only the history has their nights, and cannot derive them anew.
 type Pruned struct {
 	Through    string              `json:"through"`              // date of the last deleted night; "" before the first
 	Scans      []PrunedScan        `json:"scans"`                // by date
@@ -66,7 +66,8 @@ func (h *Head) ReadPruned(ctx context.Context) (*Pruned, error) {
 	return p, err
 }
 
-// Prune makes the head name a record of what is pruned, no more the scans that are about to be deleted, and others without a table.
+// Prune makes the head name a record of what is pruned, no more the scans that are about to be deleted, and others
+// without a table.
 func (h *Head) Prune(ctx context.Context, p *Pruned, going []*Manifest, without map[string][]*Manifest) error {
 	h.pruned = p
 	h.cause(CausePrune, "")
@@ -110,7 +111,10 @@ func (p *Pruned) Has(scanID string) bool {
 
 // HasDiscarded reports whether a scan was discarded, and deleted.
 func (p *Pruned) HasDiscarded(scanID string) bool {
-	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool { return s.ScanID == scanID && s.Publication == PublicationDiscarded })
+	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool {
+		return s.ScanID == scanID &&
+			s.Publication == PublicationDiscarded
+	})
 }
 
 // Left says what is left of a deleted scan.
@@ -123,7 +127,10 @@ func (p *Pruned) Left(scanID string) string {
 
 // HasDate reports whether a published scan of a date was deleted.
 func (p *Pruned) HasDate(date string) bool {
-	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool { return s.ScanDate == date && s.Publication != PublicationDiscarded })
+	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool {
+		return s.ScanDate == date &&
+			s.Publication != PublicationDiscarded
+	})
 }
 
 // Refuses returns an error if a scan may not be begun: its id or its date was pruned.
@@ -132,13 +139,15 @@ func (p *Pruned) Refuses(scanID, date string) error {
 	case p.Has(scanID):
 		return fmt.Errorf("scan %s was pruned, and its name is not used again; give another --scan-id", scanID)
 	case date <= p.Through:
-		return fmt.Errorf("the nights up to %s were pruned, and the history takes in no other night of %s; scan into another dataset", p.Through, date)
+		return fmt.Errorf(
+			"the nights up to %s were pruned, and the history takes in no other night of %s; scan into another dataset",
+			p.Through, date)
 	}
 	return nil
 }
 
-// RemoveScan deletes what a pruned scan has left: the records first, without which no reader finds the parts, and then empty
-// folders, which each later list would read. Its manifest was deleted before.
+// RemoveScan deletes what a pruned scan has left: the records first, without which no reader finds the parts, and then
+// empty folders, which each later list would read. Its manifest was deleted before.
 func RemoveScan(ctx context.Context, st store.Store, s *PrunedScan) error {
 	prefixes := []string{ScanFolder(s.ScanID), RejectsName(s.ScanID)}
 	for _, t := range schema.Tables() {
@@ -199,6 +208,7 @@ func (m *Manifest) Without(commits []Commit) {
 		return
 	}
 	for i := range commits {
-		commits[i].Files = slices.DeleteFunc(slices.Clone(commits[i].Files), func(f schema.File) bool { return m.pruned(f.Table) })
+		commits[i].Files = slices.DeleteFunc(slices.Clone(commits[i].Files),
+			func(f schema.File) bool { return m.pruned(f.Table) })
 	}
 }

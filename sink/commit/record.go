@@ -44,7 +44,8 @@ func SealRecord(record any, sum *string) ([]byte, error) {
 }
 
 // WriteRecord seals a record and hands its JSON to write, which is a method of a Store.
-func WriteRecord(ctx context.Context, write func(ctx context.Context, name string, data []byte) error, name string, record any, sum *string) error {
+func WriteRecord(ctx context.Context, write func(ctx context.Context, name string, data []byte) error, name string,
+	record any, sum *string) error {
 	data, err := SealRecord(record, sum)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
@@ -92,8 +93,8 @@ type FileRecord struct {
 	File     schema.File `json:"file"`
 	// SchemaVersion is that of a table. It may be later than that of the scan.
 	SchemaVersion int `json:"schema_version,omitempty"`
-	// Sites is the number of the scan's sites from which a table was computed; nil for rejects. A scan only gains sites, so
-	// the number tells whether the table is up to date.
+	// Sites is the number of the scan's sites from which a table was computed; nil for rejects. A scan only gains sites,
+	// so the number tells whether the table is up to date.
 	Sites *int64 `json:"sites,omitempty"`
 	// Unit is the sum of the rows from which statistics were computed, see UnitSum; "" if they are of one scan.
 	Unit  string `json:"unit,omitempty"`
@@ -115,7 +116,8 @@ const maxFileRecord = 1 << 20
 // PublishRecorded publishes a sealed draft and writes its record. At every moment the record allows the hash of the
 // published file. The caller holds the scan's lock: with two writers, the file of one could stand beside the record of
 // the other.
-func PublishRecorded(ctx context.Context, st store.Store, record FileRecord, publish func(context.Context) error) error {
+func PublishRecorded(ctx context.Context, st store.Store, record FileRecord,
+	publish func(context.Context) error) error {
 	switch before, err := ReadFileRecord(ctx, st, record.ScanID, record.File.Table); {
 	case err == nil:
 		record.Earlier = append(before.Earlier, before.File.SHA256)
@@ -138,15 +140,16 @@ func (r *FileRecord) write(ctx context.Context, st store.Store) error {
 	return WriteRecord(ctx, st.Put, FileRecordName(r.ScanID, r.File.Table), r, &r.Sum)
 }
 
-// ReadFileRecord reads the record of a file; the error is store.ErrNotExist if it has none. If a later version wrote it, ReadFileRecord
-// returns it with a *schema.NewerError.
+// ReadFileRecord reads the record of a file; the error is store.ErrNotExist if it has none. If a later version wrote
+// it, ReadFileRecord returns it with a *schema.NewerError.
 func ReadFileRecord(ctx context.Context, st store.Store, scanID, table string) (*FileRecord, error) {
 	name, r := FileRecordName(scanID, table), &FileRecord{}
 	if err := ReadRecord(ctx, st, name, maxFileRecord, r, &r.Sum); err != nil {
 		return nil, err
 	}
 	if r.ScanID != scanID || r.File.Table != table {
-		return nil, fmt.Errorf("cannot read %s: %w: its content is that of %.80q of scan %.80q", name, ErrRecord, r.File.Table, r.ScanID)
+		return nil, fmt.Errorf("cannot read %s: %w: its content is that of %.80q of scan %.80q", name, ErrRecord,
+			r.File.Table, r.ScanID)
 	}
 	if err := schema.CheckVersion(r.SchemaVersion); err != nil {
 		return r, fmt.Errorf("cannot read %s: %w", name, err)

@@ -145,7 +145,8 @@ func (r *Rejects) Close(ctx context.Context) error {
 }
 
 func (r *Rejects) publish(ctx context.Context) error {
-	r.file = schema.File{Table: FileRejects, Name: r.name, Rows: r.count, Bytes: r.bytes, SHA256: hex.EncodeToString(r.Hash.Sum(nil))}
+	r.file = schema.File{Table: FileRejects, Name: r.name, Rows: r.count, Bytes: r.bytes,
+		SHA256: hex.EncodeToString(r.Hash.Sum(nil))}
 	if r.name != RejectsName(r.scanID) {
 		return r.draft.Publish(ctx)
 	}

@@ -54,7 +54,8 @@ func (r *Rejudged) And(o *Rejudged) *Rejudged {
 		sum.Bodies, sum.Answers, sum.Sites = sum.Bodies+one.Bodies, sum.Answers+one.Answers, sum.Sites+one.Sites
 		sum.Other += one.Other
 		sum.Verdicts, sum.Evidence = sum.Verdicts.And(one.Verdicts), sum.Evidence.And(one.Evidence)
-		for _, counts := range [...][2]map[string]int64{{sum.Carried, one.Carried}, {sum.Columns, one.Columns}, {sum.Checks, one.Checks}, {sum.Decisions, one.Decisions}} {
+		for _, counts := range [...][2]map[string]int64{{sum.Carried, one.Carried}, {sum.Columns, one.Columns},
+			{sum.Checks, one.Checks}, {sum.Decisions, one.Decisions}} {
 			for key, n := range counts[1] {
 				counts[0][key] += n
 			}
@@ -68,7 +69,8 @@ func (r *Rejudged) And(o *Rejudged) *Rejudged {
 
 // NewRejudged returns counts of zero.
 func NewRejudged() *Rejudged {
-	return &Rejudged{Carried: map[string]int64{}, Columns: map[string]int64{}, Checks: map[string]int64{}, Decisions: map[string]int64{}, Kinds: map[string]Difference{}}
+	return &Rejudged{Carried: map[string]int64{}, Columns: map[string]int64{}, Checks: map[string]int64{},
+		Decisions: map[string]int64{}, Kinds: map[string]Difference{}}
 }
 
 // And returns the sum of both.

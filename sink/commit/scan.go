@@ -20,8 +20,8 @@ type Scan struct {
 	Commits  []Commit // ordered by shard and number; of a unit, those of one scan after the other
 	Unit     Unit     // which rows count for readers of package sink; by default all
 
-	// Sealing says that what is read is written to files with hashes of their own, or is deleted: so readers compare the whole hash of
-	// each file first.
+	// Sealing says that what is read is written to files with hashes of their own, or is deleted: so readers compare the
+	// whole hash of each file first.
 	Sealing bool
 
 	Store store.Store
@@ -156,14 +156,15 @@ func (e *DamagedScansError) Unwrap() []error {
 	return errs
 }
 
-// Scans reads the manifests of a dataset, ordered by start. If some are damaged, or the head names scans that are not there, it
-// returns the others with a *DamagedScansError, and the caller decides whether they suffice. If one has another schema version, that is
-// the error.
+// Scans reads the manifests of a dataset, ordered by start. If some are damaged, or the head names scans that are not
+// there, it returns the others with a *DamagedScansError, and the caller decides whether they suffice. If one has
+// another schema version, that is the error.
 func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	return current(StoredScans(ctx, st))
 }
 
-// LastScans is Scans for these scans, and for those that the head names of the dates of the last n that are published, and of later ones.
+// LastScans is Scans for these scans, and for those that the head names of the dates of the last n that are published,
+// and of later ones.
 func LastScans(ctx context.Context, st store.Store, n int, ids ...string) ([]*Manifest, error) {
 	h, err := ReadHead(ctx, st)
 	if err != nil {
@@ -272,14 +273,15 @@ func readNamed(ctx context.Context, st store.Store, scanID string) (*Manifest, e
 	}
 	named, errHead := h.Needs(ctx, scanID)
 	if named {
-		err = fmt.Errorf("cannot read %s: %w: it is missing, and %s names the scan; %s", ManifestName(scanID), ErrRecord, h.Name(), LostRemedy)
+		err = fmt.Errorf("cannot read %s: %w: it is missing, and %s names the scan; %s", ManifestName(scanID), ErrRecord,
+			h.Name(), LostRemedy)
 	}
 	return nil, cmp.Or(errHead, err)
 }
 
-// Default returns the scan that readers mean where none is named, or nil: of the published scans with sites that of the newest
-// date, and of that date the one that started last. latest() in views.sql has the same rule. The scans are in the order of their
-// start.
+// Default returns the scan that readers mean where none is named, or nil: of the published scans with sites that of the
+// newest date, and of that date the one that started last. latest() in views.sql has the same rule. The scans are in
+// the order of their start.
 func Default(scans []*Manifest) (of *Manifest) {
 	for _, m := range scans {
 		if m.Published() && m.Counts != nil && m.Counts.Files[schema.Sites] > 0 && (of == nil || m.ScanDate >= of.ScanDate) {
@@ -289,8 +291,8 @@ func Default(scans []*Manifest) (of *Manifest) {
 	return of
 }
 
-// ScanIDs lists the scans that have a record, in the order of their names. What is no file in the place of a manifest may not be
-// listed.
+// ScanIDs lists the scans that have a record, in the order of their names. What is no file in the place of a manifest
+// may not be listed.
 func ScanIDs(ctx context.Context, st store.Store) ([]string, error) {
 	var ids []string
 	for entry, err := range st.List(ctx, schema.ScansFolder) {

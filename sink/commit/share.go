@@ -14,8 +14,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// A scan may be cut into shares, each written by a process of its own: its shard has the share's number as its name, and
-// a lock. The manifest of such a scan is created by the first process and changed by none, until the shares are
+// A scan may be cut into shares, each written by a process of its own: its shard has the share's number as its name,
+// and a lock. The manifest of such a scan is created by the first process and changed by none, until the shares are
 // collected under the scan's lock. This file has the record of a share.
 
 // Share says how far a share of a scan is. Its process writes the record at the start, now and then, and at the end,
@@ -87,14 +87,15 @@ type UncollectedError struct {
 }
 
 func (e *UncollectedError) Error() string {
-	return fmt.Sprintf("scan %s is in %d shares that are not collected yet; bulkscan status shows them, and bulkscan collect makes one scan of them when all are done", e.ScanID, e.N)
+	return fmt.Sprintf(
+		"scan %s is in %d shares that are not collected yet; bulkscan status shows them, and bulkscan collect makes one scan of them when all are done", e.ScanID, e.N)
 }
 
 // Uncollected reports whether the scan is in shares that may still be written, each under its own lock.
 func (m *Manifest) Uncollected() bool { return m.Shares > 0 && m.State != Complete && !m.Repairing }
 
-// Remedy says what to do about damaged records and files of these shards of the scan. Each share of a scan that is not collected is
-// repaired by itself, under its lock: others may be being written.
+// Remedy says what to do about damaged records and files of these shards of the scan. Each share of a scan that is not
+// collected is repaired by itself, under its lock: others may be being written.
 func (m *Manifest) Remedy(shards ...string) string {
 	if !m.Uncollected() {
 		return DamageRemedy
@@ -102,12 +103,14 @@ func (m *Manifest) Remedy(shards ...string) string {
 	return ShareRemedy(m.ScanID, m.Shares, shards...)
 }
 
-// ShareRemedy is Remedy for shares of a scan of n that are not collected. It names the first ten; then the others are due.
+// ShareRemedy is Remedy for shares of a scan of n that are not collected. It names the first ten; then the others are
+// due.
 func ShareRemedy(scanID string, n int, shards ...string) string {
 	slices.Sort(shards)
 	shards = slices.Compact(shards)
 	list := strings.Join(shards[:min(10, len(shards))], fmt.Sprintf("/%d --repair, and with --shard ", n))
-	return fmt.Sprintf("restore the files that bulkscan verify names; or fetch the lost sites again, with the lists and flags of the other shares: bulkscan scan LIST -o OUT --scan-id %s --shard %s/%d --repair", scanID, list, n)
+	return fmt.Sprintf(
+		"restore the files that bulkscan verify names; or fetch the lost sites again, with the lists and flags of the other shares: bulkscan scan LIST -o OUT --scan-id %s --shard %s/%d --repair", scanID, list, n)
 }
 
 // Remedied adds the remedy to an error about a damaged record of a commit.
@@ -155,7 +158,8 @@ func ReadShareRecord(ctx context.Context, st store.Store, scanID, shard string) 
 		return nil, err
 	}
 	if s.ScanID != scanID || strconv.Itoa(s.I) != shard || s.State == ShareDone && s.Result == nil {
-		return nil, fmt.Errorf("cannot read %s: %w: its content is that of share %d of scan %.80q, %.20q", name, ErrRecord, s.I, s.ScanID, s.State)
+		return nil, fmt.Errorf("cannot read %s: %w: its content is that of share %d of scan %.80q, %.20q", name, ErrRecord,
+			s.I, s.ScanID, s.State)
 	}
 	if err := schema.CheckVersion(s.SchemaVersion); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
@@ -163,7 +167,8 @@ func ReadShareRecord(ctx context.Context, st store.Store, scanID, shard string) 
 	return s, nil
 }
 
-// Shares reads the records of the shares that have begun, by their numbers. If some are damaged, it returns the others with an ErrRecord.
+// Shares reads the records of the shares that have begun, by their numbers. If some are damaged, it returns the others
+// with an ErrRecord.
 func Shares(ctx context.Context, st store.Store, m *Manifest) (map[int]*Share, error) {
 	scanID := m.ScanID
 	var shards []string

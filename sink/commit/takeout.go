@@ -10,9 +10,10 @@ import (
 
 // TakeOut creates a tombstone that takes out other commits: from one moment to the next, none of them counts. The
 // tombstone stays, so later numbers follow those that it took out. A reused name would show rows of the new scan to a
-// reader that opened the old one, and a late deletion by an earlier holder of a lease might hit it. The tombstone has a number of
-// CompactedShard, or of the only shard that it takes something out of.
-func TakeOut(ctx context.Context, st store.Store, m *Manifest, why Tombstone, shard string, past *History, keys map[Key]bool) (*Commit, error) {
+// reader that opened the old one, and a late deletion by an earlier holder of a lease might hit it. The tombstone has a
+// number of CompactedShard, or of the only shard that it takes something out of.
+func TakeOut(ctx context.Context, st store.Store, m *Manifest, why Tombstone, shard string, past *History,
+	keys map[Key]bool) (*Commit, error) {
 	n := past.Next(shard)
 	for key := range keys {
 		if key.Shard == shard {

@@ -55,7 +55,10 @@ func ByStart(a, b *Manifest) int {
 // UnitSum identifies the rows of scans by their files of the table sites.
 func UnitSum(sites []schema.File) string {
 	sum := sha256.New()
-	for _, f := range slices.SortedFunc(slices.Values(sites), func(a, b schema.File) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, f := range slices.SortedFunc(slices.Values(sites), func(a, b schema.File) int {
+		return strings.Compare(a.Name,
+			b.Name)
+	}) {
 		fmt.Fprintf(sum, "%s %.16s\n", f.Name, f.SHA256)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])
@@ -79,8 +82,8 @@ func (s *Scan) Sites() (files []schema.File) {
 	return files
 }
 
-// Together returns the scans of a unit as one: one as it is, of several the manifest of the last with the settings of the first, the
-// lists of all, and the tables that all of them have. The scans are in the order of ByStart.
+// Together returns the scans of a unit as one: one as it is, of several the manifest of the last with the settings of
+// the first, the lists of all, and the tables that all of them have. The scans are in the order of ByStart.
 func Together(scans []*Scan) *Scan {
 	last := scans[len(scans)-1]
 	if len(scans) == 1 {

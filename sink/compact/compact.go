@@ -149,14 +149,16 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 	if err != nil {
 		return nil, commit.Remedied(err, commit.DamageRemedy)
 	}
-	if past, err = commit.Fence(ctx, c.store, c.lock, c.manifest, commit.TakenOver, past, commit.CompactedShard); err != nil {
+	if past, err = commit.Fence(ctx, c.store, c.lock, c.manifest, commit.TakenOver, past,
+		commit.CompactedShard); err != nil {
 		return nil, err
 	}
 	if lost := past.Lost(c.manifest); lost != nil {
 		return nil, lost
 	}
 	c.manifest.Without(past.Current)
-	if err := commit.SweepFiles(ctx, c.store, views.Name, index.Name, schema.PackageName, commit.ManifestName(id)); err != nil {
+	if err := commit.SweepFiles(ctx, c.store, views.Name, index.Name, schema.PackageName,
+		commit.ManifestName(id)); err != nil {
 		return nil, err
 	}
 	// The sweep also makes listed records durable before anything is deleted because of them.
@@ -190,7 +192,8 @@ func (c *compaction) plan(commits []commit.Commit) [][]commit.Commit {
 	}
 	for i := range commits {
 		ofBytes, ofMerged := commits[i].Written()
-		if i > begin && (bytes+ofBytes > c.options.PartBytes || merged+ofMerged > maxMerged || tooMany(groups, commits[i].Files) || !alike(&commits[begin], &commits[i])) {
+		if i > begin && (bytes+ofBytes > c.options.PartBytes || merged+ofMerged > maxMerged ||
+			tooMany(groups, commits[i].Files) || !alike(&commits[begin], &commits[i])) {
 			end(i)
 		}
 		bytes += ofBytes
@@ -216,7 +219,8 @@ func tooMany(groups []int, files []schema.File) bool {
 
 // alike reports whether the files of two commits can be concatenated: same tables, same versions.
 func alike(a, b *commit.Commit) bool {
-	return a.SchemaVersion == b.SchemaVersion && a.ToolVersion == b.ToolVersion && a.RegistryVersion == b.RegistryVersion &&
+	return a.SchemaVersion == b.SchemaVersion && a.ToolVersion == b.ToolVersion &&
+		a.RegistryVersion == b.RegistryVersion &&
 		slices.EqualFunc(a.Files, b.Files, func(x, y schema.File) bool { return x.Table == y.Table })
 }
 
@@ -267,7 +271,8 @@ func (c *compaction) merge(ctx context.Context, run []commit.Commit) (begun bool
 		return true, err
 	}
 	c.waiting = append(c.waiting, retired{run, time.Now()})
-	c.options.Log.Info("merged", "scan", record.ScanID, "parts", len(run), "into", record.Key().String(), "sites", record.Rows, "bytes", record.Bytes())
+	c.options.Log.Info("merged", "scan", record.ScanID, "parts", len(run), "into", record.Key().String(), "sites",
+		record.Rows, "bytes", record.Bytes())
 	return true, nil
 }
 
@@ -305,7 +310,8 @@ func (c *compaction) record(run []commit.Commit) (*commit.Commit, error) {
 		record.Replaces = append(record.Replaces, replaced)
 	}
 	if n := finished.GetCardinality(); n != uint64(record.Rows) {
-		return nil, fmt.Errorf("commits %s to %s have %d rows of %d sites; see bulkscan verify", run[0].Name(), run[len(run)-1].Name(), record.Rows, n)
+		return nil, fmt.Errorf("commits %s to %s have %d rows of %d sites; see bulkscan verify", run[0].Name(),
+			run[len(run)-1].Name(), record.Rows, n)
 	}
 	finished.RunOptimize()
 	var err error
@@ -372,8 +378,8 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// end updates the totals of parts and bytes in the manifest of a complete scan, and what Written writes if parts were merged. The
-// number of rows does not change.
+// end updates the totals of parts and bytes in the manifest of a complete scan, and what Written writes if parts were
+// merged. The number of rows does not change.
 func (c *compaction) end(ctx context.Context) error {
 	changed := c.done.PartsBefore != c.done.PartsAfter
 	if c.manifest.Counts != nil {
@@ -399,8 +405,9 @@ func (c *compaction) end(ctx context.Context) error {
 	return Written(ctx, c.store)
 }
 
-// Written writes what tells readers which files there are, as far as it is not up to date: the index, and the views, which are made by
-// it. Call it once after the scans of a dataset: an earlier compaction may have been killed before it did so.
+// Written writes what tells readers which files there are, as far as it is not up to date: the index, and the views,
+// which are made by it. Call it once after the scans of a dataset: an earlier compaction may have been killed before it
+// did so.
 func Written(ctx context.Context, st store.Store) error {
 	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil))
 }
@@ -411,7 +418,8 @@ func (c *Result) WriteTo(w io.Writer) (int64, error) {
 	if c.PartsBefore == c.PartsAfter {
 		fmt.Fprintf(&line, "scan %s: %d parts, nothing to merge\n", c.ScanID, c.PartsBefore)
 	} else {
-		fmt.Fprintf(&line, "scan %s: %d parts are %d now; %d rows of all tables, %.1f MB\n", c.ScanID, c.PartsBefore, c.PartsAfter, c.Rows, float64(c.Bytes)/1e6)
+		fmt.Fprintf(&line, "scan %s: %d parts are %d now; %d rows of all tables, %.1f MB\n", c.ScanID, c.PartsBefore,
+			c.PartsAfter, c.Rows, float64(c.Bytes)/1e6)
 	}
 	n, err := io.WriteString(w, line.String())
 	return int64(n), err

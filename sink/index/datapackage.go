@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file writes datapackage.json: the files of the index once more, by table, for programs that read Data Packages. Update
-// keeps it as current as the index, so that it names no file that a command has deleted.
+// This file writes datapackage.json: the files of the index once more, by table, for programs that read Data Packages.
+// Update keeps it as current as the index, so that it names no file that a command has deleted.
 
 const packageAbout = `What the robots.txt of each site of a list said, which crawlers it blocks, and how that was found out, by bulkscan (https://github.com/bulkscan/bulkscan). README.md describes the newest scan.
 
@@ -23,8 +23,9 @@ A table is the Parquet files of all published scans: scan_date is in their paths
 // maxPackage bounds datapackage.json in bytes: some hundred thousand files.
 const maxPackage = 64 << 20
 
-// describe reports whether datapackage.json describes the files of an index. With write, it is written if not, or deleted where no
-// table has a file. A file that is not bulkscan's, or cannot be read, stays, and so does that of a scan whose manifest is damaged.
+// describe reports whether datapackage.json describes the files of an index. With write, it is written if not, or
+// deleted where no table has a file. A file that is not bulkscan's, or cannot be read, stays, and so does that of a
+// scan whose manifest is damaged.
 func describe(ctx context.Context, st store.Store, rows []Row, write bool) (described bool, err error) {
 	before, err := store.ReadAll(ctx, st, schema.PackageName, maxPackage)
 	if !bytes.Contains(before, []byte(schema.PackageMark)) && !errors.Is(err, store.ErrNotExist) {
@@ -36,7 +37,8 @@ func describe(ctx context.Context, st store.Store, rows []Row, write bool) (desc
 			continue
 		}
 		files[row.Table] = append(files[row.Table], row.Name)
-		if row.ScanID != "" && cmp.Or(strings.Compare(row.ScanDate, newest.ScanDate), cmp.Compare(row.StartedAt, newest.StartedAt)) >= 0 {
+		if row.ScanID != "" && cmp.Or(strings.Compare(row.ScanDate, newest.ScanDate),
+			cmp.Compare(row.StartedAt, newest.StartedAt)) >= 0 {
 			newest = row
 		}
 	}
@@ -55,7 +57,8 @@ func describe(ctx context.Context, st store.Store, rows []Row, write bool) (desc
 	}
 	p, was := m.Package("bulkscan-dataset"), schema.DataPackage{}
 	_ = json.Unmarshal(before, &was) // of a damaged file nothing is kept
-	p.Mark, p.Description, p.ID, p.Licenses, p.Contributors = schema.PackageMark, packageAbout, was.ID, was.Licenses, was.Contributors
+	p.Mark, p.Description, p.ID, p.Licenses, p.Contributors = schema.PackageMark, packageAbout, was.ID, was.Licenses,
+		was.Contributors
 	for _, t := range schema.Tables() {
 		if len(files[t.Name]) > 0 {
 			p.Resources = append(p.Resources, t.Resource(files[t.Name]))

@@ -1,5 +1,6 @@
 // Package index answers one question: which files does a reader open? It keeps a Parquet file that lists the committed
-// files of every published scan (see commit.Publication), so that a reader of thousands of nights opens one file instead of thousands of records.
+// files of every published scan (see commit.Publication), so that a reader of thousands of nights opens one file
+// instead of thousands of records.
 //
 // The index is derived: Update makes it from the records, and reads only those of scans that have changed. It is
 // written when a scan is published, and again before files that it names are deleted. A reader that loaded it earlier
@@ -29,7 +30,8 @@ import (
 // Name is the name of the index in a dataset.
 const Name = schema.IndexName
 
-// Row is a file of a published scan or of its unit, a merged month of statistics, or a scan that is not published. The file is small, so its columns are not compressed.
+// Row is a file of a published scan or of its unit, a merged month of statistics, or a scan that is not published. The
+// file is small, so its columns are not compressed.
 type Row struct {
 	Complete        bool   `parquet:"complete,uncompressed"`
 	ScanID          string `parquet:"scan_id,dict,uncompressed"`
@@ -103,8 +105,8 @@ func Update(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// recordsOf returns for each scan a hash of what the head says of it, and of the names, sizes and times of its records; and one for each
-// file in MonthsFolder.
+// recordsOf returns for each scan a hash of what the head says of it, and of the names, sizes and times of its records;
+// and one for each file in MonthsFolder.
 func recordsOf(ctx context.Context, st store.Store) (*commit.Head, map[string]int64, error) {
 	head, err := commit.ReadHead(ctx, st)
 	if err != nil {
@@ -147,9 +149,10 @@ func recordsOf(ctx context.Context, st store.Store) (*commit.Head, map[string]in
 	return head, records, nil
 }
 
-// next returns the rows of the index: those of the scans that have not changed, and those that the records of the others
-// say. changed is false if they are the same. With write, files of units are made that are not there.
-func next(ctx context.Context, st store.Store, head *commit.Head, records map[string]int64, before map[string][]Row, write bool) (rows []Row, changed bool, err error) {
+// next returns the rows of the index: those of the scans that have not changed, and those that the records of the
+// others say. changed is false if they are the same. With write, files of units are made that are not there.
+func next(ctx context.Context, st store.Store, head *commit.Head, records map[string]int64, before map[string][]Row,
+	write bool) (rows []Row, changed bool, err error) {
 	var others []string
 	for id, hash := range records {
 		if strings.HasPrefix(id, MonthsFolder) {
@@ -214,9 +217,11 @@ func sortRows(rows []Row) {
 	})
 }
 
-// rowsOf reads the records of a scan. Of one whose records are damaged or gone, which verify reports, the index keeps what it has; else
-// the scan counts as not complete. Files that a later version of bulkscan wrote are listed, too: readers need not know what is in them.
-func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, records int64, before []Row) ([]Row, error) {
+// rowsOf reads the records of a scan. Of one whose records are damaged or gone, which verify reports, the index keeps
+// what it has; else the scan counts as not complete. Files that a later version of bulkscan wrote are listed, too:
+// readers need not know what is in them.
+func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, records int64, before []Row) ([]Row,
+	error) {
 	incomplete := []Row{{ScanID: id, Records: records}}
 	kept := func() ([]Row, error) {
 		if needed, err := head.Needs(ctx, id); err != nil || !needed || len(before) == 0 {
@@ -234,16 +239,19 @@ func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, r
 		return incomplete, nil
 	}
 	like := Row{
-		Complete: true, ScanID: id, ScanDate: m.ScanDate, Observer: m.Observer.String(), ListID: m.ListID, StartedAt: m.StartedAt.UnixMilli(),
+		Complete: true, ScanID: id, ScanDate: m.ScanDate, Observer: m.Observer.String(), ListID: m.ListID,
+		StartedAt:       m.StartedAt.UnixMilli(),
 		RegistryVersion: m.RegistryVersion, SchemaVersion: int32(m.SchemaVersion), Records: records,
 	}
 	var rows []Row
 	add := func(f schema.File, version int) {
 		row := like
-		row.Table, row.Name, row.Rows, row.Bytes, row.Sum, row.SchemaVersion = f.Table, f.Name, f.Rows, f.Bytes, sumOf(f.SHA256), int32(version)
+		row.Table, row.Name, row.Rows, row.Bytes, row.Sum, row.SchemaVersion = f.Table, f.Name, f.Rows, f.Bytes,
+			sumOf(f.SHA256), int32(version)
 		rows = append(rows, row)
 	}
-	past, err := commit.GatherHistory(ctx, st, id, "", func(_ string, c *commit.Commit, err error) (*commit.Commit, error) {
+	past, err := commit.GatherHistory(ctx, st, id, "", func(_ string, c *commit.Commit, err error) (*commit.Commit,
+		error) {
 		if _, newer := errors.AsType[*schema.NewerError](err); newer {
 			err = nil
 		}
@@ -319,10 +327,11 @@ type State uint8
 
 // The states.
 const (
-	Current     State = iota // it is what the records say
-	Older                    // it is as it was written, and the records have changed since: a process was killed, or is about to write it
-	Damaged                  // it is not as it was written
-	Undescribed              // it is what the records say, and datapackage.json is not what it says
+	Current State = iota // it is what the records say
+	// it is as it was written, and the records have changed since: a process was killed, or is about to write it
+	Older
+	Damaged     // it is not as it was written
+	Undescribed // it is what the records say, and datapackage.json is not what it says
 )
 
 // Check compares the index with the records, to the byte. The error is store.ErrNotExist if there is none.

@@ -20,10 +20,10 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file merges the statistics of each month that is over into one file a table, so that a series of ten years reads 120 files
-// instead of 3,650. The files of the scans stay. A month's name has a hash of the names and sums of the files that it was made
-// of, and it counts while the index has just these. So whatever changes the statistics of a scan makes its month outdated:
-// readers go back to the files of the scans, and the next RollUp replaces the month.
+// This file merges the statistics of each month that is over into one file a table, so that a series of ten years reads
+// 120 files instead of 3,650. The files of the scans stay. A month's name has a hash of the names and sums of the files
+// that it was made of, and it counts while the index has just these. So whatever changes the statistics of a scan makes
+// its month outdated: readers go back to the files of the scans, and the next RollUp replaces the month.
 
 const (
 	// monthsID stands in for a scan in the names of months. No scan has this id.
@@ -68,17 +68,18 @@ func stemOf(name string) string {
 }
 
 // monthStem is what monthsOf calls months, and unit.mark the files of units.
-var monthStem = regexp.MustCompile(`^(?:(?:` + schema.TokenStats + `|` + schema.RecordStats + `)-[0-9]{4}-[0-9]{2}|` + schema.Superseded + `-[0-9]{4}-[0-9]{2}-[0-9]{2})-[0-9a-f]{16}$`)
+var monthStem = regexp.MustCompile(`^(?:(?:` + schema.TokenStats + `|` + schema.RecordStats + `)-[0-9]{4}-[0-9]{2}|` +
+	schema.Superseded + `-[0-9]{4}-[0-9]{2}-[0-9]{2})-[0-9a-f]{16}$`)
 
-// IsMonth reports whether a name in MonthsFolder is that of a month, of a unit's file, or of the record of one. Any other file there is a
-// person's.
+// IsMonth reports whether a name in MonthsFolder is that of a month, of a unit's file, or of the record of one. Any
+// other file there is a person's.
 func IsMonth(name string) bool {
 	stem := stemOf(name)
 	return monthStem.MatchString(stem) && (name == monthName(stem) || name == commit.FileRecordName(monthsID, stem))
 }
 
-// monthsOf returns the files of statistics among the rows of the index, by the month that they make: TABLE-YYYY-MM-HASH. The rows
-// are sorted.
+// monthsOf returns the files of statistics among the rows of the index, by the month that they make:
+// TABLE-YYYY-MM-HASH. The rows are sorted.
 func monthsOf(rows []Row) map[string][]*Row {
 	byMonth := map[string][]*Row{}
 	for i := range rows {
@@ -101,9 +102,10 @@ func monthsOf(rows []Row) map[string][]*Row {
 // monthOf returns the month of a date, YYYY-MM.
 func monthOf(date string) string { return date[:min(len(date), len("2006-01"))] }
 
-// countingMonths returns the rows of the months that count: they have a file and a record, and are of the files in rows, which it
-// marks as merged.
-func countingMonths(ctx context.Context, st store.Store, records map[string]int64, rows, before []Row) (counting []Row, err error) {
+// countingMonths returns the rows of the months that count: they have a file and a record, and are of the files in
+// rows, which it marks as merged.
+func countingMonths(ctx context.Context, st store.Store, records map[string]int64, rows, before []Row) (counting []Row,
+	err error) {
 	for stem, of := range monthsOf(rows) {
 		month, err := derivedRow(ctx, st, records, stem, before)
 		if err != nil {
@@ -120,13 +122,18 @@ func countingMonths(ctx context.Context, st store.Store, records map[string]int6
 	return counting, nil
 }
 
-// derivedRow returns what the index, or a record, says of a file in MonthsFolder; nil if the file or its record is not there.
-func derivedRow(ctx context.Context, st store.Store, records map[string]int64, stem string, before []Row) (*Row, error) {
+// derivedRow returns what the index, or a record, says of a file in MonthsFolder; nil if the file or its record is not
+// there.
+func derivedRow(ctx context.Context, st store.Store, records map[string]int64, stem string, before []Row) (*Row,
+	error) {
 	record := records[commit.FileRecordName(monthsID, stem)]
 	if record == 0 || records[monthName(stem)] == 0 {
 		return nil, nil
 	}
-	if i := slices.IndexFunc(before, func(was Row) bool { return was.Name == monthName(stem) && was.Records == record }); i >= 0 {
+	if i := slices.IndexFunc(before, func(was Row) bool {
+		return was.Name == monthName(stem) &&
+			was.Records == record
+	}); i >= 0 {
 		row := before[i]
 		return &row, nil
 	}
@@ -141,12 +148,14 @@ func derivedRow(ctx context.Context, st store.Store, records map[string]int64, s
 }
 
 func recordedRow(r *commit.FileRecord, record int64) *Row {
-	return &Row{SchemaVersion: int32(r.SchemaVersion), Name: r.File.Name, Rows: r.File.Rows, Bytes: r.File.Bytes, Sum: sumOf(r.File.SHA256), Records: record}
+	return &Row{SchemaVersion: int32(r.SchemaVersion), Name: r.File.Name, Rows: r.File.Rows, Bytes: r.File.Bytes,
+		Sum: sumOf(r.File.SHA256), Records: record}
 }
 
-// RollUp merges the statistics of each month that is over, which is one with a later scan. It deletes the months that do not
-// count. It leaves out a month with files of another schema version than this program's, whose columns it may not know. If
-// another process is merging months, RollUp does nothing. An error leaves the files of the month's scans to readers.
+// RollUp merges the statistics of each month that is over, which is one with a later scan. It deletes the months that
+// do not count. It leaves out a month with files of another schema version than this program's, whose columns it may
+// not know. If another process is merging months, RollUp does nothing. An error leaves the files of the month's scans
+// to readers.
 func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
 	fail := func(err error) error { return fmt.Errorf("cannot merge the statistics of past months: %w", err) }
 	due, outdated, err := planMonths(ctx, st)
@@ -176,8 +185,8 @@ func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
 	return nil
 }
 
-// planMonths returns the files of the months that are over and not merged, and the names of the months that the index does not
-// list, with their records, which come first.
+// planMonths returns the files of the months that are over and not merged, and the names of the months that the index
+// does not list, with their records, which come first.
 func planMonths(ctx context.Context, st store.Store) (due map[string][]*Row, outdated []string, err error) {
 	var rows []Row
 	counts, last := map[string]bool{}, ""
@@ -219,8 +228,10 @@ func writeMonth(ctx context.Context, st store.Store, stem string, of []*Row, too
 	})
 }
 
-func mergeFiles[R, M any](ctx context.Context, st store.Store, stem string, of []*Row, toolVersion string, with func(monthKey, *R) M) error {
-	w := table.NewWriter[M](stem, 1024, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: toolVersion})
+func mergeFiles[R, M any](ctx context.Context, st store.Store, stem string, of []*Row, toolVersion string,
+	with func(monthKey, *R) M) error {
+	w := table.NewWriter[M](stem, 1024, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version),
+		table.MetaTool: toolVersion})
 	if err := w.Begin(ctx, st, monthName(stem)); err != nil {
 		return err
 	}
@@ -231,13 +242,16 @@ func mergeFiles[R, M any](ctx context.Context, st store.Store, stem string, of [
 	}
 	err := w.Seal()
 	if err == nil {
-		err = commit.PublishRecorded(ctx, st, commit.FileRecord{ScanID: monthsID, File: w.Describe(), SchemaVersion: schema.Version}, w.Publish)
+		err = commit.PublishRecorded(ctx, st, commit.FileRecord{ScanID: monthsID, File: w.Describe(),
+			SchemaVersion: schema.Version}, w.Publish)
 	}
 	return errors.Join(err, w.Discard())
 }
 
-// addFile adds the rows of a scan's file, if the file has the sum in the index: a killed process may have left an earlier one.
-func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], file *Row, with func(monthKey, *R) M) error {
+// addFile adds the rows of a scan's file, if the file has the sum in the index: a killed process may have left an
+// earlier one.
+func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], file *Row,
+	with func(monthKey, *R) M) error {
 	date, err := time.Parse(time.DateOnly, file.ScanDate)
 	if err != nil {
 		return err
@@ -266,8 +280,8 @@ func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], 
 	return nil
 }
 
-// deleteOutdated writes the index and deletes what it does not name. If the scans have changed meanwhile so that a month counts
-// again, the index is written once more, without it.
+// deleteOutdated writes the index and deletes what it does not name. If the scans have changed meanwhile so that a
+// month counts again, the index is written once more, without it.
 func deleteOutdated(ctx context.Context, st store.Store) error {
 	err := Update(ctx, st)
 	if err != nil {

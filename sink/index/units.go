@@ -18,9 +18,10 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file keeps for each unit (see package units) whose sites can have several rows a file with the rows that do not count. Its
-// name has a hash of the files of sites that they are of, so that it never changes, and whatever changes those files makes
-// another one. It lies in MonthsFolder, with a record. Statistics of a unit's scans but the last are superseded as a whole.
+// This file keeps for each unit (see package units) whose sites can have several rows a file with the rows that do not
+// count. Its name has a hash of the files of sites that they are of, so that it never changes, and whatever changes
+// those files makes another one. It lies in MonthsFolder, with a record. Statistics of a unit's scans but the last are
+// superseded as a whole.
 
 // unit is the files of the published scans of a date, observer and list.
 type unit struct {
@@ -84,7 +85,8 @@ func (u *unit) last(table string) (at int) {
 func supersededStem(date, sum string) string { return schema.Superseded + "-" + date + "-" + sum }
 
 // mark says which files have rows that do not count. The file that names these is there, or is made if write is true.
-func (u *unit) mark(ctx context.Context, st store.Store, records map[string]int64, before []Row, write bool) (file *Row, err error) {
+func (u *unit) mark(ctx context.Context, st store.Store, records map[string]int64, before []Row, write bool) (file *Row,
+	err error) {
 	for _, row := range u.rows {
 		row.Superseded = false
 	}
@@ -98,7 +100,8 @@ func (u *unit) mark(ctx context.Context, st store.Store, records map[string]int6
 	if file == nil || err != nil {
 		return nil, err
 	}
-	file.Complete, file.ScanDate, file.Observer, file.ListID, file.Table = true, u.rows[0].ScanDate, u.rows[0].Observer, u.rows[0].ListID, schema.Superseded
+	file.Complete, file.ScanDate, file.Observer, file.ListID, file.Table = true, u.rows[0].ScanDate, u.rows[0].Observer,
+		u.rows[0].ListID, schema.Superseded
 	for _, row := range u.rows {
 		if schema.IsStatistics(row.Table) {
 			row.Superseded = slices.Index(u.scans, row.ScanID) != u.last(row.Table) || len(u.scans) > 1 && !u.counts(row.Table)
@@ -109,8 +112,8 @@ func (u *unit) mark(ctx context.Context, st store.Store, records map[string]int6
 	return file, nil
 }
 
-// choose writes the file of a unit. Of scans that cannot be read, which verify reports, all rows count. All processes write the
-// same file.
+// choose writes the file of a unit. Of scans that cannot be read, which verify reports, all rows count. All processes
+// write the same file.
 func (u *unit) choose(ctx context.Context, st store.Store, stem string) (*Row, error) {
 	var scans []*commit.Scan
 	for _, id := range u.scans {
@@ -142,7 +145,8 @@ func (u *unit) choose(ctx context.Context, st store.Store, stem string) (*Row, e
 	record := commit.FileRecord{ScanID: monthsID, SchemaVersion: schema.Version, Folds: choice.Folds, File: schema.File{
 		Table: stem, Name: monthName(stem), Rows: int64(len(rows)), Bytes: int64(len(data)), SHA256: schema.SumOf(data),
 	}}
-	return recordedRow(&record, 0), commit.PublishRecorded(ctx, st, record, func(ctx context.Context) error { return st.Put(ctx, record.File.Name, data) })
+	return recordedRow(&record, 0), commit.PublishRecorded(ctx, st, record,
+		func(ctx context.Context) error { return st.Put(ctx, record.File.Name, data) })
 }
 
 // statisticsNeed are the tables that statistics need, beside sites and policies.
@@ -155,8 +159,8 @@ func (u *unit) all(table string) bool {
 	})
 }
 
-// counts reports whether statistics can be of all scans of the unit. If one lacks a table that they need, none count: those of a part of
-// the sites would look like those of all.
+// counts reports whether statistics can be of all scans of the unit. If one lacks a table that they need, none count:
+// those of a part of the sites would look like those of all.
 func (u *unit) counts(statistics string) bool {
 	return u.all(statisticsNeed[statistics]) && u.all(schema.Policies)
 }
@@ -177,7 +181,8 @@ func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error
 		}
 		last := u.scans[len(u.scans)-1]
 		if slices.ContainsFunc(u.rows, func(row *Row) bool {
-			return row.ScanID == last && schema.IsStatistics(row.Table) && row.Unit != sum && (row.Unit != "" || u.counts(row.Table))
+			return row.ScanID == last && schema.IsStatistics(row.Table) && row.Unit != sum &&
+				(row.Unit != "" || u.counts(row.Table))
 		}) {
 			ids = append(ids, last)
 		}
@@ -187,7 +192,8 @@ func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error
 
 // others returns the published scans of a scan's unit but itself. Without an index that can be read, all manifests are.
 func others(ctx context.Context, st store.Store, of *commit.Manifest) (ids []string, err error) {
-	for row, err := range table.FileRows[Row](ctx, st, Name, "complete", "scan_id", "scan_date", "observer", "list_id", "table") {
+	for row, err := range table.FileRows[Row](ctx, st, Name, "complete", "scan_id", "scan_date", "observer", "list_id",
+		"table") {
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -199,7 +205,8 @@ func others(ctx context.Context, st store.Store, of *commit.Manifest) (ids []str
 				}
 			}
 			return ids, ctx.Err()
-		case row.Complete && row.Table == schema.Sites && row.ScanDate == of.ScanDate && row.Observer == of.Observer.String() && row.ListID == of.ListID &&
+		case row.Complete && row.Table == schema.Sites && row.ScanDate == of.ScanDate &&
+			row.Observer == of.Observer.String() && row.ListID == of.ListID &&
 			row.ScanID != of.ScanID && !slices.Contains(ids, row.ScanID):
 			ids = append(ids, row.ScanID)
 		}
@@ -207,9 +214,10 @@ func others(ctx context.Context, st store.Store, of *commit.Manifest) (ids []str
 	return ids, nil
 }
 
-// ReadUnit opens the rows that count of a scan and of the published scans of its date, observer and list; or, alone, of the scan
-// by itself. read is commit.ReadScan, or opens a scan in another way.
-func ReadUnit(ctx context.Context, st store.Store, scanID string, alone bool, read func(context.Context, store.Store, string) (*commit.Scan, error)) (*commit.Scan, error) {
+// ReadUnit opens the rows that count of a scan and of the published scans of its date, observer and list; or, alone, of
+// the scan by itself. read is commit.ReadScan, or opens a scan in another way.
+func ReadUnit(ctx context.Context, st store.Store, scanID string, alone bool, read func(context.Context, store.Store,
+	string) (*commit.Scan, error)) (*commit.Scan, error) {
 	scan, err := read(ctx, st, scanID)
 	if err != nil {
 		return nil, err
@@ -229,7 +237,8 @@ func ReadUnit(ctx context.Context, st store.Store, scanID string, alone bool, re
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if id == scanID || errors.Is(err, store.ErrNotExist) || alone && isDamage(err) || err == nil && !(other.Manifest.InUnit(scan.Manifest) && other.Has(schema.Sites)) {
+		if id == scanID || errors.Is(err, store.ErrNotExist) || alone && isDamage(err) || err == nil &&
+			!(other.Manifest.InUnit(scan.Manifest) && other.Has(schema.Sites)) {
 			continue // the index is older
 		}
 		if err != nil {

@@ -15,7 +15,8 @@ func CellOf(verdict, via string, rootDenied, dpiAll bool) (c audit.Cell) {
 		is   bool
 	}{
 		{audit.CellBlocked, verdict == audit.Blocked.String()}, {audit.CellPartial, verdict == audit.Partial.String()},
-		{audit.CellOwn, via == audit.ViaOwn.String()}, {audit.CellFallback, via == audit.ViaFallback.String()}, {audit.CellStar, via == audit.ViaStar.String()},
+		{audit.CellOwn, via == audit.ViaOwn.String()}, {audit.CellFallback, via == audit.ViaFallback.String()},
+		{audit.CellStar, via == audit.ViaStar.String()},
 		{audit.CellRoot, rootDenied}, {audit.CellDPIAll, dpiAll},
 	} {
 		if f.is {
@@ -25,8 +26,8 @@ func CellOf(verdict, via string, rootDenied, dpiAll bool) (c audit.Cell) {
 	return c
 }
 
-// PolicyOf is what a row of the table policies says of groups: of tokens that the registry has, by their numbers there. It shares
-// nothing with the row.
+// PolicyOf is what a row of the table policies says of groups: of tokens that the registry has, by their numbers there.
+// It shares nothing with the row.
 func PolicyOf(row *schema.PolicyRow, registry *tokens.Registry) (p audit.Policy) {
 	via := audit.ViaNone
 	if row.Star {
@@ -43,7 +44,8 @@ func PolicyOf(row *schema.PolicyRow, registry *tokens.Registry) (p audit.Policy)
 				verdict = audit.Partial
 			}
 			p.Named = append(p.Named, audit.NamedCell{
-				Token: uint16(id), Cell: CellOf(verdict.String(), audit.ViaOwn.String(), slices.Contains(row.OwnRootDenied, name), slices.Contains(row.OwnDPIAll, name)),
+				Token: uint16(id), Cell: CellOf(verdict.String(), audit.ViaOwn.String(), slices.Contains(row.OwnRootDenied, name),
+					slices.Contains(row.OwnDPIAll, name)),
 			})
 		}
 	}

@@ -1,5 +1,6 @@
-// Package read answers one question: which rows has a scan? It opens the files that its commits name, and passes over rows that do not
-// count in its unit. policy.go says what a stored row of a policy means, and statistics.go opens what was computed from a whole scan.
+// Package read answers one question: which rows has a scan? It opens the files that its commits name, and passes over
+// rows that do not count in its unit. policy.go says what a stored row of a policy means, and statistics.go opens what
+// was computed from a whole scan.
 package read
 
 import (
@@ -36,9 +37,10 @@ func Rows[T any](ctx context.Context, s *commit.Scan, tableName string) iter.Seq
 	}
 }
 
-// CommitRows yields rows of a table's file in one commit of the scan, like Rows: those from number `from`, counted from 0,
-// until before number `to`, or until the last one.
-func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, from, to int64) iter.Seq2[*T, error] {
+// CommitRows yields rows of a table's file in one commit of the scan, like Rows: those from number `from`, counted from
+// 0, until before number `to`, or until the last one.
+func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, from,
+	to int64) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		row := new(T)
 		cursor, err := OpenCursor(ctx, s, c, tableName, table.FieldsOf(row, true, nil)...)
@@ -51,13 +53,16 @@ func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, ta
 	}
 }
 
-// OpenCursor opens a commit's file of a table. The error is commit.ErrNoTable if the commit does not have the table. Rows of sites
-// that do not count in the scan's unit are passed over. Of several scans, seq has the number of the scan above its lower 40 bits.
-func OpenCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, fields ...table.Field) (*table.Cursor, error) {
+// OpenCursor opens a commit's file of a table. The error is commit.ErrNoTable if the commit does not have the table.
+// Rows of sites that do not count in the scan's unit are passed over. Of several scans, seq has the number of the scan
+// above its lower 40 bits.
+func OpenCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string,
+	fields ...table.Field) (*table.Cursor, error) {
 	return openCursor(ctx, s, c, tableName, openNow(ctx, s, c, tableName), fields)
 }
 
-func openCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, at table.Opened, fields []table.Field) (*table.Cursor, error) {
+func openCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, at table.Opened,
+	fields []table.Field) (*table.Cursor, error) {
 	again := func() table.Opened { return openNow(ctx, s, c, tableName) }
 	superseded := s.Unit.Superseded[c.ScanID]
 	if superseded == nil && s.Unit.Sum == "" || !schema.HasSeq(tableName) {
@@ -79,7 +84,8 @@ func openCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName
 	}
 	above := int64(0)
 	if s.Unit.Sum != "" {
-		above = int64(slices.IndexFunc(s.Unit.Scans, func(m *commit.Manifest) bool { return m.ScanID == c.ScanID })) << seqBits
+		above = int64(slices.IndexFunc(s.Unit.Scans,
+			func(m *commit.Manifest) bool { return m.ScanID == c.ScanID })) << seqBits
 	}
 	rows.Passes = func() bool {
 		passes := superseded != nil && superseded.Contains(uint64(*seqs[0]))
@@ -97,7 +103,8 @@ const seqBits = 40
 // Cursors opens the files of a table like OpenCursor, commit after commit in the order of Rows. It opens the next files
 // while one is read, which matters if each open asks a server. The caller closes each Cursor before the next. The
 // iteration ends after the first error.
-func Cursors(ctx context.Context, s *commit.Scan, tableName string, fields ...table.Field) iter.Seq2[*table.Cursor, error] {
+func Cursors(ctx context.Context, s *commit.Scan, tableName string,
+	fields ...table.Field) iter.Seq2[*table.Cursor, error] {
 	return func(yield func(*table.Cursor, error) bool) {
 		for c, first := range opened(ctx, s, tableName) {
 			cursor, err := openCursor(ctx, s, c, tableName, first, fields)

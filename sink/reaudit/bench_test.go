@@ -17,8 +17,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 )
 
-// BenchmarkReaudit judges a stored scan of real bodies again: it reads all tables, judges, compares, and writes a dataset. What
-// counts is bodies a second of processor time, whatever else the machine does.
+// BenchmarkReaudit judges a stored scan of real bodies again: it reads all tables, judges, compares, and writes a
+// dataset. What counts is bodies a second of processor time, whatever else the machine does.
 //
 //	distinct  every body is another, as each has a line that no other has; nothing differs
 //	repeated  the bodies of the corpus come again, four times a part; nothing differs
@@ -68,7 +68,9 @@ MyBot  |         | ai       | training | Me       | yes |          | https://exa
 			b.ResetTimer()
 			for range b.N {
 				begun := processorTime()
-				if came := mustScan(b, source, newDir(b), byRegistry(bench.registry)); (came.Sites != 0) != (bench.registry == registry) || came.Judged()+came.Stayed() != sites {
+				if came := mustScan(b, source, newDir(b),
+					byRegistry(bench.registry)); (came.Sites != 0) != (bench.registry == registry) || came.Judged()+
+					came.Stayed() != sites {
 					b.Fatalf("%+v", came)
 				}
 				spent += processorTime() - begun
@@ -78,7 +80,8 @@ MyBot  |         | ai       | training | Me       | yes |          | https://exa
 	}
 }
 
-// processorTime is what this process has used so far, user's and system's, on all threads; 0 where the system does not tell.
+// processorTime is what this process has used so far, user's and system's, on all threads; 0 where the system does not
+// tell.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {

@@ -18,7 +18,8 @@ import (
 
 // This file counts in what the rows of a site differ from the stored ones, and prints the counts.
 
-// The words by which changes are counted. Any other word of a stored row counts as otherWord, which bounds the number of counts.
+// The words by which changes are counted. Any other word of a stored row counts as otherWord, which bounds the number
+// of counts.
 var (
 	checkWords    = []string{audit.Pass.String(), audit.Warn.String(), audit.Fail.String()}
 	decisionWords = []string{audit.Allowed.String(), audit.Partial.String(), audit.Blocked.String()}
@@ -55,8 +56,8 @@ type judgedColumn struct {
 	index int
 }
 
-// newDifferences returns an empty count for a part of a schema version. The version of the registry is not counted: it is a cause.
-// Nor are columns that the part cannot have.
+// newDifferences returns an empty count for a part of a schema version. The version of the registry is not counted: it
+// is a cause. Nor are columns that the part cannot have.
 func newDifferences(came *commit.Rejudged, version int) *differences {
 	d := &differences{came: came}
 	row := reflect.TypeFor[schema.SiteRow]()
@@ -70,7 +71,8 @@ func newDifferences(came *commit.Rejudged, version int) *differences {
 	return d
 }
 
-// count counts a site that was judged. It returns a table of copied whose rows differ, also by their order: "" if there is none.
+// count counts a site that was judged. It returns a table of copied whose rows differ, also by their order: "" if there
+// is none.
 func (d *differences) count(was, is *sink.SiteRows, site *audit.Site, copied map[string]bool) (table string) {
 	came, differs := d.came, false
 	if len(site.Fetch.Body) > 0 {
@@ -89,13 +91,14 @@ func (d *differences) count(was, is *sink.SiteRows, site *audit.Site, copied map
 		came.Checks[change(was.Site.CheckStatus, is.Site.CheckStatus, checkWords)]++
 	}
 	sameSite := !differs && was.Site.RegistryVersion == is.Site.RegistryVersion
-	sameVerdicts := compare(was.Verdicts, is.Verdicts, func(v *schema.VerdictRow) string { return v.Token }, sameVerdict, func(was, is *schema.VerdictRow) {
-		differs = true
-		came.Verdicts = came.Verdicts.And(difference(was != nil, is != nil))
-		if was != nil && is != nil && was.Verdict != is.Verdict {
-			came.Decisions[change(was.Verdict, is.Verdict, decisionWords)]++
-		}
-	})
+	sameVerdicts := compare(was.Verdicts, is.Verdicts, func(v *schema.VerdictRow) string { return v.Token }, sameVerdict,
+		func(was, is *schema.VerdictRow) {
+			differs = true
+			came.Verdicts = came.Verdicts.And(difference(was != nil, is != nil))
+			if was != nil && is != nil && was.Verdict != is.Verdict {
+				came.Decisions[change(was.Verdict, is.Verdict, decisionWords)]++
+			}
+		})
 	itself := func(e *schema.EvidenceRow) schema.EvidenceRow { return *e }
 	equal := func(a, b *schema.EvidenceRow) bool { return *a == *b }
 	sameEvidence := compare(was.Evidence, is.Evidence, itself, equal, func(was, is *schema.EvidenceRow) {
@@ -133,9 +136,10 @@ func difference(was, is bool) commit.Difference {
 	return commit.Difference{Vanished: 1}
 }
 
-// compare pairs rows of the same key, and calls f for each pair that is not equal, and for each row without a pair: one of its
-// arguments is nil then. It reports whether the rows are the same, in the same order.
-func compare[R any, K comparable](was, is []R, key func(*R) K, equal func(a, b *R) bool, f func(was, is *R)) (same bool) {
+// compare pairs rows of the same key, and calls f for each pair that is not equal, and for each row without a pair: one
+// of its arguments is nil then. It reports whether the rows are the same, in the same order.
+func compare[R any, K comparable](was, is []R, key func(*R) K, equal func(a, b *R) bool,
+	f func(was, is *R)) (same bool) {
 	same = true
 	pair := func(a, b *R) {
 		if !equal(a, b) {
@@ -185,7 +189,8 @@ func sameValue(a, b reflect.Value) bool {
 
 func sameVerdict(was, is *schema.VerdictRow) bool {
 	a, b := *was, *is
-	same := equalOrNil(a.CrawlDelay, b.CrawlDelay) && equalOrNil(a.VisitFrom, b.VisitFrom) && equalOrNil(a.VisitTo, b.VisitTo)
+	same := equalOrNil(a.CrawlDelay, b.CrawlDelay) && equalOrNil(a.VisitFrom, b.VisitFrom) &&
+		equalOrNil(a.VisitTo, b.VisitTo)
 	a.CrawlDelay, a.VisitFrom, a.VisitTo = nil, nil, nil
 	b.CrawlDelay, b.VisitFrom, b.VisitTo = nil, nil, nil
 	return same && a == b
@@ -207,7 +212,8 @@ func Print(w io.Writer, r *commit.Rejudged, scanID string) error {
 		fmt.Fprintf(&b, "  %d keep the judgement that they had: %s\n", n, strings.Join(why, ", "))
 	}
 	if r.Other > 0 {
-		fmt.Fprintf(&b, "  %d of these have groups, and were judged by another registry: tokens that it did not have were not looked for there\n", r.Other)
+		fmt.Fprintf(&b,
+			"  %d of these have groups, and were judged by another registry: tokens that it did not have were not looked for there\n", r.Other)
 	}
 	if r.Sites == 0 {
 		b.WriteString("  no differences\n")

@@ -1,10 +1,10 @@
-// Package reaudit answers one question: what would today's rules and registry make of a stored scan? It reads the scan, judges its
-// stored bodies again, writes the result as a scan of the same name to another dataset, and counts the differences. It makes no
-// network requests.
+// Package reaudit answers one question: what would today's rules and registry make of a stored scan? It reads the scan,
+// judges its stored bodies again, writes the result as a scan of the same name to another dataset, and counts the
+// differences. It makes no network requests.
 //
-// A stored part becomes one part, with the same sites in the same order. stored.go reads the tables of a part side by side;
-// this file judges each site and adds its rows; compare.go counts the differences. Columns that are not judged keep their values.
-// A site whose body was not stored keeps its rows, and the registry version in them.
+// A stored part becomes one part, with the same sites in the same order. stored.go reads the tables of a part side by
+// side; this file judges each site and adds its rows; compare.go counts the differences. Columns that are not judged
+// keep their values. A site whose body was not stored keeps its rows, and the registry version in them.
 //
 // Parts are made at the same time and committed in order. So a killed run leaves the first parts, and the same command
 // makes the others.
@@ -57,12 +57,13 @@ type Options struct {
 // maxWorkers bounds the parts that are made at the same time, since each has buffers of its own.
 const maxWorkers = 8
 
-// Scan makes a scan of the same name as source in another dataset, or goes on with one that was interrupted. It returns what all
-// runs of it came to.
+// Scan makes a scan of the same name as source in another dataset, or goes on with one that was interrupted. It returns
+// what all runs of it came to.
 //
-// The errors to tell apart: *commit.HeldError where another process writes the scan; *commit.ChangedError where earlier runs used
-// other sites, another registry or another version; *commit.StoreError where it cannot be written; one or more *DamagedPartError
-// where stored parts or the rejects are damaged: then all other parts are made, and the scan is not complete.
+// The errors to tell apart: *commit.HeldError where another process writes the scan; *commit.ChangedError where earlier
+// runs used other sites, another registry or another version; *commit.StoreError where it cannot be written; one or
+// more *DamagedPartError where stored parts or the rejects are damaged: then all other parts are made, and the scan is
+// not complete.
 func Scan(ctx context.Context, source *commit.Scan, to store.Store, o Options) (_ *commit.Rejudged, err error) {
 	if err := o.complete(source); err != nil {
 		return nil, err
@@ -77,7 +78,8 @@ func Scan(ctx context.Context, source *commit.Scan, to store.Store, o Options) (
 		largest = max(largest, min(source.Commits[i].Rows, sink.DefaultPartRows))
 	}
 	w, err := sink.Open(ctx, to, sink.Options{
-		ScanID: m.ScanID, Date: m.ScanDate, Tables: m.Tables, PartRows: int(largest), ToolVersion: o.ToolVersion, Registry: o.Registry,
+		ScanID: m.ScanID, Date: m.ScanDate, Tables: m.Tables, PartRows: int(largest), ToolVersion: o.ToolVersion,
+		Registry: o.Registry,
 		Observer: m.Observer, ListID: m.ListID, Config: m.Config, Inputs: m.Inputs, Restart: o.Restart, Source: identity,
 		NoPublish: m.Withheld(), Log: o.Log,
 	})
@@ -144,7 +146,8 @@ func identityOf(s *commit.Scan) (*commit.RejudgedScan, error) {
 		return nil, err
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s %s %s %d ", m.ScanID, m.StartedAt.UTC().Format(time.RFC3339Nano), m.Rejudged.Identity(), m.SchemaVersion)
+	fmt.Fprintf(sum, "%s %s %s %d ", m.ScanID, m.StartedAt.UTC().Format(time.RFC3339Nano), m.Rejudged.Identity(),
+		m.SchemaVersion)
 	// The bytes of a bitmap depend on how it was built, so the numbers themselves are summed.
 	var numbers [512]uint64
 	var bytes []byte
@@ -160,7 +163,8 @@ func identityOf(s *commit.Scan) (*commit.RejudgedScan, error) {
 		sum.Write(bytes)
 	}
 	return &commit.RejudgedScan{
-		Fingerprint: hex.EncodeToString(sum.Sum(nil))[:32], State: m.State, Rows: int64(all.GetCardinality()), StartedAt: m.StartedAt,
+		Fingerprint: hex.EncodeToString(sum.Sum(nil))[:32], State: m.State, Rows: int64(all.GetCardinality()),
+		StartedAt:     m.StartedAt,
 		SchemaVersion: m.SchemaVersion, ToolVersion: m.ToolVersion, RegistryVersion: m.RegistryVersion,
 	}, nil
 }
@@ -221,8 +225,8 @@ type making struct {
 	committed chan struct{}
 }
 
-// make makes a part, and commits it after the one before. An error ends the run. A damaged stored part is left out, which is no
-// error.
+// make makes a part, and commits it after the one before. An error ends the run. A damaged stored part is left out,
+// which is no error.
 func (m *making) make(ctx context.Context) error {
 	var p *sink.Remade
 	select {
@@ -256,16 +260,17 @@ func endsRun(ctx context.Context, err error) bool {
 	return ofStore || spilling || writing || newer || ctx.Err() != nil || errors.Is(err, store.ErrLockLost)
 }
 
-// fill makes the files of a part. It first assumes that no row of a table differs from the stored one, so that the table's pages
-// can be copied: that is half of the time where nothing differs. When a row differs, it begins anew and writes that table.
-// Where another registry judges, nearly every row of sites differs. Bodies never differ.
+// fill makes the files of a part. It first assumes that no row of a table differs from the stored one, so that the
+// table's pages can be copied: that is half of the time where nothing differs. When a row differs, it begins anew and
+// writes that table. Where another registry judges, nearly every row of sites differs. Bodies never differ.
 func (m *making) fill(ctx context.Context, p *sink.Remade) (*commit.Rejudged, error) {
 	copied := map[string]bool{}
 	for _, name := range m.source.Manifest.Tables {
 		switch name {
 		case schema.Policies: // written anew: some of its policies may be those of no site any more
 		case schema.Sites:
-			copied[name] = m.whole && m.stored.RegistryVersion == m.options.Registry.Version && m.stored.SchemaVersion == schema.Version
+			copied[name] = m.whole && m.stored.RegistryVersion == m.options.Registry.Version &&
+				m.stored.SchemaVersion == schema.Version
 		default:
 			copied[name] = m.whole
 		}
@@ -290,8 +295,8 @@ func (m *making) fill(ctx context.Context, p *sink.Remade) (*commit.Rejudged, er
 	}
 }
 
-// unharmed compares the hash of a stored file that is not copied with its record. A damaged file may be readable, for instance
-// where its footer has another column name; its contents must not get a new, valid hash.
+// unharmed compares the hash of a stored file that is not copied with its record. A damaged file may be readable, for
+// instance where its footer has another column name; its contents must not get a new, valid hash.
 func (m *making) unharmed(ctx context.Context, tableName string) error {
 	file, ok := m.stored.File(tableName)
 	if !ok {
@@ -305,8 +310,10 @@ func (m *making) unharmed(ctx context.Context, tableName string) error {
 	return nil
 }
 
-// attempt is fill with some tables copied. It returns the name of a copied table that has to be written, if it finds one.
-func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]bool) (came *commit.Rejudged, written string, err error) {
+// attempt is fill with some tables copied. It returns the name of a copied table that has to be written, if it finds
+// one.
+func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]bool) (came *commit.Rejudged,
+	written string, err error) {
 	came, added := commit.NewRejudged(), int64(0)
 	defer func() {
 		if err != nil || written != "" {
@@ -339,7 +346,8 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 		case err != nil:
 			return came, "", err
 		case !more && n != m.stored.Rows:
-			return came, "", fmt.Errorf("cannot read %s: it has %d rows, its commit says %d sites", stored.sites.cursor.Name(), n, m.stored.Rows)
+			return came, "", fmt.Errorf("cannot read %s: it has %d rows, its commit says %d sites", stored.sites.cursor.Name(),
+				n, m.stored.Rows)
 		case !more:
 			written, err = p.Finish()
 			return came, written, err
@@ -440,10 +448,13 @@ func copyRejects(ctx context.Context, source *commit.Scan, to store.Store) error
 	case errors.Is(err, store.ErrNotExist) && !recorded:
 		return rejects.Discard()
 	case errors.Is(err, store.ErrNotExist):
-		err = fmt.Errorf("%w: %s has its hash, and it is missing", commit.ErrRecord, commit.FileRecordName(id, commit.FileRejects))
+		err = fmt.Errorf("%w: %s has its hash, and it is missing", commit.ErrRecord,
+			commit.FileRecordName(id, commit.FileRejects))
 	case err == nil && recorded:
-		if found := hex.EncodeToString(rejects.Hash.Sum(nil)); found != record.File.SHA256 && !slices.Contains(record.Earlier, found) {
-			err = fmt.Errorf("%w: %w", commit.ErrRecord, &schema.DamagedError{What: "sha256", Expected: record.File.SHA256, Found: found})
+		if found := hex.EncodeToString(rejects.Hash.Sum(nil)); found != record.File.SHA256 && !slices.Contains(record.Earlier,
+			found) {
+			err = fmt.Errorf("%w: %w", commit.ErrRecord, &schema.DamagedError{What: "sha256", Expected: record.File.SHA256,
+				Found: found})
 		}
 	}
 	if err != nil {

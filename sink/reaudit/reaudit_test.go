@@ -124,13 +124,15 @@ func mustScan(t testing.TB, source *commit.Scan, to store.Store, o Options) *com
 	return came
 }
 
-var storedOptions = sink.Options{ScanID: "stored", Date: "2026-11-01", PartRows: 40, ToolVersion: "test", Config: []commit.Setting{{Name: "max-body", Value: "1"}}, Inputs: []commit.Input{{Name: "list", Fingerprint: "f"}}}
+var storedOptions = sink.Options{ScanID: "stored", Date: "2026-11-01", PartRows: 40, ToolVersion: "test",
+	Config: []commit.Setting{{Name: "max-body", Value: "1"}}, Inputs: []commit.Input{{Name: "list", Fingerprint: "f"}}}
 
 // TestUnchanged judges again what the same code and registry have judged: every column of every table is what it was,
 // however the scan was cut, merged, broken off or kept in memory.
 func TestUnchanged(t *testing.T) {
 	sites := sitetest.Judged(t, 400)
-	f := func(what string, prepare func(t *testing.T, from *store.Dir), run func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged) {
+	f := func(what string, prepare func(t *testing.T, from *store.Dir), run func(t *testing.T, source *commit.Scan,
+		to store.Store) *commit.Rejudged) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			from, to := newDir(t), newDir(t)
@@ -151,18 +153,22 @@ func TestUnchanged(t *testing.T) {
 			if !reflect.DeepEqual(want, got) {
 				t.Error("other rows")
 			}
-			if came.Sites != 0 || len(came.Columns) > 0 || came.Verdicts != (commit.Difference{}) || came.Evidence != (commit.Difference{}) {
+			if came.Sites != 0 || len(came.Columns) > 0 || came.Verdicts != (commit.Difference{}) ||
+				came.Evidence != (commit.Difference{}) {
 				t.Errorf("differences: %+v", came)
 			}
-			if came.Judged()+came.Stayed() != int64(len(sites)) || came.Bodies < 100 || came.Answers < 100 || came.Carried[CarriedHTML] < 10 || came.Carried[CarriedNoRecords] < 10 {
+			if came.Judged()+came.Stayed() != int64(len(sites)) || came.Bodies < 100 || came.Answers < 100 ||
+				came.Carried[CarriedHTML] < 10 || came.Carried[CarriedNoRecords] < 10 {
 				t.Errorf("came to %+v", came)
 			}
 			m, was := made.Manifest, source.Manifest
-			if m.State != commit.Complete || m.ScanDate != was.ScanDate || !reflect.DeepEqual(m.Config, was.Config) || !reflect.DeepEqual(m.Inputs, was.Inputs) || m.Rejudged.StartedAt != was.StartedAt {
+			if m.State != commit.Complete || m.ScanDate != was.ScanDate || !reflect.DeepEqual(m.Config, was.Config) ||
+				!reflect.DeepEqual(m.Inputs, was.Inputs) || m.Rejudged.StartedAt != was.StartedAt {
 				t.Errorf("manifest %+v", m)
 			}
 			for _, dir := range []store.Store{from, to} {
-				if data, err := store.ReadAll(t.Context(), dir, "_rejects/stored.jsonl", 1000); err != nil || !strings.Contains(string(data), "not a host") {
+				if data, err := store.ReadAll(t.Context(), dir, "_rejects/stored.jsonl", 1000); err != nil ||
+					!strings.Contains(string(data), "not a host") {
 					t.Errorf("rejects %s, %v", data, err)
 				}
 			}
@@ -207,7 +213,8 @@ func TestUnchanged(t *testing.T) {
 	f("broken off", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		broken(t, source, to)
 		made, err := commit.ReadScan(t.Context(), to, "stored")
-		if err != nil || made.Manifest.State != commit.Running || len(made.Commits) == 0 || len(made.Commits) == len(source.Commits) {
+		if err != nil || made.Manifest.State != commit.Running || len(made.Commits) == 0 ||
+			len(made.Commits) == len(source.Commits) {
 			t.Fatalf("broken off with %d commits, %v", len(made.Commits), err)
 		}
 		left := int64(-1)
@@ -243,7 +250,10 @@ func TestUnchanged(t *testing.T) {
 // sortedBodies are the distinct bodies: how often one is there depends on how a scan was cut.
 func sortedBodies(rows []schema.BodyRow) []schema.BodyRow {
 	slices.SortFunc(rows, func(a, b schema.BodyRow) int { return cmp.Compare(a.BodyHash, b.BodyHash) })
-	return slices.CompactFunc(rows, func(a, b schema.BodyRow) bool { return a.BodyHash == b.BodyHash && string(a.Body) == string(b.Body) })
+	return slices.CompactFunc(rows, func(a, b schema.BodyRow) bool {
+		return a.BodyHash == b.BodyHash &&
+			string(a.Body) == string(b.Body)
+	})
 }
 
 func soundDataset(t *testing.T, st store.Store) {
@@ -259,8 +269,8 @@ name   | aliases | category | purpose  | operator | *  | fallback  | source     
 MyBot  |         | ai       | training | Me       | no | Googlebot | https://example.org | 2026-01-01
 `
 
-// TestWithAnotherRegistry shows that a scan judged again by another registry is what a scan that was judged by it would be, and
-// that the differences are counted as they are.
+// TestWithAnotherRegistry shows that a scan judged again by another registry is what a scan that was judged by it would
+// be, and that the differences are counted as they are.
 func TestWithAnotherRegistry(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
 	if err != nil {
@@ -282,7 +292,8 @@ func TestWithAnotherRegistry(t *testing.T) {
 	got := readScan(t, mustReadScan(t, to, "stored"))
 	carried, otherRegistry := map[int64]bool{}, int64(0)
 	for i := range want.Sites {
-		if was.Sites[i].IsHTML || was.Sites[i].BodyHash != 0 && !slices.ContainsFunc(was.Bodies, func(b schema.BodyRow) bool { return b.BodyHash == was.Sites[i].BodyHash }) {
+		if was.Sites[i].IsHTML || was.Sites[i].BodyHash != 0 && !slices.ContainsFunc(was.Bodies,
+			func(b schema.BodyRow) bool { return b.BodyHash == was.Sites[i].BodyHash }) {
 			carried[was.Sites[i].Seq] = true
 			if was.Sites[i].NGroups > 0 {
 				otherRegistry++
@@ -290,7 +301,8 @@ func TestWithAnotherRegistry(t *testing.T) {
 			want.Sites[i] = was.Sites[i] // the registry's version included
 		}
 	}
-	if !reflect.DeepEqual(got.Sites, want.Sites) || !reflect.DeepEqual(got.Evidence, want.Evidence) || !reflect.DeepEqual(got.Bodies, was.Bodies) {
+	if !reflect.DeepEqual(got.Sites, want.Sites) || !reflect.DeepEqual(got.Evidence, want.Evidence) ||
+		!reflect.DeepEqual(got.Bodies, was.Bodies) {
 		t.Error("other rows than those of a scan by that registry")
 	}
 	// The sites that are carried over have no rows but that of *, which is the same.
@@ -302,13 +314,15 @@ func TestWithAnotherRegistry(t *testing.T) {
 	}
 
 	expected := commit.NewRejudged()
-	expected.Bodies, expected.Answers, expected.Carried, expected.Other = came.Bodies, came.Answers, came.Carried, otherRegistry
+	expected.Bodies, expected.Answers, expected.Carried, expected.Other = came.Bodies, came.Answers, came.Carried,
+		otherRegistry
 	differing := map[int64]bool{}
 	count := func(n *int64, seq int64) { *n++; differing[seq] = true }
 	for i := range was.Sites {
 		a, b := reflect.ValueOf(was.Sites[i]), reflect.ValueOf(got.Sites[i])
 		for k := range a.NumField() {
-			if name := schema.ColumnName(a.Type().Field(k)); name != "registry_version" && !reflect.DeepEqual(a.Field(k).Interface(), b.Field(k).Interface()) {
+			if name := schema.ColumnName(a.Type().Field(k)); name != "registry_version" &&
+				!reflect.DeepEqual(a.Field(k).Interface(), b.Field(k).Interface()) {
 				expected.Columns[name]++
 				differing[was.Sites[i].Seq] = true
 			}
@@ -338,7 +352,8 @@ func TestWithAnotherRegistry(t *testing.T) {
 	if !reflect.DeepEqual(came, expected) {
 		t.Errorf("came to %+v, counted %+v", came, expected)
 	}
-	if came.Sites == 0 || came.Sites == 300 || came.Columns["named"] == 0 || came.Verdicts.Appeared == 0 || came.Verdicts.Vanished == 0 {
+	if came.Sites == 0 || came.Sites == 300 || came.Columns["named"] == 0 || came.Verdicts.Appeared == 0 ||
+		came.Verdicts.Vanished == 0 {
 		t.Errorf("the test compares too little: %+v", came)
 	}
 }
@@ -380,10 +395,12 @@ func TestTables(t *testing.T) {
 		source := storedScan(t, from, o, sites)
 		came := mustScan(t, source, to, asToday())
 		made := mustReadScan(t, to, "stored")
-		if !reflect.DeepEqual(made.Manifest.Tables, append(tables, schema.Policies)) || came.Sites != 0 || came.Judged()+came.Stayed() != 120 {
+		if !reflect.DeepEqual(made.Manifest.Tables, append(tables, schema.Policies)) || came.Sites != 0 || came.Judged()+
+			came.Stayed() != 120 {
 			t.Errorf("%v: %+v", tables, came)
 		}
-		if !reflect.DeepEqual(collect[schema.SiteRow](t, source, schema.Sites), collect[schema.SiteRow](t, made, schema.Sites)) {
+		if !reflect.DeepEqual(collect[schema.SiteRow](t, source, schema.Sites), collect[schema.SiteRow](t, made,
+			schema.Sites)) {
 			t.Errorf("%v: other sites", tables)
 		}
 		if !reflect.DeepEqual(policiesOf(t, source), policiesOf(t, made)) {
@@ -394,7 +411,8 @@ func TestTables(t *testing.T) {
 	}
 	f(schema.Sites, schema.Bodies)
 	f(schema.Sites, schema.Evidence, schema.Bodies)
-	if came := f(schema.Sites, schema.Verdicts); came.Bodies != 0 || came.Carried[CarriedNotStored] == 0 || came.Answers == 0 {
+	if came := f(schema.Sites, schema.Verdicts); came.Bodies != 0 || came.Carried[CarriedNotStored] == 0 ||
+		came.Answers == 0 {
 		t.Errorf("without bodies: %+v", came)
 	}
 	o := storedOptions
@@ -405,8 +423,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestByOtherRules judges by a judge that finds otherwise, late in a part, and counts each kind of change; what is written is
-// what it found.
+// TestByOtherRules judges by a judge that finds otherwise, late in a part, and counts each kind of change; what is
+// written is what it found.
 func TestByOtherRules(t *testing.T) {
 	sites := sitetest.Judged(t, 80)
 	at := func(seq uint64, s *audit.Site) bool { return s.Seq == seq }
@@ -456,7 +474,8 @@ func TestByOtherRules(t *testing.T) {
 	if err := Print(&text, came, "stored"); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"3 sites differ", "sites.check_status: 1", "of check_status, pass to warn: 1", "of verdict, partial to blocked: 1", "typo: 1 appeared, 0 vanished"} {
+	for _, line := range []string{"3 sites differ", "sites.check_status: 1", "of check_status, pass to warn: 1",
+		"of verdict, partial to blocked: 1", "typo: 1 appeared, 0 vanished"} {
 		if !strings.Contains(text.String(), line+"\n") {
 			t.Errorf("nothing of %q in\n%s", line, &text)
 		}
@@ -466,7 +485,8 @@ func TestByOtherRules(t *testing.T) {
 			o.Judge(s)
 		}
 	}
-	if got := readScan(t, mustReadScan(t, to, "stored")); !reflect.DeepEqual(got, readScan(t, storedScan(t, fresh, storedOptions, sites))) {
+	if got := readScan(t, mustReadScan(t, to, "stored")); !reflect.DeepEqual(got,
+		readScan(t, storedScan(t, fresh, storedOptions, sites))) {
 		t.Error("other rows than those of a scan by these rules")
 	}
 	soundDataset(t, to)
@@ -484,7 +504,8 @@ func TestUnfinished(t *testing.T) {
 		if s.Seq == 90 { // the third part is open, so that two are committed
 			mustScan(t, mustReadScan(t, from, "stored"), to, asToday())
 			made := mustReadScan(t, to, "stored")
-			if n := len(readScan(t, made).Sites); n != 80 || made.Manifest.State != commit.Running || made.Manifest.Rejudged.State != commit.Running {
+			if n := len(readScan(t, made).Sites); n != 80 || made.Manifest.State != commit.Running ||
+				made.Manifest.Rejudged.State != commit.Running {
 				t.Errorf("%d sites of a scan that is %s", n, made.Manifest.State)
 			}
 			soundDataset(t, to)
@@ -537,7 +558,8 @@ func TestRefuses(t *testing.T) {
 	f("another scan of that name", source, other, asToday())
 	f("itself", source, from, asToday())
 	f("itself, judged again", mustReadScan(t, to, "stored"), to, asToday())
-	if _, err := sink.Open(t.Context(), to, storedOptions); err == nil || !strings.Contains(err.Error(), "what is judged again") {
+	if _, err := sink.Open(t.Context(), to, storedOptions); err == nil || !strings.Contains(err.Error(),
+		"what is judged again") {
 		t.Errorf("a scan goes on with what was judged again: %v", err)
 	}
 	o := byRegistry(registry)
@@ -606,7 +628,8 @@ func TestDamaged(t *testing.T) {
 		})
 		return sites[i]
 	}
-	f("the body that is called 12345 has the hash ", func(_ *testing.T, sites []*audit.Site) { first(sites).Report.BodyHash = 12345 }, nil)
+	f("the body that is called 12345 has the hash ",
+		func(_ *testing.T, sites []*audit.Site) { first(sites).Report.BodyHash = 12345 }, nil)
 	f("it has no body ", func(_ *testing.T, sites []*audit.Site) { first(sites).Report.Counts.Records = 0 }, nil)
 	flip := func(table string) func(t *testing.T, from *store.Dir) {
 		return func(t *testing.T, from *store.Dir) {
@@ -631,8 +654,8 @@ func TestDamaged(t *testing.T) {
 	})
 }
 
-// TestDamagedFacts shows that facts of a file that is damaged and can be read all the same, as its footer calls a column
-// otherwise, are not carried over as if they were missing.
+// TestDamagedFacts shows that facts of a file that is damaged and can be read all the same, as its footer calls a
+// column otherwise, are not carried over as if they were missing.
 func TestDamagedFacts(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
 	if err != nil {
@@ -642,7 +665,8 @@ func TestDamagedFacts(t *testing.T) {
 		t.Helper()
 		from, to := newDir(t), newDir(t)
 		source := storedScan(t, from, storedOptions, sitetest.Judged(t, 60))
-		name := filepath.Join(from.Root(), source.Commits[0].Files[slices.IndexFunc(source.Commits[0].Files, func(f schema.File) bool { return f.Table == table })].Name)
+		name := filepath.Join(from.Root(), source.Commits[0].Files[slices.IndexFunc(source.Commits[0].Files,
+			func(f schema.File) bool { return f.Table == table })].Name)
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -675,7 +699,8 @@ func TestMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := newDir(t)
-		if _, err := Scan(t.Context(), mustReadScan(t, from, "stored"), to, asToday()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Scan(t.Context(), mustReadScan(t, from, "stored"), to, asToday()); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 		if scans, err := commit.Scans(t.Context(), to); err != nil || len(scans) != 0 {
@@ -705,7 +730,8 @@ func TestDamagedRejects(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Scan(t.Context(), source, to, asToday())
-		if damaged, ok := errors.AsType[*DamagedPartError](err); !ok || damaged.Part != "_rejects/stored.jsonl" || !strings.Contains(err.Error(), want) {
+		if damaged, ok := errors.AsType[*DamagedPartError](err); !ok || damaged.Part != "_rejects/stored.jsonl" ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 		if _, err := os.Stat(filepath.Join(to.Root(), commit.RejectsName("stored"))); !errors.Is(err, os.ErrNotExist) {
@@ -724,8 +750,8 @@ func TestDamagedRejects(t *testing.T) {
 	f("it is missing", os.Remove)
 }
 
-// TestdByOtherRegistry counts the sites that keep what another registry says of their groups, also where they were judged again
-// before, and not those of which every registry says the same.
+// TestdByOtherRegistry counts the sites that keep what another registry says of their groups, also where they were
+// judged again before, and not those of which every registry says the same.
 func TestByOtherRegistryBefore(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
 	if err != nil {
@@ -746,7 +772,8 @@ func TestByOtherRegistryBefore(t *testing.T) {
 		came := mustScan(t, source, to, byRegistry(registry))
 		made := mustReadScan(t, to, "stored")
 		var text strings.Builder
-		if err := Print(&text, came, "stored"); err != nil || strings.Contains(text.String(), "another registry") != (want > 0) {
+		if err := Print(&text, came, "stored"); err != nil || strings.Contains(text.String(),
+			"another registry") != (want > 0) {
 			t.Errorf("%v, printed\n%s", err, &text)
 		}
 		if came.Other != want || made.ByOtherRegistry() != want || came.Carried[CarriedHTML] <= withGroups {
@@ -759,7 +786,8 @@ func TestByOtherRegistryBefore(t *testing.T) {
 	if _, err := compact.Scan(t.Context(), once, "stored", compact.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if again := mustScan(t, source, once, byRegistry(registry)); mustReadScan(t, once, "stored").ByOtherRegistry() != withGroups || again.Other != withGroups || again.Sites == 0 {
+	if again := mustScan(t, source, once, byRegistry(registry)); mustReadScan(t, once,
+		"stored").ByOtherRegistry() != withGroups || again.Other != withGroups || again.Sites == 0 {
 		t.Errorf("merged: %+v", again)
 	}
 	f(mustReadScan(t, once, "stored"), twice, registry, withGroups) // though it is by the same registry as before
@@ -769,14 +797,17 @@ func TestByOtherRegistryBefore(t *testing.T) {
 // TestPrintHostile prints words of commits that somebody else has made as what they are.
 func TestPrintHostile(t *testing.T) {
 	const hostile = "\x1b]0;x\x07\nscan t: no differences"
-	r := &commit.Rejudged{Sites: 1, Carried: map[string]int64{hostile: 1}, Checks: map[string]int64{hostile: 1}, Decisions: map[string]int64{hostile + strings.Repeat("x", 1000): 1}}
+	r := &commit.Rejudged{Sites: 1, Carried: map[string]int64{hostile: 1}, Checks: map[string]int64{hostile: 1},
+		Decisions: map[string]int64{hostile + strings.Repeat("x", 1000): 1}}
 	var b strings.Builder
-	if err := Print(&b, r, "s"); err != nil || strings.ContainsAny(b.String(), "\x1b\x07") || strings.Contains(b.String(), "\nscan t") || b.Len() > 1000 {
+	if err := Print(&b, r, "s"); err != nil || strings.ContainsAny(b.String(), "\x1b\x07") || strings.Contains(b.String(),
+		"\nscan t") || b.Len() > 1000 {
 		t.Errorf("%v\n%q", err, b.String())
 	}
 }
 
-// TestRestoreWhatIsNotKnown carries over the judgement of a row that has an outcome or a source that this version does not know.
+// TestRestoreWhatIsNotKnown carries over the judgement of a row that has an outcome or a source that this version does
+// not know.
 func TestRestoreWhatIsNotKnown(t *testing.T) {
 	f := func(outcome, source string, seq int64, want string) {
 		t.Helper()
@@ -810,8 +841,8 @@ type brokenDraft struct{ store.Draft }
 
 func (brokenDraft) Write([]byte) (int, error) { return 0, syscall.EIO }
 
-// TestCannotWrite breaks off where what is made cannot be written, which is no damage of what is stored, whether its pages are
-// copied or written.
+// TestCannotWrite breaks off where what is made cannot be written, which is no damage of what is stored, whether its
+// pages are copied or written.
 func TestCannotWrite(t *testing.T) {
 	source := storedScan(t, newDir(t), storedOptions, sitetest.Judged(t, 100))
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
@@ -833,7 +864,8 @@ func TestCannotWrite(t *testing.T) {
 	f("sites/", byRegistry(registry))
 }
 
-// TestStoredBodiesAreForgotten reads a part that was merged of several, whose bodies come again in each: none is kept in the end.
+// TestStoredBodiesAreForgotten reads a part that was merged of several, whose bodies come again in each: none is kept
+// in the end.
 func TestStoredBodiesAreForgotten(t *testing.T) {
 	from := newDir(t)
 	storedScan(t, from, storedOptions, sitetest.Judged(t, 300))
@@ -871,19 +903,24 @@ func TestStoredBodiesAreForgotten(t *testing.T) {
 func TestRowsDiffer(t *testing.T) {
 	from, same := int32(60), int32(60)
 	is := schema.VerdictRow{Token: "*", VisitFrom: &from}
-	if sameVerdict(&schema.VerdictRow{Token: "*"}, &is) || !sameVerdict(&schema.VerdictRow{Token: "*", VisitFrom: &same}, &is) {
+	if sameVerdict(&schema.VerdictRow{Token: "*"}, &is) || !sameVerdict(&schema.VerdictRow{Token: "*", VisitFrom: &same},
+		&is) {
 		t.Error("verdicts are compared by other things than their values")
 	}
 	came := commit.NewRejudged()
 	rows := func(e schema.EvidenceRow) *sink.SiteRows { return &sink.SiteRows{Evidence: []schema.EvidenceRow{e}} }
-	if newDifferences(came, schema.Version).count(rows(schema.EvidenceRow{Line: 1}), rows(schema.EvidenceRow{Line: 1, GroupLine: 1}), new(audit.Site), map[string]bool{schema.Evidence: true}) != schema.Evidence || came.Sites != 1 {
+	if newDifferences(came, schema.Version).count(rows(schema.EvidenceRow{Line: 1}),
+		rows(schema.EvidenceRow{Line: 1, GroupLine: 1}), new(audit.Site),
+		map[string]bool{schema.Evidence: true}) != schema.Evidence || came.Sites != 1 {
 		t.Errorf("evidence of another group is the same: %+v", came)
 	}
 }
 
-// TestRowsAreWhole shows that each column of each table is read as read.Rows reads it: lists, lists of structs and pointers too.
+// TestRowsAreWhole shows that each column of each table is read as read.Rows reads it: lists, lists of structs and
+// pointers too.
 func TestRowsAreWhole(t *testing.T) {
-	scan := storedScan(t, newDir(t), sink.Options{ScanID: "whole"}, append(sitetest.Judged(t, 200), sitetest.Typical(t, 200), sitetest.Dead(t, 201)))
+	scan := storedScan(t, newDir(t), sink.Options{ScanID: "whole"}, append(sitetest.Judged(t, 200),
+		sitetest.Typical(t, 200), sitetest.Dead(t, 201)))
 	want := readScan(t, scan)
 	wholeRows(t, scan, schema.Sites, want.Sites)
 	wholeRows(t, scan, schema.Verdicts, want.Verdicts)
@@ -946,7 +983,8 @@ func TestMakesLostAgain(t *testing.T) {
 		}
 		mustScan(t, source, to, asToday())
 		soundDataset(t, to)
-		if got := mustReadScan(t, to, "stored").Manifest.Counts; got.Rows != want.Rows || !reflect.DeepEqual(got.Files, want.Files) {
+		if got := mustReadScan(t, to, "stored").Manifest.Counts; got.Rows != want.Rows || !reflect.DeepEqual(got.Files,
+			want.Files) {
 			t.Errorf("part %d: %+v, want %+v", n, got, want)
 		}
 	}

@@ -57,7 +57,8 @@ func readPolicies(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[in
 			return nil, err
 		}
 		kept := *row
-		for _, list := range []*[]string{&kept.Own, &kept.OwnBlocked, &kept.OwnPartial, &kept.OwnRootDenied, &kept.OwnDPIAll} {
+		for _, list := range []*[]string{&kept.Own, &kept.OwnBlocked, &kept.OwnPartial, &kept.OwnRootDenied,
+			&kept.OwnDPIAll} {
 			*list = slices.Clone(*list)
 		}
 		policies[kept.PolicyID] = &kept
@@ -65,10 +66,12 @@ func readPolicies(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[in
 	return policies, nil
 }
 
-// keepPolicies adds the policies of the current site, which keeps its judgement, to the part that is made. A scan of a schema version
-// before that of the table has none: there the site's verdicts make its policy. Only its body could make that of the RFC.
+// keepPolicies adds the policies of the current site, which keeps its judgement, to the part that is made. A scan of a
+// schema version before that of the table has none: there the site's verdicts make its policy. Only its body could make
+// that of the RFC.
 func (p *storedPart) keepPolicies(to *sink.Remade, auditor *audit.Auditor) error {
-	if site := &p.now.Site; site.PolicyID == 0 && site.Access == parser.AccessConditional.String() && len(p.now.Verdicts) > 0 {
+	if site := &p.now.Site; site.PolicyID == 0 && site.Access == parser.AccessConditional.String() &&
+		len(p.now.Verdicts) > 0 {
 		made := audit.Report{Policy: sink.PolicyOfVerdicts(&p.now, auditor)}
 		site.PolicyID = int64(made.Policy.ID)
 		return to.AddPolicies(&made)
@@ -82,7 +85,8 @@ func (p *storedPart) keepPolicies(to *sink.Remade, auditor *audit.Auditor) error
 			return err
 		}
 		if policies[id] == nil {
-			return fmt.Errorf("cannot read table %s: it has no policy %d, which seq %d (%.100q) has", schema.Policies, id, p.now.Site.Seq, p.now.Site.Host)
+			return fmt.Errorf("cannot read table %s: it has no policy %d, which seq %d (%.100q) has", schema.Policies, id,
+				p.now.Site.Seq, p.now.Site.Host)
 		}
 		if err := to.KeepPolicy(policies[id]); err != nil {
 			return err
@@ -91,9 +95,13 @@ func (p *storedPart) keepPolicies(to *sink.Remade, auditor *audit.Auditor) error
 	return nil
 }
 
-// openStored opens the files of a commit. All columns of sites are read if facts, otherwise only those that a judgement needs.
+// openStored opens the files of a commit. All columns of sites are read if facts, otherwise only those that a judgement
+// needs.
 func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, facts bool) (_ *storedPart, err error) {
-	p := &storedPart{policies: sync.OnceValues(func() (map[int64]*schema.PolicyRow, error) { return readPolicies(ctx, s, c) })}
+	p := &storedPart{policies: sync.OnceValues(func() (map[int64]*schema.PolicyRow, error) {
+		return readPolicies(ctx, s,
+			c)
+	})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -152,7 +160,8 @@ func (p *storedPart) next() (more bool, err error) {
 			return false, fmt.Errorf("cannot read %s: seq %d has more than %d rows", v.cursor.Name(), site.Seq, maxSiteRows)
 		}
 		row := *v.row
-		row.Origin, row.Host, row.Port, row.Requested, row.Rank, row.TLD = site.Origin, site.Host, site.Port, site.Requested, site.Rank, site.TLD
+		row.Origin, row.Host, row.Port, row.Requested, row.Rank, row.TLD = site.Origin, site.Host, site.Port, site.Requested,
+			site.Rank, site.TLD
 		row.CrawlDelay, row.VisitFrom, row.VisitTo = cloned(row.CrawlDelay), cloned(row.VisitFrom), cloned(row.VisitTo)
 		p.now.Verdicts = append(p.now.Verdicts, row)
 		if _, err := v.next(); err != nil {
@@ -179,9 +188,11 @@ func (p *storedPart) atEnd(err error) error {
 	case err != nil:
 		return nil
 	case p.verdicts != nil && p.verdicts.has:
-		return fmt.Errorf("cannot read %s: a row of seq %d stands where no site of the part has it", p.verdicts.cursor.Name(), p.verdicts.row.Seq)
+		return fmt.Errorf("cannot read %s: a row of seq %d stands where no site of the part has it", p.verdicts.cursor.Name(),
+			p.verdicts.row.Seq)
 	case p.evidence != nil && p.evidence.has:
-		return fmt.Errorf("cannot read %s: a row of seq %d stands where no site of the part has it", p.evidence.cursor.Name(), p.evidence.row.Seq)
+		return fmt.Errorf("cannot read %s: a row of seq %d stands where no site of the part has it", p.evidence.cursor.Name(),
+			p.evidence.row.Seq)
 	}
 	return nil
 }
@@ -202,7 +213,8 @@ type aheadRows[T any] struct {
 }
 
 // openAhead opens a file and, except for sites, reads its first row into row. Only wanted columns are read; nil is all.
-func openAhead[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, row *T, wanted func(f reflect.StructField, column string) bool) (_ *aheadRows[T], err error) {
+func openAhead[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, row *T,
+	wanted func(f reflect.StructField, column string) bool) (_ *aheadRows[T], err error) {
 	a := &aheadRows[T]{row: row}
 	if a.cursor, err = read.OpenCursor(ctx, s, c, tableName, table.FieldsOf(row, false, wanted)...); err != nil {
 		return nil, err
@@ -433,7 +445,8 @@ func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 	case found:
 		s.Fetch.Body = body
 	case must:
-		return "", fmt.Errorf("cannot read %s: it has no body %d, which seq %d (%.100q) has", p.bodies.rows.cursor.Name(), row.BodyHash, row.Seq, row.Host)
+		return "", fmt.Errorf("cannot read %s: it has no body %d, which seq %d (%.100q) has", p.bodies.rows.cursor.Name(),
+			row.BodyHash, row.Seq, row.Host)
 	case row.IsHTML:
 		return CarriedHTML, nil
 	default:

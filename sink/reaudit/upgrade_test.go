@@ -12,7 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// versionOne returns a copy of testdata/version1, a scan of sitetest.Judged(t, 60) by the last bulkscan of schema version 1.
+// versionOne returns a copy of testdata/version1, a scan of sitetest.Judged(t, 60) by the last bulkscan of schema
+// version 1.
 func versionOne(t *testing.T) *store.Dir {
 	t.Helper()
 	dir := newDir(t)
@@ -22,8 +23,8 @@ func versionOne(t *testing.T) *store.Dir {
 	return dir
 }
 
-// TestUpgrade judges a scan of schema version 1 again. It becomes what a scan of today writes, but for sites whose bodies are not
-// stored: these have no policy of the RFC. The new columns are no differences.
+// TestUpgrade judges a scan of schema version 1 again. It becomes what a scan of today writes, but for sites whose
+// bodies are not stored: these have no policy of the RFC. The new columns are no differences.
 func TestUpgrade(t *testing.T) {
 	from, to := versionOne(t), newDir(t)
 	source := mustReadScan(t, from, "stored")
@@ -32,14 +33,16 @@ func TestUpgrade(t *testing.T) {
 	}
 	came := mustScan(t, source, to, asToday())
 	made := mustReadScan(t, to, "stored")
-	if m := made.Manifest; m.SchemaVersion != schema.Version || !made.Has(schema.Policies) || made.Commits[0].SchemaVersion != schema.Version {
+	if m := made.Manifest; m.SchemaVersion != schema.Version || !made.Has(schema.Policies) ||
+		made.Commits[0].SchemaVersion != schema.Version {
 		t.Errorf("it is of version %d, with tables %v", m.SchemaVersion, m.Tables)
 	}
 	if came.Columns["policy_id"]+came.Columns["rfc_policy_id"] > 0 {
 		t.Errorf("columns that it could not have differ: %+v", came)
 	}
 	today := storedScan(t, newDir(t), storedOptions, sitetest.Judged(t, 60))
-	if without := checkUpgraded(t, made, today); without == 0 || without != came.Stayed() || came.Carried[CarriedHTML]+came.Carried[CarriedNoRecords] != without {
+	if without := checkUpgraded(t, made, today); without == 0 || without != came.Stayed() || came.Carried[CarriedHTML]+
+		came.Carried[CarriedNoRecords] != without {
 		t.Errorf("%d sites have no policy of the RFC, %+v", without, came)
 	}
 	soundDataset(t, to)
@@ -49,7 +52,8 @@ func TestUpgrade(t *testing.T) {
 	if came := mustScan(t, made, again, asToday()); came.Sites != 0 {
 		t.Errorf("judged once more: %+v", came)
 	}
-	if !reflect.DeepEqual(collect[schema.PolicyRow](t, made, schema.Policies), collect[schema.PolicyRow](t, mustReadScan(t, again, "stored"), schema.Policies)) {
+	if !reflect.DeepEqual(collect[schema.PolicyRow](t, made, schema.Policies), collect[schema.PolicyRow](t,
+		mustReadScan(t, again, "stored"), schema.Policies)) {
 		t.Error("judged once more, it has other policies")
 	}
 	soundDataset(t, again)
@@ -58,20 +62,22 @@ func TestUpgrade(t *testing.T) {
 	bodiless := versionOne(t)
 	source = mustReadScan(t, bodiless, "stored")
 	m := source.Manifest
-	m.Tables, m.Pruned = slices.DeleteFunc(m.Tables, func(table string) bool { return table == schema.Bodies }), []string{schema.Bodies}
+	m.Tables, m.Pruned = slices.DeleteFunc(m.Tables, func(table string) bool { return table == schema.Bodies }),
+		[]string{schema.Bodies}
 	if err := m.Write(t.Context(), bodiless); err != nil {
 		t.Fatal(err)
 	}
 	to = newDir(t)
 	came = mustScan(t, mustReadScan(t, bodiless, "stored"), to, asToday())
-	if without := checkUpgraded(t, mustReadScan(t, to, "stored"), today); came.Carried[CarriedNotStored] != without || came.Bodies != 0 {
+	if without := checkUpgraded(t, mustReadScan(t, to, "stored"), today); came.Carried[CarriedNotStored] != without ||
+		came.Bodies != 0 {
 		t.Errorf("without bodies %d sites have no policy of the RFC, %+v", without, came)
 	}
 	soundDataset(t, to)
 }
 
-// checkUpgraded compares the rows of sites with those of a scan of today, and returns how many sites with access conditional have no
-// policy of the RFC. Each other policy has its row.
+// checkUpgraded compares the rows of sites with those of a scan of today, and returns how many sites with access
+// conditional have no policy of the RFC. Each other policy has its row.
 func checkUpgraded(t *testing.T, made, today *commit.Scan) (without int64) {
 	t.Helper()
 	policies := map[int64]schema.PolicyRow{}
@@ -91,8 +97,10 @@ func checkUpgraded(t *testing.T, made, today *commit.Scan) (without int64) {
 			without++
 			want[i].RFCPolicyID = 0
 		}
-		if row.PolicyID != want[i].PolicyID || row.RFCPolicyID != want[i].RFCPolicyID || row.PolicyID != 0 && !found[row.PolicyID] || row.RFCPolicyID != 0 && !found[row.RFCPolicyID] {
-			t.Errorf("seq %d has the policies %d and %d, today %d and %d", row.Seq, row.PolicyID, row.RFCPolicyID, want[i].PolicyID, want[i].RFCPolicyID)
+		if row.PolicyID != want[i].PolicyID || row.RFCPolicyID != want[i].RFCPolicyID || row.PolicyID != 0 &&
+			!found[row.PolicyID] || row.RFCPolicyID != 0 && !found[row.RFCPolicyID] {
+			t.Errorf("seq %d has the policies %d and %d, today %d and %d", row.Seq, row.PolicyID, row.RFCPolicyID,
+				want[i].PolicyID, want[i].RFCPolicyID)
 		}
 	}
 	return without

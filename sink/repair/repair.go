@@ -1,5 +1,6 @@
-// Package repair answers one question: what has a scan lost? It finds the parts of a scan, or of a share of one, that are damaged or
-// missing, and takes them out. Sites without a sound commit are fetched again when the scan continues, and then it is complete again.
+// Package repair answers one question: what has a scan lost? It finds the parts of a scan, or of a share of one, that
+// are damaged or missing, and takes them out. Sites without a sound commit are fetched again when the scan continues,
+// and then it is complete again.
 //
 // A commit is distrusted if its record cannot be read, if one of its files is missing or has other bytes, or if an
 // earlier commit has one of its sites. One tombstone takes out all of these, and the numbers of missing records, which
@@ -37,16 +38,19 @@ func (e *IntactError) Error() string {
 	if e.State == commit.Complete {
 		return fmt.Sprintf("nothing to repair: scan %s has all its %d sites", e.ScanID, e.Sites)
 	}
-	return fmt.Sprintf("nothing to repair: scan %s is not complete and has lost nothing; the same command without --repair continues it", e.ScanID)
+	return fmt.Sprintf(
+		"nothing to repair: scan %s is not complete and has lost nothing; the same command without --repair continues it",
+		e.ScanID)
 }
 
 // maxLost bounds the numbers that one tombstone takes out. A stray record with a far number would otherwise imply any
 // number of missing parts.
 const maxLost = 100_000
 
-// Run takes distrusted commits out of a scan; with share, of one share of it. Its writer's parts are those of shard. The caller
-// holds its lock. due returns the error with which what is found is not taken out.
-func Run(ctx context.Context, st store.Store, lock store.Unlocker, m *commit.Manifest, shard string, share bool, due func(*Found) error) error {
+// Run takes distrusted commits out of a scan; with share, of one share of it. Its writer's parts are those of shard.
+// The caller holds its lock. due returns the error with which what is found is not taken out.
+func Run(ctx context.Context, st store.Store, lock store.Unlocker, m *commit.Manifest, shard string, share bool,
+	due func(*Found) error) error {
 	fail := func(err error) error { return fmt.Errorf("cannot repair scan %s: %w", m.ScanID, err) }
 	only, fenced := "", []string{shard, commit.CompactedShard}
 	if share {
@@ -64,13 +68,15 @@ func Run(ctx context.Context, st store.Store, lock store.Unlocker, m *commit.Man
 		return fail(err)
 	}
 	if len(r.lost) > maxLost {
-		return fail(fmt.Errorf("more than %d part numbers are missing, up to %s; move stray records and files away", maxLost, r.last()))
+		return fail(fmt.Errorf("more than %d part numbers are missing, up to %s; move stray records and files away", maxLost,
+			r.last()))
 	}
 	if err := due(r); err != nil {
 		return err
 	}
 	if len(r.lost) > 0 {
-		if _, err := commit.TakeOut(ctx, st, m, commit.Repaired, cmp.Or(only, commit.CompactedShard), r.Past, r.lost); err != nil {
+		if _, err := commit.TakeOut(ctx, st, m, commit.Repaired, cmp.Or(only, commit.CompactedShard), r.Past,
+			r.lost); err != nil {
 			return fail(err)
 		}
 	}
@@ -110,7 +116,8 @@ func (r *Found) NoPart() bool { return len(r.lost) == 0 }
 
 // find sets Past, unreadable, lost and stale.
 func (r *Found) find(ctx context.Context) (err error) {
-	r.Past, err = commit.GatherHistory(ctx, r.store, r.manifest.ScanID, r.only, func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
+	r.Past, err = commit.GatherHistory(ctx, r.store, r.manifest.ScanID, r.only, func(name string, c *commit.Commit,
+		err error) (*commit.Commit, error) {
 		key, ok := commit.KeyOf(name)
 		if !errors.Is(err, commit.ErrRecord) || !ok {
 			return c, err
@@ -193,7 +200,8 @@ func (r *Found) unseen(ctx context.Context) error {
 	return nil
 }
 
-// check sets stale if totals, statistics or rejects do not match the commits, or if the record of a share cannot be read.
+// check sets stale if totals, statistics or rejects do not match the commits, or if the record of a share cannot be
+// read.
 func (r *Found) check(ctx context.Context) error {
 	r.stale = len(r.manifest.Unaccounted(r.Past.Current)) > 0
 	for _, name := range commit.RecordedFiles {

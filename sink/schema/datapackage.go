@@ -7,7 +7,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
-// This file describes tables for programs that read Data Packages: those of a dataset (see package index), and a report's CSV files.
+// This file describes tables for programs that read Data Packages: those of a dataset (see package index), and a
+// report's CSV files.
 
 // PackageName is the name of a description. Those that bulkscan may replace have the mark.
 const (
@@ -54,7 +55,8 @@ type Field struct {
 	Constraints map[string]any `json:"constraints,omitempty"`
 }
 
-// fieldTypes are the types of Table Schema by the first word of a column's type. Its strings are text, so that bytes are any.
+// fieldTypes are the types of Table Schema by the first word of a column's type. Its strings are text, so that bytes
+// are any.
 var fieldTypes = map[string]string{
 	"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer", "float": "number", "double": "number",
 	"timestamp": "datetime", "list": "array", "struct": "object", "binary": "any",
@@ -68,7 +70,8 @@ func (t *Table) Resource(files []string) Resource {
 	}
 	for _, c := range t.Columns {
 		word := c.Type[:len(c.Type)-len(strings.TrimLeft(c.Type, "abcdefghijklmnopqrstuvwxyz0123456789"))]
-		f := Field{Name: c.Name, Type: fieldTypes[word], Description: c.Meaning, Example: c.Example, Constraints: map[string]any{"required": !c.Nullable}}
+		f := Field{Name: c.Name, Type: fieldTypes[word], Description: c.Meaning, Example: c.Example,
+			Constraints: map[string]any{"required": !c.Nullable}}
 		if f.Type == "string" && c.MaxBytes > 0 {
 			f.Constraints["maxLength"] = c.MaxBytes
 		}

@@ -5,20 +5,22 @@ import (
 	"fmt"
 )
 
-// NewerError says that a record or a table has a later schema version than Version. Its values may have other meanings, so bulkscan
-// computes nothing from it and adds nothing to it.
+// NewerError says that a record or a table has a later schema version than Version. Its values may have other meanings,
+// so bulkscan computes nothing from it and adds nothing to it.
 type NewerError struct{ Version int }
 
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("it is of schema version %d, and this bulkscan knows versions up to %d: use a newer bulkscan", e.Version, Version)
+	return fmt.Sprintf("it is of schema version %d, and this bulkscan knows versions up to %d: use a newer bulkscan",
+		e.Version, Version)
 }
 
-// OlderError says that a scan has an earlier schema version than Version. It lacks columns and meanings that bulkscan takes for granted.
-// Only reaudit reads such a scan, and verify.
+// OlderError says that a scan has an earlier schema version than Version. It lacks columns and meanings that bulkscan
+// takes for granted. Only reaudit reads such a scan, and verify.
 type OlderError struct{ Version int }
 
 func (e *OlderError) Error() string {
-	return fmt.Sprintf("it is of schema version %d, and this bulkscan is for version %d: bulkscan reaudit OUT -o NEW makes a dataset of that version of it", e.Version, Version)
+	return fmt.Sprintf(
+		"it is of schema version %d, and this bulkscan is for version %d: bulkscan reaudit OUT -o NEW makes a dataset of that version of it", e.Version, Version)
 }
 
 // OfOtherVersion reports whether an error is one of these.

@@ -2,8 +2,8 @@
 // columns, and derives descriptions and documents from them.
 package schema
 
-// This file is the schema: one struct for each table, one field for each column, in the order of the columns. What several
-// columns share, such as a bound, is in the description of their table (schema.go). The tags have the rest:
+// This file is the schema: one struct for each table, one field for each column, in the order of the columns. What
+// several columns share, such as a bound, is in the description of their table (schema.go). The tags have the rest:
 //
 //   - `parquet` is its name and encoding.
 //   - `about` is its meaning in one line.
@@ -147,8 +147,8 @@ type HopRow struct {
 	URL    string `parquet:"url,plain" about:"absolute target, at most 2,048 bytes" example:"https://www.example.co.uk/static/robots.txt"`
 }
 
-// PolicyRow is a row of the table policies: what files make of all crawlers (audit.Policy). It has what the file itself says. What a
-// token that no group names gets, by a fallback or by `*`, depends on the registry.
+// PolicyRow is a row of the table policies: what files make of all crawlers (audit.Policy). It has what the file itself
+// says. What a token that no group names gets, by a fallback or by `*`, depends on the registry.
 type PolicyRow struct {
 	PolicyID       int64    `parquet:"policy_id" json:",string" about:"hash of all other columns, as in sites" example:"6151466271542271102"`
 	Star           bool     `parquet:"star" about:"there is a group of *" example:"true"`

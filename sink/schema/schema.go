@@ -43,7 +43,8 @@ type Table struct {
 
 // Column describes a column. Type is one of string, bool, int32, int64, float, double, binary, timestamp(ms, UTC),
 // list<…> and struct<name type, …>; a question mark at its end says that the column may be null, as Nullable does.
-// Example is a value as text: lists and structs as JSON, bytes quoted as in Go. MaxBytes bounds a text that others write; 0 is no bound.
+// Example is a value as text: lists and structs as JSON, bytes quoted as in Go. MaxBytes bounds a text that others
+// write; 0 is no bound.
 type Column struct {
 	Name     string `json:"name"`
 	Type     string `json:"type"`
@@ -58,14 +59,20 @@ var tables = []struct {
 	name, about string
 	row         reflect.Type
 }{
-	{Sites, "One row per list entry. Milliseconds are of the last exchange, to three digits. From n_lines on, all but star_verdict are 0, false, null or empty unless access is conditional.", reflect.TypeFor[SiteRow]()},
-	{Verdicts, "One row per agent that a file names or that falls back to a named one, and one for `*`. Rows of a site are adjacent, in the order of sites. Lines and values are those of the group that the agent follows.", reflect.TypeFor[VerdictRow]()},
-	{Evidence, "One row per noteworthy line, at most 32 per site and kind; the n_ columns of sites count all.", reflect.TypeFor[EvidenceRow]()},
-	{Bodies, "One row per part and distinct body with robots records; compaction keeps all rows.", reflect.TypeFor[BodyRow]()},
-	{Policies, "One row per part and distinct policy. policy_id and rfc_policy_id of sites refer to it. Later scans and parts repeat policies; the view has each once.", reflect.TypeFor[PolicyRow]()},
+	{Sites,
+		"One row per list entry. Milliseconds are of the last exchange, to three digits. From n_lines on, all but star_verdict are 0, false, null or empty unless access is conditional.", reflect.TypeFor[SiteRow]()},
+	{Verdicts,
+		"One row per agent that a file names or that falls back to a named one, and one for `*`. Rows of a site are adjacent, in the order of sites. Lines and values are those of the group that the agent follows.", reflect.TypeFor[VerdictRow]()},
+	{Evidence, "One row per noteworthy line, at most 32 per site and kind; the n_ columns of sites count all.",
+		reflect.TypeFor[EvidenceRow]()},
+	{Bodies, "One row per part and distinct body with robots records; compaction keeps all rows.",
+		reflect.TypeFor[BodyRow]()},
+	{Policies,
+		"One row per part and distinct policy. policy_id and rfc_policy_id of sites refer to it. Later scans and parts repeat policies; the view has each once.", reflect.TypeFor[PolicyRow]()},
 	{TokenStats, "One row per token and segment; unknown agents in `all` only.", reflect.TypeFor[TokenStatsRow]()},
 	{RecordStats, "One row per key of records in evidence.", reflect.TypeFor[RecordStatsRow]()},
-	{Superseded, "One row per row of sites that does not count, because another row counts for its site: a later one of the same date, observer and list, an observation, or an archive's by https. The views leave such rows out.", reflect.TypeFor[SupersededRow]()},
+	{Superseded,
+		"One row per row of sites that does not count, because another row counts for its site: a later one of the same date, observer and list, an observation, or an archive's by https. The views leave such rows out.", reflect.TypeFor[SupersededRow]()},
 }
 
 // Tables returns every table with its columns, in reading order.
@@ -162,10 +169,12 @@ Schema version %d. Files are Parquet, partitioned by `+"`scan_date`"+`, with the
 type may be null. Columns are only ever added: read them by name (in DuckDB with `+"`union_by_name = true`"+`).
 `, Version)
 	for _, table := range Tables() {
-		fmt.Fprintf(&b, "\n## `%s`\n\n%s\n\n| column | type | meaning | example |\n|---|---|---|---|\n", table.Name, table.About)
+		fmt.Fprintf(&b, "\n## `%s`\n\n%s\n\n| column | type | meaning | example |\n|---|---|---|---|\n", table.Name,
+			table.About)
 		for _, c := range table.Columns {
 			meaning := strings.ReplaceAll(c.Meaning, "*", "`*`")
-			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", c.Name, strings.NewReplacer("<", "\\<", "*", "\\*").Replace(c.Type), meaning,
+			fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", c.Name, strings.NewReplacer("<", "\\<", "*", "\\*").Replace(c.Type),
+				meaning,
 				strings.NewReplacer("\n", `\n`, "|", `\|`).Replace(c.Example))
 		}
 	}

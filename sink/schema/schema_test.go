@@ -108,7 +108,8 @@ func TestPrintSchema(t *testing.T) {
 		for line := range strings.Lines(b.String()) {
 			line = strings.TrimSuffix(line, "\n")
 			// A long word cannot be broken, and types are not broken.
-			if utf8.RuneCountInString(line) > width && strings.Count(strings.TrimSpace(line), " ") > 0 && !strings.Contains(line, "list<struct") {
+			if utf8.RuneCountInString(line) > width && strings.Count(strings.TrimSpace(line), " ") > 0 &&
+				!strings.Contains(line, "list<struct") {
 				t.Errorf("a line of %d characters on a terminal of %d: %q", utf8.RuneCountInString(line), width, line)
 			}
 		}
@@ -136,7 +137,8 @@ func TestSchemaDocument(t *testing.T) {
 		}
 	}
 	if want, err := os.ReadFile(path); err != nil || string(want) != b.String() {
-		t.Errorf("%s is not up to date; see what changed with git diff after go test -update. %v. Now:\n%s", path, err, b.String())
+		t.Errorf("%s is not up to date; see what changed with git diff after go test -update. %v. Now:\n%s", path, err,
+			b.String())
 	}
 	for _, table := range Tables() {
 		for _, c := range table.Columns {

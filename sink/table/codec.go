@@ -21,9 +21,9 @@ func (c *codec) Encode(dst, src []byte) ([]byte, error) {
 	return c.encoder.EncodeAll(src, dst[:0]), nil
 }
 
-// compression is the codec of every file. Two encoders are enough: one goroutine fills a part while another seals one. The
-// encoder makes a channel at its first use, which belongs to the bubble of a test in virtual time if it is made there, and ends the
-// process elsewhere; so it is used here.
+// compression is the codec of every file. Two encoders are enough: one goroutine fills a part while another seals one.
+// The encoder makes a channel at its first use, which belongs to the bubble of a test in virtual time if it is made
+// there, and ends the process elsewhere; so it is used here.
 var compression = func() compress.Codec {
 	encoder, err := kzstd.NewWriter(nil,
 		kzstd.WithEncoderConcurrency(2), kzstd.WithWindowSize(1<<20),

@@ -60,12 +60,14 @@ func (s *concatenation) Write(b []byte) (int, error) {
 // Concat writes a sealed draft with the rows of sources, in their order, and describes it. All sources are files of one
 // table. The metadata is that of the first source, unless other metadata is given. The caller publishes or discards the
 // draft. The error is a *WriteError if the draft caused it.
-func Concat(ctx context.Context, from, to store.Store, name string, sources []schema.File, metadata map[string]string) (store.Draft, schema.File, error) {
+func Concat(ctx context.Context, from, to store.Store, name string, sources []schema.File,
+	metadata map[string]string) (store.Draft, schema.File, error) {
 	draft, err := to.Create(ctx, name)
 	if err != nil {
 		return nil, schema.File{}, Writing(err)
 	}
-	s := &concatenation{name: name, out: bufio.NewWriterSize(draft, 256<<10), hash: sha256.New(), copy: make([]byte, 1<<20)}
+	s := &concatenation{name: name, out: bufio.NewWriterSize(draft, 256<<10), hash: sha256.New(),
+		copy: make([]byte, 1<<20)}
 	err = s.join(ctx, from, sources, metadata)
 	if err == nil {
 		err = Writing(draft.Seal())
@@ -73,10 +75,12 @@ func Concat(ctx context.Context, from, to store.Store, name string, sources []sc
 	if err != nil {
 		return nil, schema.File{}, errors.Join(err, draft.Discard())
 	}
-	return draft, schema.File{Table: sources[0].Table, Name: name, Rows: s.footer.NumRows, Bytes: s.size, SHA256: hex.EncodeToString(s.hash.Sum(nil)), Footer: s.sum, Groups: len(s.footer.RowGroups)}, nil
+	return draft, schema.File{Table: sources[0].Table, Name: name, Rows: s.footer.NumRows, Bytes: s.size,
+		SHA256: hex.EncodeToString(s.hash.Sum(nil)), Footer: s.sum, Groups: len(s.footer.RowGroups)}, nil
 }
 
-func (s *concatenation) join(ctx context.Context, st store.Store, sources []schema.File, metadata map[string]string) error {
+func (s *concatenation) join(ctx context.Context, st store.Store, sources []schema.File,
+	metadata map[string]string) error {
 	if _, err := s.Write([]byte(Magic)); err != nil {
 		return err
 	}
@@ -175,8 +179,10 @@ func (s *concatenation) sameTable(footer *format.FileMetaData) error {
 	}
 	head := *footer
 	head.NumRows, head.RowGroups = s.footer.NumRows, s.footer.RowGroups
-	was, err1 := thrift.Marshal(new(thrift.CompactProtocol), &format.FileMetaData{Version: s.footer.Version, Schema: s.footer.Schema, ColumnOrders: s.footer.ColumnOrders, KeyValueMetadata: s.footer.KeyValueMetadata})
-	is, err2 := thrift.Marshal(new(thrift.CompactProtocol), &format.FileMetaData{Version: head.Version, Schema: head.Schema, ColumnOrders: head.ColumnOrders, KeyValueMetadata: head.KeyValueMetadata})
+	was, err1 := thrift.Marshal(new(thrift.CompactProtocol), &format.FileMetaData{Version: s.footer.Version,
+		Schema: s.footer.Schema, ColumnOrders: s.footer.ColumnOrders, KeyValueMetadata: s.footer.KeyValueMetadata})
+	is, err2 := thrift.Marshal(new(thrift.CompactProtocol), &format.FileMetaData{Version: head.Version,
+		Schema: head.Schema, ColumnOrders: head.ColumnOrders, KeyValueMetadata: head.KeyValueMetadata})
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
@@ -187,7 +193,8 @@ func (s *concatenation) sameTable(footer *format.FileMetaData) error {
 }
 
 // copyPages copies the pages, which end at pagesEnd, and returns the bytes between pagesEnd and the footer.
-func (s *concatenation) copyPages(ctx context.Context, object store.Object, pagesEnd, footerAt int64, source schema.File) ([]byte, error) {
+func (s *concatenation) copyPages(ctx context.Context, object store.Object, pagesEnd, footerAt int64,
+	source schema.File) ([]byte, error) {
 	if footerAt-pagesEnd > maxIndexes {
 		return nil, fmt.Errorf("its page indexes have %d bytes", footerAt-pagesEnd)
 	}
@@ -264,7 +271,8 @@ func (s *concatenation) addGroups(footer *format.FileMetaData, move int64, index
 			if encoded, err = thrift.Marshal(new(thrift.CompactProtocol), &offsets); err != nil {
 				return err
 			}
-			s.indexes = append(s.indexes, encodedIndexes{bytes.Clone(column), encoded}) // a clone, so that the rest of indexes is freed
+			// a clone, so that the rest of indexes is freed
+			s.indexes = append(s.indexes, encodedIndexes{bytes.Clone(column), encoded})
 			chunk.MetaData.DataPageOffset += move
 			if chunk.MetaData.DictionaryPageOffset != 0 {
 				chunk.MetaData.DictionaryPageOffset += move

@@ -128,9 +128,9 @@ func (s shape) checkValues(page []byte, encoding format.Encoding, values, most i
 	return fmt.Errorf("%w: its values are encoded as %v", ErrUnsupported, encoding)
 }
 
-// maxSpare bounds the values in the runs of a page beyond those that its header counts. Readers stop at the header's number
-// (Parquet, Encodings), but parquet-go decodes all of them first, with up to four bytes for each. A bit-packed run has a multiple
-// of eight values, and DuckDB fills its last one up to 256.
+// maxSpare bounds the values in the runs of a page beyond those that its header counts. Readers stop at the header's
+// number (Parquet, Encodings), but parquet-go decodes all of them first, with up to four bytes for each. A bit-packed
+// run has a multiple of eight values, and DuckDB fills its last one up to 256.
 const maxSpare = 1 << 16
 
 // checkRuns counts the values of the run-length encoding of levels and indexes.

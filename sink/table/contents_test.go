@@ -44,7 +44,8 @@ func TestDeltas(t *testing.T) {
 			if _, err := eachDelta(encoded, int64(len(values)-1), func(int32) {}); err == nil {
 				t.Fatal("one value more than there should be is taken")
 			}
-			if _, err := eachDelta(encoded[:rng.IntN(len(encoded))], int64(len(values)), func(int32) {}); err == nil && len(values) > 1 {
+			if _, err := eachDelta(encoded[:rng.IntN(len(encoded))], int64(len(values)), func(int32) {}); err == nil &&
+				len(values) > 1 {
 				t.Fatal("an end that is missing is not missed")
 			}
 		}
@@ -61,7 +62,8 @@ func TestShapes(t *testing.T) {
 		}
 		for i, path := range schema.Columns() {
 			leaf, _ := schema.Lookup(path...)
-			if got, want := shapes[i], (shape{shapes[i].physical, leaf.MaxRepetitionLevel, leaf.MaxDefinitionLevel}); got != want {
+			if got, want := shapes[i], (shape{shapes[i].physical, leaf.MaxRepetitionLevel,
+				leaf.MaxDefinitionLevel}); got != want {
 				t.Errorf("%v: %v, want %v", path, got, want)
 			}
 		}

@@ -37,8 +37,9 @@ type Field struct {
 	then func() error // called when the variable is set; may be nil
 }
 
-// FieldsOf binds the variables of a row's struct, which row points to, to the columns that their parquet tags name. wanted chooses
-// columns; nil is all. With own, each row has lists and targets of pointers of its own, so that a copy of the row stays valid.
+// FieldsOf binds the variables of a row's struct, which row points to, to the columns that their parquet tags name.
+// wanted chooses columns; nil is all. With own, each row has lists and targets of pointers of its own, so that a copy
+// of the row stays valid.
 func FieldsOf(row any, own bool, wanted func(f reflect.StructField, column string) bool) (fields []Field) {
 	value := reflect.ValueOf(row).Elem()
 	for i := range value.NumField() {
@@ -71,7 +72,8 @@ func Some(names ...string) func(f reflect.StructField, column string) bool {
 }
 
 // basicKinds are the types of columns that may have a name of their own.
-var basicKinds = map[reflect.Kind]reflect.Type{reflect.Int32: reflect.TypeFor[int32](), reflect.Int64: reflect.TypeFor[int64](), reflect.String: reflect.TypeFor[string]()}
+var basicKinds = map[reflect.Kind]reflect.Type{reflect.Int32: reflect.TypeFor[int32](),
+	reflect.Int64: reflect.TypeFor[int64](), reflect.String: reflect.TypeFor[string]()}
 
 // hopFields reads a list of structs as lists of their fields.
 func hopFields(name string, hops *[]schema.HopRow, own bool) []Field {
@@ -129,8 +131,8 @@ type Cursor struct {
 }
 
 // NewCursor reads an opened file and closes it. If the file was deleted or replaced in the meantime, again opens the
-// place that has the rows now; nil means that there is none. It is an error if the file is not that of its record, or lacks a column
-// that its schema version has. A column that is newer is always absent.
+// place that has the rows now; nil means that there is none. It is an error if the file is not that of its record, or
+// lacks a column that its schema version has. A column that is newer is always absent.
 func NewCursor(ctx context.Context, at Opened, again func() Opened, fields ...Field) (*Cursor, error) {
 	c := &Cursor{ctx: ctx, again: again, given: fields}
 	if err := c.open(at); err != nil {

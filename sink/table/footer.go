@@ -83,7 +83,8 @@ func (t *Tailed) read(size int64) error {
 	return err
 }
 
-// DecodeFooter reads a footer that OpenTail has checked. The error is a *schema.NewerError if a later bulkscan wrote the file.
+// DecodeFooter reads a footer that OpenTail has checked. The error is a *schema.NewerError if a later bulkscan wrote
+// the file.
 func DecodeFooter(footer []byte) (m *format.FileMetaData, err error) {
 	defer rescue(&err)
 	m = &format.FileMetaData{}

@@ -27,10 +27,12 @@ import (
 // (contents.go). So a page of each column that is read takes at most three times maxPage: compressed, inflated,
 // decoded.
 const (
-	maxPage       = 128 << 20       // bytes before compression: bulkscan writes up to 512 KiB and a row, DuckDB up to 100 MB
+	// bytes before compression: bulkscan writes up to 512 KiB and a row, DuckDB up to 100 MB
+	maxPage       = 128 << 20
 	maxBodiesPage = 1<<30 + maxPage // the same for bodies, each up to --max-body
 	maxPageValues = 1 << 24         // including nulls and entries of lists
-	maxPageHeader = 16 << 20        // bytes of a page's header: bulkscan's take 30; others may include the minimum and maximum text
+	// bytes of a page's header: bulkscan's take 30; others may include the minimum and maximum text
+	maxPageHeader = 16 << 20
 	walkerBuffer  = 64 << 10
 )
 
@@ -249,7 +251,8 @@ func newGuard(t *Tailed, footer *format.FileMetaData, footerAt int64) (*guard, e
 	for i := range footer.RowGroups {
 		group := &footer.RowGroups[i]
 		if group.NumRows < 0 || len(group.Columns) != len(shapes) {
-			return nil, fmt.Errorf("%w: row group %d has %d columns and %d rows", errFooter, i, len(group.Columns), group.NumRows)
+			return nil, fmt.Errorf("%w: row group %d has %d columns and %d rows", errFooter, i, len(group.Columns),
+				group.NumRows)
 		}
 		if group.NumRows == 0 {
 			continue // some writers give an empty group no positions

@@ -9,7 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// CompareHash compares a file's bytes with its record. The error names the file; it is a *schema.DamagedError if they differ.
+// CompareHash compares a file's bytes with its record. The error names the file; it is a *schema.DamagedError if they
+// differ.
 func CompareHash(ctx context.Context, st store.Store, file schema.File) error {
 	fail := func(err error) error { return fmt.Errorf("cannot read %s: %w", file.Name, err) }
 	object, err := st.Open(ctx, file.Name)

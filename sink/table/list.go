@@ -175,7 +175,8 @@ func (l *List) Next() (err error) {
 		for _, r := range l.selected {
 			chunk := group.ColumnChunks()[r.index]
 			if n := chunk.NumValues(); n != l.left {
-				return fmt.Errorf("%w: row group %d, column %q: %d values, in %d rows", errFooter, l.group-1, r.column.name, n, l.left)
+				return fmt.Errorf("%w: row group %d, column %q: %d values, in %d rows", errFooter, l.group-1, r.column.name, n,
+					l.left)
 			}
 			if r.pages != nil {
 				if err := r.pages.Close(); err != nil {

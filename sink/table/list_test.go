@@ -130,13 +130,15 @@ func TestList(t *testing.T) {
 	rows := listRows(1200)
 	f := func(codec compress.Codec, version, pageBytes int) {
 		t.Helper()
-		options := []parquet.WriterOption{parquet.Compression(codec), parquet.DataPageVersion(version), parquet.PageBufferSize(pageBytes), parquet.MaxRowsPerRowGroup(500)}
+		options := []parquet.WriterOption{parquet.Compression(codec), parquet.DataPageVersion(version),
+			parquet.PageBufferSize(pageBytes), parquet.MaxRowsPerRowGroup(500)}
 		names, cells, err := readList(writeList(t, rows, options...))
 		if err != nil || len(cells) != len(rows) {
 			t.Errorf("%v, pages of version %d: %d rows, %v", codec, version, len(cells), err)
 			return
 		}
-		if got := strings.Join(names, " "); got != "plain dict lengths nullable bytes fixed i32 i64 u32 u64 f32 split32 split64 f64 truth inner.host" {
+		if got := strings.Join(names,
+			" "); got != "plain dict lengths nullable bytes fixed i32 i64 u32 u64 f32 split32 split64 f64 truth inner.host" {
 			t.Errorf("columns: %s", got)
 		}
 		for i := range rows {
@@ -166,7 +168,8 @@ func TestList(t *testing.T) {
 			}
 		}
 	}
-	for _, codec := range []compress.Codec{&parquet.Uncompressed, &parquet.Snappy, &parquet.Gzip, &parquet.Zstd, &parquet.Brotli} {
+	for _, codec := range []compress.Codec{&parquet.Uncompressed, &parquet.Snappy, &parquet.Gzip, &parquet.Zstd,
+		&parquet.Brotli} {
 		for version := 1; version <= 2; version++ {
 			f(codec, version, 1<<10)
 			f(codec, version, 1<<20)
@@ -307,7 +310,8 @@ func remade(t *testing.T, change func(*format.FileMetaData, *format.PageHeader))
 	type host struct {
 		Host string `parquet:"host,dict"`
 	}
-	content := writeList(t, slices.Repeat([]host{{"a.example"}}, 10), parquet.Compression(&parquet.Uncompressed), parquet.DataPageVersion(1))
+	content := writeList(t, slices.Repeat([]host{{"a.example"}}, 10), parquet.Compression(&parquet.Uncompressed),
+		parquet.DataPageVersion(1))
 	file, err := parquet.OpenFile(bytes.NewReader(content), int64(len(content)))
 	if err != nil {
 		t.Fatal(err)
@@ -342,7 +346,8 @@ func TestListHeaders(t *testing.T) {
 	f := func(change func(*format.FileMetaData, *format.PageHeader), rows int, want string) {
 		t.Helper()
 		_, cells, err := readList(remade(t, change))
-		if len(cells) != rows || want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if len(cells) != rows || want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%d rows, %v, want %d rows and %s", len(cells), err, rows, want)
 		}
 	}
@@ -356,14 +361,19 @@ func TestListHeaders(t *testing.T) {
 	f(many(9), 9, "") // readers stop at the number of values
 	f(many(1<<30), 0, "it claims 1073741824 values")
 	f(many(11), 0, "its values are invalid: 10 instead of 11")
-	f(func(footer *format.FileMetaData, _ *format.PageHeader) { footer.RowGroups[0].NumRows = 11 }, 0, "10 values, in 11 rows")
-	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.DataPageHeader.V.NumValues = 11 }, 0, "it claims 11 values, its column has 10 left")
-	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.DataPageHeader.V.NumValues = 9 }, 9, "its values are missing")
+	f(func(footer *format.FileMetaData, _ *format.PageHeader) { footer.RowGroups[0].NumRows = 11 }, 0,
+		"10 values, in 11 rows")
+	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.DataPageHeader.V.NumValues = 11 }, 0,
+		"it claims 11 values, its column has 10 left")
+	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.DataPageHeader.V.NumValues = 9 }, 9,
+		"its values are missing")
 	f(func(_ *format.FileMetaData, header *format.PageHeader) {
 		header.UncompressedPageSize = maxPage + 1
 	}, 0, "it claims 134217729 bytes before compression")
-	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.UncompressedPageSize++ }, 0, "it has 2 bytes and claims 3")
-	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.CompressedPageSize = 1 << 20 }, 0, "its length of 1048576 bytes is not within its column")
+	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.UncompressedPageSize++ }, 0,
+		"it has 2 bytes and claims 3")
+	f(func(_ *format.FileMetaData, header *format.PageHeader) { header.CompressedPageSize = 1 << 20 }, 0,
+		"its length of 1048576 bytes is not within its column")
 	f(func(footer *format.FileMetaData, _ *format.PageHeader) {
 		m := &footer.RowGroups[0].Columns[0].MetaData
 		m.DataPageOffset, m.DictionaryPageOffset = 1<<40, 0
@@ -400,7 +410,8 @@ func TestListRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := list.Select(list.Columns() - 1); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "holds lists") {
+	if err := list.Select(list.Columns() - 1); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(),
+		"holds lists") {
 		t.Errorf("a list: %v", err)
 	}
 }

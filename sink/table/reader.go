@@ -11,8 +11,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// FileRows yields the rows of one Parquet file, of which it reads the columns that T has, or of these some. A row is valid until the
-// next. A copy stays valid.
+// FileRows yields the rows of one Parquet file, of which it reads the columns that T has, or of these some. A row is
+// valid until the next. A copy stays valid.
 func FileRows[T any](ctx context.Context, st store.Store, name string, some ...string) iter.Seq2[*T, error] {
 	return RecordedRows[T](ctx, st, schema.File{Name: name}, some...)
 }
@@ -39,8 +39,8 @@ func OpenRecorded(ctx context.Context, st store.Store, file schema.File, fields 
 	return NewCursor(ctx, Opened{Place: Place{Object: object, File: file, Rows: allRows}}, nil, fields...)
 }
 
-// Each calls yield for each row of a Cursor, whose fields are those of row, and closes it. The last call has the error, if there is
-// one. more is false after an error, and if yield returned false.
+// Each calls yield for each row of a Cursor, whose fields are those of row, and closes it. The last call has the error,
+// if there is one. more is false after an error, and if yield returned false.
 func Each[T any](cursor *Cursor, row *T, yield func(*T, error) bool) (more bool) {
 	for cursor.Next() {
 		if !yield(row, nil) {
@@ -58,8 +58,8 @@ func Each[T any](cursor *Cursor, row *T, yield func(*T, error) bool) (more bool)
 // OpenFile checks the footer of a Parquet file and opens it.
 func OpenFile(object store.Object) (*parquet.File, error) { return (&Place{Object: object}).file() }
 
-// file opens the file if it is the one of its record. Whole needs the hash of each byte, as does a record without that of the footer;
-// otherwise the footer's is enough, since each page has a checksum.
+// file opens the file if it is the one of its record. Whole needs the hash of each byte, as does a record without that
+// of the footer; otherwise the footer's is enough, since each page has a checksum.
 func (p *Place) file() (*parquet.File, error) {
 	differs := func(what, expected, found string) error {
 		if expected == "" || found == expected {
@@ -96,7 +96,8 @@ func (p *Place) file() (*parquet.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parquet.OpenFile(g, g.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
+	return parquet.OpenFile(g, g.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true),
+		parquet.ReadBufferSize(64<<10))
 }
 
 // rescue turns a panic into an error.

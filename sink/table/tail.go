@@ -200,8 +200,10 @@ func (t *tailedWriter[T]) Close() error {
 		group.Columns = slices.Clone(group.Columns) // the originals belong to the writer
 		for j := range group.Columns {
 			c := &group.Columns[j]
-			c.MetaData.PathInSchema = paths[j] // a reused writer leaves it out: https://github.com/parquet-go/parquet-go/issues/602
-			indexes = append(indexes, encodedIndexes{piece(c.ColumnIndexOffset, c.ColumnIndexLength), piece(c.OffsetIndexOffset, c.OffsetIndexLength)})
+			// a reused writer leaves it out: https://github.com/parquet-go/parquet-go/issues/602
+			c.MetaData.PathInSchema = paths[j]
+			indexes = append(indexes, encodedIndexes{piece(c.ColumnIndexOffset, c.ColumnIndexLength),
+				piece(c.OffsetIndexOffset, c.OffsetIndexLength)})
 		}
 	}
 	t.sum, err = writeTail(t.out.out, end, &footer, indexes)

@@ -187,7 +187,8 @@ func (t *Writer[T]) Discard() error {
 
 // Describe returns the sealed file's entry for its commit.
 func (t *Writer[T]) Describe() schema.File {
-	return schema.File{Table: t.name, Name: t.Out.Name, Rows: t.rows, Bytes: t.Out.Size, SHA256: hex.EncodeToString(t.Out.hash.Sum(nil)), Footer: t.writer.sum, Groups: t.groups}
+	return schema.File{Table: t.name, Name: t.Out.Name, Rows: t.rows, Bytes: t.Out.Size,
+		SHA256: hex.EncodeToString(t.Out.hash.Sum(nil)), Footer: t.writer.sum, Groups: t.groups}
 }
 
 // newParquetWriter returns a writer of a table's rows with the settings of the dataset: data pages v1 (v2 leaves the

@@ -14,8 +14,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// writtenRow is a row of the files in testdata/lists, which internal/integration/readers/lists.mjs writes with DuckDB and Polars, and
-// arrow-rs (parquet-wasm 0.8) has written the same way.
+// writtenRow is a row of the files in testdata/lists, which internal/integration/readers/lists.mjs writes with DuckDB
+// and Polars, and arrow-rs (parquet-wasm 0.8) has written the same way.
 type writtenRow struct {
 	Domain string  `parquet:"domain"`
 	Label  string  `parquet:"label,dict"`
@@ -88,8 +88,9 @@ func checkWritten(t *testing.T, name string, content []byte, n int) {
 	}
 }
 
-// TestWrittenLists reads what other writers write: the files of testdata/lists, and those of the folder in LISTS_WRITTEN. The number of
-// rows ends a file's name. Writers fill the last run of a page as they like: DuckDB to 256 values.
+// TestWrittenLists reads what other writers write: the files of testdata/lists, and those of the folder in
+// LISTS_WRITTEN. The number of rows ends a file's name. Writers fill the last run of a page as they like: DuckDB to 256
+// values.
 func TestWrittenLists(t *testing.T) {
 	folders := []string{"testdata/lists"}
 	if more := os.Getenv("LISTS_WRITTEN"); more != "" {
@@ -115,17 +116,19 @@ func TestWrittenLists(t *testing.T) {
 	}
 }
 
-// TestWrittenLengths does the same with parquet-go's own files, of all lengths to 300 and some to 10,000, in both versions of pages.
+// TestWrittenLengths does the same with parquet-go's own files, of all lengths to 300 and some to 10,000, in both
+// versions of pages.
 func TestWrittenLengths(t *testing.T) {
 	for n := 1; n <= 10_000; n += 1 + n/300*997 {
 		for version := 1; version <= 2; version++ {
-			checkWritten(t, fmt.Sprintf("%d rows, pages of version %d", n, version), writeList(t, writtenRows(n), parquet.DataPageVersion(version)), n)
+			checkWritten(t, fmt.Sprintf("%d rows, pages of version %d", n, version), writeList(t, writtenRows(n),
+				parquet.DataPageVersion(version)), n)
 		}
 	}
 }
 
-// TestSpareRuns checks that values in runs beyond those of a page's header are not read, whatever writers fill the last run with, and
-// that the memory for them is bounded.
+// TestSpareRuns checks that values in runs beyond those of a page's header are not read, whatever writers fill the last
+// run with, and that the memory for them is bounded.
 func TestSpareRuns(t *testing.T) {
 	run := func(n int, packed bool) (b []byte) { // of zeros, one bit each
 		if packed {

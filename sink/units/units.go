@@ -1,6 +1,6 @@
-// Package units answers one question: which row counts for a site? A unit is the published scans of one date, observer and
-// list. A site of a unit may have several rows: a list is scanned again, an archive is read in pieces, or has captures by http
-// and by https. Choose is the only rule. Readers of package sink pass over the rows that do not count.
+// Package units answers one question: which row counts for a site? A unit is the published scans of one date, observer
+// and list. A site of a unit may have several rows: a list is scanned again, an archive is read in pieces, or has
+// captures by http and by https. Choose is the only rule. Readers of package sink pass over the rows that do not count.
 package units
 
 import (
@@ -32,7 +32,8 @@ func (r *row) compare(o *row) int {
 		less(!r.observed(), !o.observed()), // an observation beats a failure
 		less(r.plain, o.plain),             // of an archive https beats http
 		cmp.Compare(r.fetched, o.fetched),
-		cmp.Compare(r.finding, o.finding), cmp.Compare(r.body, o.body), // not the scan: the result is the same however an archive is cut into scans
+		// not the scan: the result is the same however an archive is cut into scans
+		cmp.Compare(r.finding, o.finding), cmp.Compare(r.body, o.body),
 		cmp.Compare(r.scan, o.scan), cmp.Compare(r.seq, o.seq),
 	)
 }
@@ -55,8 +56,8 @@ func Several(scans []*commit.Scan) bool {
 	return len(scans) > 1 || scans[0].Manifest.Observer.Source == commit.Archive
 }
 
-// Choose finds the rows of scans that do not count, of all sites or of a host that is not empty. It reads the columns that decide
-// once, unless each site has one row. The scans are in the order of commit.ByStart.
+// Choose finds the rows of scans that do not count, of all sites or of a host that is not empty. It reads the columns
+// that decide once, unless each site has one row. The scans are in the order of commit.ByStart.
 func Choose(ctx context.Context, scans []*commit.Scan, host string) (commit.Choice, error) {
 	if !Several(scans) {
 		return commit.Choice{}, nil
@@ -67,7 +68,8 @@ func Choose(ctx context.Context, scans []*commit.Scan, host string) (commit.Choi
 			sites = min(max(sites, commit.CountCommits(s.Commits).Rows), mostAtOnce)
 		}
 	}
-	c := chooser{host: host, choice: commit.Choice{Superseded: map[string]*roaring64.Bitmap{}}, scans: scans, best: make(map[int64]row, sites)}
+	c := chooser{host: host, choice: commit.Choice{Superseded: map[string]*roaring64.Bitmap{}}, scans: scans,
+		best: make(map[int64]row, sites)}
 	for place, scan := range scans {
 		for i := range scan.Commits {
 			if err := c.read(ctx, int32(place), scan, &scan.Commits[i]); err != nil {
@@ -98,8 +100,10 @@ func (c *chooser) read(ctx context.Context, place int32, scan *commit.Scan, part
 		return table.Opened{Place: table.Place(at), Err: err}
 	}
 	rows, err := table.NewCursor(ctx, open(), open,
-		table.Field{Name: "host", Into: &host}, table.Field{Name: "port", Into: &port}, table.Field{Name: "requested", Into: &requested}, table.Field{Name: "finding", Into: &finding},
-		table.Field{Name: "fetched_at", Into: &now.fetched}, table.Field{Name: "body_hash", Into: &now.body}, table.Field{Name: "seq", Into: &now.seq})
+		table.Field{Name: "host", Into: &host}, table.Field{Name: "port", Into: &port}, table.Field{Name: "requested",
+			Into: &requested}, table.Field{Name: "finding", Into: &finding},
+		table.Field{Name: "fetched_at", Into: &now.fetched}, table.Field{Name: "body_hash", Into: &now.body},
+		table.Field{Name: "seq", Into: &now.seq})
 	if err != nil {
 		return err
 	}

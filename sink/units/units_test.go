@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestRule gives the rule the rows of one site in every order. A row is a finding, the time of the fetch, and of an archive the
-// scheme; the first is the one that counts. A row `=` is that of the scan before.
+// TestRule gives the rule the rows of one site in every order. A row is a finding, the time of the fetch, and of an
+// archive the scheme; the first is the one that counts. A row `=` is that of the scan before.
 func TestRule(t *testing.T) {
 	parse := func(text string, at int) row {
 		var word, scheme string
@@ -34,18 +34,21 @@ func TestRule(t *testing.T) {
 			for _, i := range order {
 				rows = append(rows, parse(texts[i], i))
 			}
-			c := chooser{best: map[int64]row{}, choice: commit.Choice{Superseded: map[string]*roaring64.Bitmap{}}, scans: []*commit.Scan{{Manifest: &commit.Manifest{ScanID: "s"}}}}
+			c := chooser{best: map[int64]row{}, choice: commit.Choice{Superseded: map[string]*roaring64.Bitmap{}},
+				scans: []*commit.Scan{{Manifest: &commit.Manifest{ScanID: "s"}}}}
 			for i := range rows {
 				c.add(1, &rows[i])
 			}
-			if best := c.best[1].seq; best != 0 || c.choice.Replaced() != int64(len(rows)-1) || c.choice.Folded != folded || c.choice.Disagree != disagree {
+			if best := c.best[1].seq; best != 0 || c.choice.Replaced() != int64(len(rows)-1) || c.choice.Folded != folded ||
+				c.choice.Disagree != disagree {
 				t.Errorf("%q in the order %v: row %d counts, %+v", texts, order, best, c.choice)
 			}
 		}
 	}
 	// An observation beats a failure, whichever is later.
 	for _, observed := range []string{"rules", "no_rules", "html", "none", "refused"} {
-		for _, failed := range []string{"not_asked", "challenged", "rate_limited", "unreachable", "server_error", "a_word_of_a_later_version"} {
+		for _, failed := range []string{"not_asked", "challenged", "rate_limited", "unreachable", "server_error",
+			"a_word_of_a_later_version"} {
 			f(0, 0, observed+" 1", failed+" 2")
 			f(0, 0, observed+" 2", failed+" 1")
 			f(1, 0, observed+" 1 http", failed+" 2 https")

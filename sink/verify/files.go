@@ -33,8 +33,8 @@ func (v *verifier) bytes(ctx context.Context, f schema.File) ([]Finding, error) 
 	return findings, err
 }
 
-// openFile opens a file that a record names, and verifies its size and hash. The object is nil if the file is missing, has another
-// size, or cannot be read.
+// openFile opens a file that a record names, and verifies its size and hash. The object is nil if the file is missing,
+// has another size, or cannot be read.
 func (v *verifier) openFile(ctx context.Context, f schema.File) (object store.Object, findings []Finding, err error) {
 	object, err = v.store.Open(ctx, f.Name)
 	switch {
@@ -55,8 +55,8 @@ func (v *verifier) openFile(ctx context.Context, f schema.File) (object store.Ob
 	return object, findings, nil
 }
 
-// parquet verifies one Parquet file: its size and hash, and what its footer says. No page is decoded: with the hash of its record,
-// each is as it was written. No length in the file decides how much memory is allocated.
+// parquet verifies one Parquet file: its size and hash, and what its footer says. No page is decoded: with the hash of
+// its record, each is as it was written. No length in the file decides how much memory is allocated.
 func (v *verifier) parquet(ctx context.Context, f schema.File, scanID string) ([]Finding, error) {
 	object, findings, err := v.openFile(ctx, f)
 	if object == nil {
@@ -108,7 +108,8 @@ func (v *verifier) recorded(ctx context.Context, id, table string, s *verifiedSc
 			if err != nil {
 				return err
 			}
-			if again, err := commit.ReadFileRecord(ctx, v.store, id, table); resumed || err == nil && (record == nil || again.Sum != record.Sum) {
+			if again, err := commit.ReadFileRecord(ctx, v.store, id, table); resumed || err == nil &&
+				(record == nil || again.Sum != record.Sum) {
 				continue
 			}
 		}
@@ -125,7 +126,8 @@ func (v *verifier) recorded(ctx context.Context, id, table string, s *verifiedSc
 }
 
 // recordAndFile verifies such a record and its file. The returned record is nil if there is none that can be read.
-func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *commit.Manifest) (*commit.FileRecord, []Finding, error) {
+func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *commit.Manifest) (*commit.FileRecord,
+	[]Finding, error) {
 	name := commit.FileRecordName(id, table)
 	record, err := commit.ReadFileRecord(ctx, v.store, id, table)
 	switch {
@@ -149,7 +151,8 @@ func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *commi
 	}
 	findings, err := v.recordedFile(ctx, record)
 	if m != nil && m.Counts != nil && record.Sites != nil && *record.Sites != m.Counts.Rows {
-		findings = append(findings, differs(record.File.Name, "it does not have all sites; bulkscan stats computes it anew", m.Counts.Rows, *record.Sites))
+		findings = append(findings, differs(record.File.Name, "it does not have all sites; bulkscan stats computes it anew",
+			m.Counts.Rows, *record.Sites))
 	}
 	return record, findings, err
 }

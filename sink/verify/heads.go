@@ -43,7 +43,8 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 		}
 		if slices.ContainsFunc(h.Causes, func(c commit.Cause) bool { return c.What == commit.CauseLost }) {
 			for _, f := range unread {
-				v.report(Finding{Kind: Leftover, File: f.File, What: "it cannot be read, and " + h.Name() + " continues without it"})
+				v.report(Finding{Kind: Leftover, File: f.File, What: "it cannot be read, and " + h.Name() +
+					" continues without it"})
 			}
 			unread = nil
 		}
@@ -53,7 +54,8 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 				continue
 			}
 			err := table.CompareHash(ctx, v.store, f)
-			named[f.Name] = i == len(names)-1 || !errors.Is(err, store.ErrNotExist) // else a newer head may have replaced it, or names it, too
+			// else a newer head may have replaced it, or names it, too
+			named[f.Name] = i == len(names)-1 || !errors.Is(err, store.ErrNotExist)
 			if err != nil && named[f.Name] {
 				unread = append(unread, damaged(f.Name, cause(err)+"; "+h.Remedy(f)))
 			}
@@ -70,7 +72,8 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 		case !commit.IsHead(entry.Name):
 			v.report(foreign(entry))
 		case !named[entry.Name] && !slices.Contains(names, entry.Name):
-			v.report(Finding{Kind: Leftover, File: entry.Name, What: "no head names it: its writer was killed before it wrote the head, or is about to"})
+			v.report(Finding{Kind: Leftover, File: entry.Name,
+				What: "no head names it: its writer was killed before it wrote the head, or is about to"})
 		}
 	}
 	h, err := commit.ReadHead(ctx, v.store)
@@ -84,7 +87,8 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
-// named compares a scan with what the head says of it. It reports a scan that is to be published, and that no head names yet.
+// named compares a scan with what the head says of it. It reports a scan that is to be published, and that no head
+// names yet.
 func (v *verifier) named(id string, s *verifiedScan) {
 	m, name := s.manifest, commit.ManifestName(id)
 	switch {
@@ -92,9 +96,11 @@ func (v *verifier) named(id string, s *verifiedScan) {
 	case s.misfit != nil:
 		v.report(damaged(name, cause(s.misfit)))
 	case m.Waits() && m.ScanDate <= v.pruned.Through:
-		v.report(Finding{Kind: Leftover, File: name, What: "it is not published, and cannot be: the nights up to " + v.pruned.Through + " were pruned"})
+		v.report(Finding{Kind: Leftover, File: name, What: "it is not published, and cannot be: the nights up to " +
+			v.pruned.Through + " were pruned"})
 	case m.Waits():
-		v.report(Finding{Kind: Leftover, File: name, What: "it is complete, and no head names it: the scan was killed before its publication, or is about to be published; the next scan publishes it, too"})
+		v.report(Finding{Kind: Leftover, File: name,
+			What: "it is complete, and no head names it: the scan was killed before its publication, or is about to be published; the next scan publishes it, too"})
 	default:
 		if unlike := m.Unlike(s.past.Current); unlike != "" && s.past.Lost(m) == nil {
 			v.report(damaged(name, unlike+": see "+s.head.Name()))

@@ -75,7 +75,8 @@ func cause(err error) string {
 }
 
 // commitReader returns a judge for GatherHistory. It reports a bad record as a finding, if aloud, and leaves it out.
-func (v *verifier) commitReader(ctx context.Context, unreadable map[string]bool, aloud bool) func(string, *commit.Commit, error) (*commit.Commit, error) {
+func (v *verifier) commitReader(ctx context.Context, unreadable map[string]bool, aloud bool) func(string,
+	*commit.Commit, error) (*commit.Commit, error) {
 	return func(name string, c *commit.Commit, err error) (*commit.Commit, error) {
 		later, isLater := errors.AsType[*schema.NewerError](err)
 		switch {
@@ -99,7 +100,8 @@ func (v *verifier) commitReader(ctx context.Context, unreadable map[string]bool,
 // records compares the records of a scan with each other.
 func (v *verifier) records(id string, s *verifiedScan) {
 	for _, name := range s.past.Claimed {
-		v.report(Finding{Kind: Leftover, File: name, What: "an empty record: its writer was killed before committing anything"})
+		v.report(Finding{Kind: Leftover, File: name,
+			What: "an empty record: its writer was killed before committing anything"})
 	}
 	for i := range s.past.Replaced {
 		what := "a compaction or repair replaced it, and was killed before deleting it"
@@ -143,7 +145,9 @@ func (v *verifier) overlaps(past *commit.History) {
 			continue
 		}
 		if twice := roaring64.And(all, seqs); !twice.IsEmpty() {
-			v.report(damaged(past.Current[i].Name(), fmt.Sprintf("%d of its sites are in earlier commits, too; the first is seq %d", twice.GetCardinality(), twice.Minimum())))
+			v.report(damaged(past.Current[i].Name(),
+				fmt.Sprintf("%d of its sites are in earlier commits, too; the first is seq %d", twice.GetCardinality(),
+					twice.Minimum())))
 		}
 		all.Or(seqs)
 	}

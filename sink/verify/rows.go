@@ -23,7 +23,8 @@ type rowCheck struct {
 }
 
 // rows compares the seq of all rows with the commit's bitmap, in files whose bytes are sound.
-func (v *verifier) rows(ctx context.Context, c *commit.Commit, readable []schema.File, seqs *roaring64.Bitmap) ([]Finding, error) {
+func (v *verifier) rows(ctx context.Context, c *commit.Commit, readable []schema.File,
+	seqs *roaring64.Bitmap) ([]Finding, error) {
 	r := &rowCheck{ctx: ctx, scan: &commit.Scan{Store: v.store}, commit: c, readable: readable, seqs: seqs}
 	err := r.run()
 	return r.findings, err
@@ -64,7 +65,9 @@ func (r *rowCheck) sites(f schema.File) error {
 		}
 	})
 	if err == nil && (unknown > 0 || !left.IsEmpty()) {
-		r.findings = append(r.findings, damaged(f.Name, fmt.Sprintf("its seq are not those of its commit: %d rows too many, %d sites without a row", unknown, left.GetCardinality())))
+		r.findings = append(r.findings,
+			damaged(f.Name, fmt.Sprintf("its seq are not those of its commit: %d rows too many, %d sites without a row", unknown,
+				left.GetCardinality())))
 	}
 	return err
 }
@@ -76,7 +79,8 @@ func (r *rowCheck) details(tableName string, hasSites bool) (err, errSites error
 	at, inOrder := int64(-1), true
 	var along *table.Cursor
 	if hasSites {
-		if along, errSites = openCursor(r.ctx, r.scan, r.commit, schema.Sites, table.Field{Name: "seq", Into: &at}); errSites != nil {
+		if along, errSites = openCursor(r.ctx, r.scan, r.commit, schema.Sites,
+			table.Field{Name: "seq", Into: &at}); errSites != nil {
 			return nil, errSites
 		}
 	}
@@ -133,7 +137,8 @@ func (r *rowCheck) failed(f schema.File, err error) error {
 }
 
 // openCursor opens a commit's file of a table.
-func openCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, name string, fields ...table.Field) (*table.Cursor, error) {
+func openCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, name string,
+	fields ...table.Field) (*table.Cursor, error) {
 	open := func() table.Opened {
 		at, err := s.Open(ctx, c, name)
 		at.Damaged = nil // a finding has the rest

@@ -39,7 +39,8 @@ func (v *verifier) unnamed(ctx context.Context) error {
 	}
 	again := map[string]bool{}
 	for _, name := range names {
-		if id := scanOf(name); !again[id] && commit.CheckScanID(id) == nil && (v.options.ScanID == "" || v.options.ScanID == id) {
+		if id := scanOf(name); !again[id] && commit.CheckScanID(id) == nil &&
+			(v.options.ScanID == "" || v.options.ScanID == id) {
 			again[id] = true
 			if err := v.again(ctx, id); err != nil {
 				return err
@@ -108,7 +109,8 @@ func (v *verifier) again(ctx context.Context, id string) error {
 
 // ofDiscarded explains a file that a discarded scan has left, of which nothing else is there.
 func ofDiscarded(name string) Finding {
-	return Finding{Kind: Leftover, File: name, What: "its scan was discarded, and its records are gone: no reader finds it, and it can be deleted"}
+	return Finding{Kind: Leftover, File: name,
+		What: "its scan was discarded, and its records are gone: no reader finds it, and it can be deleted"}
 }
 
 // whyUnnamed explains a file that no record names; ok is false if it is not to be reported.
@@ -125,13 +127,15 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 		return s.unrecorded(name), s != nil || v.options.ScanID == ""
 	}
 	if !strings.HasSuffix(base, ".parquet") {
-		return Finding{Kind: Leftover, File: name, What: "it is not a file of bulkscan; programs that read the whole folder may fail on it"}, v.options.ScanID == ""
+		return Finding{Kind: Leftover, File: name,
+			What: "it is not a file of bulkscan; programs that read the whole folder may fail on it"}, v.options.ScanID == ""
 	}
 	table, _, _ := strings.Cut(name, "/")
 	if s := v.scans[scanOf(name)]; s != nil && s.manifest != nil && slices.Contains(s.manifest.Pruned, table) {
 		return Finding{Kind: Leftover, File: name, What: whatPruned}, true
 	}
-	if id := scanOf(name); schema.IsStatistics(table) && v.scans[id] != nil && base == path.Base(commit.StatsName("", "", id)) {
+	if id := scanOf(name); schema.IsStatistics(table) && v.scans[id] != nil &&
+		base == path.Base(commit.StatsName("", "", id)) {
 		if m := v.scans[id].manifest; v.scans[id].restarting() {
 			return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
 		} else if m != nil && name != commit.StatsName(table, m.ScanDate, id) {
@@ -153,13 +157,17 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	case s.restarting() && s.stale[commit.Key{Shard: shard, N: n}]:
 		return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
 	case s.stale[commit.Key{Shard: shard, N: n}]:
-		return Finding{Kind: Leftover, File: name, What: "a compaction or repair replaced it, and was killed before deleting it, or is about to delete it"}, true
+		return Finding{Kind: Leftover, File: name,
+			What: "a compaction or repair replaced it, and was killed before deleting it, or is about to delete it"}, true
 	case shard == commit.CompactedShard:
-		return Finding{Kind: Leftover, File: name, What: "no commit names it: a compaction was killed before committing it, or is about to"}, true
+		return Finding{Kind: Leftover, File: name,
+			What: "no commit names it: a compaction was killed before committing it, or is about to"}, true
 	case slices.ContainsFunc(s.past.Tombstones, func(c commit.Commit) bool { return c.Shard == shard && c.N >= n }):
-		return Finding{Kind: Leftover, File: name, What: "no commit names it: its writer lost the lock of the scan before committing it"}, true
+		return Finding{Kind: Leftover, File: name,
+			What: "no commit names it: its writer lost the lock of the scan before committing it"}, true
 	case n >= s.nextOf(shard) && s.manifest != nil && s.manifest.State == commit.Running:
-		return Finding{Kind: Leftover, File: name, What: "no commit names it: the scan was killed before committing it, or is about to"}, true
+		return Finding{Kind: Leftover, File: name,
+			What: "no commit names it: the scan was killed before committing it, or is about to"}, true
 	}
 	return damaged(name, "no commit names it"), true
 }
@@ -168,7 +176,8 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 // of that name.
 func (s *verifiedScan) unrecorded(name string) Finding {
 	if s != nil && s.manifest != nil && s.manifest.State == commit.Running {
-		return Finding{Kind: Leftover, File: name, What: "no record has its hash: its writer was killed before writing the record, or is about to"}
+		return Finding{Kind: Leftover, File: name,
+			What: "no record has its hash: its writer was killed before writing the record, or is about to"}
 	}
 	return damaged(name, "no record has its hash")
 }
@@ -187,7 +196,9 @@ func (v *verifier) unpublished(ctx context.Context) error {
 		case err != nil:
 			return err
 		case v.options.ScanID == "" || v.options.ScanID == scanOf(draft.Name):
-			v.report(Finding{Kind: Leftover, File: draft.Name, What: fmt.Sprintf("an upload begun at %s and not completed: its writer was killed or is still running; resuming the scan, or compact, aborts leftovers", draft.Modified.Format(time.RFC3339))})
+			v.report(Finding{Kind: Leftover, File: draft.Name,
+				What: fmt.Sprintf(
+					"an upload begun at %s and not completed: its writer was killed or is still running; resuming the scan, or compact, aborts leftovers", draft.Modified.Format(time.RFC3339))})
 		}
 	}
 	return nil
@@ -195,7 +206,8 @@ func (v *verifier) unpublished(ctx context.Context) error {
 
 const again = "; any scan, stats or compact writes it anew"
 
-// derived reports a file that is missing, cannot be read or is not as it was written, though any scan derives it from the records.
+// derived reports a file that is missing, cannot be read or is not as it was written, though any scan derives it from
+// the records.
 func (v *verifier) derived(ctx context.Context, name string, err error, sound bool) error {
 	switch {
 	case errors.Is(err, store.ErrNotExist):
@@ -222,17 +234,21 @@ func (v *verifier) views(ctx context.Context) error {
 func (v *verifier) index(ctx context.Context) error {
 	state, err := index.Check(ctx, v.store)
 	if undamaged := err == nil && v.done.Damaged+v.done.Newer == 0; undamaged && state == index.Older {
-		v.report(Finding{Kind: Leftover, File: index.Name, What: "it is older than the records: a scan or compaction was killed before writing it, or is about to" + again})
+		v.report(Finding{Kind: Leftover, File: index.Name,
+			What: "it is older than the records: a scan or compaction was killed before writing it, or is about to" + again})
 	} else if undamaged && state == index.Undescribed {
-		v.report(Finding{Kind: Leftover, File: schema.PackageName, What: "it does not describe what is there: it was changed or deleted, or a scan or compaction was killed before writing it, or is about to" + again})
+		v.report(Finding{Kind: Leftover, File: schema.PackageName,
+			What: "it does not describe what is there: it was changed or deleted, or a scan or compaction was killed before writing it, or is about to" + again})
 	}
-	if _, err := store.ReadAll(ctx, v.store, schema.PackageName, 0); table.IsDamage(err) { // it may be long, and of another program, but no pipe
+	if _, err := store.ReadAll(ctx, v.store, schema.PackageName, 0); table.IsDamage(err) {
+		// it may be long, and of another program, but no pipe
 		v.report(damaged(schema.PackageName, cause(err)))
 	}
 	return v.derived(ctx, index.Name, err, state != index.Damaged)
 }
 
-// months verifies the merged statistics of past months, and the files of units. Each file has a record; the index says which of them count.
+// months verifies the merged statistics of past months, and the files of units. Each file has a record; the index says
+// which of them count.
 func (v *verifier) months(ctx context.Context) error {
 	recorded, met := map[string]bool{}, map[string]bool{} // names of files
 	for entry, err := range v.store.List(ctx, index.MonthsFolder) {
@@ -248,7 +264,8 @@ func (v *verifier) months(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, store.ErrNotExist):
-			v.report(Finding{Kind: Leftover, File: entry.Name, What: "it has no record: a scan was killed while it wrote the file, or is about to write the record"})
+			v.report(Finding{Kind: Leftover, File: entry.Name,
+				What: "it has no record: a scan was killed while it wrote the file, or is about to write the record"})
 			continue
 		case err != nil:
 			if strings.HasSuffix(entry.Name, ".json") { // it is the record

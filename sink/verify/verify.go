@@ -1,6 +1,6 @@
 // Package verify answers one question: is a dataset what its records say? Dataset compares it from the outside in: the
-// records themselves (heads.go, records.go), the files that they name (files.go), the rows in these (rows.go), and last the files
-// that no record names (unnamed.go).
+// records themselves (heads.go, records.go), the files that they name (files.go), the rows in these (rows.go), and last
+// the files that no record names (unnamed.go).
 package verify
 
 import (
@@ -77,7 +77,8 @@ type Options struct {
 // read, or that the context has ended. A dataset may be verified while it is written, since committed files do not
 // change.
 func Dataset(ctx context.Context, st store.Store, o Options) (*Totals, error) {
-	v := &verifier{store: st, options: o, committed: map[string]bool{}, broken: map[string][]string{}, scans: map[string]*verifiedScan{}, withdrawn: map[string]bool{}}
+	v := &verifier{store: st, options: o, committed: map[string]bool{}, broken: map[string][]string{},
+		scans: map[string]*verifiedScan{}, withdrawn: map[string]bool{}}
 	if err := v.run(ctx); err != nil {
 		return nil, fmt.Errorf("cannot verify the dataset: %w", err)
 	}
@@ -228,7 +229,9 @@ func (v *verifier) report(f Finding) {
 
 // newer returns a finding for a file of a later version.
 func newer(file string, version int) Finding {
-	return Finding{Kind: Newer, File: file, What: fmt.Sprintf("it is of schema version %d, and this bulkscan knows versions up to %d: only bytes are verified", version, schema.Version)}
+	return Finding{Kind: Newer, File: file,
+		What: fmt.Sprintf("it is of schema version %d, and this bulkscan knows versions up to %d: only bytes are verified",
+			version, schema.Version)}
 }
 
 // sound reports whether the findings include no damage.
@@ -239,14 +242,16 @@ func sound(findings []Finding) bool {
 // foreign returns a finding for a file in the folder of records that bulkscan did not write. No command deletes it.
 func foreign(entry store.Entry) Finding {
 	if entry.Size == store.Irregular {
-		return damaged(entry.Name, "it is no file, or a link that leads nowhere; bring back what it led to (a disk: mount it), or move it away")
+		return damaged(entry.Name,
+			"it is no file, or a link that leads nowhere; bring back what it led to (a disk: mount it), or move it away")
 	}
 	return Finding{Kind: Leftover, File: entry.Name, What: "it is not a record of bulkscan"}
 }
 
 func damaged(file, what string) Finding { return Finding{Kind: Damaged, File: file, What: what} }
 
-// share verifies the record of a share, and until the shares are collected its rejects, and that it has all its commits.
+// share verifies the record of a share, and until the shares are collected its rejects, and that it has all its
+// commits.
 func (v *verifier) share(ctx context.Context, id, shard string) {
 	name := commit.ShareName(id, shard)
 	s, err := commit.ReadShareRecord(ctx, v.store, id, shard)
@@ -318,7 +323,8 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 	}
 	lost := false
 	for _, s := range named {
-		if v.withdrawn[s.ScanID] = s.Publication == commit.PublicationDiscarded; ids[s.ScanID] || v.options.ScanID != "" && v.options.ScanID != s.ScanID {
+		if v.withdrawn[s.ScanID] = s.Publication == commit.PublicationDiscarded; ids[s.ScanID] || v.options.ScanID != "" &&
+			v.options.ScanID != s.ScanID {
 			continue
 		}
 		if now, err := commit.ReadHead(ctx, v.store); err == nil { // it may have been pruned meanwhile

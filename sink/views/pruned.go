@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
-// pruned is what the views tell of nights that were pruned: that their dates cannot be asked for, and by which tokens they were
-// judged.
+// pruned is what the views tell of nights that were pruned: that their dates cannot be asked for, and by which tokens
+// they were judged.
 type pruned struct{ *commit.Pruned }
 
 // DuckDB evaluates this when it plans a query.

@@ -29,10 +29,10 @@ import (
 //
 // A table's view is bound to one file first, since DuckDB opens a file when a view is made, and expands all paths.
 //
-// Without union_by_name, which opens every file, DuckDB takes the columns of the first file of a list for those of all: all scans of a
-// dataset have one schema version. Statistics have a list more, of merged months
-// (see package index), and the files that these are of are in no list; nor are statistics that those of another scan of the unit
-// replace. Files of which the table superseded may name rows have lists of their own, whose selects leave these rows out.
+// Without union_by_name, which opens every file, DuckDB takes the columns of the first file of a list for those of all:
+// all scans of a dataset have one schema version. Statistics have a list more, of merged months (see package index),
+// and the files that these are of are in no list; nor are statistics that those of another scan of the unit replace.
+// Files of which the table superseded may name rows have lists of their own, whose selects leave these rows out.
 //
 // DuckDB refuses a view of files that do not exist, so only tables with files have views.
 
@@ -122,7 +122,8 @@ CREATE OR REPLACE VIEW %[1]s AS
 %[2]s;
 CREATE OR REPLACE MACRO %[1]s_on(date) AS TABLE SELECT * FROM %[1]s WHERE scan_date = %[3]s;
 `
-	// Parts and nights repeat policies, so each is taken once, of a date or at all. An id is of equal rows, but for the spelling of tokens.
+	// Parts and nights repeat policies, so each is taken once, of a date or at all. An id is of equal rows, but for the
+	// spelling of tokens.
 	viewsPolicies = `
 CREATE OR REPLACE VIEW bulkscan_policies AS
 SELECT DISTINCT ON (scan_date, policy_id) * EXCLUDE (scan_id) FROM (%[2]s);
@@ -130,11 +131,12 @@ CREATE OR REPLACE VIEW policies AS
 SELECT DISTINCT ON (policy_id) * EXCLUDE (scan_date) FROM bulkscan_policies;
 CREATE OR REPLACE MACRO policies_on(date) AS TABLE SELECT * EXCLUDE (scan_date) FROM bulkscan_policies WHERE scan_date = %[3]s;
 `
-	// %[1]s is the table, %[2]s the list of files, %[3]s the columns, %[4]s further arguments, %[5]s is viewsStandIn or "".
+	// %[1]s is the table, %[2]s the list of files, %[3]s the columns, %[4]s further arguments, %[5]s is viewsStandIn or
+	// "".
 	viewsList = `SELECT %[3]s FROM read_parquet(coalesce(bulkscan_list('%[2]s', getvariable('bulkscan_observer')),%[5]s
   getvariable('bulkscan_first')['%[2]s'], [error('no complete scan of this observer has files of %[1]s, or views.sql has to be read again')]), hive_partitioning = true%[4]s)`
-	// %[1]s is the list of files. The months have the scans of all observers. The select without rows has the columns of which the
-	// file of a scan, which stands in for missing months, has none.
+	// %[1]s is the list of files. The months have the scans of all observers. The select without rows has the columns of
+	// which the file of a scan, which stands in for missing months, has none.
 	viewsMonths = `SELECT * EXCLUDE (observer) FROM (SELECT '' AS scan_id, DATE '1970-01-01' AS scan_date, '' AS observer WHERE false
   UNION ALL BY NAME SELECT * FROM read_parquet(coalesce(bulkscan_list('%[1]s', NULL), getvariable('bulkscan_none')['%[1]s '],
     getvariable('bulkscan_first')['%[1]s'], [error('views.sql has to be read again')])))
@@ -236,8 +238,8 @@ SELECT unnest(coalesce(getvariable('bulkscan_tokens'), [error('views.sql has to 
 	registryTypes = `[{"token": "VARCHAR", "category": "VARCHAR", "operator": "VARCHAR", "purpose": "VARCHAR", "heeds_star": "BOOLEAN", "fallback": ["VARCHAR"]}]`
 )
 
-// Write writes views.sql for the tables that have committed files, and for the ledger if there is one, unless it is up to date. A nil registry keeps the
-// one in the file.
+// Write writes views.sql for the tables that have committed files, and for the ledger if there is one, unless it is up
+// to date. A nil registry keeps the one in the file.
 func Write(ctx context.Context, st store.Store, registry *tokens.Registry) error {
 	listed, err := listedIn(ctx, st)
 	if err != nil {
@@ -299,7 +301,8 @@ func tablesWithFiles(ctx context.Context, st store.Store, listed map[string]bool
 		return nil, err
 	}
 	for _, table := range schema.Tables() {
-		if table.Name == schema.Superseded || schema.IsStatistics(table.Name) && !noted || !schema.IsStatistics(table.Name) && !committed {
+		if table.Name == schema.Superseded || schema.IsStatistics(table.Name) && !noted || !schema.IsStatistics(table.Name) &&
+			!committed {
 			continue
 		}
 		for entry, err := range st.List(ctx, table.Name+"/") {
@@ -354,8 +357,8 @@ type list struct {
 // supersededList ends the name of a list of files of which rows are superseded.
 const supersededList = " superseded"
 
-// listedIn returns which tables have files in the index, and which have files with superseded rows there. Without an index, or
-// with one that the next index.Update replaces, there are none.
+// listedIn returns which tables have files in the index, and which have files with superseded rows there. Without an
+// index, or with one that the next index.Update replaces, there are none.
 func listedIn(ctx context.Context, st store.Store) (map[string]bool, error) {
 	listed := map[string]bool{}
 	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "table", "superseded") {
@@ -427,7 +430,9 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 		}
 		columns, more := "*", ""
 		if name != schema.Sites { // which has the scan's name
-			columns, more = `regexp_extract(bulkscan_file, 'part-(.*)-[^-]+-[0-9]+\.parquet$', 1) AS scan_id, * EXCLUDE (bulkscan_file)`, ", filename = 'bulkscan_file'"
+			columns,
+				more = `regexp_extract(bulkscan_file, 'part-(.*)-[^-]+-[0-9]+\.parquet$', 1) AS scan_id, * EXCLUDE (bulkscan_file)`,
+				", filename = 'bulkscan_file'"
 		}
 		if schema.IsStatistics(name) {
 			columns = `regexp_extract(bulkscan_file, 'part-(.*)\.parquet$', 1) AS scan_id, * EXCLUDE (bulkscan_file)`
@@ -439,10 +444,12 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 			case strings.HasPrefix(l.name, name+" month"):
 				selects = append(selects, fmt.Sprintf(viewsMonths, l.name))
 			case strings.HasPrefix(l.name, name+supersededList):
-				of := fmt.Sprintf(viewsList, name, l.name, columns, more, fmt.Sprintf(viewsStandIn, l.name)) + fmt.Sprintf(viewsHas, l.name)
+				of := fmt.Sprintf(viewsList, name, l.name, columns, more, fmt.Sprintf(viewsStandIn, l.name)) +
+					fmt.Sprintf(viewsHas, l.name)
 				selects = append(selects, "SELECT * FROM ("+of+") ANTI JOIN superseded USING (scan_id, seq)")
 			case len(lists[name]) > 1:
-				selects = append(selects, fmt.Sprintf(viewsList, name, l.name, columns, more, fmt.Sprintf(viewsStandIn, l.name))+fmt.Sprintf(viewsHas, l.name))
+				selects = append(selects, fmt.Sprintf(viewsList, name, l.name, columns, more, fmt.Sprintf(viewsStandIn, l.name))+
+					fmt.Sprintf(viewsHas, l.name))
 			default:
 				selects = append(selects, fmt.Sprintf(viewsList, name, l.name, columns, more, ""))
 			}
@@ -489,7 +496,10 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 func writeAnalyses(b *strings.Builder, all string, with []string) {
 	for view := range strings.SplitSeq(all, "\n-- needs: ") {
 		needs, view, _ := strings.Cut(strings.TrimPrefix(view, "-- needs: "), "\n")
-		if !slices.ContainsFunc(strings.Split(needs, ", "), func(table string) bool { return !slices.Contains(with, table) }) {
+		if !slices.ContainsFunc(strings.Split(needs, ", "), func(table string) bool {
+			return !slices.Contains(with,
+				table)
+		}) {
 			b.WriteString("\n" + strings.TrimSuffix(view, "\n") + "\n")
 		}
 	}
@@ -523,7 +533,8 @@ func registryView(registry *tokens.Registry, before []byte) string {
 		for j, next := range t.Chain {
 			fallback[j] = registry.Tokens[next].Name // the list's own spelling of the name may differ
 		}
-		row, _ := json.Marshal(registryRow{t.Name, t.Category, t.Operator, t.Purpose, t.HeedsStar, fallback}) // texts cannot fail
+		// texts cannot fail
+		row, _ := json.Marshal(registryRow{t.Name, t.Category, t.Operator, t.Purpose, t.HeedsStar, fallback})
 		rows[i] = strings.ReplaceAll(string(row), "'", "''")
 	}
 	return viewsRegistry + strings.Join(rows, ",\n") + "\n" + viewsRegistryEnd

@@ -50,7 +50,8 @@ func BenchmarkRead(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{io.NewSectionReader(o, 0, size)}, buffer); err != nil {
+		if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{io.NewSectionReader(o, 0, size)},
+			buffer); err != nil {
 			b.Fatal(err)
 		}
 		if err := o.Close(); err != nil {

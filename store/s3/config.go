@@ -36,7 +36,8 @@ type Config struct {
 	Style    Style  // style of addresses
 	CAFile   string // PEM file of authorities that replace the system's
 
-	AccessKey, SecretKey, SessionToken string // "": from the environment, the files of the AWS tools, or the machine's role
+	// "": from the environment, the files of the AWS tools, or the machine's role
+	AccessKey, SecretKey, SessionToken string
 
 	Spool    string        // folder of temporary files; "" is the system's (TMPDIR)
 	PartSize int64         // bytes of a part, at least 5 MiB; 0 is 16 MiB. An object has at most 10,000 parts
@@ -140,7 +141,9 @@ func ParsePlace(place string) (bucket, prefix string, err error) {
 	case bucket == "":
 		return "", "", errors.New("s3:// without a bucket: write s3://BUCKET/PREFIX")
 	case strings.Contains(bucket, "@"):
-		return "", "", errors.New("s3:// with credentials: they do not belong there; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
+		return "", "",
+			errors.New(
+				"s3:// with credentials: they do not belong there; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
 	case strings.Contains(bucket, ":"):
 		return "", "", errors.New("s3:// with a server: write s3://BUCKET/PREFIX, and set AWS_ENDPOINT_URL_S3 to the server")
 	case strings.ContainsAny(rest, "?#"):
@@ -185,7 +188,8 @@ func FromEnvironment(place string) (Config, error) {
 	style := cmp.Or(os.Getenv("BULKSCAN_S3_STYLE"), p.style)
 	var ok bool
 	if c.Style, ok = styles[strings.ToLower(style)]; !ok {
-		return c, fmt.Errorf("BULKSCAN_S3_STYLE, or addressing_style of the profile: %q is none of auto, path, virtual", clip(style))
+		return c, fmt.Errorf("BULKSCAN_S3_STYLE, or addressing_style of the profile: %q is none of auto, path, virtual",
+			clip(style))
 	}
 	return c, nil
 }
@@ -212,7 +216,8 @@ func checkEndpoint(setting, text string) (string, error) {
 	switch {
 	case err != nil || u.User != nil:
 		return "", fmt.Errorf("the server (%s): want https://HOST:PORT without user and password", setting)
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", strings.Trim(u.Path, "/") != "", u.RawQuery != "", u.Fragment != "":
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", strings.Trim(u.Path, "/") != "", u.RawQuery != "",
+		u.Fragment != "":
 		return "", fmt.Errorf("the server (%s) %q: want https://HOST:PORT and nothing after it", setting, clip(text))
 	}
 	return u.Scheme + "://" + u.Host, nil
@@ -238,7 +243,8 @@ func readProfile() (p profile, err error) {
 			return p, err
 		}
 		if sectionOf(keys, name).Name() == noSection {
-			return p, fmt.Errorf("the profile %q (AWS_PROFILE) is neither in %s nor in %s", clip(name), clip(config), clip(shared))
+			return p, fmt.Errorf("the profile %q (AWS_PROFILE) is neither in %s nor in %s", clip(name), clip(config),
+				clip(shared))
 		}
 	}
 	p.region = section.Key("region").String()
@@ -350,10 +356,12 @@ func (c *Config) client() (minio.Core, *keys, error) {
 	if err != nil {
 		return minio.Core{}, nil, err
 	}
-	keys := &keys{static: credentials.Value{AccessKeyID: c.AccessKey, SecretAccessKey: c.SecretKey, SessionToken: c.SessionToken, SignerType: credentials.SignatureV4}}
+	keys := &keys{static: credentials.Value{AccessKeyID: c.AccessKey, SecretAccessKey: c.SecretKey,
+		SessionToken: c.SessionToken, SignerType: credentials.SignatureV4}}
 	client, err := minio.NewCore(u.Host, &minio.Options{
 		Creds: credentials.New(keys), Secure: u.Scheme == "https", Transport: transport, Region: c.Region, MaxRetries: 1,
-		BucketLookup: map[Style]minio.BucketLookupType{Auto: minio.BucketLookupAuto, Path: minio.BucketLookupPath, Virtual: minio.BucketLookupDNS}[c.Style],
+		BucketLookup: map[Style]minio.BucketLookupType{Auto: minio.BucketLookupAuto, Path: minio.BucketLookupPath,
+			Virtual: minio.BucketLookupDNS}[c.Style],
 	})
 	if err != nil {
 		return minio.Core{}, nil, err

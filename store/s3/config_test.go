@@ -128,17 +128,23 @@ func TestFromEnvironment(t *testing.T) {
 	f(Config{Region: "b"}, "", "AWS_DEFAULT_REGION=b", config)
 	f(Config{Region: "eu-west-1"}, "", config)
 	f(Config{Region: "eu-west-1"}, "", config, "AWS_PROFILE=default")
-	f(Config{Region: "somewhere", Endpoint: "http://minio.test:9000", Style: Path, CAFile: "/ca.pem"}, "", config, "AWS_PROFILE=minio")
-	f(Config{Region: "somewhere", Endpoint: "https://a.test", Style: Virtual, CAFile: "/b.pem"}, "", config, "AWS_PROFILE=minio",
+	f(Config{Region: "somewhere", Endpoint: "http://minio.test:9000", Style: Path, CAFile: "/ca.pem"}, "", config,
+		"AWS_PROFILE=minio")
+	f(Config{Region: "somewhere", Endpoint: "https://a.test", Style: Virtual, CAFile: "/b.pem"}, "", config,
+		"AWS_PROFILE=minio",
 		"AWS_ENDPOINT_URL=https://a.test/", "BULKSCAN_S3_STYLE=virtual", "AWS_CA_BUNDLE=/b.pem")
 	f(Config{Endpoint: "https://b.test"}, "", "AWS_ENDPOINT_URL=https://a.test", "AWS_ENDPOINT_URL_S3=https://b.test")
 	f(Config{Endpoint: "http://objects.test:9000"}, "", config, "AWS_PROFILE=both")
 	f(Config{}, "", config, "AWS_PROFILE=both", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true")
-	f(Config{}, "", "AWS_ENDPOINT_URL=https://a.test", "AWS_ENDPOINT_URL_S3=https://b.test", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=True")
+	f(Config{}, "", "AWS_ENDPOINT_URL=https://a.test", "AWS_ENDPOINT_URL_S3=https://b.test",
+		"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=True")
 	f(Config{}, "", config, "AWS_PROFILE=ignore")
-	f(Config{Endpoint: "https://a.test"}, "", config, "AWS_PROFILE=ignore", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=false", "AWS_ENDPOINT_URL=https://a.test")
-	f(Config{}, `the profile "nobody" (AWS_PROFILE) is neither in`, config, "AWS_PROFILE=nobody", "AWS_ACCESS_KEY_ID=A", "AWS_SECRET_ACCESS_KEY=hush")
-	f(Config{}, "", config, "AWS_PROFILE=other", "AWS_SHARED_CREDENTIALS_FILE="+file(t, "[other]\naws_access_key_id = A\n"))
+	f(Config{Endpoint: "https://a.test"}, "", config, "AWS_PROFILE=ignore", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=false",
+		"AWS_ENDPOINT_URL=https://a.test")
+	f(Config{}, `the profile "nobody" (AWS_PROFILE) is neither in`, config, "AWS_PROFILE=nobody", "AWS_ACCESS_KEY_ID=A",
+		"AWS_SECRET_ACCESS_KEY=hush")
+	f(Config{}, "", config, "AWS_PROFILE=other", "AWS_SHARED_CREDENTIALS_FILE="+
+		file(t, "[other]\naws_access_key_id = A\n"))
 	f(Config{}, `"sideways" is none of auto, path, virtual`, config, "AWS_PROFILE=bad")
 	f(Config{Lease: 90e9}, "", "BULKSCAN_S3_LEASE=90s")
 	f(Config{}, `"1ms" is not a duration`, "BULKSCAN_S3_LEASE=1ms")
@@ -156,7 +162,9 @@ func TestFromEnvironment(t *testing.T) {
 // TestKeys shows which keys sign, in which order their sources are tried, and that a named source excludes all others.
 func TestKeys(t *testing.T) {
 	config := "AWS_CONFIG_FILE=" + file(t, toolConfig)
-	shared := "AWS_SHARED_CREDENTIALS_FILE=" + file(t, "[default]\naws_access_key_id = FILEKEY\naws_secret_access_key = hush\n\n[other]\naws_access_key_id = OTHERKEY\naws_secret_access_key = hush\naws_session_token = TOKEN\n")
+	shared := "AWS_SHARED_CREDENTIALS_FILE=" +
+		file(t,
+			"[default]\naws_access_key_id = FILEKEY\naws_secret_access_key = hush\n\n[other]\naws_access_key_id = OTHERKEY\naws_secret_access_key = hush\naws_session_token = TOKEN\n")
 	process := "AWS_CONFIG_FILE=" + file(t, "[default]\ncredential_process = "+file(t, "")+" x\n")
 	const noRole = "AWS_EC2_METADATA_DISABLED=true"
 	f := func(want, problem string, variables ...string) {
@@ -198,13 +206,17 @@ func TestKeys(t *testing.T) {
 	f("", "its credential_process: fork/exec", process)
 	f("", "its credential_process: exit status 3", profile("credential_process = /bin/sh -c exit${IFS}3"))
 	f("", "its credential_process: invalid character", profile("credential_process = /bin/echo hush"))
-	f("PROCESSKEY", "", profile("credential_process = /bin/cat "+file(t, `{"Version": 1, "AccessKeyId": "PROCESSKEY", "SecretAccessKey": "hush"}`)))
+	f("PROCESSKEY", "", profile("credential_process = /bin/cat "+
+		file(t, `{"Version": 1, "AccessKeyId": "PROCESSKEY", "SecretAccessKey": "hush"}`)))
 	const role = "role_arn = arn:aws:iam::1:role/x\n"
 	const keyed = "\n[profile base]\naws_access_key_id = A\naws_secret_access_key = hush\n"
 	f("", "it takes its rights from elsewhere (role_arn)", profile(role+"source_profile = base"+keyed))
-	f("", "it takes its rights from elsewhere (role_arn)", "AWS_CONFIG_FILE="+file(t, "[profile x]\n"+role+"source_profile = base"+keyed), "AWS_PROFILE=x")
-	f("", "it takes its rights from elsewhere (role_arn)", "AWS_SHARED_CREDENTIALS_FILE="+file(t, "[default]\n"+role+"source_profile = base\n"))
-	f("", "it takes its rights from elsewhere (role_arn)", profile(role+"aws_access_key_id = A\naws_secret_access_key = hush"))
+	f("", "it takes its rights from elsewhere (role_arn)", "AWS_CONFIG_FILE="+file(t, "[profile x]\n"+role+
+		"source_profile = base"+keyed), "AWS_PROFILE=x")
+	f("", "it takes its rights from elsewhere (role_arn)", "AWS_SHARED_CREDENTIALS_FILE="+
+		file(t, "[default]\n"+role+"source_profile = base\n"))
+	f("", "it takes its rights from elsewhere (role_arn)",
+		profile(role+"aws_access_key_id = A\naws_secret_access_key = hush"))
 	f("", "it takes its rights from elsewhere (role_arn)", profile(role+"web_identity_token_file = /not/there"))
 	f("", "it takes its rights from elsewhere (role_arn)", profile(role+"credential_source = Ec2InstanceMetadata"))
 	f("", "it takes its rights from elsewhere (web_identity_token_file)", profile("web_identity_token_file = /not/there"))
@@ -215,16 +227,19 @@ func TestKeys(t *testing.T) {
 	f("", "no credentials from the web identity", profile(role), "AWS_WEB_IDENTITY_TOKEN_FILE=/not/there")
 	f("", "AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not", "AWS_WEB_IDENTITY_TOKEN_FILE="+file(t, "token"))
 	f("", "SSO configuration but no sso_role_name", profile("sso_session = x"))
-	f("", "aws sso login", profile("sso_start_url = https://x.test\nsso_region = eu-west-1\nsso_account_id = 1\nsso_role_name = r"))
+	f("", "aws sso login",
+		profile("sso_start_url = https://x.test\nsso_region = eu-west-1\nsso_account_id = 1\nsso_role_name = r"))
 	f("", "must both be set", profile("aws_access_key_id = A"))
 	f("", "it has only one of", profile("region = eu-west-1"), half)
 	f("", "must both be set", profile("aws_access_key_id = A"), half)
 	f("A", "", profile("aws_access_key_id = A\naws_secret_access_key = hush"), half)
 
 	// Errors never quote a file.
-	f("", "file cannot be read as an ini file (line 3)", "AWS_SHARED_CREDENTIALS_FILE="+file(t, "[default]\naws_access_key_id = A\nhush\n"))
+	f("", "file cannot be read as an ini file (line 3)", "AWS_SHARED_CREDENTIALS_FILE="+
+		file(t, "[default]\naws_access_key_id = A\nhush\n"))
 	f("", "file cannot be read as an ini file (line 2)", "AWS_SHARED_CREDENTIALS_FILE="+file(t, "[default]\n= hush\n"))
-	f("", "file cannot be read as an ini file", "AWS_SHARED_CREDENTIALS_FILE="+file(t, "[default]\naws_secret_access_key = `hush\n"))
+	f("", "file cannot be read as an ini file", "AWS_SHARED_CREDENTIALS_FILE="+
+		file(t, "[default]\naws_secret_access_key = `hush\n"))
 	f("", "file cannot be read as an ini file", profile("[hush\n"))
 }
 

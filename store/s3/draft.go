@@ -133,7 +133,8 @@ func (d *draft) ship() error {
 // begin makes the upload. If the answer is lost, a retry makes a second one, and Sweep finds the first.
 func (d *draft) begin() error {
 	return d.s.try(d.ctx, 0, func(ctx context.Context) (err error) {
-		d.upload, err = d.s.client.NewMultipartUpload(ctx, d.s.cfg.Bucket, d.key, minio.PutObjectOptions{UserMetadata: map[string]string{markName: d.mark}})
+		d.upload, err = d.s.client.NewMultipartUpload(ctx, d.s.cfg.Bucket, d.key,
+			minio.PutObjectOptions{UserMetadata: map[string]string{markName: d.mark}})
 		if err == nil && d.upload == "" {
 			err = errors.New("the server has begun an upload without an id")
 		}
@@ -146,9 +147,11 @@ func (d *draft) send(part *spool, number int) (minio.CompletePart, error) {
 	var done minio.ObjectPart
 	err := d.s.try(d.ctx, int(part.size), func(ctx context.Context) (err error) {
 		body := io.NewSectionReader(part.file, 0, part.size)
-		done, err = d.s.client.PutObjectPart(ctx, d.s.cfg.Bucket, d.key, d.upload, number, body, part.size, minio.PutObjectPartOptions{
-			Md5Base64: part.sums.md5Base64(), Sha256Hex: part.sums.sha256Hex(), DisableContentSha256: true, // of pieces: see checksums
-		})
+		done, err = d.s.client.PutObjectPart(ctx, d.s.cfg.Bucket, d.key, d.upload, number, body, part.size,
+			minio.PutObjectPartOptions{
+				// of pieces: see checksums
+				Md5Base64: part.sums.md5Base64(), Sha256Hex: part.sums.sha256Hex(), DisableContentSha256: true,
+			})
 		if err == nil && done.ETag == "" {
 			err = fmt.Errorf("the server has taken part %d without an ETag", number)
 		}
@@ -206,7 +209,8 @@ func (d *draft) complete(ctx context.Context) error {
 	slices.SortFunc(d.parts, func(a, b minio.CompletePart) int { return a.PartNumber - b.PartNumber })
 	var made minio.UploadInfo
 	err := d.s.change(ctx, 0, func(ctx context.Context) (err error) {
-		made, err = d.s.client.CompleteMultipartUpload(ctx, d.s.cfg.Bucket, d.key, d.upload, d.parts, minio.PutObjectOptions{})
+		made, err = d.s.client.CompleteMultipartUpload(ctx, d.s.cfg.Bucket, d.key, d.upload, d.parts,
+			minio.PutObjectOptions{})
 		return err
 	})
 	if err != nil && !aborted(err) {

@@ -260,7 +260,8 @@ func TestPauses(t *testing.T) {
 			err := s.Put(t.Context(), "a", nil)
 			synctest.Wait()                    // for the proxy
 			after := time.Since(begun) - takes // the first failure
-			if want := fmt.Sprintf("given up after %d tries in %v", len(asked), after.Round(100*time.Millisecond)); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			if want := fmt.Sprintf("given up after %d tries in %v", len(asked),
+				after.Round(100*time.Millisecond)); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want that it was %s", how, err, want)
 			}
 			pause := firstPause
@@ -270,7 +271,8 @@ func TestPauses(t *testing.T) {
 				}
 				pause = min(2*pause, maxPause)
 			}
-			if last := time.Since(asked[len(asked)-1]); last != takes || after > s.cfg.Patience+takes || after+pause <= s.cfg.Patience {
+			if last := time.Since(asked[len(asked)-1]); last != takes || after > s.cfg.Patience+takes || after+
+				pause <= s.cfg.Patience {
 				t.Errorf("%s: given up after %v, %v after the last attempt began", how, after, last)
 			}
 		})
@@ -342,7 +344,8 @@ func TestRefusedAtOnce(t *testing.T) {
 			change(c)
 		})
 		err := s.Put(t.Context(), "a", []byte("x"))
-		if err == nil || !strings.Contains(err.Error(), advice) || !strings.Contains(err.Error(), "cannot write s3://"+s.cfg.Bucket+"/refused/a: ") {
+		if err == nil || !strings.Contains(err.Error(), advice) || !strings.Contains(err.Error(), "cannot write s3://"+
+			s.cfg.Bucket+"/refused/a: ") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if kind != nil && !errors.Is(err, kind) || errors.Is(err, store.ErrUnavailable) {
@@ -352,7 +355,8 @@ func TestRefusedAtOnce(t *testing.T) {
 			t.Errorf("%s: %d requests: %q", what, n, p.requests())
 		}
 	}
-	f("wrong secret", func(c *Config) { c.SecretKey = "another" }, fs.ErrPermission, "look at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+	f("wrong secret", func(c *Config) { c.SecretKey = "another" }, fs.ErrPermission,
+		"look at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	f("unknown key", func(c *Config) { c.AccessKey = "stranger" }, nil, "No user exists")
 	f("no bucket", func(c *Config) { c.Bucket = "another" }, nil, "create the bucket at http://")
 	f("wrong region", func(c *Config) { c.Region = "eu-central-1" }, nil, "set AWS_REGION")
@@ -364,7 +368,8 @@ func TestNoServer(t *testing.T) {
 		s := open(t, g, "", func(c *Config) { c.Endpoint, c.Patience = "http://192.0.2.9:80", time.Hour })
 		begun := time.Now()
 		err := s.Put(t.Context(), "a", nil)
-		if err == nil || !strings.Contains(err.Error(), "the server was http://192.0.2.9:80 (AWS_ENDPOINT_URL_S3, or endpoint_url of the profile, sets another)") {
+		if err == nil || !strings.Contains(err.Error(),
+			"the server was http://192.0.2.9:80 (AWS_ENDPOINT_URL_S3, or endpoint_url of the profile, sets another)") {
 			t.Error(err)
 		}
 		if took := time.Since(begun); took > s.cfg.firstPatience || took <= s.cfg.firstPatience-maxPause {
@@ -382,7 +387,8 @@ func TestSilentServer(t *testing.T) {
 			s := open(t, g, "", func(c *Config) { c.Endpoint, c.Patience, c.Stall = silent.URL, time.Hour, time.Hour })
 			begun := time.Now()
 			err := call(s)
-			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "given up after 1 tries in 10s") || time.Since(begun) != s.cfg.firstPatience {
+			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "given up after 1 tries in 10s") ||
+				time.Since(begun) != s.cfg.firstPatience {
 				t.Errorf("%s: %v, after %v", what, err, time.Since(begun))
 			}
 		}
@@ -408,7 +414,8 @@ func TestFailureAfterOK(t *testing.T) {
 		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost && r.URL.Query().Has("uploadId") {
 				if asked++; asked == 1 {
-					fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>Please try again.</Message></Error>`, code)
+					fmt.Fprintf(w,
+						`<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>Please try again.</Message></Error>`, code)
 					return
 				}
 			}
@@ -451,7 +458,8 @@ func TestReplacedWhileOpened(t *testing.T) {
 	if data, err := f(1); err != nil || data != "not empty any more" {
 		t.Errorf("there is %q: %v", data, err)
 	}
-	if _, err := f(1000); err == nil || !strings.Contains(err.Error(), "no bytes of an object that is not empty") || errors.Is(err, store.ErrUnavailable) {
+	if _, err := f(1000); err == nil || !strings.Contains(err.Error(), "no bytes of an object that is not empty") ||
+		errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("a server that never has an end: %v", err)
 	}
 }
@@ -506,7 +514,10 @@ func TestDiscardWhileSilent(t *testing.T) {
 			if err := drafts[i].Discard(); errors.Is(err, store.ErrUnavailable) != (waits > 0) || time.Since(begun) != waits {
 				t.Errorf("%s: %v, after %v", what, err, time.Since(begun))
 			}
-			aborts := slices.DeleteFunc(p.requests(), func(request string) bool { return !strings.HasPrefix(request, http.MethodDelete) })
+			aborts := slices.DeleteFunc(p.requests(), func(request string) bool {
+				return !strings.HasPrefix(request,
+					http.MethodDelete)
+			})
 			if len(aborts) != want {
 				t.Errorf("%s: %d requests to abort uploads, want %d", what, len(aborts), want)
 			}

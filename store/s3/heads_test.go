@@ -28,14 +28,15 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// This file has many processes change one dataset at once: two vantages, shares, pruning, compaction, and the history derived anew. Each
-// has a Store, and leases, of its own.
+// This file has many processes change one dataset at once: two vantages, shares, pruning, compaction, and the history
+// derived anew. Each has a Store, and leases, of its own.
 
 var publishing = scan.Publishing{Compact: true, Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}
 
 // vantage returns options of a scan.
 func vantage(id, date, at string) sink.Options {
-	return sink.Options{ScanID: id, Date: date, PartRows: 4, Observer: commit.Observer{Source: commit.Live, Product: "test", Vantage: at}}
+	return sink.Options{ScanID: id, Date: date, PartRows: 4, Observer: commit.Observer{Source: commit.Live,
+		Product: "test", Vantage: at}}
 }
 
 // night scans and publishes as the command does.
@@ -70,7 +71,8 @@ func share(s *Store, o sink.Options) error {
 		err = rejects.Close(ctx)
 	}
 	if err == nil {
-		err = w.FinishShare(ctx, uint64(10/o.Shares), commit.ShareResult{Lines: 10, Elsewhere: int64(10 - 10/o.Shares), Rejects: rejects.File()})
+		err = w.FinishShare(ctx, uint64(10/o.Shares), commit.ShareResult{Lines: 10, Elsewhere: int64(10 - 10/o.Shares),
+			Rejects: rejects.File()})
 	}
 	if err == nil {
 		err = w.Close(ctx)
@@ -141,7 +143,8 @@ func (c *crowd) play() {
 			return history.Rebuild(context.Background(), s, scan.HistoryOptions(publishing.Registry, "", publishing.Log))
 		})
 		each("prune", 1, func(s *Store) error {
-			_, err := scan.Prune(context.Background(), s, scan.Retention{Nights: c.dates[max(0, i-c.kept)], Bodies: before}, publishing)
+			_, err := scan.Prune(context.Background(), s, scan.Retention{Nights: c.dates[max(0, i-c.kept)], Bodies: before},
+				publishing)
 			return err
 		})
 		all.Wait()
@@ -236,8 +239,9 @@ func nights(n int) (dates []string) {
 	return dates
 }
 
-// TestManyWriters has two vantages, the shares of a third scan, pruning, compaction and the history derived anew work on one dataset at once,
-// over the end of a month. No command fails but for a lock that another process has, and no change of what counts is lost.
+// TestManyWriters has two vantages, the shares of a third scan, pruning, compaction and the history derived anew work
+// on one dataset at once, over the end of a month. No command fails but for a lock that another process has, and no
+// change of what counts is lost.
 func TestManyWriters(t *testing.T) {
 	virtual(t, func(t *testing.T, g *storetest.Gateway) {
 		n := 8
@@ -252,8 +256,9 @@ func TestManyWriters(t *testing.T) {
 	})
 }
 
-// TestManyWritersFail has the same processes work over connections that lose answers, and that deliver some requests, above all those of heads
-// and of the ledger, so late that their sender has repeated them, or lost its lock to another process. Commands that fail are given again.
+// TestManyWritersFail has the same processes work over connections that lose answers, and that deliver some requests,
+// above all those of heads and of the ledger, so late that their sender has repeated them, or lost its lock to another
+// process. Commands that fail are given again.
 func TestManyWritersFail(t *testing.T) {
 	long(t)
 	for seed := range uint64(12) {
@@ -307,9 +312,9 @@ func TestManyWritersFail(t *testing.T) {
 	}
 }
 
-// TestLateHeads kills a process whose last request is still on its way: of a ledger, the first one or a later, or of a head. Another process takes
-// over, and the request arrives at each of its changes to the heads and the history; some die there, too. Then what counts is undamaged, no
-// change is lost, and the next night is published.
+// TestLateHeads kills a process whose last request is still on its way: of a ledger, the first one or a later, or of a
+// head. Another process takes over, and the request arrives at each of its changes to the heads and the history; some
+// die there, too. Then what counts is undamaged, no change is lost, and the next night is published.
 func TestLateHeads(t *testing.T) {
 	dates := nights(5)
 	ctx := context.Background()
@@ -351,7 +356,8 @@ func TestLateHeads(t *testing.T) {
 					return none
 				})
 				p.before = func(r *http.Request) {
-					if r.Method == http.MethodGet || r.Method == http.MethodHead || strings.HasSuffix(r.URL.Path, "lock") || !strings.Contains(r.URL.Path, "/_head/") && !strings.Contains(r.URL.Path, "/history/") {
+					if r.Method == http.MethodGet || r.Method == http.MethodHead || strings.HasSuffix(r.URL.Path, "lock") ||
+						!strings.Contains(r.URL.Path, "/_head/") && !strings.Contains(r.URL.Path, "/history/") {
 						return
 					}
 					if changes++; changes == at+1 {
@@ -359,7 +365,10 @@ func TestLateHeads(t *testing.T) {
 						dead = dies
 					}
 				}
-				err := second(open(t, g, prefix, func(c *Config) { c.Endpoint, c.Lease, c.Patience = p.URL, testLease, time.Second }))
+				err := second(open(t, g, prefix, func(c *Config) {
+					c.Endpoint, c.Lease, c.Patience = p.URL, testLease,
+						time.Second
+				}))
 				done = changes <= at
 				if err != nil && !dead {
 					t.Errorf("%s, at change %d: the next process: %v", what, at, err)
@@ -389,7 +398,8 @@ func TestLateHeads(t *testing.T) {
 				}
 			}
 		}
-		for name, second := range map[string]func(*Store) error{"publishes": publish(3), "rebuilds": rebuild, "prunes": prune} {
+		for name, second := range map[string]func(*Store) error{"publishes": publish(3), "rebuilds": rebuild,
+			"prunes": prune} {
 			if testing.Short() && name != "publishes" {
 				continue
 			}
@@ -413,8 +423,10 @@ func testStep() int {
 	return 0
 }
 
-// latePut runs a command up to its nth PUT of what last selects, and kills it. The request arrives when arrive is called.
-func latePut(t *testing.T, g *storetest.Gateway, prefix, last string, nth int, do func(s *Store) error) (arrive func()) {
+// latePut runs a command up to its nth PUT of what last selects, and kills it. The request arrives when arrive is
+// called.
+func latePut(t *testing.T, g *storetest.Gateway, prefix, last string, nth int,
+	do func(s *Store) error) (arrive func()) {
 	sent, may, arrived, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var late atomic.Pointer[http.Request]
 	n := 0
@@ -443,7 +455,10 @@ func latePut(t *testing.T, g *storetest.Gateway, prefix, last string, nth int, d
 	}
 	go func() {
 		defer close(ended)
-		if err := do(open(t, g, prefix, func(c *Config) { c.Endpoint, c.Lease, c.Patience, c.Stall = p.URL, testLease, time.Second, time.Hour })); err == nil {
+		if err := do(open(t, g, prefix, func(c *Config) {
+			c.Endpoint, c.Lease, c.Patience, c.Stall = p.URL, testLease,
+				time.Second, time.Hour
+		})); err == nil {
 			t.Error("it has ended, and did not send the request")
 		}
 	}()

@@ -62,7 +62,8 @@ func (k *keys) RetrieveWithCredContext(cc *credentials.CredContext) (value crede
 	}()
 	if k.source != nil {
 		if value, err = k.source.keys(cc); err != nil {
-			return credentials.Value{}, fmt.Errorf("no new credentials from %s: %w", k.source.what, err) // it had some, and may again
+			// it had some, and may again
+			return credentials.Value{}, fmt.Errorf("no new credentials from %s: %w", k.source.what, err)
 		}
 		return value, nil
 	}
@@ -142,7 +143,8 @@ func keySources() []keySource {
 	identity := set("AWS_WEB_IDENTITY_TOKEN_FILE")
 	container := set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") || set("AWS_CONTAINER_CREDENTIALS_FULL_URI")
 	// The server of a machine's role is on the same machine, or close. A laptop has none and should not wait for it.
-	role := &credentials.IAM{Client: &http.Client{Timeout: 2 * time.Second, Transport: roleTransport{http.DefaultTransport}}}
+	role := &credentials.IAM{Client: &http.Client{Timeout: 2 * time.Second,
+		Transport: roleTransport{http.DefaultTransport}}}
 	if identity || container {
 		role.Client.Timeout = 30 * time.Second
 	}
@@ -151,7 +153,8 @@ func keySources() []keySource {
 		sources = append(sources, keySource{"the web identity in AWS_WEB_IDENTITY_TOKEN_FILE", webIdentity{role}, true})
 	}
 	name := profileName()
-	sources = append(sources, keySource{fmt.Sprintf("the profile %s (AWS_PROFILE)", clip(name)), &profileKeys{credentials.FileAWSCredentials{Profile: name}}, set("AWS_PROFILE")})
+	sources = append(sources, keySource{fmt.Sprintf("the profile %s (AWS_PROFILE)", clip(name)),
+		&profileKeys{credentials.FileAWSCredentials{Profile: name}}, set("AWS_PROFILE")})
 	switch {
 	case identity: // role, then, asks for the web identity only
 	case container:
@@ -195,7 +198,8 @@ func (e *environmentKeys) RetrieveWithCredContext(cc *credentials.CredContext) (
 }
 
 // notFollowed are settings of a profile by which the AWS tools get keys. The library ignores them.
-var notFollowed = []string{"role_arn", "source_profile", "credential_source", "web_identity_token_file", "login_session"}
+var notFollowed = []string{"role_arn", "source_profile", "credential_source", "web_identity_token_file",
+	"login_session"}
 
 // profileKeys are those of a profile, as the library reads it from the files of the AWS tools. The files are read here
 // first, for three reasons: the library's errors quote their text; a profile that says nothing of keys must differ from
@@ -218,7 +222,9 @@ func (p *profileKeys) RetrieveWithCredContext(cc *credentials.CredContext) (cred
 	has := func(name string) bool { return inShared.Key(name).String() != "" || inConfig.Key(name).String() != "" }
 	for _, name := range notFollowed {
 		if has(name) {
-			return none, fmt.Errorf("it takes its rights from elsewhere (%s), which is not followed: put credential_process = aws configure export-credentials --profile NAME into the profile that you name", name)
+			return none,
+				fmt.Errorf(
+					"it takes its rights from elsewhere (%s), which is not followed: put credential_process = aws configure export-credentials --profile NAME into the profile that you name", name)
 		}
 	}
 	value, err := p.FileAWSCredentials.RetrieveWithCredContext(cc)
@@ -228,7 +234,8 @@ func (p *profileKeys) RetrieveWithCredContext(cc *credentials.CredContext) (cred
 	case err != nil:
 		return none, err
 	case value.AccessKeyID == "" && (has("aws_access_key_id") || has("aws_secret_access_key")):
-		return none, errors.New("it has only one of aws_access_key_id and aws_secret_access_key") // of which the library drops one
+		// of which the library drops one
+		return none, errors.New("it has only one of aws_access_key_id and aws_secret_access_key")
 	case value.Expiration.IsZero() && !has("aws_access_key_id"):
 		// Keys of a credential_process that do not end. The library would run it for every request.
 		p.SetExpiration(time.Now().Add(24*time.Hour), 0)

@@ -21,7 +21,8 @@ func TestKeysRenewed(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintf(w, `{"AccessKeyId": "ROLEKEY", "SecretAccessKey": "hush", "Expiration": %q}`, time.Now().Add(-time.Second).UTC().Format(time.RFC3339))
+		fmt.Fprintf(w, `{"AccessKeyId": "ROLEKEY", "SecretAccessKey": "hush", "Expiration": %q}`,
+			time.Now().Add(-time.Second).UTC().Format(time.RFC3339))
 	}))
 	defer role.Close()
 	environment(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI="+role.URL)
@@ -62,7 +63,8 @@ func TestKeysReadAgain(t *testing.T) {
 		}
 	}
 	printed := func(text string) string {
-		return "credential_process = /bin/cat " + file(t, `{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "hush"`+text+`}`)
+		return "credential_process = /bin/cat " + file(t, `{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "hush"`+text+
+			`}`)
 	}
 	f(true, "aws_access_key_id = A\naws_secret_access_key = hush")
 	f(false, printed(""))
@@ -78,7 +80,8 @@ func TestMachineRole(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status) }))
 		defer server.Close()
 		environment(t)
-		s := keySource{from: &credentials.IAM{Endpoint: server.URL, Client: &http.Client{Transport: roleTransport{http.DefaultTransport}}}}
+		s := keySource{from: &credentials.IAM{Endpoint: server.URL,
+			Client: &http.Client{Transport: roleTransport{http.DefaultTransport}}}}
 		_, err := s.keys(nil)
 		if err == nil || s.absent(err) != absent || !absent && !passing(err) {
 			t.Errorf("status %d: absent %v, want %v: %v", status, s.absent(err), absent, err)

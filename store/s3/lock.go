@@ -39,10 +39,11 @@ import (
 
 const (
 	beatsInLease = 5
-	lockHeader   = "bulkscan lock 1 " // followed by the holder's mark, the number of this write, and the lease in milliseconds
-	minLease     = time.Second
-	maxLease     = time.Hour
-	clockStep    = 2 * time.Second // Date and Last-Modified are whole seconds
+	// followed by the holder's mark, the number of this write, and the lease in milliseconds
+	lockHeader = "bulkscan lock 1 "
+	minLease   = time.Second
+	maxLease   = time.Hour
+	clockStep  = 2 * time.Second // Date and Last-Modified are whole seconds
 	// Some servers store ETags apart from bytes. For a moment they return the ETag of a new object with the bytes of
 	// the old one. An ETag that is the MD5 of the bytes belongs to them. Any other ETag (in an encrypted bucket) is
 	// trusted once both have stayed the same for this time.
@@ -116,7 +117,8 @@ func (s *Store) Lock(ctx context.Context, name string, holder []byte) (store.Unl
 	}
 	var l *lease
 	if err == nil {
-		l = &lease{s: s, name: name, key: key, text: lockText{mark: newMark(), lease: s.cfg.Lease, holder: bytes.Clone(holder)}, busy: make(chan struct{}, 1), ended: make(chan struct{})}
+		l = &lease{s: s, name: name, key: key, text: lockText{mark: newMark(), lease: s.cfg.Lease,
+			holder: bytes.Clone(holder)}, busy: make(chan struct{}, 1), ended: make(chan struct{})}
 		err = l.take(ctx)
 	}
 	if held, ok := errors.AsType[*store.HeldError](err); ok {
@@ -243,7 +245,8 @@ func (l *lease) prove(ctx context.Context) (err error) {
 			return err
 		})
 		if err == nil {
-			return &permanent{errors.New("the server ignores conditions (If-None-Match, If-Match), so a second writer cannot be excluded; write to a local folder and copy it")}
+			return &permanent{errors.New(
+				"the server ignores conditions (If-None-Match, If-Match), so a second writer cannot be excluded; write to a local folder and copy it")}
 		}
 		if !refused(err) {
 			return err
@@ -301,7 +304,8 @@ func (l *lease) watch(ctx context.Context) (lockState, error) {
 			return now, nil
 		}
 		beat := now.text.lease / beatsInLease
-		if now.text.lease > 0 && watched > 2*beat && now.age > now.text.lease+clockStep || watched > now.text.lease+2*beat+tornTime {
+		if now.text.lease > 0 && watched > 2*beat && now.age > now.text.lease+clockStep || watched > now.text.lease+2*beat+
+			tornTime {
 			return now, nil
 		}
 		if err := sleep(ctx, min(max(beat/4, 10*time.Millisecond), time.Second)); err != nil {

@@ -58,7 +58,8 @@ func TestTakeOver(t *testing.T) {
 						mu.Unlock()
 						time.Sleep(lease) // the others meet a holder that is alive
 						err = lock.Unlock()
-					} else if held, ok := errors.AsType[*store.HeldError](err); ok && strings.HasPrefix(string(held.Holder), "follower ") {
+					} else if held, ok := errors.AsType[*store.HeldError](err); ok && strings.HasPrefix(string(held.Holder),
+						"follower ") {
 						err = nil
 					}
 					if err != nil {
@@ -103,7 +104,8 @@ func TestHeld(t *testing.T) {
 			t.Helper()
 			time.Sleep(begins - time.Since(begun))
 			_, err := openLeased(t, g, "held").Lock(t.Context(), "x/lock", nil)
-			if held, ok := errors.AsType[*store.HeldError](err); !ok || string(held.Holder) != "alive" || time.Since(begun) != want {
+			if held, ok := errors.AsType[*store.HeldError](err); !ok || string(held.Holder) != "alive" ||
+				time.Since(begun) != want {
 				t.Errorf("a second holder from %v on: %v after %v, want it refused after %v", begins, err, time.Since(begun), want)
 			}
 		}
@@ -248,7 +250,8 @@ func TestLateRetry(t *testing.T) {
 			if err := call(s); !errors.Is(err, store.ErrLockLost) {
 				t.Errorf("%s: %v", what, err)
 			}
-			if all := everything(t, other); !strings.HasPrefix(strings.Join(all, " "), after) || len(all) != 1+strings.Count(after, "here 0") {
+			if all := everything(t, other); !strings.HasPrefix(strings.Join(all, " "), after) || len(all) != 1+
+				strings.Count(after, "here 0") {
 				t.Errorf("%s: there are %q", what, all)
 			}
 			if err := taken.Unlock(); err != nil {
@@ -341,7 +344,8 @@ func TestServerIgnoresConditions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Lock(t.Context(), "lock", nil); err == nil || !strings.Contains(err.Error(), "the server ignores conditions") {
+	if _, err := s.Lock(t.Context(), "lock", nil); err == nil || !strings.Contains(err.Error(),
+		"the server ignores conditions") {
 		t.Error(err)
 	}
 }
@@ -381,7 +385,8 @@ func TestTornLock(t *testing.T) {
 			s := open(t, g, "", func(c *Config) { c.Endpoint, c.Lease = endpoint, testLease })
 			begun := time.Now()
 			var held *store.HeldError
-			if _, err := s.Lock(t.Context(), "lock", nil); !errors.As(err, &held) || string(held.Holder) != want || time.Since(begun) != after {
+			if _, err := s.Lock(t.Context(), "lock", nil); !errors.As(err, &held) || string(held.Holder) != want ||
+				time.Since(begun) != after {
 				t.Errorf("%d torn reads: %v after %v, want it held by %s after %v", tornReads, err, time.Since(begun), want, after)
 			}
 		})

@@ -113,7 +113,8 @@ func place(header http.Header, length int64) (start, size int64, err error) {
 	start, err1 := strconv.ParseInt(from, 10, 64)
 	end, err2 := strconv.ParseInt(to, 10, 64)
 	size, err3 := strconv.ParseInt(total, 10, 64)
-	if !ok || !ok2 || errors.Join(err1, err2, err3) != nil || start < 0 || end+1 != size || size-start > tailSize || size-start <= 0 {
+	if !ok || !ok2 || errors.Join(err1, err2, err3) != nil || start < 0 || end+1 != size || size-start > tailSize ||
+		size-start <= 0 {
 		return 0, 0, &permanent{fmt.Errorf("asked for the last %d bytes, the server sends %q", tailSize, clip(text))}
 	}
 	return start, size, nil

@@ -20,8 +20,8 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// memoryGateway starts a server in memory with the same bucket, for a test in virtual time. It knows the requests that a Store sends,
-// and no signatures. TestS3 compares it with versitygw.
+// memoryGateway starts a server in memory with the same bucket, for a test in virtual time. It knows the requests that
+// a Store sends, and no signatures. TestS3 compares it with versitygw.
 func memoryGateway(tb testing.TB) *storetest.Gateway { return storetest.NewGateway(tb, newObjects()) }
 
 // objects is a server of objects.
@@ -190,7 +190,8 @@ func (o *objects) upload(w http.ResponseWriter, r *http.Request, key string, bod
 		}
 		delete(o.uploads, id)
 		o.there[key] = made
-		fmt.Fprintf(w, "<CompleteMultipartUploadResult><Key>%s</Key><ETag>%s</ETag></CompleteMultipartUploadResult>", key, made.etag)
+		fmt.Fprintf(w, "<CompleteMultipartUploadResult><Key>%s</Key><ETag>%s</ETag></CompleteMultipartUploadResult>", key,
+			made.etag)
 	default:
 		return noMethod
 	}
@@ -237,7 +238,8 @@ func (o *objects) list(w http.ResponseWriter, r *http.Request) *refusal {
 			most = min(most, n)
 		}
 	}
-	after := entry{Key: cmp.Or(query.Get("continuation-token"), query.Get("start-after"), query.Get("key-marker")), UploadID: cmp.Or(query.Get("upload-id-marker"), "\xff")}
+	after := entry{Key: cmp.Or(query.Get("continuation-token"), query.Get("start-after"), query.Get("key-marker")),
+		UploadID: cmp.Or(query.Get("upload-id-marker"), "\xff")}
 	order := func(a, b entry) int {
 		return cmp.Or(strings.Compare(a.Key, b.Key), strings.Compare(a.UploadID, b.UploadID))
 	}

@@ -77,10 +77,12 @@ func addMissing(w *sink.Writer) error {
 		if err != nil {
 			return err
 		}
-		site := &audit.Site{Seq: seq, Input: host.Host(), Origin: host, Fetch: exchange.Response{Outcome: exchange.DNSNotFound}}
+		site := &audit.Site{Seq: seq, Input: host.Host(), Origin: host,
+			Fetch: exchange.Response{Outcome: exchange.DNSNotFound}}
 		if seq%2 == 0 {
 			body := fmt.Appendf(nil, "User-agent: GPTBot\nDisallow: /\n\nUser-agent: *\nDisallow: /%d\nFoo: bar\n", seq)
-			site.Fetch = exchange.Response{Outcome: exchange.Answered, Status: http.StatusOK, Answered: host.As(origin.HTTPS), Body: body}
+			site.Fetch = exchange.Response{Outcome: exchange.Answered, Status: http.StatusOK, Answered: host.As(origin.HTTPS),
+				Body: body}
 		}
 		audit.Judge(site)
 		if err := w.Add(site); err != nil {
@@ -127,7 +129,8 @@ func found(s *Store) (map[string][]string, error) {
 	err = errors.Join(
 		gather(all, schema.Sites, read.Rows[schema.SiteRow](context.Background(), scan, schema.Sites)),
 		gather(all, schema.Verdicts, read.Rows[schema.VerdictRow](context.Background(), scan, schema.Verdicts)),
-		gather(all, schema.TokenStats, table.FileRows[schema.TokenStatsRow](context.Background(), s, commit.StatsName(schema.TokenStats, scan.Manifest.ScanDate, "s"))))
+		gather(all, schema.TokenStats, table.FileRows[schema.TokenStatsRow](context.Background(), s,
+			commit.StatsName(schema.TokenStats, scan.Manifest.ScanDate, "s"))))
 	return all, err
 }
 
@@ -173,7 +176,8 @@ func TestEveryRequestFails(t *testing.T) {
 		whole := func(s *Store) error {
 			got, err := found(s)
 			if err == nil && !maps.EqualFunc(got, want, slices.Equal) {
-				err = fmt.Errorf("%d sites, %d verdicts that are not those of an undisturbed survey", len(got[schema.Sites]), len(got[schema.Verdicts]))
+				err = fmt.Errorf("%d sites, %d verdicts that are not those of an undisturbed survey", len(got[schema.Sites]),
+					len(got[schema.Verdicts]))
 			}
 			return errors.Join(err, complete(s))
 		}
@@ -252,7 +256,8 @@ func TestSpoolFolder(t *testing.T) {
 		t.Helper()
 		s := open(t, g, what, func(c *Config) { c.Spool = folder })
 		err := surveyed(s)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), "everything committed is kept, and the same command resumes scan s") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(),
+			"everything committed is kept, and the same command resumes scan s") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrUnavailable) {
@@ -263,9 +268,11 @@ func TestSpoolFolder(t *testing.T) {
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "missing")
-	f("missing", missing, "no temporary file: make the folder "+missing+", or let TMPDIR name another one", func() error { return os.Mkdir(missing, 0o700) })
+	f("missing", missing, "no temporary file: make the folder "+missing+", or let TMPDIR name another one",
+		func() error { return os.Mkdir(missing, 0o700) })
 	none := file(t, "")
-	f("file", none, "no temporary file: make the folder "+none, func() error { return errors.Join(os.Remove(none), os.Mkdir(none, 0o700)) })
+	f("file", none, "no temporary file: make the folder "+none,
+		func() error { return errors.Join(os.Remove(none), os.Mkdir(none, 0o700)) })
 	if os.Geteuid() == 0 {
 		t.Log("SKIPPED: a folder without permission: root has all")
 		return
@@ -274,14 +281,16 @@ func TestSpoolFolder(t *testing.T) {
 	if err := os.Chmod(closed, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	f("closed", closed, "no temporary file in "+closed+" (TMPDIR says where)", func() error { return os.Chmod(closed, 0o700) })
+	f("closed", closed, "no temporary file in "+closed+" (TMPDIR says where)",
+		func() error { return os.Chmod(closed, 0o700) })
 }
 
 // complete reports problems of a dataset that scanned has completed.
 func complete(s *Store) error {
 	ctx := context.Background()
 	var errs []error
-	verified, err := verify.Dataset(ctx, s, verify.Options{Report: func(f verify.Finding) { errs = append(errs, errors.New(f.String())) }})
+	verified, err := verify.Dataset(ctx, s,
+		verify.Options{Report: func(f verify.Finding) { errs = append(errs, errors.New(f.String())) }})
 	if err != nil {
 		return err
 	}
@@ -297,7 +306,8 @@ func complete(s *Store) error {
 		hosts = append(hosts, row.Host)
 	}
 	slices.Sort(hosts)
-	if want := "h0.test h1.test h2.test h3.test h4.test h5.test h6.test h7.test h8.test h9.test"; strings.Join(hosts, " ") != want || scan.Manifest.State != commit.Complete || verified.Scans != 1 {
+	if want := "h0.test h1.test h2.test h3.test h4.test h5.test h6.test h7.test h8.test h9.test"; strings.Join(hosts,
+		" ") != want || scan.Manifest.State != commit.Complete || verified.Scans != 1 {
 		errs = append(errs, fmt.Errorf("%q, %s, %d scans", hosts, scan.Manifest.State, verified.Scans))
 	}
 	err = s.Sweep(ctx, "", func(name string) bool {

@@ -134,7 +134,8 @@ func TestLateCommit(t *testing.T) {
 			if w == nil {
 				return
 			}
-			if err := errors.Join(addSites(w), scanned(second), compacted(second), scanned(second), complete(second)); err != nil {
+			if err := errors.Join(addSites(w), scanned(second), compacted(second), scanned(second),
+				complete(second)); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -161,7 +162,8 @@ func TestLatePutDelete(t *testing.T) {
 			p := newProxy(t, g, once(0, none))
 			taken := 0
 			p.before = func(r *http.Request) {
-				if r.Method != method || !strings.HasSuffix(r.URL.Path, "/manifest") || r.URL.Query().Has("uploads") || r.URL.Query().Has("partNumber") {
+				if r.Method != method || !strings.HasSuffix(r.URL.Path, "/manifest") || r.URL.Query().Has("uploads") ||
+					r.URL.Query().Has("partNumber") {
 					return
 				}
 				taken++
@@ -195,7 +197,8 @@ func TestLatePutDelete(t *testing.T) {
 		f("put-none", http.MethodPut, "", seconds, put, seconds)
 		f("put", http.MethodPut, "before", seconds, put, seconds)
 		f("put-heard", http.MethodPut, "before", "", put, firsts)
-		f("delete", http.MethodDelete, "before", seconds, func(s *Store) error { return s.Delete(t.Context(), "manifest") }, "")
+		f("delete", http.MethodDelete, "before", seconds, func(s *Store) error { return s.Delete(t.Context(), "manifest") },
+			"")
 		f("publish-heard", http.MethodPost, "before", "", func(s *Store) error {
 			draft, err := s.Create(t.Context(), "manifest")
 			if err == nil {
@@ -311,7 +314,8 @@ func TestVerifyTellsUploads(t *testing.T) {
 		var told []string
 		found, err := verify.Dataset(t.Context(), s, verify.Options{ScanID: scanID, Report: func(f verify.Finding) {
 			told = append(told, f.String())
-			if day := begun.UTC().Format(time.DateOnly); f.Kind != verify.Leftover || f.File != name || !strings.Contains(f.What, "an upload begun at "+day) {
+			if day := begun.UTC().Format(time.DateOnly); f.Kind != verify.Leftover || f.File != name ||
+				!strings.Contains(f.What, "an upload begun at "+day) {
 				t.Errorf("%s: %s", what, f)
 			}
 		}})
@@ -368,7 +372,8 @@ func TestListStrays(t *testing.T) {
 		s := answering(t, g, func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, `<ListBucketResult><IsTruncated>false</IsTruncated>`)
 			for _, key := range []string{"a/x", "ab", "precious"} {
-				fmt.Fprintf(w, `<Contents><Key>%s</Key><Size>1</Size><LastModified>2026-11-21T00:00:00Z</LastModified></Contents>`, key)
+				fmt.Fprintf(w, `<Contents><Key>%s</Key><Size>1</Size><LastModified>2026-11-21T00:00:00Z</LastModified></Contents>`,
+					key)
 			}
 			fmt.Fprint(w, `</ListBucketResult>`)
 		})

@@ -78,7 +78,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case gone:
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, `<Error><Code>NoSuchUpload</Code><Message>The specified multipart upload does not exist.</Message></Error>`)
+		fmt.Fprint(w,
+			`<Error><Code>NoSuchUpload</Code><Message>The specified multipart upload does not exist.</Message></Error>`)
 		return
 	case denied:
 		w.WriteHeader(http.StatusForbidden)
@@ -102,7 +103,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch f {
 	case internal:
 		w.WriteHeader(http.StatusInternalServerError)
-		fmt.Fprint(w, `<Error><Code>InternalError</Code><Message>We encountered an internal error. Please try again.</Message></Error>`)
+		fmt.Fprint(w,
+			`<Error><Code>InternalError</Code><Message>We encountered an internal error. Please try again.</Message></Error>`)
 		return
 	case drop:
 		p.done(r)

@@ -192,7 +192,8 @@ func answerOf(err error) minio.ErrorResponse {
 func transient(err error) bool {
 	answer := answerOf(err)
 	switch answer.Code {
-	case "RequestTimeout", "RequestTimeoutException", "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException", "RequestLimitExceeded", "BandwidthLimitExceeded", "TooManyRequests",
+	case "RequestTimeout", "RequestTimeoutException", "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling",
+		"ThrottlingException", "RequestLimitExceeded", "BandwidthLimitExceeded", "TooManyRequests",
 		"OperationAborted", "ConditionalRequestConflict", // concurrent requests; the server asks for a retry
 		"BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch", // corrupted in transit
 		minio.InternalError, "ServiceUnavailable": // 5xx, also if reported in a body with status 200
@@ -247,7 +248,8 @@ func missing(err error) bool {
 // aborted reports that there is no such upload.
 func aborted(err error) bool { return answerOf(err).Code == minio.NoSuchUpload }
 
-var errAborted = &permanent{errors.New("its upload was aborted, by another process that writes the same or by a rule of the bucket")}
+var errAborted = &permanent{errors.New(
+	"its upload was aborted, by another process that writes the same or by a rule of the bucket")}
 
 // failure is an error with the operation, the place, the cause, and a remedy if one is known.
 type failure struct {
@@ -293,7 +295,8 @@ func (s *Store) why(err error) string {
 	if gave, ok := errors.AsType[*givenUp](err); ok {
 		text += fmt.Sprintf("; given up after %d tries in %v", gave.tries, gave.after.Round(100*time.Millisecond))
 		if answer.StatusCode == 0 {
-			text += fmt.Sprintf("; the server was %s (AWS_ENDPOINT_URL_S3, or endpoint_url of the profile, sets another)", s.cfg.server())
+			text += fmt.Sprintf("; the server was %s (AWS_ENDPOINT_URL_S3, or endpoint_url of the profile, sets another)",
+				s.cfg.server())
 		}
 	}
 	if remedy := s.remedy(answer); remedy != "" {
@@ -312,7 +315,8 @@ func (s *Store) remedy(answer minio.ErrorResponse) string {
 		return "the session token is no longer good: get new credentials"
 	case "RequestTimeTooSkewed":
 		return "the clock of this machine is wrong"
-	case minio.AuthorizationHeaderMalformed, minio.InvalidRegion, "PermanentRedirect", "IllegalLocationConstraintException":
+	case minio.AuthorizationHeaderMalformed, minio.InvalidRegion, "PermanentRedirect",
+		"IllegalLocationConstraintException":
 		if answer.Region != "" {
 			return "set AWS_REGION=" + clip(answer.Region)
 		}

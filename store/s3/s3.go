@@ -115,7 +115,8 @@ func payloadOf(data []byte) payload {
 // putOnce sends one PUT.
 func (s *Store) putOnce(ctx context.Context, key string, p payload, o minio.PutObjectOptions) (etag string, err error) {
 	o.DisableContentSha256 = true // of pieces: see checksums
-	info, err := s.client.PutObject(ctx, s.cfg.Bucket, key, bytes.NewReader(p.data), int64(len(p.data)), p.sums.md5Base64(), p.sums.sha256Hex(), o)
+	info, err := s.client.PutObject(ctx, s.cfg.Bucket, key, bytes.NewReader(p.data), int64(len(p.data)),
+		p.sums.md5Base64(), p.sums.sha256Hex(), o)
 	return info.ETag, err
 }
 
@@ -278,7 +279,8 @@ func (s *Store) listFrom(parent context.Context, prefix, last string, each func(
 	page := time.AfterFunc(s.timeFor(0), cancel)
 	defer page.Stop()
 	owner := false
-	o := minio.ListObjectsOptions{Prefix: s.root + prefix, Recursive: true, StartAfter: last, MaxKeys: s.cfg.page, FetchOwner: &owner}
+	o := minio.ListObjectsOptions{Prefix: s.root + prefix, Recursive: true, StartAfter: last, MaxKeys: s.cfg.page,
+		FetchOwner: &owner}
 	for object := range s.client.ListObjectsIter(ctx, s.cfg.Bucket, o) {
 		page.Stop() // the caller's time does not count
 		if object.Err != nil {
@@ -377,7 +379,8 @@ func (s *Store) Unpublished(ctx context.Context, prefix string) iter.Seq2[store.
 
 // listUploads lists incomplete uploads. whole is false if the server can begin a page only after a key, so that further
 // uploads of the same key may be missing.
-func (s *Store) listUploads(ctx context.Context, prefix string) (uploads []minio.ObjectMultipartInfo, whole bool, err error) {
+func (s *Store) listUploads(ctx context.Context, prefix string) (uploads []minio.ObjectMultipartInfo, whole bool,
+	err error) {
 	whole = true
 	for key, id := "", ""; ; {
 		var page minio.ListMultipartUploadsResult

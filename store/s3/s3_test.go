@@ -30,8 +30,10 @@ import (
 func open(tb testing.TB, g *storetest.Gateway, prefix string, change func(*Config)) *Store {
 	tb.Helper()
 	cfg := Config{
-		Bucket: storetest.Bucket, Prefix: prefix, Endpoint: g.URL, Region: "us-east-1", AccessKey: g.Access, SecretKey: g.Secret,
-		Spool: tb.TempDir(), Lease: 2 * time.Second, Stall: 5 * time.Second, Patience: 20 * time.Second, page: 3, dial: g.Dial,
+		Bucket: storetest.Bucket, Prefix: prefix, Endpoint: g.URL, Region: "us-east-1", AccessKey: g.Access,
+		SecretKey: g.Secret,
+		Spool:     tb.TempDir(), Lease: 2 * time.Second, Stall: 5 * time.Second, Patience: 20 * time.Second, page: 3,
+		dial: g.Dial,
 	}
 	if g.Dial == nil { // a busy machine may hold up a real server for any time
 		cfg.Stall, cfg.Patience, cfg.firstPatience = time.Hour, time.Hour, time.Hour
@@ -246,7 +248,14 @@ func TestReading(t *testing.T) {
 		}
 	}
 	f("empty", 0, 1, func(o store.Object) { at(o, 0, 10); at(o, 5, 1) })
-	f("small", 5000, 1, func(o store.Object) { at(o, 0, 5000); at(o, 4990, 20); at(o, 5000, 1); at(o, 6000, 1); at(o, 17, 100) })
+	f("small", 5000, 1, func(o store.Object) {
+		at(o, 0, 5000)
+		at(o, 4990, 20)
+		at(o, 5000, 1)
+		at(o, 6000, 1)
+		at(o, 17,
+			100)
+	})
 	f("big", len(content), 1, func(o store.Object) { at(o, len(content)-tailSize, tailSize); at(o, len(content)-8, 8) })
 	f("big", len(content), 2, func(o store.Object) {
 		for i := range 200 {
@@ -254,7 +263,8 @@ func TestReading(t *testing.T) {
 		}
 	})
 	f("big", len(content), 1+3, func(o store.Object) { at(o, 7<<20-10, 20); at(o, 9<<20-10, 20) }) // 1, 2, 4 blocks
-	f("big", len(content), 1+6, func(o store.Object) {                                             // 1, 2, 4, 8, 8, 7 blocks
+	f("big", len(content), 1+6, func(o store.Object) {
+		// 1, 2, 4, 8, 8, 7 blocks
 		for i := 0; i < len(content); i += 64 << 10 {
 			at(o, i, 64<<10)
 		}
@@ -320,13 +330,14 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestEmptyObjects shows that each way to write nothing says its length, 0, by HTTP and by HTTPS: public stores refuse a
-// body of unknown length. The object is there, and empty.
+// TestEmptyObjects shows that each way to write nothing says its length, 0, by HTTP and by HTTPS: public stores refuse
+// a body of unknown length. The object is there, and empty.
 func TestEmptyObjects(t *testing.T) {
 	g := storetest.StartGateway(t)
 	p := newProxy(t, g, once(0, none))
 	p.before = func(r *http.Request) {
-		if changes := r.Method == http.MethodPut || r.Method == http.MethodPost; changes && r.Header.Get("Content-Length") == "" || len(r.TransferEncoding) > 0 {
+		if changes := r.Method == http.MethodPut || r.Method == http.MethodPost; changes &&
+			r.Header.Get("Content-Length") == "" || len(r.TransferEncoding) > 0 {
 			t.Errorf("without a length: %s %s %s", r.Method, r.URL, r.TransferEncoding)
 		}
 	}
@@ -350,12 +361,18 @@ func TestEmptyObjects(t *testing.T) {
 			"replace with a lock": func(s *Store) error {
 				return locked(s, func() error { return errors.Join(s.Put(t.Context(), "x", []byte("full")), put(s)) })
 			},
-			"create":                 func(s *Store) error { return s.CreateIfAbsent(t.Context(), "x", nil) },
-			"draft":                  func(s *Store) error { write(t, s, "x", nil); return nil },
-			"draft of empty writes":  func(s *Store) error { write(t, s, "x", []byte{}); return nil },
-			"draft that is replaced": func(s *Store) error { write(t, s, "x", []byte("full")); write(t, s, "x", nil); return nil },
+			"create":                func(s *Store) error { return s.CreateIfAbsent(t.Context(), "x", nil) },
+			"draft":                 func(s *Store) error { write(t, s, "x", nil); return nil },
+			"draft of empty writes": func(s *Store) error { write(t, s, "x", []byte{}); return nil },
+			"draft that is replaced": func(s *Store) error {
+				write(t, s, "x", []byte("full"))
+				write(t, s, "x",
+					nil)
+				return nil
+			},
 		} {
-			s := open(t, g, fmt.Sprintf("empty/%s/%s", endpoint[:strings.Index(endpoint, ":")], what), func(c *Config) { c.Endpoint, c.CAFile = endpoint, authority })
+			s := open(t, g, fmt.Sprintf("empty/%s/%s", endpoint[:strings.Index(endpoint, ":")], what),
+				func(c *Config) { c.Endpoint, c.CAFile = endpoint, authority })
 			if err := call(s); err != nil {
 				t.Errorf("%s: %s: %v", endpoint, what, err)
 				continue

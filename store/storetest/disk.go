@@ -41,7 +41,8 @@ type Disk struct {
 
 // Call is one call of a Disk.
 type Call struct {
-	Op   string // create, open, stat, walk, mkdir, link, rename, remove, sync folder, lock, unlock, read, write, sync, close
+	// create, open, stat, walk, mkdir, link, rename, remove, sync folder, lock, unlock, read, write, sync, close
+	Op   string
 	Path string
 }
 

@@ -23,14 +23,15 @@ import (
 )
 
 // Gateway is an S3 server for a test: versitygw on a folder, on a port of the loopback interface (StartGateway), or a
-// server on a network in memory (NewGateway). In front of it stands what refuses requests that versitygw takes and public
-// stores do not.
+// server on a network in memory (NewGateway). In front of it stands what refuses requests that versitygw takes and
+// public stores do not.
 type Gateway struct {
 	URL    string // http://HOST:PORT of the front
 	Folder string // in which a bucket is a folder, and an object a file; "" in memory
 	Access string
 	Secret string
-	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // connects to it; nil: over the system's network
+	// connects to it; nil: over the system's network
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	tb      testing.TB
 	network *memnet.Network // nil: the system's
@@ -87,7 +88,8 @@ func StartGateway(tb testing.TB) *Gateway {
 	return nil
 }
 
-// NewGateway starts a Gateway with a server of the caller's on a network in memory, for a test in virtual time (see testing/synctest).
+// NewGateway starts a Gateway with a server of the caller's on a network in memory, for a test in virtual time (see
+// testing/synctest).
 func NewGateway(tb testing.TB, server http.Handler) *Gateway {
 	network := memnet.New(nil)
 	g := &Gateway{Access: "tester", Secret: "secret-of-the-tester", tb: tb, network: network,
@@ -101,7 +103,8 @@ func (g *Gateway) front(onward http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if header := notImplemented(r); header != "" {
 			w.WriteHeader(http.StatusNotImplemented)
-			fmt.Fprintf(w, "<Error><Code>NotImplemented</Code><Message>A header you provided implies functionality that is not implemented</Message><Header>%s</Header></Error>", header)
+			fmt.Fprintf(w,
+				"<Error><Code>NotImplemented</Code><Message>A header you provided implies functionality that is not implemented</Message><Header>%s</Header></Error>", header)
 			return
 		}
 		onward.ServeHTTP(w, r)
@@ -120,7 +123,8 @@ func (g *Gateway) Serve(handler http.Handler) string {
 	if err != nil {
 		g.tb.Fatal(err)
 	}
-	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)} //nolint:gosec // its clients are those of the test
+	silent := log.New(io.Discard, "", 0)
+	server := &http.Server{Handler: handler, ErrorLog: silent} //nolint:gosec // its clients are those of the test
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -133,8 +137,8 @@ func (g *Gateway) Serve(handler http.Handler) string {
 	return "http://" + listener.Addr().String()
 }
 
-// notImplemented returns the header for which public stores refuse a request, or "". They take no body of unknown length,
-// and no header of an extension that they do not have.
+// notImplemented returns the header for which public stores refuse a request, or "". They take no body of unknown
+// length, and no header of an extension that they do not have.
 func notImplemented(r *http.Request) string {
 	if len(r.TransferEncoding) > 0 {
 		return "Transfer-Encoding"

@@ -19,7 +19,8 @@ import (
 )
 
 // Run checks an implementation. Each call of open's result returns another Store on the same place, as another process
-// would. The place is empty at first and belongs to one test. in runs each test, as synctest.Test does; nil runs it as it is.
+// would. The place is empty at first and belongs to one test. in runs each test, as synctest.Test does; nil runs it as
+// it is.
 func Run(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) func() store.Store) {
 	if in == nil {
 		in = func(t *testing.T, test func(t *testing.T)) { test(t) }
@@ -379,7 +380,8 @@ func testBigReaders(t *testing.T, open func() store.Store) {
 func testNames(t *testing.T, open func() store.Store) {
 	s := open()
 	for _, name := range []string{
-		"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", ".hidden", "a/.hidden", `a\b`, "a\x00b", "a\nb", "ä", strings.Repeat("a", 1025), strings.Repeat("a", 201),
+		"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", ".hidden", "a/.hidden", `a\b`, "a\x00b", "a\nb",
+		"ä", strings.Repeat("a", 1025), strings.Repeat("a", 201),
 	} {
 		wantError(t, s.Put(background, name, nil), store.ErrName)
 		wantError(t, s.CreateIfAbsent(background, name, nil), store.ErrName)
@@ -432,7 +434,8 @@ func testLock(t *testing.T, open func() store.Store) {
 		if !errors.As(err, &e) || string(e.Holder) != "me" || e.Name != "_scans/x/lock" {
 			t.Fatalf("the second Lock: %v", err)
 		}
-		if err := second.Held(background, "_scans/x/lock"); !errors.As(err, &e) || string(e.Holder) != "me" || e.Name != "_scans/x/lock" {
+		if err := second.Held(background, "_scans/x/lock"); !errors.As(err, &e) || string(e.Holder) != "me" ||
+			e.Name != "_scans/x/lock" {
 			t.Fatalf("Held: %v", err)
 		}
 	}

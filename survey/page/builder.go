@@ -123,7 +123,8 @@ func (b *builder) single(id, short string, v variant, names ...string) figure {
 }
 
 // switched is a figure with a variant for each definition. It is missing if all are empty.
-func (b *builder) switched(id, short string, names []string, of func(id string, d survey.Definition, s *survey.Summary) variant) figure {
+func (b *builder) switched(id, short string, names []string, of func(id string, d survey.Definition,
+	s *survey.Summary) variant) figure {
 	f := figure{ID: id, Short: short, Queries: sqlOf(names...)}
 	shown, since := false, ""
 	for i, d := range survey.Definitions() {
@@ -142,8 +143,8 @@ func (b *builder) switched(id, short string, names []string, of func(id string, 
 	return f
 }
 
-// compared is a table of the sites that block something by each definition. of returns, for a definition, rows with the cells that name
-// a thing, the sites that block it, and of how many.
+// compared is a table of the sites that block something by each definition. of returns, for a definition, rows with the
+// cells that name a thing, the sites that block it, and of how many.
 func compared(name, caption string, names []string, of func(i int, d survey.Definition) [][]any) sheet {
 	columns := append(slices.Clone(names), "sites_rules", "sites_answered")
 	var rows [][]any
@@ -195,7 +196,8 @@ func overWhat(d survey.Definition) string {
 // sites is the size of a group.
 func (b *builder) sites(n int64) string { return things(n, "site") + b.full().Flag(n) }
 
-// sure is a share of a group in a headline. The segment is "" where it is not known how many sites of the group were not observed.
+// sure is a share of a group in a headline. The segment is "" where it is not known how many sites of the group were
+// not observed.
 func (b *builder) sure(n, of int64, segment string) string {
 	unobserved, known := b.survey.Unobserved[segment]
 	if !known {
@@ -217,7 +219,8 @@ func (b *builder) enough(t frame, rows [][]any, of string) [][]any {
 	return slices.DeleteFunc(slices.Clone(rows), func(row []any) bool { return !b.full().Enough(t.number(row, of)) })
 }
 
-// extremes says which groups of enough sites have the greatest and the least share, by two formats of a share and a group.
+// extremes says which groups of enough sites have the greatest and the least share, by two formats of a share and a
+// group.
 func (b *builder) extremes(t frame, rows [][]any, kind, blocking, of, first, then string) string {
 	if rows = b.enough(t, rows, of); len(rows) == 0 {
 		return "No group has " + things(b.full().LeastGroup, "site")
@@ -225,7 +228,8 @@ func (b *builder) extremes(t frame, rows [][]any, kind, blocking, of, first, the
 	share := func(row []any) float64 { return ratio(t.number(row, blocking), t.number(row, of)) }
 	compare := func(x, y []any) int { return cmp.Compare(share(x), share(y)) }
 	say := func(format string, row []any) string {
-		return fmt.Sprintf(format, b.sure(t.number(row, blocking), t.number(row, of), kind+" "+t.text(row, kind)), named(kind, t.text(row, kind))+b.full().Flag(t.number(row, of)))
+		return fmt.Sprintf(format, b.sure(t.number(row, blocking), t.number(row, of), kind+" "+t.text(row, kind)),
+			named(kind, t.text(row, kind))+b.full().Flag(t.number(row, of)))
 	}
 	high, low := slices.MaxFunc(rows, compare), slices.MinFunc(rows, compare)
 	if t.text(high, kind) == t.text(low, kind) {
@@ -257,11 +261,16 @@ var spoken = []struct {
 	one           bool
 }{
 	{0, 0, "No site", true}, {1, 0, "Every site", true},
-	{0.01, 0.0025, "One site in a hundred", true}, {0.05, 0.0025, "One site in twenty", true}, {0.1, 0.005, "One site in ten", true},
-	{0.2, 0.005, "One site in five", true}, {0.25, 0.005, "A quarter of the sites", false}, {0.3, 0.005, "Three sites in ten", false},
-	{1.0 / 3, 0.005, "A third of the sites", false}, {0.4, 0.005, "Four sites in ten", false}, {0.5, 0.005, "Half of the sites", false},
-	{0.6, 0.005, "Six sites in ten", false}, {2.0 / 3, 0.005, "Two thirds of the sites", false}, {0.7, 0.005, "Seven sites in ten", false},
-	{0.75, 0.005, "Three quarters of the sites", false}, {0.8, 0.005, "Eight sites in ten", false}, {0.9, 0.005, "Nine sites in ten", false},
+	{0.01, 0.0025, "One site in a hundred", true}, {0.05, 0.0025, "One site in twenty", true},
+	{0.1, 0.005, "One site in ten", true},
+	{0.2, 0.005, "One site in five", true}, {0.25, 0.005, "A quarter of the sites", false},
+	{0.3, 0.005, "Three sites in ten", false},
+	{1.0 / 3, 0.005, "A third of the sites", false}, {0.4, 0.005, "Four sites in ten", false},
+	{0.5, 0.005, "Half of the sites", false},
+	{0.6, 0.005, "Six sites in ten", false}, {2.0 / 3, 0.005, "Two thirds of the sites", false},
+	{0.7, 0.005, "Seven sites in ten", false},
+	{0.75, 0.005, "Three quarters of the sites", false}, {0.8, 0.005, "Eight sites in ten", false},
+	{0.9, 0.005, "Nine sites in ten", false},
 }
 
 // spokenShare says a share of sites as one would speak, and whether the verb that follows is of one site.
@@ -291,7 +300,8 @@ func sitesBlock(d survey.Definition, share float64, what string) string {
 
 // reasonKeys explain by whose group a token is blocked.
 func reasonKeys(d survey.Definition) []key {
-	keys := []key{{"own", "by a group of its own"}, {"fallback", "by that of a crawler that it follows"}, {"star", "by that of *"}}
+	keys := []key{{"own", "by a group of its own"}, {"fallback", "by that of a crawler that it follows"},
+		{"star", "by that of *"}}
 	switch {
 	case d.ByName:
 		return []key{{"own", d.Words}, {"rest", "the others"}}
@@ -312,7 +322,8 @@ func partly(d survey.Definition) bool { return d.Name == survey.Full || d.Answer
 // reasons are the parts of a token's bar, which add up to all.
 func reasons(t *survey.TokenCount, d survey.Definition, of int64) lengths {
 	part := func(n int64) float64 { return ratio(n, of) }
-	parts := lengths{{"own", part(t.ViaOwn)}, {"fallback", part(t.ViaFallback)}, {"star", part(t.ViaStar)}, {"failing", part(t.ViaHTTP)}}
+	parts := lengths{{"own", part(t.ViaOwn)}, {"fallback", part(t.ViaFallback)}, {"star", part(t.ViaStar)},
+		{"failing", part(t.ViaHTTP)}}
 	if d.Undivided != "" {
 		parts = lengths{{"own", part(t.Sites)}}
 	}
@@ -337,7 +348,8 @@ func most[T any, N int64 | float64](list []T, share func(*T) N) (top N) {
 	return top
 }
 
-// byOperator groups tokens: those of one operator are neighbours, the operators and their tokens in the order of first appearance.
+// byOperator groups tokens: those of one operator are neighbours, the operators and their tokens in the order of first
+// appearance.
 func byOperator(names []string, operator map[string]string) []string {
 	var operators []string
 	for _, name := range names {

@@ -12,10 +12,11 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// groupsOf is a survey of so many sites, by groups of some sizes that are called after them, in each figure that has groups. The smaller a
-// group, the more extreme is its share; of pairs of groups, too.
+// groupsOf is a survey of so many sites, by groups of some sizes that are called after them, in each figure that has
+// groups. The smaller a group, the more extreme is its share; of pairs of groups, too.
 func groupsOf(all, sampleOf int64, sizes ...int64) *builder {
-	s := &survey.Survey{Manifest: &commit.Manifest{ScanDate: "2026-11-22"}, Tables: map[string]*survey.Table{}, Unobserved: map[string]int64{}, Lines: []string{"GPTBot"}}
+	s := &survey.Survey{Manifest: &commit.Manifest{ScanDate: "2026-11-22"}, Tables: map[string]*survey.Table{},
+		Unobserved: map[string]int64{}, Lines: []string{"GPTBot"}}
 	add := func(name string, columns []string, row ...any) {
 		t := s.Tables[name]
 		if t == nil {
@@ -29,9 +30,11 @@ func groupsOf(all, sampleOf int64, sizes ...int64) *builder {
 	for i, n := range sizes {
 		name, blocking := fmt.Sprintf("group-%d", n), n/2+(n/2)/int64(i+1)*int64(1-2*(i%2))
 		share := float64(blocking) / float64(n)
-		tokens = append(tokens, survey.TokenCount{Token: name, Operator: name, Named: 1, Sites: n, Share: float64(n) / float64(all), ViaOwn: n})
+		tokens = append(tokens, survey.TokenCount{Token: name, Operator: name, Named: 1, Sites: n,
+			Share: float64(n) / float64(all), ViaOwn: n})
 		for _, other := range sizes {
-			add("blocked-together", []string{"token", "other", "sites", "share"}, name, fmt.Sprintf("group-%d", other), min(n, other), share)
+			add("blocked-together", []string{"token", "other", "sites", "share"}, name, fmt.Sprintf("group-%d", other),
+				min(n, other), share)
 		}
 		s.Unobserved[fmt.Sprintf("rank %d", n)] = n
 		for _, kind := range []string{"label", "tld"} {
@@ -42,9 +45,11 @@ func groupsOf(all, sampleOf int64, sizes ...int64) *builder {
 		}
 		add("blocked-by-cdn", []string{"cdn", "sites", "full", "share_full"}, name, n, blocking, share)
 		for _, d := range survey.Definitions() {
-			add("blocked-by-rank", []string{"token", "definition", "ranks_to", "blocking", "of", "share"}, "GPTBot", d.Name, n, blocking, n, share)
+			add("blocked-by-rank", []string{"token", "definition", "ranks_to", "blocking", "of", "share"}, "GPTBot", d.Name, n,
+				blocking, n, share)
 			for _, date := range []string{"2026-11-21", "2026-11-22"} {
-				add("blocked-over-time", []string{"token", "definition", "scan_date", "blocking", "of", "share"}, "GPTBot", d.Name, date, blocking, n, share)
+				add("blocked-over-time", []string{"token", "definition", "scan_date", "blocking", "of", "share"}, "GPTBot", d.Name,
+					date, blocking, n, share)
 			}
 		}
 	}
@@ -66,14 +71,21 @@ func groupsOf(all, sampleOf int64, sizes ...int64) *builder {
 	add("histograms", nil, "body_bytes", int64(1), int64(2), all)
 	add("transitions", []string{"token", "before", "after", "change", "sites"}, "GPTBot", "open", "blocked", "began", all)
 	share, half := 0.5, 20.0
-	s.Sensitivity = &survey.Sensitivity{Token: "GPTBot", Rows: []survey.Choice{{ID: "rules", Sites: all / 2, Of: all, Share: &share}}}
+	s.Sensitivity = &survey.Sensitivity{Token: "GPTBot", Rows: []survey.Choice{{ID: "rules", Sites: all / 2, Of: all,
+		Share: &share}}}
 	for _, d := range survey.Definitions() {
-		sum := &survey.Summary{Uncertainty: rules, Rows: 2 * all, Asked: all, Answered: all, Rules: all, MedianMillis: &half, P99Millis: &half,
-			Statuses: []survey.Count{{Value: "200", Rows: all}}, Scores: []survey.Bin{{To: 1, Rows: all}}, Checks: []survey.Count{{Value: "pass", Rows: all}}}
+		sum := &survey.Summary{Uncertainty: rules, Rows: 2 * all, Asked: all, Answered: all, Rules: all, MedianMillis: &half,
+			P99Millis: &half,
+			Statuses:  []survey.Count{{Value: "200", Rows: all}}, Scores: []survey.Bin{{To: 1, Rows: all}},
+			Checks: []survey.Count{{Value: "pass", Rows: all}}}
 		sums := []survey.Sum{{Value: "x", Tokens: 1, Sites: all / 2, Share: 0.5}}
-		sum.Blocking = survey.Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: all, AtLeastOne: all / 2, Unobserved: all,
+		sum.Blocking = survey.Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: all,
+			AtLeastOne: all / 2, Unobserved: all,
 			MostBlocked: tokens, ByPurpose: sums, ByOperator: slices.Clone(sums)}
-		sum.Blocking.EachHeadline(func(_, _ string, sites int64, sure *survey.Certainty) { *sure = rules.Of(sites, all, all) })
+		sum.Blocking.EachHeadline(func(_, _ string, sites int64, sure *survey.Certainty) {
+			*sure = rules.Of(sites, all,
+				all)
+		})
 		s.Summaries = append(s.Summaries, sum)
 	}
 	return &builder{survey: s, on: survey.Full}
@@ -92,14 +104,17 @@ func variants(b *builder) map[string]variant {
 	return all
 }
 
-// TestNoHeadlineOfSmallGroups has groups below and above the limits: no headline names a small one, but each is shown, with its flag.
+// TestNoHeadlineOfSmallGroups has groups below and above the limits: no headline names a small one, but each is shown,
+// with its flag.
 func TestNoHeadlineOfSmallGroups(t *testing.T) {
 	small := regexp.MustCompile(`group-(\d|[12]\d)\b|first (\d|[12]\d)\b|\b(\d|[12]\d) [a-z ]+; 100% of them`)
-	for name, sizes := range map[string][]int64{"both": {3, 29, 30, 99, 100, 5000}, "one": {29, 30}, "small": {3, 29}, "large": {30, 31}} {
+	for name, sizes := range map[string][]int64{"both": {3, 29, 30, 99, 100, 5000}, "one": {29, 30}, "small": {3, 29},
+		"large": {30, 31}} {
 		b := groupsOf(10_000, 0, sizes...)
 		all := variants(b)
 		for id, v := range all {
-			if found := small.FindString(v.Headline); found != "" && !strings.HasPrefix(id, "tokens-") { // of all sites, so many block it
+			if found := small.FindString(v.Headline); found != "" && !strings.HasPrefix(id, "tokens-") {
+				// of all sites, so many block it
 				t.Errorf("%s: the headline of %s names %q: %s", name, id, found, v.Headline)
 			}
 			if v.Headline == "" {
@@ -116,7 +131,8 @@ func TestNoHeadlineOfSmallGroups(t *testing.T) {
 				if _, err := fmt.Sscanf(row.Name, "group-%d", &n); err != nil {
 					t.Fatal(err)
 				}
-				if want := b.sites(n); row.Under != want || strings.HasSuffix(want, "few)") != (n < 100) || strings.Contains(want, "too") != (n < 30) {
+				if want := b.sites(n); row.Under != want || strings.HasSuffix(want, "few)") != (n < 100) ||
+					strings.Contains(want, "too") != (n < 30) {
 					t.Errorf("%s: %s has %q under %s, want %q", name, id, row.Under, row.Name, want)
 				}
 				if last = last || n < 30; id == "labels" && n >= 30 && last {
@@ -142,9 +158,11 @@ func TestNoHeadlineOfSmallGroups(t *testing.T) {
 	}
 }
 
-// TestTooFewForHeadlines has surveys of sites below and above the limits: no figure of fewer than 30 says what it found, and each flags its number.
+// TestTooFewForHeadlines has surveys of sites below and above the limits: no figure of fewer than 30 says what it
+// found, and each flags its number.
 func TestTooFewForHeadlines(t *testing.T) {
-	for all, flag := range map[int64]string{8: " (too few)", 29: " (too few)", 30: " (few)", 99: " (few)", 100: "", 5000: ""} {
+	for all, flag := range map[int64]string{8: " (too few)", 29: " (too few)", 30: " (few)", 99: " (few)", 100: "",
+		5000: ""} {
 		b := groupsOf(all, 0, all)
 		for id, v := range variants(b) {
 			if v.Empty != "" {
@@ -163,7 +181,8 @@ func TestTooFewForHeadlines(t *testing.T) {
 		}
 		for _, s := range b.survey.Summaries {
 			a := b.answer(s, true)
-			if ranks := strings.Contains(a.Sentence, "leads"); ranks != (all >= 30) || ranks == strings.HasPrefix(a.Sentence, "Too few sites for a headline: ") {
+			if ranks := strings.Contains(a.Sentence, "leads"); ranks != (all >= 30) || ranks == strings.HasPrefix(a.Sentence,
+				"Too few sites for a headline: ") {
 				t.Errorf("%d sites: %s", all, a.Sentence)
 			}
 		}
@@ -175,7 +194,8 @@ func TestLeads(t *testing.T) {
 	for second, want := range map[int64]bool{4999: true, 5000: false} {
 		b := groupsOf(10_000, 0, 5000)
 		s := b.full()
-		s.Blocking.MostBlocked = append(s.Blocking.MostBlocked, survey.TokenCount{Token: "second", Sites: second, Share: float64(second) / 10_000})
+		s.Blocking.MostBlocked = append(s.Blocking.MostBlocked, survey.TokenCount{Token: "second", Sites: second,
+			Share: float64(second) / 10_000})
 		if got := b.answer(s, true).Sentence; strings.Contains(got, "leads") != want {
 			t.Errorf("5000 and %d sites: %s", second, got)
 		}
@@ -187,7 +207,9 @@ func TestRanges(t *testing.T) {
 	for sampleOf, want := range map[int64]string{0: " [25.0%-75.0%]", 20_000: " (49.3%-50.7%) [25.0%-75.0%]"} {
 		b := groupsOf(10_000, sampleOf, 5000)
 		all := variants(b)
-		if got := b.answer(b.full(), true).Sentence; got != "Half of the sites block at least one AI crawler: 5,000 of 10,000 sites with rules"+want+". group-5000 leads with 50.0%"+want+"." {
+		if got := b.answer(b.full(),
+			true).Sentence; got != "Half of the sites block at least one AI crawler: 5,000 of 10,000 sites with rules"+want+
+			". group-5000 leads with 50.0%"+want+"." {
 			t.Errorf("the answer is %s", got)
 		}
 		for _, id := range []string{"tokens-full", "operators-any", "purposes-mention"} {
@@ -195,12 +217,16 @@ func TestRanges(t *testing.T) {
 				t.Errorf("%s: %s; %+v", id, v.Headline, v.Plots[0].(*bars).Rows[0])
 			}
 			first, last := all[id].Plots[0].(*bars), map[bool]string{true: "100%", false: "80%"}[id == "tokens-full"]
-			if parts := first.Rows[0].Parts; parts[len(parts)-1].Class != "bounds" || first.Ticks[len(first.Ticks)-1].Label != last {
+			if parts := first.Rows[0].Parts; parts[len(parts)-1].Class != "bounds" ||
+				first.Ticks[len(first.Ticks)-1].Label != last {
 				t.Errorf("%s: the bounds are not drawn in %+v, up to %v", id, parts, first.Ticks)
 			}
 		}
 		for id := range all {
-			if alone := regexp.MustCompile(`^(tlds|labels|networks|ranks-full|managed|count|search|findings|scores|sensitivity)$`).MatchString(id); alone && strings.Contains(all[id].Headline, "%-") != (sampleOf > 0 || regexp.MustCompile(`^(tlds|labels|ranks-full|count|search)$`).MatchString(id)) {
+			if alone := regexp.MustCompile(
+				`^(tlds|labels|networks|ranks-full|managed|count|search|findings|scores|sensitivity)$`).MatchString(id); alone &&
+				strings.Contains(all[id].Headline, "%-") != (sampleOf > 0 ||
+					regexp.MustCompile(`^(tlds|labels|ranks-full|count|search)$`).MatchString(id)) {
 				t.Errorf("%s of a sample of %d: %s", id, sampleOf, all[id].Headline)
 			}
 		}
@@ -218,7 +244,8 @@ func TestRanges(t *testing.T) {
 		for i, row := range rows[1:] {
 			d := survey.Definitions()[i/4]
 			interval := regexp.MustCompile(`^0\.493\d+,0\.506\d+$`).MatchString(row[6] + "," + row[7])
-			if row[0] != d.Name || row[1] != []string{"any", "token", "purpose", "operator"}[i%4] || row[3]+row[4]+row[5] != "500010000true" || interval != (sampleOf > 0) || row[8]+","+row[9] != "0.25,0.75" {
+			if row[0] != d.Name || row[1] != []string{"any", "token", "purpose", "operator"}[i%4] || row[3]+row[4]+
+				row[5] != "500010000true" || interval != (sampleOf > 0) || row[8]+","+row[9] != "0.25,0.75" {
 				t.Errorf("headlines.csv of a sample of %d: %v", sampleOf, row)
 			}
 		}
@@ -228,16 +255,20 @@ func TestRanges(t *testing.T) {
 // TestHeadlinesOfOne has one site of each kind, so that the verb is that of one.
 func TestHeadlinesOfOne(t *testing.T) {
 	b := groupsOf(10_000, 0, 1)
-	b.survey.Tables["content-usage"] = &survey.Table{Name: "content-usage", Columns: []string{"scope", "content_usage", "sites"}, Rows: [][]any{{"*", "train-ai=n", int64(1)}}}
-	b.survey.Tables["licenses"] = &survey.Table{Name: "licenses", Columns: []string{"license_host", "sites"}, Rows: [][]any{{"rsl.example", int64(1)}}}
+	b.survey.Tables["content-usage"] = &survey.Table{Name: "content-usage", Columns: []string{"scope", "content_usage",
+		"sites"}, Rows: [][]any{{"*", "train-ai=n", int64(1)}}}
+	b.survey.Tables["licenses"] = &survey.Table{Name: "licenses", Columns: []string{"license_host", "sites"},
+		Rows: [][]any{{"rsl.example", int64(1)}}}
 	all := variants(b)
-	for id, want := range map[string]string{"signals": "At least 1 site gives a ", "usage": "At least 1 site gives a ", "licenses": "1 file names a licence"} {
+	for id, want := range map[string]string{"signals": "At least 1 site gives a ", "usage": "At least 1 site gives a ",
+		"licenses": "1 file names a licence"} {
 		if !strings.HasPrefix(all[id].Headline, want) {
 			t.Errorf("%s: %q, want %q", id, all[id].Headline, want)
 		}
 	}
 	for id, v := range all {
-		if found := regexp.MustCompile(`\b1 (site|file|crawler)s?\b (give|name|block)\b`).FindString(v.Headline); found != "" {
+		if found := regexp.MustCompile(`\b1 (site|file|crawler)s?\b (give|name|block)\b`).FindString(
+			v.Headline); found != "" {
 			t.Errorf("%s: %q", id, v.Headline)
 		}
 	}

@@ -18,7 +18,8 @@ const (
 	showOverTime = 400 // dates; of more, some are left out
 )
 
-// groups are all figures. The first group tells the story: who is blocked, how that changed, by rank, by kind of site, and what for.
+// groups are all figures. The first group tells the story: who is blocked, how that changed, by rank, by kind of site,
+// and what for.
 func (b *builder) groups() []group {
 	change, began := b.overTime(), b.firstBlocked()
 	if began.Since == "" && b.partial() {
@@ -50,7 +51,8 @@ func (b *builder) full() *survey.Summary {
 	return b.survey.Summaries[0]
 }
 
-// numbers are the figures of the head. They say their definition, since the reader may choose another for the rest of the page.
+// numbers are the figures of the head. They say their definition, since the reader may choose another for the rest of
+// the page.
 func (b *builder) numbers() []number {
 	s := b.full()
 	full, _ := survey.DefinitionNamed(survey.Full)
@@ -76,15 +78,17 @@ func (b *builder) answer(s *survey.Summary, on bool) answer {
 		a.Sentence = fmt.Sprintf("Too few sites for a headline: %s %s at least one AI crawler.", of, d.Verbs)
 		return a
 	}
-	a.Sentence = sitesBlock(d, share, fmt.Sprintf("at least one AI crawler: %s%s.", of, s.Blocking.OneSure.Ranges(percent)))
-	if list := s.Blocking.MostBlocked; len(list) == 1 || len(list) > 1 && list[0].Sites > list[1].Sites { // where a server fails, or by `*`, all tokens have one number
+	a.Sentence = sitesBlock(d, share, fmt.Sprintf("at least one AI crawler: %s%s.", of,
+		s.Blocking.OneSure.Ranges(percent)))
+	if list := s.Blocking.MostBlocked; len(list) == 1 || len(list) > 1 && list[0].Sites > list[1].Sites {
+		// where a server fails, or by `*`, all tokens have one number
 		a.Sentence += fmt.Sprintf(" %s leads with %s%s.", list[0].Token, percent(list[0].Share), list[0].Ranges(percent))
 	}
 	return a
 }
 
-// alike returns the tokens that no file names, nor one that they follow, and of which equally many sites block each and restrict
-// each: by the group of `*`. They share a bar.
+// alike returns the tokens that no file names, nor one that they follow, and of which equally many sites block each and
+// restrict each: by the group of `*`. They share a bar.
 func alike(list []survey.TokenCount) (tokens []string) {
 	groups := map[[2]int64][]string{}
 	for i := range list {
@@ -99,43 +103,48 @@ func alike(list []survey.TokenCount) (tokens []string) {
 }
 
 func (b *builder) tokens() figure {
-	f := b.switched("tokens", "Crawlers", []string{"blocked-by-definition", "explicit-or-star"}, func(id string, d survey.Definition, s *survey.Summary) variant {
-		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites,
-			Caveat: "Each bar is all these sites, and its first parts are those that block the crawler, by whose rules. It does not say that the crawler obeys, nor, where the rule is that of *, that the site thought of this crawler."}
-		list := s.Blocking.MostBlocked
-		if len(list) == 0 {
-			v.Empty = "no site " + d.Verb + " an AI crawler"
-			return v
-		}
-		first := list[0]
-		v.Headline = sitesBlock(d, first.Share, first.Token+first.Ranges(percent))
-		if !d.ByName && d.Undivided == "" && !d.Answered() {
-			if 2*first.ViaOwn > first.Sites {
-				v.Headline += "; most name it"
-			} else {
-				v.Headline += "; most do so by a rule for all crawlers"
+	f := b.switched("tokens", "Crawlers", []string{"blocked-by-definition", "explicit-or-star"},
+		func(id string, d survey.Definition, s *survey.Summary) variant {
+			v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites,
+				Caveat: "Each bar is all these sites, and its first parts are those that block the crawler, by whose rules. It does not say that the crawler obeys, nor, where the rule is that of *, that the site thought of this crawler."}
+			list := s.Blocking.MostBlocked
+			if len(list) == 0 {
+				v.Empty = "no site " + d.Verb + " an AI crawler"
+				return v
 			}
-		}
-		v.Plots = []any{tokenBars(id, d, s)}
-		return v
-	})
+			first := list[0]
+			v.Headline = sitesBlock(d, first.Share, first.Token+first.Ranges(percent))
+			if !d.ByName && d.Undivided == "" && !d.Answered() {
+				if 2*first.ViaOwn > first.Sites {
+					v.Headline += "; most name it"
+				} else {
+					v.Headline += "; most do so by a rule for all crawlers"
+				}
+			}
+			v.Plots = []any{tokenBars(id, d, s)}
+			return v
+		})
 	full := map[string]survey.TokenCount{}
 	for _, t := range b.full().Blocking.MostBlocked {
 		full[t.Token] = t
 	}
 	others := alike(b.full().Blocking.MostBlocked)
-	table := compared("tokens", "AI crawlers; own, fallback, * and partly are of “everything forbidden”", []string{"token", "operator", "purpose", "own", "fallback", "star", "partly"}, func(i int, _ survey.Definition) (rows [][]any) {
-		of := &b.survey.Summaries[i].Blocking
-		for _, t := range of.MostBlocked {
-			if !slices.Contains(others, t.Token) || t.Token == others[0] {
-				by := full[t.Token]
-				rows = append(rows, []any{t.Token, t.Operator, t.Purpose, by.ViaOwn, by.ViaFallback, by.ViaStar, by.Partial, t.Sites, of.Sites})
+	table := compared("tokens", "AI crawlers; own, fallback, * and partly are of “everything forbidden”",
+		[]string{"token", "operator", "purpose", "own", "fallback", "star", "partly"},
+		func(i int, _ survey.Definition) (rows [][]any) {
+			of := &b.survey.Summaries[i].Blocking
+			for _, t := range of.MostBlocked {
+				if !slices.Contains(others, t.Token) || t.Token == others[0] {
+					by := full[t.Token]
+					rows = append(rows, []any{t.Token, t.Operator, t.Purpose, by.ViaOwn, by.ViaFallback, by.ViaStar, by.Partial,
+						t.Sites, of.Sites})
+				}
 			}
-		}
-		return rows
-	})
+			return rows
+		})
 	if len(others) > 0 {
-		table.Note = fmt.Sprintf("%s stands for %s that no file names; --csv writes all.", plain(others[0]), things(int64(len(others)), "crawler"))
+		table.Note = fmt.Sprintf("%s stands for %s that no file names; --csv writes all.", plain(others[0]),
+			things(int64(len(others)), "crawler"))
 	}
 	f.Tables = []sheet{table}
 	return f
@@ -148,21 +157,24 @@ func tokenBars(id string, d survey.Definition, s *survey.Summary) *bars {
 	others := alike(list)
 	for i := range list {
 		if t := &list[i]; !slices.Contains(others, t.Token) {
-			chart.add(scale, t.Token, t.Operator+" · "+t.Purpose+t.Ranges(percent), percent(t.Share), reasons(t, d, s.Blocking.Sites))
+			chart.add(scale, t.Token, t.Operator+" · "+t.Purpose+t.Ranges(percent), percent(t.Share),
+				reasons(t, d, s.Blocking.Sites))
 			chart.between(scale, t.Certainty)
 		}
 	}
 	chart.folded(shownTokens)
 	if len(others) > 0 {
 		t := &list[slices.IndexFunc(list, func(t survey.TokenCount) bool { return t.Token == others[0] })]
-		chart.add(scale, things(int64(len(others)), "other"), "no file names them: blocked only by *"+t.Ranges(percent), percent(t.Share), reasons(t, d, s.Blocking.Sites))
+		chart.add(scale, things(int64(len(others)), "other"), "no file names them: blocked only by *"+t.Ranges(percent),
+			percent(t.Share), reasons(t, d, s.Blocking.Sites))
 		chart.between(scale, t.Certainty)
 	}
 	return chart
 }
 
 func (b *builder) operators() figure {
-	return b.sums("operators", "Operators", "operator", "A site counts if it does so to at least one AI crawler of the operator: the more crawlers, the more sites. The query has the verdicts of all categories.",
+	return b.sums("operators", "Operators", "operator",
+		"A site counts if it does so to at least one AI crawler of the operator: the more crawlers, the more sites. The query has the verdicts of all categories.",
 		func(s *survey.Summary) []survey.Sum { return s.Blocking.ByOperator },
 		func(d survey.Definition, list []survey.Sum) string {
 			return sitesBlock(d, list[0].Share, "at least one crawler of "+list[0].Value+list[0].Ranges(percent))
@@ -171,7 +183,8 @@ func (b *builder) operators() figure {
 
 // purposes set training against search, and AI crawlers against search engines.
 func (b *builder) purposes() figure {
-	f := b.sums("purposes", "Training and search", "purpose", "A site counts under a purpose if it blocks at least one AI crawler whose operator states that purpose, so that a purpose of more crawlers has more sites. It does not say what is done with the pages, nor that a site has weighed one purpose against another.",
+	f := b.sums("purposes", "Training and search", "purpose",
+		"A site counts under a purpose if it blocks at least one AI crawler whose operator states that purpose, so that a purpose of more crawlers has more sites. It does not say what is done with the pages, nor that a site has weighed one purpose against another.",
 		func(s *survey.Summary) []survey.Sum { return s.Blocking.ByPurpose },
 		func(d survey.Definition, list []survey.Sum) string {
 			find := func(purpose string) survey.Sum {
@@ -192,12 +205,16 @@ func (b *builder) purposes() figure {
 	places := [][2]bool{{true, false}, {true, true}, {false, true}, {false, false}}
 	counts := make([]int64, len(places))
 	for _, row := range t.Rows {
-		counts[slices.Index(places, [2]bool{t.flag(row, "ai_blocked"), t.flag(row, "search_blocked")})] += t.number(row, "sites")
+		counts[slices.Index(places, [2]bool{t.flag(row, "ai_blocked"), t.flag(row, "search_blocked")})] += t.number(row,
+			"sites")
 	}
 	for i := range f.Variants {
 		if v := &f.Variants[i]; v.Definition == survey.Full && v.Empty == "" {
-			v.Headline += b.ifEnough(total, "; "+percent(ratio(counts[0], total))+b.full().Of(counts[0], total, b.full().Blocking.Unobserved).Ranges(percent)+" block AI crawlers and let all search engines in")
-			chart := stacked("search", "share of sites with rules", []string{"only AI crawlers", "AI crawlers and a search engine", "only a search engine", "neither"}, nil, []string{"own", "fallback", "k2", "rest"}, counts)
+			v.Headline += b.ifEnough(total, "; "+percent(ratio(counts[0], total))+b.full().Of(counts[0], total,
+				b.full().Blocking.Unobserved).Ranges(percent)+" block AI crawlers and let all search engines in")
+			chart := stacked("search", "share of sites with rules", []string{"only AI crawlers",
+				"AI crawlers and a search engine", "only a search engine", "neither"}, nil, []string{"own", "fallback", "k2",
+				"rest"}, counts)
 			for _, row := range chart.Rows[1:] {
 				chart.Keys = append(chart.Keys, key{row.Parts[0].Class, row.Name + " " + row.Value})
 			}
@@ -210,7 +227,8 @@ func (b *builder) purposes() figure {
 }
 
 // sums is a figure of operators or purposes.
-func (b *builder) sums(id, short, property, caveat string, of func(*survey.Summary) []survey.Sum, headline func(survey.Definition, []survey.Sum) string) figure {
+func (b *builder) sums(id, short, property, caveat string, of func(*survey.Summary) []survey.Sum,
+	headline func(survey.Definition, []survey.Sum) string) figure {
 	f := b.switched(id, short, []string{id}, func(id string, d survey.Definition, s *survey.Summary) variant {
 		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites, Caveat: caveat}
 		list := of(s)
@@ -227,24 +245,27 @@ func (b *builder) sums(id, short, property, caveat string, of func(*survey.Summa
 			return s.Share
 		}))
 		for _, sum := range shown {
-			chart.add(scale, sum.Value, things(int64(sum.Tokens), "crawler")+sum.Ranges(percent), percent(sum.Share), lengths{{"own", sum.Share}})
+			chart.add(scale, sum.Value, things(int64(sum.Tokens), "crawler")+sum.Ranges(percent), percent(sum.Share),
+				lengths{{"own", sum.Share}})
 			chart.between(scale, sum.Certainty)
 		}
 		v.Plots = []any{chart}
 		return v
 	})
-	f.Tables = []sheet{compared(id, "By "+property, []string{property, "tokens"}, func(i int, _ survey.Definition) (rows [][]any) {
-		for _, sum := range of(b.survey.Summaries[i]) {
-			rows = append(rows, []any{sum.Value, int64(sum.Tokens), sum.Sites, b.survey.Summaries[i].Blocking.Sites})
-		}
-		return rows
-	})}
+	f.Tables = []sheet{compared(id, "By "+property, []string{property, "tokens"},
+		func(i int, _ survey.Definition) (rows [][]any) {
+			for _, sum := range of(b.survey.Summaries[i]) {
+				rows = append(rows, []any{sum.Value, int64(sum.Tokens), sum.Sites, b.survey.Summaries[i].Blocking.Sites})
+			}
+			return rows
+		})}
 	return f
 }
 
 func (b *builder) ranks() figure {
 	t := b.table("blocked-by-rank")
-	f := b.switched("ranks", "Ranks", []string{"blocked-by-rank"}, func(id string, d survey.Definition, _ *survey.Summary) variant {
+	f := b.switched("ranks", "Ranks", []string{"blocked-by-rank"}, func(id string, d survey.Definition,
+		_ *survey.Summary) variant {
 		v := variant{Caveat: "Each point is the share among the first so many sites of the list, so that the points to the right contain those to the left; sites without a rank are left out. It does not say that rank is the reason: popular sites are of other kinds, languages and networks, too."}
 		rows := t.where("definition", d.Name)
 		var limits []int64
@@ -296,16 +317,18 @@ func (b *builder) ranks() figure {
 	return f
 }
 
-// byRow compares the definitions in a table that has a row for each of them, a token and another value: the tokens of the plot.
+// byRow compares the definitions in a table that has a row for each of them, a token and another value: the tokens of
+// the plot.
 func (b *builder) byRow(t frame, name, caption, value string) sheet {
-	return compared(name, caption+", the crawlers of the plot; --csv writes all", []string{"token", value}, func(_ int, d survey.Definition) (rows [][]any) {
-		for _, row := range t.where("definition", d.Name) {
-			if token := t.text(row, "token"); slices.Contains(b.survey.Lines, token) {
-				rows = append(rows, []any{token, t.value(row, value), t.value(row, "blocking"), t.value(row, "of")})
+	return compared(name, caption+", the crawlers of the plot; --csv writes all", []string{"token", value},
+		func(_ int, d survey.Definition) (rows [][]any) {
+			for _, row := range t.where("definition", d.Name) {
+				if token := t.text(row, "token"); slices.Contains(b.survey.Lines, token) {
+					rows = append(rows, []any{token, t.value(row, value), t.value(row, "blocking"), t.value(row, "of")})
+				}
 			}
-		}
-		return rows
-	})
+			return rows
+		})
 }
 
 // rankHeadline compares the first ranks with all; rows are those of the token.
@@ -313,7 +336,8 @@ func (b *builder) rankHeadline(token string, d survey.Definition, t frame, rows 
 	segment := map[string]string{"sites_rules": "rank "}[d.Over] // what was not observed is known of sites with rules
 	each := func(row []any) string {
 		to := t.number(row, "ranks_to")
-		return fmt.Sprintf("%s of the first %s", b.sure(t.number(row, "blocking"), t.number(row, "of"), segment+fmt.Sprint(to)), magnitude(to)+b.full().Flag(t.number(row, "of")))
+		return fmt.Sprintf("%s of the first %s", b.sure(t.number(row, "blocking"), t.number(row, "of"), segment+
+			fmt.Sprint(to)), magnitude(to)+b.full().Flag(t.number(row, "of")))
 	}
 	often := "as often as"
 	switch first, last := t.share(rows[0], "share"), t.share(rows[len(rows)-1], "share"); {
@@ -324,7 +348,8 @@ func (b *builder) rankHeadline(token string, d survey.Definition, t frame, rows 
 	case last > 1.1*first:
 		often = "less often than"
 	}
-	return fmt.Sprintf("Popular sites %s %s %s others: %s, %s", d.Verbs, token, often, each(rows[0]), each(rows[len(rows)-1]))
+	return fmt.Sprintf("Popular sites %s %s %s others: %s, %s", d.Verbs, token, often, each(rows[0]),
+		each(rows[len(rows)-1]))
 }
 
 // magnitude writes a power of ten.
@@ -342,16 +367,21 @@ func (b *builder) suffixes() figure {
 	const short = "Top-level domains"
 	t := b.table("blocked-by-tld")
 	least := things(b.full().LeastGroup, "site")
-	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden, of sites with rules under each public suffix with at least "+least, b.full().Rules), Sites: b.full().Rules,
+	v := variant{By: survey.Full,
+		Subtitle: b.subtitle("Everything forbidden, of sites with rules under each public suffix with at least "+least,
+			b.full().Rules), Sites: b.full().Rules,
 		Caveat: "These are the suffixes with most sites, by the share that blocks GPTBot; strokes are ClaudeBot, CCBot and Google-Extended. A suffix is no country: many .io and .ai sites are elsewhere."}
 	rows := t.where("token", "GPTBot")
 	if len(rows) == 0 {
 		return missing("tlds", short, "no public suffix has "+least+" with rules")
 	}
-	v.Headline = b.extremes(t, rows, "tld", "blocking", "of", "%s of sites under .%s block GPTBot", ", %s of those under .%s")
-	chart, scale := newBars("tlds", "share of sites with rules", t.top(t.Rows, "share"), key{"spot", "GPTBot"}, key{"stroke", "ClaudeBot, CCBot, Google-Extended"})
+	v.Headline = b.extremes(t, rows, "tld", "blocking", "of", "%s of sites under .%s block GPTBot",
+		", %s of those under .%s")
+	chart, scale := newBars("tlds", "share of sites with rules", t.top(t.Rows, "share"), key{"spot", "GPTBot"},
+		key{"stroke", "ClaudeBot, CCBot, Google-Extended"})
 	for _, row := range rows {
-		bar := bar{Name: "." + plain(t.text(row, "tld")), Under: b.sites(t.number(row, "of")), Value: percent(t.share(row, "share"))}
+		bar := bar{Name: "." + plain(t.text(row, "tld")), Under: b.sites(t.number(row, "of")),
+			Value: percent(t.share(row, "share"))}
 		for _, other := range t.where("tld", t.text(row, "tld")) {
 			if t.text(other, "token") != "GPTBot" {
 				bar.Parts = append(bar.Parts, part{Class: "stroke", X: along(t.share(other, "share") / scale)})
@@ -369,15 +399,20 @@ func (b *builder) labels() figure {
 	if len(t.Rows) == 0 || len(b.survey.Lines) == 0 {
 		return missing("labels", "Labels", "the list has no labels (--label-column gives them)")
 	}
-	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden, of sites with rules of each label of the list", b.full().Rules), Sites: b.full().Rules,
-		Caveat: "The labels are those of the list, and labels of too few sites stand last. A difference is one between these sites, and says nothing of others of their kind unless they are a sample of them."}
+	v := variant{By: survey.Full,
+		Subtitle: b.subtitle("Everything forbidden, of sites with rules of each label of the list", b.full().Rules),
+		Sites:    b.full().Rules,
+		Caveat:   "The labels are those of the list, and labels of too few sites stand last. A difference is one between these sites, and says nothing of others of their kind unless they are a sample of them."}
 	token := b.survey.Lines[0]
 	rows := slices.Clone(t.where("token", token))
-	ranked := func(row []any) int64 { return min(t.number(row, "of"), b.full().LeastGroup) } // those of too few sites are last
+	// those of too few sites are last
+	ranked := func(row []any) int64 { return min(t.number(row, "of"), b.full().LeastGroup) }
 	slices.SortStableFunc(rows, func(x, y []any) int {
 		return cmp.Or(cmp.Compare(ranked(y), ranked(x)), cmp.Compare(t.share(y, "share"), t.share(x, "share")))
 	})
-	v.Headline = b.extremes(t, rows, "label", "blocking", "of", "%s of sites labelled %s block "+token, ", %s of those labelled %s")
-	v.Plots = []any{b.shares("labels", "share of sites with rules that block "+token, t, rows, "label", "of", "share").folded(shownGroups)}
+	v.Headline = b.extremes(t, rows, "label", "blocking", "of", "%s of sites labelled %s block "+token,
+		", %s of those labelled %s")
+	v.Plots = []any{b.shares("labels", "share of sites with rules that block "+token, t, rows, "label", "of",
+		"share").folded(shownGroups)}
 	return b.single("labels", "Labels", v, "blocked-by-label")
 }

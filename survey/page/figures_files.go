@@ -45,7 +45,8 @@ func (b *builder) findings() figure {
 	}
 	for _, f := range findingClasses {
 		if n, ok := by[f.finding]; ok {
-			names, ids, classes, counts = append(names, f.about), append(ids, f.finding), append(classes, f.class), append(counts, n)
+			names, ids, classes, counts = append(names, f.about), append(ids, f.finding), append(classes, f.class),
+				append(counts, n)
 			delete(by, f.finding)
 		}
 	}
@@ -54,16 +55,19 @@ func (b *builder) findings() figure {
 		others += n
 	}
 	if others > 0 {
-		names, ids, classes, counts = append(names, "other words"), append(ids, "other"), append(classes, "k0"), append(counts, others)
+		names, ids, classes, counts = append(names, "other words"), append(ids, "other"), append(classes, "k0"),
+			append(counts, others)
 	}
-	v.Headline = sitesDo(ratio(b.full().Rules, total), "has", "have", "a file with rules"+b.full().Of(b.full().Rules, total, -1).Ranges(percent))
+	v.Headline = sitesDo(ratio(b.full().Rules, total), "has", "have", "a file with rules"+
+		b.full().Of(b.full().Rules, total, -1).Ranges(percent))
 	v.Plots = []any{stacked("findings", "share of sites", names, ids, classes, counts)}
 	return b.single("findings", "Findings", v, "findings", "outcomes-by-rank")
 }
 
 func (b *builder) statuses() figure {
 	s := b.full()
-	v := variant{Subtitle: b.subtitle("The HTTP status of the last response, after redirects, of sites that answered", s.Answered), Sites: s.Answered,
+	v := variant{Subtitle: b.subtitle("The HTTP status of the last response, after redirects, of sites that answered",
+		s.Answered), Sites: s.Answered,
 		Caveat: "A redirect as the last status was not followed: too many hops, or an invalid target. 429 asks for fewer requests and says nothing of rules."}
 	if s.Answered == 0 {
 		return missing("statuses", "Statuses", noAnswer)
@@ -76,7 +80,8 @@ func (b *builder) statuses() figure {
 		if c.Value == "429" {
 			class = "warn"
 		}
-		chart.add(scale, c.Value, things(c.Rows, "site"), percent(ratio(c.Rows, s.Answered)), lengths{{class, ratio(c.Rows, s.Answered)}})
+		chart.add(scale, c.Value, things(c.Rows, "site"), percent(ratio(c.Rows, s.Answered)),
+			lengths{{class, ratio(c.Rows, s.Answered)}})
 	}
 	v.Plots = []any{chart.folded(shownGroups)}
 	return b.single("statuses", "Statuses", v, "status-by-rank")
@@ -99,7 +104,8 @@ func (b *builder) logarithmic(id, kind, unit string, marks ...float64) (*columns
 	n := int(math.Round(math.Log2(high/low) / step))
 	bins := make([]bin, max(1, n))
 	for i := range bins {
-		bins[i] = bin{label: amount(low*math.Exp2(float64(i)*step), unit) + " to " + amount(low*math.Exp2(float64(i+1)*step), unit), class: "blocked"}
+		bins[i] = bin{label: amount(low*math.Exp2(float64(i)*step), unit) + " to " + amount(low*math.Exp2(float64(i+1)*step),
+			unit), class: "blocked"}
 	}
 	for _, row := range rows {
 		i := int(math.Round(math.Log2(t.share(row, "from")/low) / step))
@@ -108,13 +114,15 @@ func (b *builder) logarithmic(id, kind, unit string, marks ...float64) (*columns
 	c := newColumns(id, "site", bins)
 	c.X = ticks
 	for i, q := range marks {
-		c.Marks = append(c.Marks, newMark(math.Log2(q/low)/(step*float64(len(bins))), []string{"median ", "99% below "}[i]+amount(q, unit), i))
+		c.Marks = append(c.Marks, newMark(math.Log2(q/low)/(step*float64(len(bins))), []string{"median ", "99% below "}[i]+
+			amount(q, unit), i))
 	}
 	c.Description = fmt.Sprintf("%s sites from %s to %s", grouped(total), amount(low, unit), amount(high, unit))
 	return c, total
 }
 
-// powers are the ticks of a scale of bytes or milliseconds, at most nine powers of two, and the ends of the scale: the first and the last.
+// powers are the ticks of a scale of bytes or milliseconds, at most nine powers of two, and the ends of the scale: the
+// first and the last.
 func powers(low, high float64, unit string) (from, to float64, ticks []tick) {
 	first, last := math.Floor(math.Log2(low)+1e-9), math.Ceil(math.Log2(high)-1e-9)
 	every := max(1, math.Ceil((last-first)/8))
@@ -193,7 +201,8 @@ func (b *builder) latency() figure {
 	case c == nil || len(marks) == 0:
 		return missing("latency", "Latency", "the dataset has no times of its answers, as captures of an archive have none")
 	}
-	v.Headline = fmt.Sprintf("Half of the sites answer within %s, 99%% within %s", amount(marks[0], "ms"), amount(marks[1], "ms"))
+	v.Headline = fmt.Sprintf("Half of the sites answer within %s, 99%% within %s", amount(marks[0], "ms"),
+		amount(marks[1], "ms"))
 	v.Plots = []any{c}
 	return b.single("latency", "Latency", v, "latency-by-cdn")
 }
@@ -202,7 +211,8 @@ func (b *builder) scores() figure {
 	s := b.full()
 	t := b.table("steps")
 	total := s.Asked
-	v := variant{Subtitle: b.subtitle("The check robots.txt 1.0.0, of sites asked", total), Sites: total, Caveat: "An answer that is not 2xx fails the check, though it may allow everything."}
+	v := variant{Subtitle: b.subtitle("The check robots.txt 1.0.0, of sites asked", total), Sites: total,
+		Caveat: "An answer that is not 2xx fails the check, though it may allow everything."}
 	if total == 0 {
 		return missing("scores", "Check", "no site was asked")
 	}
@@ -215,7 +225,8 @@ func (b *builder) scores() figure {
 	v.Headline = sitesDo(ratio(passed, total), "passes", "pass", "the check"+s.Of(passed, total, -1).Ranges(percent))
 	var bins []bin
 	for _, score := range s.Scores {
-		bins = append(bins, bin{label: fmt.Sprintf("score %.1f to %.1f", score.From, score.To), class: "blocked", sites: score.Rows})
+		bins = append(bins, bin{label: fmt.Sprintf("score %.1f to %.1f", score.From, score.To), class: "blocked",
+			sites: score.Rows})
 	}
 	c := newColumns("scores", "site", bins)
 	for i := range 6 {
@@ -224,7 +235,8 @@ func (b *builder) scores() figure {
 	c.Description = fmt.Sprintf("%s of %s sites pass", grouped(passed), grouped(total))
 	v.Plots = []any{c}
 	order := []string{"pass", "warn", "fail", "skipped"}
-	chart, _ := newBars("steps", "share of sites asked", 1, key{"pass", "✓ passes"}, key{"warn", "! has warnings"}, key{"fail", "✗ fails"}, key{"skipped", "– is skipped"})
+	chart, _ := newBars("steps", "share of sites asked", 1, key{"pass", "✓ passes"}, key{"warn", "! has warnings"},
+		key{"fail", "✗ fails"}, key{"skipped", "– is skipped"})
 	for _, step := range []string{"step_fetch", "step_core_syntax", "step_extensions"} {
 		rows := t.where("step", step)
 		of := t.sum(rows, "sites")
@@ -254,7 +266,8 @@ func (b *builder) scores() figure {
 func (b *builder) syntax() figure {
 	t := b.table("syntax")
 	of := b.full().Rules
-	v := variant{Subtitle: b.subtitle("Faults of files, of sites with rules", of), Sites: of, Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
+	v := variant{Subtitle: b.subtitle("Faults of files, of sites with rules", of), Sites: of,
+		Caveat: "Web pages instead of files, and files without any known record, are findings of their own."}
 	if of == 0 {
 		return missing("syntax", "Faults", noRules)
 	}
@@ -262,18 +275,22 @@ func (b *builder) syntax() figure {
 	if len(rows) == 0 {
 		return missing("syntax", "Faults", "no file has a fault")
 	}
-	v.Headline = fmt.Sprintf("The most common fault is %s: %s of files", faultInWords(t.text(rows[0], "kind")), b.sure(t.number(rows[0], "sites"), of, ""))
-	v.Plots = []any{counted("syntax", "share of sites with rules", t, rows, func(row []any) string { return plain(faultInWords(t.text(row, "kind"))) }, func(row []any) string {
-		return plain(t.text(row, "kind")) + " · " + things(t.number(row, "sites"), "site")
-	}, "sites", of)}
+	v.Headline = fmt.Sprintf("The most common fault is %s: %s of files", faultInWords(t.text(rows[0], "kind")),
+		b.sure(t.number(rows[0], "sites"), of, ""))
+	v.Plots = []any{counted("syntax", "share of sites with rules", t, rows,
+		func(row []any) string { return plain(faultInWords(t.text(row, "kind"))) }, func(row []any) string {
+			return plain(t.text(row, "kind")) + " · " + things(t.number(row, "sites"), "site")
+		}, "sites", of)}
 	return b.single("syntax", "Faults", v, "syntax")
 }
 
 func (b *builder) delays() figure {
-	return b.tally("delays", "Crawl-delay", "crawl-delay", "no file has a Crawl-delay", "Sites whose group for the agent has a Crawl-delay, of sites with rules",
+	return b.tally("delays", "Crawl-delay", "crawl-delay", "no file has a Crawl-delay",
+		"Sites whose group for the agent has a Crawl-delay, of sites with rules",
 		"Google ignores the record; Bing and others read it differently.",
 		func(t frame, row []any) string {
-			text := fmt.Sprintf("%s give %s a Crawl-delay, half of them %s or less", things(t.number(row, "sites"), "site"), agent(t.text(row, "token")), amount(1000*t.share(row, "median"), "ms"))
+			text := fmt.Sprintf("%s give %s a Crawl-delay, half of them %s or less", things(t.number(row, "sites"), "site"),
+				agent(t.text(row, "token")), amount(1000*t.share(row, "median"), "ms"))
 			return cmp.Or(b.ifEnough(t.number(row, "sites"), text), "Files have Crawl-delays")
 		},
 		func(t frame, row []any) string { return agent(t.text(row, "token")) }, b.full().Rules)
@@ -289,27 +306,36 @@ func agent(token string) string {
 
 func (b *builder) agents() figure {
 	t := b.table("unknown-agents")
-	v := variant{Subtitle: b.subtitle("Agents that files name and the registry does not know, of sites with rules", b.full().Rules), Sites: b.full().Rules, Caveat: "Names are product tokens in lower case, which several crawlers may share. The first hundred."}
+	v := variant{Subtitle: b.subtitle("Agents that files name and the registry does not know, of sites with rules",
+		b.full().Rules), Sites: b.full().Rules,
+		Caveat: "Names are product tokens in lower case, which several crawlers may share. The first hundred."}
 	if len(t.Rows) == 0 {
 		return missing("agents", "Unknown agents", "files name no unknown agent")
 	}
-	v.Headline = cmp.Or(b.ifEnough(t.number(t.Rows[0], "mention"), "The unknown agent that most files name is "+plain(t.text(t.Rows[0], "token"))), "Files name unknown agents")
-	v.Plots = []any{counted("agents", "share of sites with rules", t, t.Rows, func(row []any) string { return plain(t.text(row, "token")) }, func(row []any) string { return things(t.number(row, "mention"), "site") }, "mention", b.full().Rules)}
+	v.Headline = cmp.Or(b.ifEnough(t.number(t.Rows[0], "mention"), "The unknown agent that most files name is "+
+		plain(t.text(t.Rows[0], "token"))), "Files name unknown agents")
+	v.Plots = []any{counted("agents", "share of sites with rules", t, t.Rows,
+		func(row []any) string { return plain(t.text(row, "token")) },
+		func(row []any) string { return things(t.number(row, "mention"), "site") }, "mention", b.full().Rules)}
 	return b.single("agents", "Unknown agents", v, "unknown-agents")
 }
 
 func (b *builder) keys() figure {
-	return b.tally("keys", "Unknown keys", "unknown-keys", "files have no undefined key", "Sites with keys that no specification defines, or one did once (legacy), in any text; the share is of the number of sites with rules",
+	return b.tally("keys", "Unknown keys", "unknown-keys", "files have no undefined key",
+		"Sites with keys that no specification defines, or one did once (legacy), in any text; the share is of the number of sites with rules",
 		"At most 32 lines a site and kind, and none of web pages. The first hundred.",
 		func(t frame, row []any) string {
-			return cmp.Or(b.ifEnough(t.number(row, "sites"), "The undefined or obsolete key in most files is "+plain(t.text(row, "key"))), "Files have undefined or obsolete keys")
+			return cmp.Or(b.ifEnough(t.number(row, "sites"), "The undefined or obsolete key in most files is "+
+				plain(t.text(row, "key"))), "Files have undefined or obsolete keys")
 		},
-		func(t frame, row []any) string { return plain(t.text(row, "key")) + " (" + t.text(row, "kind") + ")" }, b.full().Rules)
+		func(t frame, row []any) string { return plain(t.text(row, "key")) + " (" + t.text(row, "kind") + ")" },
+		b.full().Rules)
 }
 
 func (b *builder) sensitivity() figure {
 	s := b.survey.Sensitivity
-	v := variant{By: survey.Full, Caveat: "Each row makes one choice otherwise than the default, which is the first: bulkscan summary --sensitivity has those of any crawler."}
+	v := variant{By: survey.Full,
+		Caveat: "Each row makes one choice otherwise than the default, which is the first: bulkscan summary --sensitivity has those of any crawler."}
 	if s == nil || len(s.Rows) == 0 || s.Rows[0].Share == nil {
 		return missing("sensitivity", "Sensitivity", "no file names an AI crawler")
 	}
@@ -319,8 +345,10 @@ func (b *builder) sensitivity() figure {
 			low, high = min(low, *share), max(high, *share)
 		}
 	}
-	v.Headline = fmt.Sprintf("%s is blocked by %s of sites, by other choices %s to %s", s.Token, b.sure(s.Rows[0].Sites, s.Rows[0].Of, ""), percent(low), percent(high))
-	v.Subtitle = b.subtitle("The share that blocks "+s.Token+", by denominator, treatment of unseen sites, unit and dialect", s.Rows[0].Of)
+	v.Headline = fmt.Sprintf("%s is blocked by %s of sites, by other choices %s to %s", s.Token,
+		b.sure(s.Rows[0].Sites, s.Rows[0].Of, ""), percent(low), percent(high))
+	v.Subtitle = b.subtitle("The share that blocks "+s.Token+
+		", by denominator, treatment of unseen sites, unit and dialect", s.Rows[0].Of)
 	v.Sites = s.Rows[0].Of
 	chart, scale := newBars("sensitivity", "share that blocks "+s.Token, high)
 	var rows [][]any
@@ -329,7 +357,8 @@ func (b *builder) sensitivity() figure {
 		row := []any{c.ID, c.About, c.Sites, c.Of, nil}
 		if c.Share != nil {
 			row[4] = *c.Share
-			bar := bar{Name: capital(c.About), Under: c.ID, Value: percent(*c.Share), Parts: []part{{Class: "spot", X: along(*c.Share / scale)}}}
+			bar := bar{Name: capital(c.About), Under: c.ID, Value: percent(*c.Share),
+				Parts: []part{{Class: "spot", X: along(*c.Share / scale)}}}
 			chart.Rows = append(chart.Rows, bar)
 		}
 		rows = append(rows, row)

@@ -23,12 +23,14 @@ func seen(answered, timed int64) *builder {
 		s.Summaries = append(s.Summaries, summary)
 	}
 	if timed > 0 {
-		s.Tables["histograms"] = &survey.Table{Columns: []string{"kind", "from", "to", "sites"}, Rows: [][]any{{"total_ms", 16.0, 22.6, timed}}}
+		s.Tables["histograms"] = &survey.Table{Columns: []string{"kind", "from", "to", "sites"},
+			Rows: [][]any{{"total_ms", 16.0, 22.6, timed}}}
 	}
 	return &builder{survey: s, on: survey.Full}
 }
 
-// TestAnswersWithoutTimes holds that a figure says that no site answered where none did, and not where times or sizes are not known.
+// TestAnswersWithoutTimes holds that a figure says that no site answered where none did, and not where times or sizes
+// are not known.
 func TestAnswersWithoutTimes(t *testing.T) {
 	f := func(answered, timed int64, says, subtitle string) {
 		t.Helper()
@@ -54,12 +56,13 @@ func TestAnswersWithoutTimes(t *testing.T) {
 	}
 	f(0, 0, noAnswer, "")
 	f(3, 0, "the dataset has no times of its answers, as captures of an archive have none", "")
-	f(3, 2, "Half of the sites answer within 20 ms, 99% within 30 ms", "of sites that answered and whose time is known, n = 2")
+	f(3, 2, "Half of the sites answer within 20 ms, 99% within 30 ms",
+		"of sites that answered and whose time is known, n = 2")
 	f(3, 3, "Half of the sites answer within 20 ms, 99% within 30 ms", "of sites that answered, n = 3")
 }
 
-// TestNumbersSayTheirDefinition checks that the figures of the head that depend on a definition name it: they stay when the reader
-// chooses another one.
+// TestNumbersSayTheirDefinition checks that the figures of the head that depend on a definition name it: they stay when
+// the reader chooses another one.
 func TestNumbersSayTheirDefinition(t *testing.T) {
 	b := seen(3, 3)
 	for _, n := range b.numbers() {
@@ -72,7 +75,8 @@ func TestNumbersSayTheirDefinition(t *testing.T) {
 // TestFindingsSayWhoCounts holds that the page says of sites without rules what report has found true.
 func TestFindingsSayWhoCounts(t *testing.T) {
 	b := seen(3, 3)
-	b.survey.Tables["findings"] = &survey.Table{Columns: []string{"finding", "sites"}, Rows: [][]any{{"server_error", int64(3)}}}
+	b.survey.Tables["findings"] = &survey.Table{Columns: []string{"finding", "sites"},
+		Rows: [][]any{{"server_error", int64(3)}}}
 	if v := b.findings().Variants[0]; v.Caveat != survey.Unread {
 		t.Errorf("the page says %q", v.Caveat)
 	}

@@ -20,7 +20,8 @@ func (b *builder) numberBlocked() figure {
 	if total == 0 {
 		return missing("count", "Crawlers per site", noRules)
 	}
-	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden, by name or by *, of sites with rules", total), Sites: total,
+	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden, by name or by *, of sites with rules",
+		total), Sites: total,
 		Caveat: "A site that blocks * entirely blocks all crawlers that heed it: the bar at the far end. The bar of sites that block none stands apart, and is cut off where it is higher than all others; // marks what is left out."}
 	var none, more int64
 	last := t.number(t.Rows[len(t.Rows)-1], "tokens_blocked")
@@ -34,20 +35,25 @@ func (b *builder) numberBlocked() figure {
 			more += sites
 		}
 	}
-	v.Headline = sitesDo(ratio(none, total), "blocks", "block", fmt.Sprintf("no AI crawler at all%s; the others block up to %d", b.full().Of(none, total, b.full().Blocking.Unobserved).Ranges(percent), last))
+	v.Headline = sitesDo(ratio(none, total), "blocks", "block",
+		fmt.Sprintf("no AI crawler at all%s; the others block up to %d",
+			b.full().Of(none, total, b.full().Blocking.Unobserved).Ranges(percent), last))
 	if none == 0 {
-		v.Headline = "Every site blocks an AI crawler" + b.full().Of(more, total, b.full().Blocking.Unobserved).Ranges(percent)
+		v.Headline = "Every site blocks an AI crawler" +
+			b.full().Of(more, total, b.full().Blocking.Unobserved).Ranges(percent)
 	}
 	bins := []bin{{label: "no crawler", class: "open", sites: none, cut: true, tick: "none"}}
 	for n := int64(1); n <= last; n++ {
-		bins = append(bins, bin{label: things(n, "crawler"), class: "blocked", sites: counts[n], gap: n == 1, tick: grouped(n)})
+		bins = append(bins, bin{label: things(n, "crawler"), class: "blocked", sites: counts[n], gap: n == 1,
+			tick: grouped(n)})
 	}
 	c := newColumns("count", "site", bins)
 	if none > 0 {
 		c.Marks = []mark{newMark(0, grouped(none)+" block none", 0)}
 		c.Marks[0].Plain = true
 	}
-	c.Description = fmt.Sprintf("%s block none, %s at least one, %s all of the last bar", grouped(none), grouped(more), grouped(counts[last]))
+	c.Description = fmt.Sprintf("%s block none, %s at least one, %s all of the last bar", grouped(none), grouped(more),
+		grouped(counts[last]))
 	v.Plots = []any{c}
 	return b.single("count", "Crawlers per site", v, "ai-tokens-blocked")
 }
@@ -72,12 +78,15 @@ func (b *builder) together() figure {
 			names = append(names, token)
 		}
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !named[name] }) // the others are blocked by * alone, by the same sites
+	// the others are blocked by * alone, by the same sites
+	names = slices.DeleteFunc(names, func(name string) bool { return !named[name] })
 	if len(names) < 2 {
-		return missing("together", "Blocked together", "fewer than two crawlers that files name are blocked by "+things(b.full().LeastGroup, "site"))
+		return missing("together", "Blocked together", "fewer than two crawlers that files name are blocked by "+
+			things(b.full().LeastGroup, "site"))
 	}
 	names = byOperator(names, operator)
-	m := &matrix{ID: "together", Corner: "of the sites that block ↓, so many percent block →", Upright: true, Across: names}
+	m := &matrix{ID: "together", Corner: "of the sites that block ↓, so many percent block →", Upright: true,
+		Across: names}
 	for i, label := range []string{"none", "to 20%", "to 40%", "to 60%", "to 80%", "to all"} {
 		m.Scale = append(m.Scale, key{fmt.Sprintf("s%d", i), label})
 	}
@@ -104,10 +113,14 @@ func (b *builder) together() figure {
 	}
 	m.Strongest = chart
 	weakest := pairs[len(pairs)-1]
-	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden, by name or by *, of sites with rules", b.full().Rules), Sites: b.full().Rules,
-		Caveat:   "Sites that block all crawlers are in every pair: dark rows say how few others there are. --csv has the numbers of sites.",
-		Headline: fmt.Sprintf("%s and %s are blocked together most, %s and %s least", pairs[0].a, pairs[0].b, weakest.a, weakest.b)}
-	m.Description = fmt.Sprintf("at least %s of the sites that block one of the first pair block the other, %s of the last", percent(pairs[0].share), percent(weakest.share))
+	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden, by name or by *, of sites with rules",
+		b.full().Rules), Sites: b.full().Rules,
+		Caveat: "Sites that block all crawlers are in every pair: dark rows say how few others there are. --csv has the numbers of sites.",
+		Headline: fmt.Sprintf("%s and %s are blocked together most, %s and %s least", pairs[0].a, pairs[0].b, weakest.a,
+			weakest.b)}
+	m.Description = fmt.Sprintf(
+		"at least %s of the sites that block one of the first pair block the other, %s of the last", percent(pairs[0].share),
+		percent(weakest.share))
 	v.Plots = []any{m}
 	f := b.single("together", "Blocked together", v)
 	f.Tables, f.Queries = []sheet{sheetOf(t, "blocked-together")}, sqlOf("blocked-together")
@@ -134,7 +147,8 @@ func stacked(id, label string, names, abouts, classes []string, counts []int64) 
 		if abouts != nil {
 			under = abouts[i] + " · " + under
 		}
-		chart.Rows = append(chart.Rows, bar{Name: names[i], Under: under, Value: percent(share), Parts: []part{{classes[i], "0%", p.W}}})
+		chart.Rows = append(chart.Rows, bar{Name: names[i], Under: under, Value: percent(share),
+			Parts: []part{{classes[i], "0%", p.W}}})
 	}
 	chart.Rows = append([]bar{all}, chart.Rows...)
 	return chart
@@ -143,7 +157,9 @@ func stacked(id, label string, names, abouts, classes []string, counts []int64) 
 func (b *builder) managed() figure {
 	t := b.table("managed-blocks")
 	total := t.sum(t.Rows, "sites")
-	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden to GPTBot, of sites with rules", total), Sites: total, Caveat: "A managed block is recognised by its comment lines, and stays when a site moves to another network."}
+	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden to GPTBot, of sites with rules", total),
+		Sites:  total,
+		Caveat: "A managed block is recognised by its comment lines, and stays when a site moves to another network."}
 	var with, without, withBlock, withoutBlock int64
 	for _, row := range t.Rows {
 		if t.flag(row, "managed_block") {
@@ -155,24 +171,31 @@ func (b *builder) managed() figure {
 	if total == 0 {
 		return missing("managed", "Managed files", noRules)
 	}
-	v.Headline = "Managed blocks: " + things(with, "file") + b.ifEnough(with, "; "+b.sure(withBlock, with, "")+" of them block GPTBot") +
+	v.Headline = "Managed blocks: " + things(with, "file") + b.ifEnough(with, "; "+b.sure(withBlock, with, "")+
+		" of them block GPTBot") +
 		b.ifEnough(without, "; of the others "+b.sure(withoutBlock, without, "")+" block GPTBot")
-	chart, scale := newBars("managed", "share that blocks GPTBot", max(ratio(withBlock, with), ratio(withoutBlock, without)))
+	chart, scale := newBars("managed", "share that blocks GPTBot", max(ratio(withBlock, with),
+		ratio(withoutBlock, without)))
 	chart.add(scale, "managed", b.sites(with), percent(ratio(withBlock, with)), lengths{{"own", ratio(withBlock, with)}})
-	chart.add(scale, "not managed", b.sites(without), percent(ratio(withoutBlock, without)), lengths{{"own", ratio(withoutBlock, without)}})
+	chart.add(scale, "not managed", b.sites(without), percent(ratio(withoutBlock, without)),
+		lengths{{"own", ratio(withoutBlock, without)}})
 	v.Plots = []any{chart}
 	return b.single("managed", "Managed files", v, "managed-blocks")
 }
 
 func (b *builder) networks() figure {
 	t := b.table("blocked-by-cdn")
-	v := variant{By: survey.Full, Subtitle: b.subtitle("Everything forbidden to GPTBot, of sites with rules behind each delivery network", t.sum(t.Rows, "sites")), Sites: t.sum(t.Rows, "sites"), Caveat: "Networks are recognised by response header fields; a hidden one counts as none."}
+	v := variant{By: survey.Full,
+		Subtitle: b.subtitle("Everything forbidden to GPTBot, of sites with rules behind each delivery network",
+			t.sum(t.Rows, "sites")), Sites: t.sum(t.Rows, "sites"),
+		Caveat: "Networks are recognised by response header fields; a hidden one counts as none."}
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool { return t.number(row, "sites") == 0 })
 	if len(rows) == 0 {
 		return missing("networks", "Delivery networks", noRules)
 	}
 	v.Headline = b.extremes(t, rows, "cdn", "full", "sites", "%s of sites block GPTBot behind %s", ", %s behind %s")
-	v.Plots = []any{b.shares("networks", "share of sites with rules that block GPTBot", t, rows, "cdn", "sites", "share_full").folded(shownGroups)}
+	v.Plots = []any{b.shares("networks", "share of sites with rules that block GPTBot", t, rows, "cdn", "sites",
+		"share_full").folded(shownGroups)}
 	return b.single("networks", "Delivery networks", v, "blocked-by-cdn")
 }
 
@@ -188,13 +211,15 @@ func named(kind, name string) string {
 func (b *builder) shares(id, label string, t frame, rows [][]any, name, sites, share string) *bars {
 	chart, scale := newBars(id, label, t.top(rows, share))
 	for _, row := range rows {
-		chart.add(scale, named(name, t.text(row, name)), b.sites(t.number(row, sites)), percent(t.share(row, share)), lengths{{"own", t.share(row, share)}})
+		chart.add(scale, named(name, t.text(row, name)), b.sites(t.number(row, sites)), percent(t.share(row, share)),
+			lengths{{"own", t.share(row, share)}})
 	}
 	return chart
 }
 
 // counted are bars of a column of counts, as shares of a whole.
-func counted(id, label string, t frame, rows [][]any, name func([]any) string, under func([]any) string, column string, of int64) *bars {
+func counted(id, label string, t frame, rows [][]any, name func([]any) string, under func([]any) string, column string,
+	of int64) *bars {
 	rows = rows[:min(len(rows), shownOthers)]
 	top := 0.0
 	for _, row := range rows {
@@ -209,7 +234,8 @@ func counted(id, label string, t frame, rows [][]any, name func([]any) string, u
 }
 
 // tally is a figure of counts of sites with a value. The headline is of the row with most sites.
-func (b *builder) tally(id, short, queryName, since, subtitle, caveat string, headline, name func(frame, []any) string, of int64) figure {
+func (b *builder) tally(id, short, queryName, since, subtitle, caveat string, headline, name func(frame, []any) string,
+	of int64) figure {
 	t := b.table(queryName)
 	if len(t.Rows) == 0 {
 		return missing(id, short, since)
@@ -218,17 +244,23 @@ func (b *builder) tally(id, short, queryName, since, subtitle, caveat string, he
 	if t.Note != "" {
 		v.Caveat += " Note: " + t.Note + "."
 	}
-	v.Headline = headline(t, slices.MaxFunc(t.Rows, func(x, y []any) int { return cmp.Compare(t.number(x, "sites"), t.number(y, "sites")) }))
-	v.Plots = []any{counted(id, "share of sites with rules", t, t.Rows, func(row []any) string { return name(t, row) }, func(row []any) string { return things(t.number(row, "sites"), "site") }, "sites", of)}
+	v.Headline = headline(t, slices.MaxFunc(t.Rows, func(x, y []any) int {
+		return cmp.Compare(t.number(x, "sites"),
+			t.number(y, "sites"))
+	}))
+	v.Plots = []any{counted(id, "share of sites with rules", t, t.Rows, func(row []any) string { return name(t, row) },
+		func(row []any) string { return things(t.number(row, "sites"), "site") }, "sites", of)}
 	return b.single(id, short, v, queryName)
 }
 
 func (b *builder) signals() figure {
-	return b.tally("signals", "Content-Signal", "content-signals", "no file has a Content-Signal", "Content-Signal records, by the agents that they speak to, of sites with rules",
+	return b.tally("signals", "Content-Signal", "content-signals", "no file has a Content-Signal",
+		"Content-Signal records, by the agents that they speak to, of sites with rules",
 		"A site may be in several scopes: file is outside of groups, named is in a group of a named agent.",
 		func(t frame, row []any) string {
 			n := t.number(row, "sites")
-			return fmt.Sprintf("At least %s a Content-Signal%s", thingsDo(n, "site", "give"), b.ifEnough(n, "; the most common is "+plain(t.text(row, "signal"))))
+			return fmt.Sprintf("At least %s a Content-Signal%s", thingsDo(n, "site", "give"),
+				b.ifEnough(n, "; the most common is "+plain(t.text(row, "signal"))))
 		},
 		func(t frame, row []any) string {
 			return plain(t.text(row, "signal")) + " (" + t.text(row, "scope") + ")"
@@ -236,7 +268,8 @@ func (b *builder) signals() figure {
 }
 
 func (b *builder) usage() figure {
-	return b.tally("usage", "Content-Usage", "content-usage", "no file has a Content-Usage record", "What Content-Usage records (IETF AIPREF) say of /, of sites with rules",
+	return b.tally("usage", "Content-Usage", "content-usage", "no file has a Content-Usage record",
+		"What Content-Usage records (IETF AIPREF) say of /, of sites with rules",
 		"A site may be in both scopes.",
 		func(t frame, row []any) string {
 			return fmt.Sprintf("At least %s a Content-Usage record", thingsDo(t.number(row, "sites"), "site", "give"))
@@ -247,7 +280,8 @@ func (b *builder) usage() figure {
 }
 
 func (b *builder) licenses() figure {
-	return b.tally("licenses", "Licences", "licenses", "no file names a licence", "The first License record that is an absolute URL (RSL), by host, of sites with rules", "A file may name several.",
+	return b.tally("licenses", "Licences", "licenses", "no file names a licence",
+		"The first License record that is an absolute URL (RSL), by host, of sites with rules", "A file may name several.",
 		func(t frame, _ []any) string { return thingsDo(t.sum(t.Rows, "sites"), "file", "name") + " a licence" },
 		func(t frame, row []any) string { return plain(t.text(row, "license_host")) }, b.full().Rules)
 }

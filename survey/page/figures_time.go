@@ -51,8 +51,10 @@ func (c calendar) ticks() (list []tick) {
 
 func (b *builder) overTime() figure {
 	t := b.table("blocked-over-time")
-	f := b.switched("time", "Over time", []string{"blocked-over-time"}, func(id string, d survey.Definition, s *survey.Summary) variant {
-		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Caveat: "Each line is the share that blocks a crawler of the sites observed on a date: files that an archive carried forward are left out, and where the line breaks, a night is missing for eight days or more. It does not follow the same sites: dates compare only as far as their lists do."}
+	f := b.switched("time", "Over time", []string{"blocked-over-time"}, func(id string, d survey.Definition,
+		s *survey.Summary) variant {
+		v := variant{Subtitle: b.by(d, s.Blocking.Sites),
+			Caveat: "Each line is the share that blocks a crawler of the sites observed on a date: files that an archive carried forward are left out, and where the line breaks, a night is missing for eight days or more. It does not follow the same sites: dates compare only as far as their lists do."}
 		if b.survey.Pruned != "" {
 			v.Caveat += fmt.Sprintf(" The nights up to %s were pruned, and are not shown here.", b.survey.Pruned)
 		}
@@ -115,8 +117,8 @@ func (b *builder) overTime() figure {
 	return f
 }
 
-// partial reports whether some date has less than half of the sites of another, as an archive that carries files forward has:
-// shares by date then follow what was observed rather than what sites do.
+// partial reports whether some date has less than half of the sites of another, as an archive that carries files
+// forward has: shares by date then follow what was observed rather than what sites do.
 func (b *builder) partial() bool {
 	t := b.table("blocked-over-time")
 	least, most := int64(math.MaxInt64), int64(0)
@@ -129,7 +131,8 @@ func (b *builder) partial() bool {
 // fewer reports whether one date has less than half of the sites of the other.
 func fewer(sites, others int64) bool { return 2*min(sites, others) < max(sites, others) }
 
-// events are the changes of the registry, and the first dates on which files named a token that they had not named before.
+// events are the changes of the registry, and the first dates on which files named a token that they had not named
+// before.
 func (b *builder) events(c calendar) (marks []mark) {
 	texts := map[string][]string{}
 	t := b.table("blocked-over-time")
@@ -147,13 +150,20 @@ func (b *builder) events(c calendar) (marks []mark) {
 	for _, judged := range b.survey.Judged {
 		texts[judged.Date] = append(texts[judged.Date], "registry "+judged.Registry)
 	}
-	dates := slices.DeleteFunc(slices.Sorted(maps.Keys(texts)), func(date string) bool { return c.at(date) < 0 || c.at(date) > 1 })
+	dates := slices.DeleteFunc(slices.Sorted(maps.Keys(texts)), func(date string) bool {
+		return c.at(date) < 0 ||
+			c.at(date) > 1
+	})
 	dates = dates[:min(len(dates), mostEvents)]
-	// Labels behind their line come down, then those before theirs go up, so that no line crosses the label of another; but for the first
+	// Labels behind their line come down, then those before theirs go up, so that no line crosses the label of another;
+	// but for the first
 	// line with a label before it, so that there is one only where a label behind it has no room.
 	behind := len(dates)
 	if behind > 0 && c.at(dates[behind-1]) > 0.75 {
-		behind = len(slices.DeleteFunc(slices.Clone(dates), func(date string) bool { return newMark(c.at(date), "", 0).Before }))
+		behind = len(slices.DeleteFunc(slices.Clone(dates), func(date string) bool {
+			return newMark(c.at(date), "",
+				0).Before
+		}))
 	}
 	for i, date := range dates {
 		row := i
@@ -169,7 +179,8 @@ func (b *builder) events(c calendar) (marks []mark) {
 
 func (b *builder) transitions() figure {
 	t := b.table("transitions")
-	v := variant{By: survey.Full, Subtitle: "Everything forbidden, sites of both nights or of one, " + t.note(b), Caveat: "A failure is no change, and neither is what another observer or registry sees."}
+	v := variant{By: survey.Full, Subtitle: "Everything forbidden, sites of both nights or of one, " + t.note(b),
+		Caveat: "A failure is no change, and neither is what another observer or registry sees."}
 	if len(t.Rows) == 0 {
 		return missing("transitions", "Transitions", noHistory)
 	}
@@ -190,11 +201,13 @@ func (b *builder) transitions() figure {
 		cells[[2]string{from, to}] += t.number(row, "sites")
 	}
 	v.Sites = t.sum(rows, "sites")
-	v.Headline = fmt.Sprintf("%s: %s began to block it, %s ceased", token, things(changes["began"], "site"), grouped(changes["ceased"]))
+	v.Headline = fmt.Sprintf("%s: %s began to block it, %s ceased", token, things(changes["began"], "site"),
+		grouped(changes["ceased"]))
 	order := func(list []string) {
 		rank := []string{"blocked", "open", "unknown"}
 		slices.SortFunc(list, func(x, y string) int {
-			return cmp.Or(cmp.Compare(uint(slices.Index(rank, x)), uint(slices.Index(rank, y))), cmp.Compare(x, y)) // without an index is last
+			// without an index is last
+			return cmp.Or(cmp.Compare(uint(slices.Index(rank, x)), uint(slices.Index(rank, y))), cmp.Compare(x, y))
 		})
 	}
 	order(before)
@@ -232,7 +245,8 @@ func (f frame) note(b *builder) string {
 
 func (b *builder) firstBlocked() figure {
 	t := b.table("first-blocked")
-	v := variant{By: survey.Full, Caveat: "The lines count the sites that were first seen without such a rule, and later with one, at the date on which it was seen: a site began between that date and the last one before on which it showed rules, or that it has none. It does not count sites that blocked when first seen, nor does it say why sites began."}
+	v := variant{By: survey.Full,
+		Caveat: "The lines count the sites that were first seen without such a rule, and later with one, at the date on which it was seen: a site began between that date and the last one before on which it showed rules, or that it has none. It does not count sites that blocked when first seen, nor does it say why sites began."}
 	rows := t.where("censoring", "interval")
 	var dates []string
 	total := map[string]int64{}
@@ -249,7 +263,9 @@ func (b *builder) firstBlocked() figure {
 	}
 	followed := b.table("transitions")
 	v.Sites = cmp.Or(followed.sum(followed.where("token", b.survey.Lines[0]), "sites"), b.full().Rules)
-	v.Subtitle = fmt.Sprintf("Everything forbidden, sites first seen to block a crawler that had been seen not to, n = %s%s, to %s", grouped(v.Sites), b.full().Flag(v.Sites), b.survey.Manifest.ScanDate)
+	v.Subtitle = fmt.Sprintf(
+		"Everything forbidden, sites first seen to block a crawler that had been seen not to, n = %s%s, to %s",
+		grouped(v.Sites), b.full().Flag(v.Sites), b.survey.Manifest.ScanDate)
 	c := newCalendar(dates)
 	var values [][]point
 	var names []string
@@ -269,9 +285,11 @@ func (b *builder) firstBlocked() figure {
 			date := t.text(row, "first_blocked")
 			line = append(line, point{at: c.at(date), share: float64(n) / float64(top)})
 			n += t.number(row, "sites")
-			line = append(line, point{at: c.at(date), share: float64(n) / float64(top), title: fmt.Sprintf("%s, %s: %s", token, date, things(n, "site"))})
+			line = append(line, point{at: c.at(date), share: float64(n) / float64(top), title: fmt.Sprintf("%s, %s: %s", token,
+				date, things(n, "site"))})
 		}
-		line = append(line, point{at: 1, share: float64(n) / float64(top), title: fmt.Sprintf("%s: %s", token, things(n, "site"))})
+		line = append(line, point{at: 1, share: float64(n) / float64(top), title: fmt.Sprintf("%s: %s", token,
+			things(n, "site"))})
 		values, names = append(values, line), append(names, token)
 	}
 	v.Headline = fmt.Sprintf("%s began to block %s while observed", things(total[names[0]], "site"), names[0])

@@ -18,7 +18,8 @@ func TestOverTime(t *testing.T) {
 		for i, share := range shares {
 			rows = append(rows, []any{"GPTBot", survey.Full, "2026-11-2" + string(rune('0'+i)), share})
 		}
-		s.Tables["blocked-over-time"] = &survey.Table{Columns: []string{"token", "definition", "scan_date", "share"}, Rows: rows}
+		s.Tables["blocked-over-time"] = &survey.Table{Columns: []string{"token", "definition", "scan_date", "share"},
+			Rows: rows}
 		figure := (&builder{survey: s}).overTime()
 		if figure.Since != want && len(figure.Variants) == 0 {
 			t.Errorf("%v: missing, since %q, want %q", shares, figure.Since, want)
@@ -37,8 +38,8 @@ func TestOverTime(t *testing.T) {
 	f("GPTBot: 50.0% of sites, as on the first date", 0.5, 1, 0.5)
 }
 
-// TestOverTimeOfOtherSites has dates that observed other numbers of sites: from less than half on, the headline says both numbers, as
-// its shares then follow what was observed.
+// TestOverTimeOfOtherSites has dates that observed other numbers of sites: from less than half on, the headline says
+// both numbers, as its shares then follow what was observed.
 func TestOverTimeOfOtherSites(t *testing.T) {
 	f := func(want string, before, after int64) {
 		t.Helper()

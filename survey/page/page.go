@@ -1,6 +1,6 @@
-// Package page answers one question: how does a survey look? It writes the report page, a single HTML file that loads nothing,
-// and the tables of its figures as CSV. figures*.go choose what each figure says and shows, plot.go computes where marks go, and
-// templates/ has the markup, the styles and the script.
+// Package page answers one question: how does a survey look? It writes the report page, a single HTML file that loads
+// nothing, and the tables of its figures as CSV. figures*.go choose what each figure says and shows, plot.go computes
+// where marks go, and templates/ has the markup, the styles and the script.
 package page
 
 import (
@@ -33,7 +33,8 @@ type Options struct {
 var (
 	style  = asset("templates/marks.css") + asset("templates/page.css")
 	script = asset("templates/page.js")
-	policy = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '" + digest(style) + "'; script-src '" + digest(script) + "'"
+	policy = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '" + digest(style) +
+		"'; script-src '" + digest(script) + "'"
 )
 
 func asset(name string) string {
@@ -144,9 +145,11 @@ func Write(w io.Writer, s *survey.Survey, o Options) error {
 	groups, missing := b.shown()
 	v := view{
 		Title: o.Title, List: plain(s.List), Date: m.ScanDate,
-		Policy: template.HTMLAttr(`content="` + policy + `"`), Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // these texts are ours
+		Policy: template.HTMLAttr(`content="` + policy + `"`),    //nolint:gosec // these texts are ours
+		Style:  template.CSS(style), Script: template.JS(script), //nolint:gosec // likewise
 		Tool: m.ToolVersion, Registry: m.RegistryVersion, ScanID: m.ScanID,
-		LeftOut: s.LeftOut.Line(grouped), Counted: s.Summaries[0].Counted(grouped), Numbers: b.numbers(), Explain: b.full().Explain(0, b.full().Blocking.Unobserved), Groups: groups, Missing: missing, Source: b.source(),
+		LeftOut: s.LeftOut.Line(grouped), Counted: s.Summaries[0].Counted(grouped), Numbers: b.numbers(),
+		Explain: b.full().Explain(0, b.full().Blocking.Unobserved), Groups: groups, Missing: missing, Source: b.source(),
 	}
 	if v.Title == "" {
 		v.Title = "Which sites block AI crawlers?"
@@ -206,14 +209,15 @@ func (b *builder) shown() (groups []group, missing []string) {
 // source says where the numbers of a figure come from.
 func (b *builder) source() string {
 	m := b.survey.Manifest
-	return fmt.Sprintf("robots.txt of %s, %s; scan %s by bulkscan %s", plain(b.survey.List), m.ScanDate, m.ScanID, m.ToolVersion)
+	return fmt.Sprintf("robots.txt of %s, %s; scan %s by bulkscan %s", plain(b.survey.List), m.ScanDate, m.ScanID,
+		m.ToolVersion)
 }
 
 // plain makes a text from a dataset safe to show: one bounded line without characters that hide or turn others.
 func plain(text string) string { return printable.Clip(text, 80) }
 
-// whole makes a text whose number of sites is not broken from its sign at the end of a line, nor a date in two. Names of definitions
-// are in small print. The blanks are references, since printable.Text escapes the character.
+// whole makes a text whose number of sites is not broken from its sign at the end of a line, nor a date in two. Names
+// of definitions are in small print. The blanks are references, since printable.Text escapes the character.
 func whole(text string) template.HTML {
 	text = strings.ReplaceAll(template.HTMLEscapeString(text), ", n = ", ", n&nbsp;=&nbsp;")
 	text = ids.ReplaceAllString(text, `<small>$0</small>`)

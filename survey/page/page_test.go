@@ -21,46 +21,61 @@ func hostileTexts() (list []string) {
 		list = append(list, h.Text)
 	}
 	return append(list,
-		`<script>alert(1)</script>`+hostiletest.Mark, `</script><script>alert(1)</script>`+hostiletest.Mark, `</style></title></textarea>`+hostiletest.Mark,
-		`" onload="alert(1)" `+hostiletest.Mark, `' onclick='alert(1)' style='color:red' `+hostiletest.Mark, `<img src=x onerror=alert(1)>`+hostiletest.Mark,
-		`<svg><a href="javascript:alert(1)">`+hostiletest.Mark, `<!--`+hostiletest.Mark, `{{.Policy}}`+hostiletest.Mark, "a`<b>`"+hostiletest.Mark,
+		`<script>alert(1)</script>`+hostiletest.Mark, `</script><script>alert(1)</script>`+hostiletest.Mark,
+		`</style></title></textarea>`+hostiletest.Mark,
+		`" onload="alert(1)" `+hostiletest.Mark, `' onclick='alert(1)' style='color:red' `+hostiletest.Mark,
+		`<img src=x onerror=alert(1)>`+hostiletest.Mark,
+		`<svg><a href="javascript:alert(1)">`+hostiletest.Mark, `<!--`+hostiletest.Mark, `{{.Policy}}`+hostiletest.Mark,
+		"a`<b>`"+hostiletest.Mark,
 		hostiletest.Mark+strings.Repeat("x", 300), hostiletest.Mark+strings.Repeat("e\u0301\u0302\u0303\u0304", 100))
 }
 
 // changedColumns are those of changed-sites.
-var changedColumns = strings.Fields("token change host port requested last_before first_after rank label verdict_before line_before group_before rule_before verdict_after line_after group_after rule_after")
+var changedColumns = strings.Fields(
+	"token change host port requested last_before first_after rank label verdict_before line_before group_before rule_before verdict_after line_after group_after rule_after")
 
 // hostileSurvey has hostile texts wherever a text is not the program's own.
 func hostileSurvey() *survey.Survey {
 	texts := hostileTexts()
-	names := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return len(text) > 120 }) // a registry holds no longer ones
-	first := "GPTBot"                                                                                  // the token that some figures ask for
-	s := &survey.Survey{List: texts[0] + `<script>` + texts[1], Tables: map[string]*survey.Table{}, Lines: append([]string{first}, names[:5]...)}
-	s.Manifest = &commit.Manifest{ScanID: `s<script>`, ScanDate: "2026-11-22", StartedAt: time.Unix(0, 0), ToolVersion: `1"><script>`, RegistryVersion: `</p><script>`}
+	// a registry holds no longer ones
+	names := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return len(text) > 120 })
+	// the token that some figures ask for
+	first := "GPTBot"
+	s := &survey.Survey{List: texts[0] + `<script>` + texts[1], Tables: map[string]*survey.Table{},
+		Lines: append([]string{first}, names[:5]...)}
+	s.Manifest = &commit.Manifest{ScanID: `s<script>`, ScanDate: "2026-11-22", StartedAt: time.Unix(0, 0),
+		ToolVersion: `1"><script>`, RegistryVersion: `</p><script>`}
 	for _, d := range survey.Definitions() {
-		summary := &survey.Summary{Asked: 500, Answered: 400, WithFile: 300, Rules: 200, Statuses: []survey.Count{{Value: "200", Rows: 400}}, Scores: []survey.Bin{{From: 0, To: 1, Rows: 500}}}
+		summary := &survey.Summary{Asked: 500, Answered: 400, WithFile: 300, Rules: 200,
+			Statuses: []survey.Count{{Value: "200", Rows: 400}}, Scores: []survey.Bin{{From: 0, To: 1, Rows: 500}}}
 		b := &summary.Blocking
 		b.Definition, b.Question, b.Over, b.Sites, b.AtLeastOne, b.OneByName = d.Name, d.Question, d.Over, 200, 100, 50
 		for i, text := range names {
 			n := int64(len(names) - i)
-			b.MostBlocked = append(b.MostBlocked, survey.TokenCount{Token: text, Operator: text, Purpose: text, Sites: n, Share: float64(n) / 200, ViaOwn: n})
+			b.MostBlocked = append(b.MostBlocked, survey.TokenCount{Token: text, Operator: text, Purpose: text, Sites: n,
+				Share: float64(n) / 200, ViaOwn: n})
 			b.ByOperator = append(b.ByOperator, survey.Sum{Value: text, Tokens: 1, Sites: n, Share: float64(n) / 200})
 			b.ByPurpose = append(b.ByPurpose, survey.Sum{Value: text, Tokens: 1, Sites: n, Share: float64(n) / 200})
 		}
 		s.Summaries = append(s.Summaries, summary)
 	}
 	// The columns of all tables, by which figures find their values.
-	columns := []string{"token", "other", "tld", "label", "agent", "key", "license_host", "signal", "content_usage", "scope", "cdn", "kind", "finding", "before", "after", "censoring",
-		"definition", "scan_date", "first_blocked", "sites", "of", "blocking", "mention", "tokens_blocked", "ranks_to", "share", "share_full"}
+	columns := []string{"token", "other", "tld", "label", "agent", "key", "license_host", "signal", "content_usage",
+		"scope", "cdn", "kind", "finding", "before", "after", "censoring",
+		"definition", "scan_date", "first_blocked", "sites", "of", "blocking", "mention", "tokens_blocked", "ranks_to",
+		"share", "share_full"}
 	row := func(token, text string, n int) []any {
 		row := []any{token}
 		for range columns[1:16] {
 			row = append(row, text)
 		}
-		return append(row, survey.Full, "2026-11-22", "2026-11-22", int64(n), int64(200), int64(n), int64(n), int64(n), int64(1000), float64(n)/200, float64(n)/200)
+		return append(row, survey.Full, "2026-11-22", "2026-11-22", int64(n), int64(200), int64(n), int64(n), int64(n),
+			int64(1000), float64(n)/200, float64(n)/200)
 	}
-	for _, name := range []string{"unknown-keys", "transitions", "syntax", "managed-blocks", "licenses", "first-blocked", "findings", "crawl-delay", "content-usage", "content-signals",
-		"blocked-together", "blocked-over-time", "blocked-by-tld", "blocked-by-rank", "blocked-by-label", "blocked-by-cdn", "ai-tokens-blocked", "ai-and-search", "unknown-agents"} {
+	for _, name := range []string{"unknown-keys", "transitions", "syntax", "managed-blocks", "licenses", "first-blocked",
+		"findings", "crawl-delay", "content-usage", "content-signals",
+		"blocked-together", "blocked-over-time", "blocked-by-tld", "blocked-by-rank", "blocked-by-label", "blocked-by-cdn",
+		"ai-tokens-blocked", "ai-and-search", "unknown-agents"} {
 		t := &survey.Table{Name: name, Columns: columns, Rows: [][]any{row(first, "a", 1)}}
 		for i, text := range texts {
 			token := names[i%len(names)]
@@ -74,7 +89,8 @@ func hostileSurvey() *survey.Survey {
 	s.Changes = 1000
 	changes := &survey.Table{Name: "changed-sites", Columns: changedColumns}
 	for _, text := range texts {
-		changes.Rows = append(changes.Rows, []any{first, text, text, int64(1), text, text, text, int64(1), text, text, int64(1), text, text, text, int64(1), text, nil})
+		changes.Rows = append(changes.Rows, []any{first, text, text, int64(1), text, text, text, int64(1), text, text,
+			int64(1), text, text, text, int64(1), text, nil})
 	}
 	s.Tables["changed-sites"] = changes
 	agents := s.Tables["unknown-agents"]
@@ -82,7 +98,8 @@ func hostileSurvey() *survey.Survey {
 		agents.Rows = append(agents.Rows, row("", fmt.Sprintf("agent-%d<b>", i), 1))
 	}
 	for _, text := range names {
-		s.Method = append(s.Method, survey.Section{Title: text, Text: []string{text}, List: []string{text}, Table: [][]string{{text}, {text}}, Code: text})
+		s.Method = append(s.Method, survey.Section{Title: text, Text: []string{text}, List: []string{text},
+			Table: [][]string{{text}, {text}}, Code: text})
 	}
 	s.Method = append(s.Method, survey.Section{Title: "How to cite", Text: names, Code: hostiletest.Lines()})
 	return s
@@ -95,7 +112,8 @@ func TestHostileTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	hostiletest.Check(t, "the page", page.Bytes(), 1<<20)
-	for _, escaped := range []string{"&lt;script&gt;alert(1)&lt;/script&gt;" + hostiletest.Mark, "\\u202e" + hostiletest.Mark, "\\u0000" + hostiletest.Mark, "agent-1&lt;b&gt;"} {
+	for _, escaped := range []string{"&lt;script&gt;alert(1)&lt;/script&gt;" + hostiletest.Mark, "\\u202e" +
+		hostiletest.Mark, "\\u0000" + hostiletest.Mark, "agent-1&lt;b&gt;"} {
 		if !strings.Contains(page.String(), escaped) {
 			t.Errorf("the page does not show %q", escaped)
 		}
@@ -142,9 +160,12 @@ func TestHostileTexts(t *testing.T) {
 		}
 	}
 	if len(texts["script"]) != 1 || len(texts["style"]) != 1 || len(texts["policy"]) != 1 {
-		t.Fatalf("the page has %d scripts, %d styles and %d policies", len(texts["script"]), len(texts["style"]), len(texts["policy"]))
+		t.Fatalf("the page has %d scripts, %d styles and %d policies", len(texts["script"]), len(texts["style"]),
+			len(texts["policy"]))
 	}
-	want := fmt.Sprintf("default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '%s'; script-src '%s'", digest(texts["style"][0]), digest(texts["script"][0]))
+	want := fmt.Sprintf(
+		"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '%s'; script-src '%s'",
+		digest(texts["style"][0]), digest(texts["script"][0]))
 	if texts["policy"][0] != want {
 		t.Errorf("the policy is\n%s, want\n%s", texts["policy"][0], want)
 	}

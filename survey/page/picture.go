@@ -13,8 +13,9 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// This file writes one figure: its table as CSV, or its picture, an SVG that needs no other file. The plots are those of the page, in
-// boxes of fixed places; what the page leaves to a browser, texts that wrap and rows below each other, is placed here.
+// This file writes one figure: its table as CSV, or its picture, an SVG that needs no other file. The plots are those
+// of the page, in boxes of fixed places; what the page leaves to a browser, texts that wrap and rows below each other,
+// is placed here.
 
 // Places in a picture, in pixels.
 const (
@@ -30,8 +31,8 @@ const (
 	cellHeight   = 22
 )
 
-// pictureStyle are the styles of the page's marks, in its light colours, since few programs but browsers know variables, and those of
-// the texts.
+// pictureStyle are the styles of the page's marks, in its light colours, since few programs but browsers know
+// variables, and those of the texts.
 var pictureStyle = func() string {
 	colours := map[string]string{}
 	for _, found := range regexp.MustCompile(`(--\w+): light-dark\((#\w+)`).FindAllStringSubmatch(style, -1) {
@@ -40,7 +41,8 @@ var pictureStyle = func() string {
 	text := asset("templates/marks.css") + `.paper { fill: var(--page); } .headline { font-size: 24px; font-weight: 700; fill: var(--ink); } .sub { font-size: 16px; }
 .name, .value { font-size: 15px; fill: var(--ink); } .value { font-weight: 600; } .small { font-size: 12px; } .cell { font-size: 11px; text-anchor: middle; fill: var(--ink); } .light { fill: var(--on); }
 `
-	return regexp.MustCompile(`var\((--\w+)\)`).ReplaceAllStringFunc(text, func(name string) string { return colours[name[4:len(name)-1]] })
+	return regexp.MustCompile(`var\((--\w+)\)`).ReplaceAllStringFunc(text,
+		func(name string) string { return colours[name[4:len(name)-1]] })
 }()
 
 // Figures returns the names of the figures of a survey, those that it cannot show among them.
@@ -53,8 +55,8 @@ func Figures(s *survey.Survey) (names []string) {
 	return names
 }
 
-// WriteFigure writes one of Figures by the options' definition: as SVG, or its first table as CSV. The error of one that the survey
-// cannot show says why.
+// WriteFigure writes one of Figures by the options' definition: as SVG, or its first table as CSV. The error of one
+// that the survey cannot show says why.
 func WriteFigure(w io.Writer, s *survey.Survey, o Options, name string, asTable bool) error {
 	b, err := newBuilder(s, o)
 	if err != nil {

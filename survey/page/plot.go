@@ -12,8 +12,9 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// This file computes where the marks of plots go. Positions along a plot are percentages of its width and positions across it
-// are pixels, so that texts keep their size on any screen. A plot is a type, shown by the template of the same name.
+// This file computes where the marks of plots go. Positions along a plot are percentages of its width and positions
+// across it are pixels, so that texts keep their size on any screen. A plot is a type, shown by the template of the
+// same name.
 
 // tick is a mark of a scale.
 type tick struct{ At, Label string }
@@ -250,7 +251,8 @@ type mark struct {
 
 // newMark places a mark whose label is in a row over the plot, counted upwards from 0.
 func newMark(at float64, label string, row int) mark {
-	return mark{At: along(at), Label: label, Before: at > 0.6, Top: across(-14 - labelRoom*float64(row)), Text: across(-6 - labelRoom*float64(row))}
+	return mark{At: along(at), Label: label, Before: at > 0.6, Top: across(-14 - labelRoom*float64(row)),
+		Text: across(-6 - labelRoom*float64(row))}
 }
 
 type column struct{ X, W, Y, H, Class, Title string }
@@ -315,7 +317,8 @@ func newColumns(id, of string, bins []bin) *columns {
 			continue
 		}
 		h := columnsHeight * min(1, float64(b.sites)/float64(top))
-		c.Bars = append(c.Bars, column{along(places[i] / units), along(0.92 / units), across(columnsHeight - h), across(h), b.class, b.label + ": " + things(b.sites, of)})
+		c.Bars = append(c.Bars, column{along(places[i] / units), along(0.92 / units), across(columnsHeight - h), across(h),
+			b.class, b.label + ": " + things(b.sites, of)})
 		if b.sites > top {
 			c.Breaks = append(c.Breaks, spot{along((places[i] + 0.46) / units), "24"})
 		}
@@ -326,7 +329,8 @@ func newColumns(id, of string, bins []bin) *columns {
 			continue
 		}
 		at := (places[i] + 0.46) / units
-		if near := func(other float64) bool { return math.Abs(other-at) < tickRoom }; !slices.ContainsFunc(slices.Collect(maps.Keys(ticks)), near) {
+		if near := func(other float64) bool { return math.Abs(other-at) < tickRoom }; !slices.ContainsFunc(
+			slices.Collect(maps.Keys(ticks)), near) {
 			ticks[at] = bins[i].tick
 		}
 	}

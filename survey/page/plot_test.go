@@ -45,7 +45,8 @@ func TestScales(t *testing.T) {
 		t.Helper()
 		var labels []string
 		from, to, ticks := powers(low, high, unit)
-		if from > low || to < high || ticks[len(ticks)-1].Label != amount(to, unit) || ticks[0].At != "0%" || ticks[len(ticks)-1].At != "100%" {
+		if from > low || to < high || ticks[len(ticks)-1].Label != amount(to, unit) || ticks[0].At != "0%" ||
+			ticks[len(ticks)-1].At != "100%" {
 			t.Errorf("%v to %v %s: the scale is from %v to %v, its ticks %v", low, high, unit, from, to, ticks)
 		}
 		for _, tick := range ticks {
@@ -58,7 +59,8 @@ func TestScales(t *testing.T) {
 	amounts(8, 32, "B", "0% 8 B, 50% 16 B, 100% 32 B")
 	amounts(8, 8, "B", "0% 8 B, 100% 16 B")
 	amounts(math.Exp2(6.5), math.Exp2(8.5), "ms", "0% 64 ms, 33.33% 128 ms, 66.67% 256 ms, 100% 512 ms")
-	amounts(1, 1<<20, "B", "0% 1 B, 14.29% 8 B, 28.57% 64 B, 42.86% 512 B, 57.14% 4 KiB, 71.43% 32 KiB, 85.71% 256 KiB, 100% 2 MiB")
+	amounts(1, 1<<20, "B",
+		"0% 1 B, 14.29% 8 B, 28.57% 64 B, 42.86% 512 B, 57.14% 4 KiB, 71.43% 32 KiB, 85.71% 256 KiB, 100% 2 MiB")
 }
 
 // TestPercent checks that a share that is neither 0 nor all never looks so.
@@ -80,7 +82,8 @@ func TestPercent(t *testing.T) {
 
 // TestColumnsCutOff checks that a bin that is cut off does not set the scale, and that empty bins have no bar.
 func TestColumnsCutOff(t *testing.T) {
-	c := newColumns("x", "site", []bin{{label: "none", sites: 5000, class: "open", cut: true}, {label: "one", sites: 10, class: "blocked", gap: true}, {label: "two", class: "blocked"}})
+	c := newColumns("x", "site", []bin{{label: "none", sites: 5000, class: "open", cut: true},
+		{label: "one", sites: 10, class: "blocked", gap: true}, {label: "two", class: "blocked"}})
 	got := ""
 	for _, b := range c.Bars {
 		got += fmt.Sprintf("%s at %s, %s high: %s\n", b.Class, b.X, b.H, b.Title)
@@ -91,7 +94,8 @@ func TestColumnsCutOff(t *testing.T) {
 	}
 }
 
-// TestColumnsBreak checks that an axis leaves out long runs of empty bins and says so, and labels the bins at both ends of what is left out.
+// TestColumnsBreak checks that an axis leaves out long runs of empty bins and says so, and labels the bins at both ends
+// of what is left out.
 func TestColumnsBreak(t *testing.T) {
 	f := func(want string, filled ...int) {
 		t.Helper()
@@ -118,10 +122,12 @@ func TestColumnsBreak(t *testing.T) {
 	f("1 bars, 1 breaks, 20", 20)
 }
 
-// TestLines checks that a gap breaks a line, that the labels at the ends of lines do not overlap, and that all stay inside.
+// TestLines checks that a gap breaks a line, that the labels at the ends of lines do not overlap, and that all stay
+// inside.
 func TestLines(t *testing.T) {
 	flat := func(share float64) []point { return []point{{at: 0, share: share}, {at: 1, share: share}} }
-	broken := []point{{at: 0, share: 0.1}, {at: 0.25, share: 0.1}, {at: 0.5, gap: true}, {at: 0.75, share: 0.2}, {at: 1, share: 0.2}}
+	broken := []point{{at: 0, share: 0.1}, {at: 0.25, share: 0.1}, {at: 0.5, gap: true}, {at: 0.75, share: 0.2},
+		{at: 1, share: 0.2}}
 	l := newLines("x", nil, []string{"a", "b", "c", "d"}, [][]point{broken, flat(0.2), flat(0.199), flat(0)})
 	if want := "M0 110L250 110M750 0L1000 0"; l.Series[0].Path != want {
 		t.Errorf("the broken line is %s, want %s", l.Series[0].Path, want)

@@ -34,8 +34,8 @@ type heading struct {
 	Exact string // as of an entry
 }
 
-// entry is a cell. Exact is what a file has of it, where that is another text: a number that Text rounds, or a text that a
-// spreadsheet would run.
+// entry is a cell. Exact is what a file has of it, where that is another text: a number that Text rounds, or a text
+// that a spreadsheet would run.
 type entry struct{ Text, Exact string }
 
 // maxSheet bounds the rows that the page shows of a table. Further ones are in the files of --csv.
@@ -50,7 +50,8 @@ func sheetOf(f frame, name string) sheet {
 func newSheet(name, caption string, columns []string, rows [][]any, note string) sheet {
 	s := sheet{Name: name + ".csv", Caption: caption, Note: note, columns: columns, rows: rows}
 	if len(rows) > maxSheet {
-		s.Note = strings.TrimPrefix(fmt.Sprintf("%s; the first %s of %s rows: --csv writes all", note, grouped(maxSheet), grouped(len(rows))), "; ")
+		s.Note = strings.TrimPrefix(fmt.Sprintf("%s; the first %s of %s rows: --csv writes all", note, grouped(maxSheet),
+			grouped(len(rows))), "; ")
 		rows = rows[:maxSheet]
 	}
 	for i, column := range columns {
@@ -105,12 +106,15 @@ var ownNames = []string{"finding", "step", "advice", "before", "after"}
 
 // These names say too little with blanks in them.
 var columnWords = map[string]string{
-	"blocking": "sites that block", "of": "of sites", "sites_rules": "sites with rules", "share_full": "share", "ranks_to": "among the first", "scan_date": "date", "star": "*",
+	"blocking": "sites that block", "of": "of sites", "sites_rules": "sites with rules", "share_full": "share",
+	"ranks_to": "among the first", "scan_date": "date", "star": "*",
 }
 
 var faultWords = map[string]string{
-	"invalid": "a line that is no record", "unknown": "a key that no specification defines", "legacy": "a key that a specification defined once", "typo": "a misspelt key",
-	"orphan": "rules before any User-agent", "bom": "a byte order mark", "not_utf8": "text that is not UTF-8", "no_group": "no group at all",
+	"invalid": "a line that is no record", "unknown": "a key that no specification defines",
+	"legacy": "a key that a specification defined once", "typo": "a misspelt key",
+	"orphan": "rules before any User-agent", "bom": "a byte order mark", "not_utf8": "text that is not UTF-8",
+	"no_group": "no group at all",
 }
 
 // otherwise returns a text unless it is the usual one.
@@ -183,10 +187,10 @@ func raw(v any) string {
 // numeral matches cells that spreadsheets read as numbers, and do not run.
 var numeral = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// inert returns a cell of a CSV with a single quote before each character by which a spreadsheet would take it, or a piece of
-// it, for a formula (OWASP, CSV Injection). CSV's own quotes do not help: they are gone when the cell is looked at.
-// Spreadsheets for languages whose decimals have a comma split lines at semicolons, in the middle of a quoted cell too.
-// Numbers stay as they are.
+// inert returns a cell of a CSV with a single quote before each character by which a spreadsheet would take it, or a
+// piece of it, for a formula (OWASP, CSV Injection). CSV's own quotes do not help: they are gone when the cell is
+// looked at. Spreadsheets for languages whose decimals have a comma split lines at semicolons, in the middle of a
+// quoted cell too. Numbers stay as they are.
 func inert(cell string) string {
 	const begins = "=+-@＝＋－＠\t\r\n" // the wide ones count in East Asian editions
 	if numeral.MatchString(cell) || !strings.ContainsAny(cell, begins) {

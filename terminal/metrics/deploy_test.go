@@ -28,7 +28,8 @@ func TestDeployed(t *testing.T) {
 				t.Errorf("%s asks for %s, which is no metric", file, name)
 			}
 		}
-		for _, states := range regexp.MustCompile(`bulkscan_night_state\{state=~?"([a-z|]+)"`).FindAllStringSubmatch(text, -1) {
+		for _, states := range regexp.MustCompile(`bulkscan_night_state\{state=~?"([a-z|]+)"`).FindAllStringSubmatch(text,
+			-1) {
 			for state := range strings.SplitSeq(states[1], "|") {
 				if !slices.Contains(NightStates, state) {
 					t.Errorf("%s: %s is no state of a night", file, state)

@@ -28,7 +28,8 @@ func TestDocument(t *testing.T) {
 		t.Errorf("%s is out of date; go test ./terminal/metrics -update writes it anew", document)
 	}
 	for _, name := range regexp.MustCompile(`bulkscan_[a-z_]+`).FindAllString(want, -1) {
-		if !slices.ContainsFunc(slices.Concat(table, nightTable), func(m metric) bool { return m.name == strings.TrimSuffix(name, "_bucket") }) {
+		if !slices.ContainsFunc(slices.Concat(table, nightTable),
+			func(m metric) bool { return m.name == strings.TrimSuffix(name, "_bucket") }) {
 			t.Errorf("the document has %s, which is no metric", name)
 		}
 	}
@@ -52,7 +53,8 @@ func write() string {
 		for _, label := range m.labels {
 			labels = append(labels, "`"+label+"`")
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.Join(labels, ", "), strings.ReplaceAll(m.help, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.Join(labels, ", "), strings.ReplaceAll(m.help, "|",
+			`\|`))
 	}
 	b.WriteString(closing)
 	return b.String()

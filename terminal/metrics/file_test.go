@@ -80,7 +80,8 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 		f := Keep(path, example(), j.log())
 		time.Sleep(3*Interval + time.Second)
 		synctest.Wait()
-		if got := j.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=WARN msg="cannot write the metrics; the scan goes on"`) ||
+		if got := j.String(); strings.Count(got, "\n") != 1 ||
+			!strings.Contains(got, `level=WARN msg="cannot write the metrics; the scan goes on"`) ||
 			!strings.Contains(got, "no such file or directory") {
 			t.Errorf("log:\n%s", got)
 		}
@@ -89,7 +90,8 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 		}
 		time.Sleep(2 * Interval)
 		synctest.Wait()
-		if got := j.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, `level=INFO msg="the metrics are written again"`) {
+		if got := j.String(); strings.Count(got, "\n") != 2 ||
+			!strings.Contains(got, `level=INFO msg="the metrics are written again"`) {
 			t.Errorf("log:\n%s", got)
 		}
 		if err := os.RemoveAll(dir); err != nil {

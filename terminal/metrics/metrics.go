@@ -1,9 +1,9 @@
-// Package metrics answers one question: what may a monitoring system see of a scan, or of a night? It reads the counters of the
-// pipeline and the resolver when metrics are requested, and gives them names and units of Prometheus. It counts
-// nothing itself, so that monitoring does not slow down a scan.
+// Package metrics answers one question: what may a monitoring system see of a scan, or of a night? It reads the
+// counters of the pipeline and the resolver when metrics are requested, and gives them names and units of Prometheus.
+// It counts nothing itself, so that monitoring does not slow down a scan.
 //
-// metrics.go has the Scan, table.go its metrics, night.go those of a night, server.go the page that Prometheus scrapes, and file.go the file
-// that a node_exporter collects. docs/METRICS.md is generated from the table.
+// metrics.go has the Scan, table.go its metrics, night.go those of a night, server.go the page that Prometheus scrapes,
+// and file.go the file that a node_exporter collects. docs/METRICS.md is generated from the table.
 package metrics
 
 import (
@@ -30,7 +30,8 @@ const (
 	numStates
 )
 
-var stateTexts = [numStates]string{Running: "running", Complete: "complete", Interrupted: "interrupted", Failed: "failed"}
+var stateTexts = [numStates]string{Running: "running", Complete: "complete", Interrupted: "interrupted",
+	Failed: "failed"}
 
 // String returns the value of the label `state`.
 func (s State) String() string {

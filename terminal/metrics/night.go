@@ -75,7 +75,8 @@ var nightTable = described([]metric{
 		night: func(n *Night, add func(float64, ...string)) { add(float64(n.Bytes)) }},
 })
 
-// WriteNight writes the metrics of a night to a file for the textfile collector of a node_exporter, which never sees a part of it.
+// WriteNight writes the metrics of a night to a file for the textfile collector of a node_exporter, which never sees a
+// part of it.
 func WriteNight(path string, n *Night) error {
 	r := prometheus.NewRegistry()
 	r.MustRegister(nightCollector{n})

@@ -76,7 +76,8 @@ func TestServer(t *testing.T) {
 			}
 		}
 	}
-	f("GET", "/metrics", 200, "\nbulkscan_dns_lookups_total 100\n", "\ngo_goroutines ", "# HELP bulkscan_origins_kept_total Origins ")
+	f("GET", "/metrics", 200, "\nbulkscan_dns_lookups_total 100\n", "\ngo_goroutines ",
+		"# HELP bulkscan_origins_kept_total Origins ")
 	f("HEAD", "/metrics", 200)
 	f("GET", "/", 200, `<a href="/metrics">`, "This is bulkscan 1.2.3")
 	f("HEAD", "/", 200)

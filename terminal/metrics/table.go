@@ -22,9 +22,10 @@ type metric struct {
 	kind    prometheus.ValueType
 	labels  []string
 
-	read      func(s *snapshot, add func(value float64, labels ...string)) // adds the values; without any the metric is absent
-	histogram func(d *prometheus.Desc, s *snapshot) prometheus.Metric      // instead of read
-	night     func(n *Night, add func(value float64, labels ...string))    // instead of read, in nightTable
+	// adds the values; without any the metric is absent
+	read      func(s *snapshot, add func(value float64, labels ...string))
+	histogram func(d *prometheus.Desc, s *snapshot) prometheus.Metric   // instead of read
+	night     func(n *Night, add func(value float64, labels ...string)) // instead of read, in nightTable
 
 	desc *prometheus.Desc
 }

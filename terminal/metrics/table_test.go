@@ -24,7 +24,8 @@ func example() *Scan {
 	names := resolve.Stats{
 		Lookups: 100, CacheHits: 40, Shared: 3, Strangers: 1,
 		Servers: []resolve.ServerStats{
-			{Addr: netip.MustParseAddrPort("192.0.2.53:53"), Questions: 60, Answers: 50, Failures: 4, Unheard: 10, TCP: 5, Rate: 250},
+			{Addr: netip.MustParseAddrPort("192.0.2.53:53"), Questions: 60, Answers: 50, Failures: 4, Unheard: 10, TCP: 5,
+				Rate: 250},
 			{Addr: netip.MustParseAddrPort("[2001:db8::53]:53"), Questions: 6, Unheard: 6, Down: true, Rate: math.Inf(1)},
 		},
 		TookSum: 12 * time.Second,
@@ -44,7 +45,8 @@ func shown(t *testing.T, s *Scan) []string {
 	if err := prometheus.WriteToTextfile(path, s.alone()); err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(strings.Split(strings.TrimSpace(read(t, path)), "\n"), func(line string) bool { return strings.HasPrefix(line, "#") })
+	return slices.DeleteFunc(strings.Split(strings.TrimSpace(read(t, path)), "\n"),
+		func(line string) bool { return strings.HasPrefix(line, "#") })
 }
 
 // A metric shows every counter of the pipeline, also one that is added later. Each counter gets a value of its own,
@@ -164,7 +166,8 @@ func TestOddServers(t *testing.T) {
 	twice := netip.MustParseAddrPort("192.0.2.1:53")
 	s := New("1\xff", func() resolve.Stats {
 		return resolve.Stats{Servers: []resolve.ServerStats{
-			{Addr: twice, Questions: 1, Answers: 10, Failures: 100, Unheard: 1000, TCP: 10000, Down: true, Rate: 7}, {Addr: zone, Questions: 5},
+			{Addr: twice, Questions: 1, Answers: 10, Failures: 100, Unheard: 1000, TCP: 10000, Down: true, Rate: 7},
+			{Addr: zone, Questions: 5},
 			{Addr: twice, Questions: 2, Answers: 20, Failures: 200, Unheard: 2000, TCP: 20000, Rate: 8},
 		}}
 	})

@@ -94,7 +94,8 @@ func (a *Archive) claim(ctx context.Context, of sink.SidecarScan) error {
 	if errors.Is(err, store.ErrExist) {
 		var before []byte
 		if before, err = a.read(ctx, name, len(claim)); err == nil && !bytes.Equal(before, claim) {
-			return fmt.Errorf("cannot begin the archive: a scan %s of another dataset has its archive there; name another folder, or another --scan-id", of.ID)
+			return fmt.Errorf(
+				"cannot begin the archive: a scan %s of another dataset has its archive there; name another folder, or another --scan-id", of.ID)
 		}
 	}
 	if err != nil {
@@ -178,7 +179,8 @@ func (a *Archive) write(rec *fetcher.Recording) error {
 	}
 	if len(rec.Response) > 0 {
 		head := rec.Response[:rec.Head]
-		x.Response, x.NoHTTP = rec.Response, !bytes.HasPrefix(head, []byte("HTTP/")) || !bytes.HasSuffix(head, []byte("\n\r\n")) && !bytes.HasSuffix(head, []byte("\n\n"))
+		x.Response, x.NoHTTP = rec.Response, !bytes.HasPrefix(head, []byte("HTTP/")) ||
+			!bytes.HasSuffix(head, []byte("\n\r\n")) && !bytes.HasSuffix(head, []byte("\n\n"))
 	}
 	if err := a.writer.Write(&x); err != nil {
 		return err
@@ -192,7 +194,8 @@ func (a *Archive) write(rec *fetcher.Recording) error {
 
 // truncations maps the ends of recordings to the standard's terms.
 var truncations = [...]warc.Truncation{
-	fetcher.Whole: warc.Whole, fetcher.CutOff: warc.CutAtLength, fetcher.TimedOut: warc.CutAtTime, fetcher.Disconnected: warc.CutByDisconnect,
+	fetcher.Whole: warc.Whole, fetcher.CutOff: warc.CutAtLength, fetcher.TimedOut: warc.CutAtTime,
+	fetcher.Disconnected: warc.CutByDisconnect,
 }
 
 // protocols returns the values of WARC-Protocol.

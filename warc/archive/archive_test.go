@@ -39,7 +39,8 @@ var started = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func (p place) begin(parts int, maxBytes int64) *Archive {
 	p.t.Helper()
 	a := New(p.dir, "test/1", maxBytes)
-	err := a.Begin(p.t.Context(), sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started, Next: parts, Counts: func(n int) bool { return n < parts }})
+	err := a.Begin(p.t.Context(), sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started, Next: parts,
+		Counts: func(n int) bool { return n < parts }})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -92,8 +93,10 @@ func record(t *testing.T, a *Archive, host, response string) {
 	if !ok {
 		t.Fatal(host)
 	}
-	a.Record(&fetcher.Recording{Target: target, At: started, Remote: netip.MustParseAddrPort("192.0.2.1:443"), TLSVersion: 0x304,
-		Request: []byte("GET /robots.txt HTTP/1.1\r\n\r\n"), Response: []byte(response), Head: strings.Index(response+"\r\n\r\n", "\r\n\r\n") + 4})
+	a.Record(&fetcher.Recording{Target: target, At: started, Remote: netip.MustParseAddrPort("192.0.2.1:443"),
+		TLSVersion: 0x304,
+		Request:    []byte("GET /robots.txt HTTP/1.1\r\n\r\n"), Response: []byte(response), Head: strings.Index(response+
+			"\r\n\r\n", "\r\n\r\n") + 4})
 }
 
 const answer = "HTTP/1.1 200 OK\r\n\r\nUser-agent: *\n"
@@ -155,7 +158,8 @@ func TestRolled(t *testing.T) {
 	for _, file := range files {
 		all = append(all, strings.Fields(file)[1:]...)
 	}
-	if got := strings.Join(all, " "); len(files) < 2 || len(files) > 3 || got != "h0/robots.txt h1/robots.txt h2/robots.txt h3/robots.txt h4/robots.txt" {
+	if got := strings.Join(all, " "); len(files) < 2 || len(files) > 3 ||
+		got != "h0/robots.txt h1/robots.txt h2/robots.txt h3/robots.txt h4/robots.txt" {
 		t.Errorf("rolled: %q", files)
 	}
 	if err := a.Close(); err != nil {
@@ -166,7 +170,8 @@ func TestRolled(t *testing.T) {
 // TestOthers checks that files of other scans stay, and that a scan of the same name in another dataset is an error.
 func TestOthers(t *testing.T) {
 	p := newPlace(t)
-	for _, name := range []string{"part-s-0-5-0.warc.gz", "part-s-0-5-0.warc.gz.bak", "part-s-1-5-0.warc.gz", "part-s-0-0-5-0.warc.gz", "part-s-0-05-0.warc.gz", "notes.txt"} {
+	for _, name := range []string{"part-s-0-5-0.warc.gz", "part-s-0-5-0.warc.gz.bak", "part-s-1-5-0.warc.gz",
+		"part-s-0-0-5-0.warc.gz", "part-s-0-05-0.warc.gz", "notes.txt"} {
 		if err := p.dir.Put(t.Context(), name, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -179,14 +184,17 @@ func TestOthers(t *testing.T) {
 		}
 		left = append(left, entry.Name)
 	}
-	if got, want := strings.Join(left, " "), "notes.txt part-s-0-0-5-0.warc.gz part-s-0-05-0.warc.gz part-s-0-5-0.warc.gz.bak part-s-1-5-0.warc.gz scan-s-0.txt"; got != want {
+	if got, want := strings.Join(left, " "),
+		"notes.txt part-s-0-0-5-0.warc.gz part-s-0-05-0.warc.gz part-s-0-5-0.warc.gz.bak part-s-1-5-0.warc.gz scan-s-0.txt"; got != want {
 		t.Errorf("left: %s\nwant: %s", got, want)
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	of := sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started.Add(time.Second), Counts: func(int) bool { return false }}
-	if err := New(p.dir, "test/1", 0).Begin(t.Context(), of); err == nil || !strings.Contains(err.Error(), "a scan s of another dataset has its archive there") {
+	of := sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started.Add(time.Second),
+		Counts: func(int) bool { return false }}
+	if err := New(p.dir, "test/1", 0).Begin(t.Context(), of); err == nil || !strings.Contains(err.Error(),
+		"a scan s of another dataset has its archive there") {
 		t.Errorf("the scan of another dataset: %v", err)
 	}
 	of.Restarted = true
@@ -204,7 +212,8 @@ func TestFailure(t *testing.T) {
 	p := newPlace(t)
 	full := errors.New("full")
 	a := New(failing{p.dir, full}, "test/1", 0)
-	if err := a.Begin(t.Context(), sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started, Counts: func(int) bool { return true }}); err != nil {
+	if err := a.Begin(t.Context(), sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started,
+		Counts: func(int) bool { return true }}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Cut(0)(t.Context()); err != nil {
@@ -289,7 +298,8 @@ func TestGiveUp(t *testing.T) {
 	p := newPlace(t)
 	st := silent{p.dir, make(chan struct{})}
 	a := New(st, "test/1", 0)
-	if err := a.Begin(t.Context(), sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started, Counts: func(int) bool { return false }}); err != nil {
+	if err := a.Begin(t.Context(), sink.SidecarScan{ID: "s", Shard: "0", StartedAt: started,
+		Counts: func(int) bool { return false }}); err != nil {
 		t.Fatal(err)
 	}
 	recorded := make(chan struct{})

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/warc"
 )
 
-// ahead reads an input before it is needed, in a goroutine of its own, since unpacking and parsing are most of the work. It returns the
-// items in order, in batches.
+// ahead reads an input before it is needed, in a goroutine of its own, since unpacking and parsing are most of the
+// work. It returns the items in order, in batches.
 type ahead struct {
 	ctx     context.Context
 	opt     *Options
@@ -130,7 +130,8 @@ func (a *ahead) readFolder(folder string) error {
 
 // readFile reads a file with rows of bodies, one that has to be unpacked, or a zip with several.
 func (a *ahead) readFile(path string) (err error) {
-	r := inputs.OpenRows(a.ctx, []string{path}, inputs.Options{TempDir: a.opt.TempDir, Parquet: a.opt.Parquet}, a.opt.Columns)
+	r := inputs.OpenRows(a.ctx, []string{path}, inputs.Options{TempDir: a.opt.TempDir, Parquet: a.opt.Parquet},
+		a.opt.Columns)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for {
 		in, err := r.NextStream()

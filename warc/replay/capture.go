@@ -78,7 +78,8 @@ func capture(rec *warc.Record) (it item) {
 
 // damage is a stretch of an archive that could not be read.
 func damage(b warc.Broken) item {
-	it := item{reason: fmt.Sprintf("%s: bytes %d to %d are passed over", b.Reason, b.Offset, b.Offset+b.Bytes), broken: b.Records, offset: b.Offset}
+	it := item{reason: fmt.Sprintf("%s: bytes %d to %d are passed over", b.Reason, b.Offset, b.Offset+b.Bytes),
+		broken: b.Records, offset: b.Offset}
 	if b.Records > 0 {
 		it.reason += fmt.Sprintf(", but for %d records at their beginning, which may be wrong", b.Records)
 	}
@@ -94,7 +95,8 @@ func settles(status string, ending fetcher.Ending) bool {
 }
 
 // answers are the block types of HTTP responses. Other responses are those of name servers or FTP.
-var answers = map[string]bool{"application/http": true, "application/octet-stream": true /* what is no HTTP */, "": true}
+var answers = map[string]bool{"application/http": true, "application/octet-stream": true, /* what is no HTTP */
+	"": true}
 
 // endings maps truncations: a response that a scan would not have received whole has failed.
 var endings = [...]fetcher.Ending{

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// Night is a time with a scan of its own. It is a pipeline.Archive except for the type of its entries: Next returns sites by URL.
-// It is not safe for concurrent use.
+// Night is a time with a scan of its own. It is a pipeline.Archive except for the type of its entries: Next returns
+// sites by URL. It is not safe for concurrent use.
 type Night struct {
 	Date string // YYYY-MM-DD: the day; of several days the last with a capture
 	Rows int64  // captures and rows, before one of each site is chosen
@@ -34,8 +34,8 @@ type Night struct {
 	err      error
 }
 
-// Next returns the nights in the order in which they can be read: the one before must be done or skipped. It returns nil after the
-// last.
+// Next returns the nights in the order in which they can be read: the one before must be done or skipped. It returns
+// nil after the last.
 func (n *Nights) Next() *Night {
 	if n.begun == len(n.order) {
 		return nil
@@ -50,8 +50,8 @@ func (n *Nights) Rest(reject func(inputs.Reject) error) error {
 	return err
 }
 
-// begin hands over the rejects without a night, which come first, and so go to the first one, and reports whether there are
-// captures of this night to come.
+// begin hands over the rejects without a night, which come first, and so go to the first one, and reports whether there
+// are captures of this night to come.
 func (n *Night) begin() (more bool, err error) {
 	rows := n.all.rows
 	for ; !rows[0].ended && rows[0].flags&rejected != 0 && err == nil; err = rows.next() {
@@ -69,7 +69,8 @@ func (n *Night) tell(r *record, reason string) error {
 		return nil
 	}
 	text := r.input[:min(len(r.input), inputs.MaxText)]
-	return n.Reject(inputs.Reject{Input: n.all.stats.Files[r.file].Name, Line: r.line, Text: string(text), Reason: reason, Duplicate: r.flags&rejected == 0})
+	return n.Reject(inputs.Reject{Input: n.all.stats.Files[r.file].Name, Line: r.line, Text: string(text), Reason: reason,
+		Duplicate: r.flags&rejected == 0})
 }
 
 // Skip passes over a night.
@@ -151,7 +152,8 @@ func (n *Night) entry(r *record) (inputs.Entry, error) {
 	if !ok {
 		return inputs.Entry{}, unread(errSpool)
 	}
-	entry := inputs.Entry{Seq: r.seq, Input: string(r.input), Origin: asked.Origin, Rank: int64(r.rank), Label: string(r.label)}
+	entry := inputs.Entry{Seq: r.seq, Input: string(r.input), Origin: asked.Origin, Rank: int64(r.rank),
+		Label: string(r.label)}
 	if r.flags&auto != 0 {
 		var err error
 		if entry.Origin, err = origin.New(origin.Auto, asked.Origin.Host(), asked.Origin.Port()); err != nil {

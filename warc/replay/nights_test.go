@@ -35,13 +35,18 @@ func dated(uri, date, text string) string {
 	return strings.Replace(answer(uri, text), "Content-Type:", "WARC-Date: "+date+"T12:00:00Z\r\nContent-Type:", 1)
 }
 
-// TestNights divides captures and rows by day, month and crawl, whatever their order. A redirect leads to captures of its own night.
+// TestNights divides captures and rows by day, month and crawl, whatever their order. A redirect leads to captures of
+// its own night.
 func TestNights(t *testing.T) {
 	const a, plainA = "https://a.example/robots.txt", "http://a.example/robots.txt"
-	first := write(t, dated(a, "2024-05-19", "200 A19\n"), dated(plainA, "2024-05-18", "301 "+a), dated(a, "2024-06-01", "404 "))
-	second := write(t, dated(plainA, "2024-05-19", "301 "+a), dated(a, "2024-05-18", "503 "), dated(a, "2024-05-18", "200 A18\n"))
-	crawled := file(t, "CC-MAIN-2024-22/segments/1.warc", dated("https://b.example/robots.txt", "2024-05-20", "200 B20\n")+dated("https://b.example/robots.txt", "2024-05-27", "200 B27\n"))
-	named := write(t, captured("warcinfo", "", "Content-Type: application/warc-fields\r\n", "isPartOf: TEST-7\r\n")+dated(a, "2024-05-18", "200 T\n"))
+	first := write(t, dated(a, "2024-05-19", "200 A19\n"), dated(plainA, "2024-05-18", "301 "+a),
+		dated(a, "2024-06-01", "404 "))
+	second := write(t, dated(plainA, "2024-05-19", "301 "+a), dated(a, "2024-05-18", "503 "),
+		dated(a, "2024-05-18", "200 A18\n"))
+	crawled := file(t, "CC-MAIN-2024-22/segments/1.warc", dated("https://b.example/robots.txt", "2024-05-20", "200 B20\n")+
+		dated("https://b.example/robots.txt", "2024-05-27", "200 B27\n"))
+	named := write(t, captured("warcinfo", "", "Content-Type: application/warc-fields\r\n", "isPartOf: TEST-7\r\n")+
+		dated(a, "2024-05-18", "200 T\n"))
 	f := func(by By, want map[string][]string, wantRejects int, paths ...string) {
 		t.Helper()
 		nights, rejects, _ := readAll(t, Options{By: by}, paths...)
@@ -56,12 +61,15 @@ func TestNights(t *testing.T) {
 		}
 	}
 	f(Day, map[string][]string{
-		"2024-05-18": {`http://a.example answered 200 301→https://a.example/robots.txt "A18\n"`, `https://a.example answered 200 "A18\n"`},
-		"2024-05-19": {`https://a.example answered 200 "A19\n"`, `http://a.example answered 200 301→https://a.example/robots.txt "A19\n"`},
+		"2024-05-18": {`http://a.example answered 200 301→https://a.example/robots.txt "A18\n"`,
+			`https://a.example answered 200 "A18\n"`},
+		"2024-05-19": {`https://a.example answered 200 "A19\n"`,
+			`http://a.example answered 200 301→https://a.example/robots.txt "A19\n"`},
 		"2024-06-01": {`https://a.example answered 404`},
 	}, 1, first, second)
 	f(Month, map[string][]string{
-		"2024-05-19": {`https://a.example answered 200 "A19\n"`, `http://a.example answered 200 301→https://a.example/robots.txt "A19\n"`},
+		"2024-05-19": {`https://a.example answered 200 "A19\n"`,
+			`http://a.example answered 200 301→https://a.example/robots.txt "A19\n"`},
 		"2024-06-01": {`https://a.example answered 404`},
 	}, 3, first, second)
 	f(Crawl, map[string][]string{
@@ -118,14 +126,17 @@ func TestRows(t *testing.T) {
 		"0:18 ftp://j.example: its scheme is neither http nor https",
 		"0:19 192.0.2.0/24: an address range is no origin",
 		"0:20 k.example: its final URL is no http or https URL")
-	if found := n.Found(); found.NoBody != 2 || found.Carried != 1 || found.NoStatus != 8 || found.Rows != 15 { // rejects are not judged
+	if found := n.Found(); found.NoBody != 2 || found.Carried != 1 || found.NoStatus != 8 || found.Rows != 15 {
+		// rejects are not judged
 		t.Errorf("%+v", found)
 	}
-	carried, _, _ := readAll(t, Options{Columns: named(t, "")}, file(t, "x.csv", "host,body,observed,date\na.example,x,false,2024-05-18\n"))
+	carried, _, _ := readAll(t, Options{Columns: named(t, "")},
+		file(t, "x.csv", "host,body,observed,date\na.example,x,false,2024-05-18\n"))
 	equal(t, "carried", carried["2024-05-18"], `0 a.example carried`)
 }
 
-// TestSkip passes over nights, wherever their records are: what was rejected goes to the first, and the others are whole.
+// TestSkip passes over nights, wherever their records are: what was rejected goes to the first, and the others are
+// whole.
 func TestSkip(t *testing.T) {
 	var rows strings.Builder
 	for i := range 300 {
@@ -133,7 +144,8 @@ func TestSkip(t *testing.T) {
 	}
 	path := file(t, "x.jsonl", rows.String()+"rubbish\n")
 	for skipped := range 8 { // bits: of the nights
-		n, err := Read(t.Context(), []string{path}, newFetcher(t), Options{MaxBody: 1000, Columns: named(t, ""), runBytes: 500, Now: time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)}, nil)
+		n, err := Read(t.Context(), []string{path}, newFetcher(t), Options{MaxBody: 1000, Columns: named(t, ""),
+			runBytes: 500, Now: time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +170,8 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// TestSpool merges many runs of random records into the order of a sort, and finds the first of each site, in any order.
+// TestSpool merges many runs of random records into the order of a sort, and finds the first of each site, in any
+// order.
 func TestSpool(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	site := func(night uint32, i int) []byte {

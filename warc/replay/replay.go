@@ -6,13 +6,13 @@
 //	                ├─► records ─► spool ───┤
 //	input ─► ahead ─┘    by night and URL   └─► …
 //
-// A site gets one row a night, but an archive has a capture for each exchange: for each redirect hop and each retry. The row
-// is made of the first capture of its /robots.txt with a status of 2xx or 4xx, which settles it. 408 and 429 do not: a retry
-// may succeed. If none settles it, the last capture counts, and before any row without an answer (see the flag unseen). Its
-// redirects are followed to captures of the same night, anywhere in the inputs.
+// A site gets one row a night, but an archive has a capture for each exchange: for each redirect hop and each retry.
+// The row is made of the first capture of its /robots.txt with a status of 2xx or 4xx, which settles it. 408 and 429 do
+// not: a retry may succeed. If none settles it, the last capture counts, and before any row without an answer (see the
+// flag unseen). Its redirects are followed to captures of the same night, anywhere in the inputs.
 //
-// replay.go reads the inputs once; ahead.go unpacks and parses them for it, by capture.go what archives have, and by rows.go bodies.
-// spool.go sorts what was read, in a temporary file. night.go returns it.
+// replay.go reads the inputs once; ahead.go unpacks and parses them for it, by capture.go what archives have, and by
+// rows.go bodies. spool.go sorts what was read, in a temporary file. night.go returns it.
 package replay
 
 import (
@@ -66,7 +66,8 @@ type Options struct {
 }
 
 // ErrNoDate says that nothing that was read has a date, and none is given. The name of an input stands before it.
-var ErrNoDate = errors.New("has no dates, and what is old is not of today: say of which day its files are by --date YYYY-MM-DD")
+var ErrNoDate = errors.New(
+	"has no dates, and what is old is not of today: say of which day its files are by --date YYYY-MM-DD")
 
 // Found counts what was read, beside inputs.Stats.
 type Found struct {
@@ -109,8 +110,10 @@ type Nights struct {
 const maxHead = 64 << 10
 
 // Read reads the inputs in the given order: files, and folders of bodies. fetch parses responses and bounds bodies and
-// redirects. progress, if not nil, is called first with a function that is safe for concurrent use. Close the Nights after use.
-func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Options, progress func(func() (read, total int64))) (_ *Nights, err error) {
+// redirects. progress, if not nil, is called first with a function that is safe for concurrent use. Close the Nights
+// after use.
+func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Options,
+	progress func(func() (read, total int64))) (_ *Nights, err error) {
 	n := &Nights{
 		ctx: ctx, fetch: fetch, opt: opt, nights: map[uint32]*Night{}, crawls: map[string]uint32{},
 		spool: sorter{spool: spool{dir: opt.TempDir}, limit: cmp.Or(opt.runBytes, runBytes)},
@@ -150,8 +153,8 @@ func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Optio
 	return n, err
 }
 
-// lookAt returns the size of an input, and whether it is an archive that can be read as it is. One that begins with damage is known by
-// its name.
+// lookAt returns the size of an input, and whether it is an archive that can be read as it is. One that begins with
+// damage is known by its name.
 func lookAt(path string) (size int64, archive bool, err error) {
 	file, err := os.Open(path) // #nosec G304 -- the user names it
 	if err != nil {
@@ -171,7 +174,8 @@ func (n *Nights) full() bool {
 	return n.opt.Limit > 0 && uint64(n.found.Captures+n.found.Rows) >= n.opt.Limit
 }
 
-// readAll reads the inputs and takes their items in order. Archives are begun before their turn; others may need room on disk.
+// readAll reads the inputs and takes their items in order. Archives are begun before their turn; others may need room
+// on disk.
 func (n *Nights) readAll(paths []string, sizes []int64, archives []bool) error {
 	ctx, cancel := context.WithCancel(n.ctx)
 	var reading sync.WaitGroup
@@ -235,7 +239,8 @@ func (n *Nights) take(it *item) error {
 // reject keeps a reject without a night, for the first one.
 func (n *Nights) reject(it *item) error {
 	n.stats.Rejects++
-	it.record = record{seq: it.seq, file: it.file, line: it.line, flags: rejected, input: it.input[:min(len(it.input), inputs.MaxText)], block: []byte(it.reason)}
+	it.record = record{seq: it.seq, file: it.file, line: it.line, flags: rejected,
+		input: it.input[:min(len(it.input), inputs.MaxText)], block: []byte(it.reason)}
 	it.setKey(0, nil)
 	return n.spool.add(&it.record)
 }
@@ -243,8 +248,8 @@ func (n *Nights) reject(it *item) error {
 // earliest is the year of the first robots.txt.
 const earliest = 1994
 
-// Plausible reports whether a robots.txt may have been fetched then, as seen from now, with a day for zones. Other dates are mistakes:
-// zero, or numbers of another kind.
+// Plausible reports whether a robots.txt may have been fetched then, as seen from now, with a day for zones. Other
+// dates are mistakes: zero, or numbers of another kind.
 func Plausible(at, now time.Time) bool {
 	return at.UTC().Year() >= earliest && at.Before(now.Add(24*time.Hour))
 }
@@ -340,7 +345,8 @@ func (n *Nights) night(at time.Time, file, crawl string) (uint32, string) {
 
 // List returns the nights by date.
 func (n *Nights) List() []*Night {
-	return slices.SortedStableFunc(slices.Values(n.order), func(a, b *Night) int { return strings.Compare(a.Date, b.Date) })
+	return slices.SortedStableFunc(slices.Values(n.order),
+		func(a, b *Night) int { return strings.Compare(a.Date, b.Date) })
 }
 
 // Found returns what was read.

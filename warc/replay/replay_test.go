@@ -43,7 +43,8 @@ func captured(kind, uri, fields, block string) string {
 	if !strings.Contains(fields, "Content-Type") {
 		fields += "Content-Type: application/http; msgtype=response\r\n"
 	}
-	return fmt.Sprintf("WARC/1.0\r\nWARC-Type: %s\r\nWARC-Target-URI: %s\r\n%sContent-Length: %d\r\n\r\n%s\r\n\r\n", kind, uri, fields, len(block), block)
+	return fmt.Sprintf("WARC/1.0\r\nWARC-Type: %s\r\nWARC-Target-URI: %s\r\n%sContent-Length: %d\r\n\r\n%s\r\n\r\n", kind,
+		uri, fields, len(block), block)
 }
 
 // answer is the text of a capture: `200 body` or `301 location`.
@@ -116,9 +117,11 @@ func readAll(tb testing.TB, opt Options, paths ...string) (nights map[string][]s
 		}
 	}
 	slices.SortFunc(rejects, func(a, b string) int {
-		return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(number(a[strings.Index(a, ":")+1:]), number(b[strings.Index(b, ":")+1:])))
+		return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(number(a[strings.Index(a, ":")+1:]),
+			number(b[strings.Index(b, ":")+1:])))
 	})
-	if s := n.Stats(); opt.Limit == 0 && (s.Lines != given+rejected+s.Skipped+s.LeftOut || rejected != uint64(len(rejects))) {
+	if s := n.Stats(); opt.Limit == 0 && (s.Lines != given+rejected+s.Skipped+s.LeftOut ||
+		rejected != uint64(len(rejects))) {
 		tb.Errorf("%d rows and %d rejects are counted as %+v", given, len(rejects), s)
 	}
 	return nights, rejects, n
@@ -203,7 +206,8 @@ func TestOnlyCapturesOfRobots(t *testing.T) {
 		`0:9 http://d.example/robots.txt: a revisit, whose body is that of another record`,
 		`0:11 https://a.example/robots.txt: another capture of the same file counts`,
 		`0:15 https://i.example/robots.txt: one of several segments of a record, which are not joined`)
-	if stats.Skipped != 6 || stats.Files[0].Layout != "warc" || stats.Files[0].Compression != "gzip" || stats.Files[0].Lines != 16 {
+	if stats.Skipped != 6 || stats.Files[0].Layout != "warc" || stats.Files[0].Compression != "gzip" ||
+		stats.Files[0].Lines != 16 {
 		t.Errorf("%+v", stats)
 	}
 }
@@ -241,7 +245,8 @@ func TestHops(t *testing.T) {
 	f("in a circle", [][]string{{answer(plainA, "301 "+a), answer(a, "301 "+plainA)}},
 		`0 http://a.example redirect_limit 301 301→https://a.example/robots.txt`,
 		`1 https://a.example redirect_limit 301 301→http://a.example/robots.txt`)
-	f("too far", [][]string{{answer(a, "301 /1"), answer("https://a.example/1", "301 /2"), answer("https://a.example/2", "301 /3"), answer("https://a.example/3", "301 /4"), answer("https://a.example/4", "200 x\n")}},
+	f("too far", [][]string{{answer(a, "301 /1"), answer("https://a.example/1", "301 /2"), answer("https://a.example/2",
+		"301 /3"), answer("https://a.example/3", "301 /4"), answer("https://a.example/4", "200 x\n")}},
 		`0 https://a.example redirect_limit 301 301→https://a.example/1 301→https://a.example/2 301→https://a.example/3`)
 	f("nowhere", [][]string{{answer(a, "301 ")}},
 		`0 https://a.example redirect_invalid 301`)
@@ -260,7 +265,8 @@ func TestHops(t *testing.T) {
 		`1 https://a.example answered 408`)
 	f("a failure after an answer", [][]string{{answer(a, "200 A\n"), answer(a, "503 ")}},
 		`0 https://a.example answered 200 "A\n"`)
-	f("a later try behind a redirect", [][]string{{answer(plainA, "301 "+a), answer(a, "503 "), answer(plainA, "301 "+a), answer(a, "404 ")}},
+	f("a later try behind a redirect", [][]string{{answer(plainA, "301 "+a), answer(a, "503 "), answer(plainA, "301 "+a),
+		answer(a, "404 ")}},
 		`3 https://a.example answered 404`,
 		`2 http://a.example answered 404 301→https://a.example/robots.txt`)
 	f("a redirect that was gone later", [][]string{{answer(a, "301 "+b), answer(b, "200 B\n")}, {answer(a, "200 A\n")}},
@@ -275,7 +281,8 @@ func TestHops(t *testing.T) {
 // redirect, and in concatenated files. In other archives the crawler may have decoded it, whatever its header says.
 func TestUndone(t *testing.T) {
 	info := func(software string) string {
-		return captured("warcinfo", "", "Content-Type: application/warc-fields\r\n", "format: x\r\nSoftware:  "+software+"\r\n")
+		return captured("warcinfo", "", "Content-Type: application/warc-fields\r\n", "format: x\r\nSoftware:  "+software+
+			"\r\n")
 	}
 	texts := func(host string) []string {
 		uri := "https://" + host + ".example/robots.txt"
@@ -304,7 +311,8 @@ func TestUndone(t *testing.T) {
 		equal(t, what, rows, want...)
 	}
 	f("without a warcinfo", [][]string{texts("a")}, "a "+good, "a "+good)
-	f("of another crawler", [][]string{append([]string{info("Nutch 1.6 (CC), not bulkscan/1")}, texts("a")...)}, "a "+good, "a "+good)
+	f("of another crawler", [][]string{append([]string{info("Nutch 1.6 (CC), not bulkscan/1")}, texts("a")...)}, "a "+good,
+		"a "+good)
 	f("ours", [][]string{append([]string{info("bulkscan/1.0")}, texts("a")...)}, "a "+bad, "a "+bad)
 	files, want := [][]string{append([]string{info("bulkscan/1.0")}, texts("a")...)}, []string{"a " + bad}
 	for i := range runtime.GOMAXPROCS(0) { // so that each worker has another archive after it
@@ -312,7 +320,8 @@ func TestUndone(t *testing.T) {
 		files, want = append(files, texts(host)), append(want, host+" "+good)
 	}
 	f("ours, and then others", files, append(want, want...)...)
-	f("ours and others in one", [][]string{slices.Concat(texts("a"), []string{info("bulkscan/1.0")}, texts("b"), []string{info("x")}, texts("c"))},
+	f("ours and others in one", [][]string{slices.Concat(texts("a"), []string{info("bulkscan/1.0")}, texts("b"),
+		[]string{info("x")}, texts("c"))},
 		"a "+good, "b "+bad, "c "+good, "a "+good, "b "+bad, "c "+good)
 }
 
@@ -323,7 +332,8 @@ func TestDeepInAMember(t *testing.T) {
 		all.WriteString(answer(fmt.Sprintf("https://%d.example/robots.txt", i), "200 A\n"))
 	}
 	all.WriteString(answer("http://0.example/robots.txt", "301 https://0.example/robots.txt"))
-	rows, rejects, _ := read(t, Options{}, write(t, all.String(), answer("http://9.example/robots.txt", "301 https://99.example/robots.txt")))
+	rows, rejects, _ := read(t, Options{}, write(t, all.String(), answer("http://9.example/robots.txt",
+		"301 https://99.example/robots.txt")))
 	if len(rows) != 102 {
 		t.Errorf("%d rows", len(rows))
 	}
@@ -335,7 +345,8 @@ func TestDeepInAMember(t *testing.T) {
 
 // TestDamage checks that damage costs only the damaged record, and is reported with its place.
 func TestDamage(t *testing.T) {
-	path := write(t, answer("https://a.example/robots.txt", "200 A\n"), answer("https://b.example/robots.txt", "200 B\n"), answer("http://a.example/robots.txt", "301 https://a.example/robots.txt"))
+	path := write(t, answer("https://a.example/robots.txt", "200 A\n"), answer("https://b.example/robots.txt", "200 B\n"),
+		answer("http://a.example/robots.txt", "301 https://a.example/robots.txt"))
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -347,8 +358,10 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, rejects, _ := read(t, Options{}, path)
-	equal(t, "rows", rows, `0 https://a.example answered 200 "A\n"`, `2 http://a.example answered 200 301→https://a.example/robots.txt "A\n"`)
-	if len(rejects) != 1 || !strings.HasPrefix(rejects[0], "0:2 : a gzip member is ") || !strings.HasSuffix(rejects[0], fmt.Sprintf(": bytes %d to %d are passed over", begin, end)) {
+	equal(t, "rows", rows, `0 https://a.example answered 200 "A\n"`,
+		`2 http://a.example answered 200 301→https://a.example/robots.txt "A\n"`)
+	if len(rejects) != 1 || !strings.HasPrefix(rejects[0], "0:2 : a gzip member is ") || !strings.HasSuffix(rejects[0],
+		fmt.Sprintf(": bytes %d to %d are passed over", begin, end)) {
 		t.Errorf("%q", rejects)
 	}
 }
@@ -368,9 +381,12 @@ func TestUnsound(t *testing.T) {
 		t.Fatal(err)
 	}
 	nights, rejects, r := readAll(t, Options{Date: "2024-05-18"}, sound, many)
-	equal(t, "rows", nights["2024-05-18"], `0 https://a.example answered 200 "A\n"`, `1 https://b.example answered 200 "B\n"`,
+	equal(t, "rows", nights["2024-05-18"], `0 https://a.example answered 200 "A\n"`,
+		`1 https://b.example answered 200 "B\n"`,
 		`2 https://c.example answered 200 "C\n"`, `3 https://d.example answered 200 "D\n"`)
-	equal(t, "rejects", rejects, fmt.Sprintf("1:4 : a gzip member is not what its checksum says: bytes %d to %d are passed over, but for 2 records at their beginning, which may be wrong", begin, len(raw)))
+	equal(t, "rejects", rejects,
+		fmt.Sprintf(
+			"1:4 : a gzip member is not what its checksum says: bytes %d to %d are passed over, but for 2 records at their beginning, which may be wrong", begin, len(raw)))
 	if got, want := r.Unsound(), (Unsound{1, many, int64(begin)}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -448,7 +464,8 @@ func TestManyArchives(t *testing.T) {
 	if err := os.Remove(paths[20]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(t.Context(), paths, newFetcher(t), Options{MaxBody: 1000}, nil); err == nil || !strings.Contains(err.Error(), "cannot read "+paths[20]+": no such file") {
+	if _, err := Read(t.Context(), paths, newFetcher(t), Options{MaxBody: 1000}, nil); err == nil ||
+		!strings.Contains(err.Error(), "cannot read "+paths[20]+": no such file") {
 		t.Error(err)
 	}
 }
@@ -480,7 +497,8 @@ func TestErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		n, err := Read(t.Context(), []string{good, path}, newFetcher(t), Options{MaxBody: 1000, Date: "2024-05-18", Columns: named(t, "")}, nil)
+		n, err := Read(t.Context(), []string{good, path}, newFetcher(t), Options{MaxBody: 1000, Date: "2024-05-18",
+			Columns: named(t, "")}, nil)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
@@ -490,7 +508,8 @@ func TestErrors(t *testing.T) {
 	}
 	f("absent", "", "no such file")
 	f("broken.zst", "\x28\xb5\x2f\xfdxxxx", "cut off or damaged")
-	f("dictionary.warc.zst", "\x5d\x2a\x4d\x18\x04\x00\x00\x00dict\x28\xb5\x2f\xfd\x27\x11\x05\x06\x07\x20\x00", "unpack it first")
+	f("dictionary.warc.zst", "\x5d\x2a\x4d\x18\x04\x00\x00\x00dict\x28\xb5\x2f\xfd\x27\x11\x05\x06\x07\x20\x00",
+		"unpack it first")
 	f("words", "no rows at all", "no column is known to hold hosts")
 	f("array.json", "[{}]", "write one object a line")
 
@@ -498,18 +517,22 @@ func TestErrors(t *testing.T) {
 	f("robotstxt.paths", "https://data.example/"+paths, "it is a list of archives: download those that it names")
 	refused := func(path, want string) {
 		t.Helper()
-		if _, err := Read(t.Context(), []string{path}, newFetcher(t), Options{}, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read(t.Context(), []string{path}, newFetcher(t), Options{}, nil); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	refused(write(t, paths), "it is a list of archives: download those that it names")
 	record := answer("https://a.example/robots.txt", "200 "+strings.Repeat("A\n", 100))
-	for _, at := range []int{10, len(record) / 2, len(record) - 5, len(record) + 10} { // in the head, the block, and a later record
+	for _, at := range []int{10, len(record) / 2, len(record) - 5, len(record) + 10} {
+		// in the head, the block, and a later record
 		both := record + record
 		refused(write(t, both[:at], both[at:]), "its gzip members end within records, as bgzip writes them: write it anew")
 	}
-	for _, texts := range [][]string{{record, record}, {record + record[:50]}, {record + record[:50], record}, {record, "rubbish"}, {record + strings.Repeat("x", 1<<20), "rubbish"}} {
-		if n, err := Read(t.Context(), []string{write(t, texts...)}, newFetcher(t), Options{Date: "2024-05-18"}, nil); err != nil {
+	for _, texts := range [][]string{{record, record}, {record + record[:50]}, {record + record[:50], record},
+		{record, "rubbish"}, {record + strings.Repeat("x", 1<<20), "rubbish"}} {
+		if n, err := Read(t.Context(), []string{write(t, texts...)}, newFetcher(t), Options{Date: "2024-05-18"},
+			nil); err != nil {
 			t.Errorf("%.20q is refused: %v", texts[len(texts)-1], err)
 		} else if err := n.Close(); err != nil {
 			t.Error(err)
@@ -541,7 +564,8 @@ func TestErrors(t *testing.T) {
 	if _, err := Read(ctx, []string{good}, newFetcher(t), Options{MaxBody: 1000}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want that of the context", err)
 	}
-	if _, err := Read(t.Context(), []string{good}, newFetcher(t), Options{MaxBody: 1000}, nil); !errors.Is(err, ErrNoDate) || !strings.HasPrefix(err.Error(), good+" has no dates") {
+	if _, err := Read(t.Context(), []string{good}, newFetcher(t), Options{MaxBody: 1000}, nil); !errors.Is(err,
+		ErrNoDate) || !strings.HasPrefix(err.Error(), good+" has no dates") {
 		t.Errorf("%v, want that there is no date", err)
 	}
 }

@@ -26,7 +26,8 @@ var usual = []inputs.Column{
 	{Name: "fetched_at", Names: []string{"fetched_at", "timestamp", "date", "crawl_date", "fetch_time"}},
 	{Name: "observed", Names: []string{"observed"}},
 	{Name: "unchanged", Names: []string{"unchanged"}},
-	{Name: "body", Names: []string{"body", "content", "robots_txt", "robotstxt", "robots", "text"}, Needed: "bodies", Instead: []string{"status", "observed", "unchanged"}},
+	{Name: "body", Names: []string{"body", "content", "robots_txt", "robotstxt", "robots", "text"}, Needed: "bodies",
+		Instead: []string{"status", "observed", "unchanged"}},
 	{Name: "final_url", Names: []string{"final_url"}},
 	{Name: "content_type", Names: []string{"content_type"}},
 	{Name: "headers", Names: []string{"headers", "response_headers"}, Objects: true},
@@ -34,7 +35,8 @@ var usual = []inputs.Column{
 	{Name: "label"},
 }
 
-// ParseColumns reads the value of --columns: `body=robots,host=site`. Columns that it does not name have their usual names.
+// ParseColumns reads the value of --columns: `body=robots,host=site`. Columns that it does not name have their usual
+// names.
 func ParseColumns(text string) ([]inputs.Column, error) {
 	columns := slices.Clone(usual)
 	if text == "" {
@@ -48,7 +50,8 @@ func ParseColumns(text string) ([]inputs.Column, error) {
 			for _, c := range columns {
 				all = append(all, c.Name)
 			}
-			return nil, fmt.Errorf("%.80q: want WHAT=COLUMN, separated by commas; WHAT is one of %s", part, strings.Join(all, ", "))
+			return nil, fmt.Errorf("%.80q: want WHAT=COLUMN, separated by commas; WHAT is one of %s", part,
+				strings.Join(all, ", "))
 		}
 		columns[i].Names, columns[i].Given = []string{name}, true
 	}
@@ -66,9 +69,10 @@ func Files(folder string) (files []string, err error) {
 	return files, err
 }
 
-// fileName is HOST/robots.txt, RANK-HOST.txt or HOST.txt, plain or compressed. A host may begin with digits and a hyphen, so that HOST
-// behind a RANK has a dot.
-var fileName = regexp.MustCompile(`(?:^|/)(?:([^/]+)/robots|([0-9]{1,15})-([^/]*\.[^/]*)|([^/]+))\.txt(\.gz|\.zst|\.xz|\.bz2)?$`)
+// fileName is HOST/robots.txt, RANK-HOST.txt or HOST.txt, plain or compressed. A host may begin with digits and a
+// hyphen, so that HOST behind a RANK has a dot.
+var fileName = regexp.MustCompile(
+	`(?:^|/)(?:([^/]+)/robots|([0-9]{1,15})-([^/]*\.[^/]*)|([^/]+))\.txt(\.gz|\.zst|\.xz|\.bz2)?$`)
 
 // cells are a row's values by column.
 type cells map[string][]byte
@@ -156,18 +160,21 @@ func (o *Options) readRow(it *item, row cells) (reason string) {
 }
 
 // truths are the words of observed and unchanged, in lower case.
-var truths = map[string]bool{"true": true, "t": true, "yes": true, "1": true, "false": false, "f": false, "no": false, "0": false}
+var truths = map[string]bool{"true": true, "t": true, "yes": true, "1": true, "false": false, "f": false, "no": false,
+	"0": false}
 
 // forms are those of dates, beside seconds since 1970 and parts of these. Without a zone a time is in UTC.
 var forms = []string{
-	time.RFC3339, "2006-01-02", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02T15:04:05Z0700",
+	time.RFC3339, "2006-01-02", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05",
+	"2006-01-02T15:04:05Z0700",
 	"2006-01-02 15:04:05 MST", time.RFC1123, time.RFC1123Z, "20060102", "20060102150405",
 }
 
 // units are those of numbers since 1970, by their digits.
 var units = map[int]int64{9: 1, 10: 1, 11: 1, 13: 1e3, 16: 1e6, 19: 1e9}
 
-// parseTime reads a date by one of the forms, or a number of seconds, milliseconds, microseconds or nanoseconds since 1970.
+// parseTime reads a date by one of the forms, or a number of seconds, milliseconds, microseconds or nanoseconds since
+// 1970.
 func parseTime(text string) (time.Time, bool) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	n, err := strconv.ParseUint(whole, 10, 63)
@@ -176,7 +183,8 @@ func parseTime(text string) (time.Time, bool) {
 	}
 	for _, form := range forms {
 		t, err := time.Parse(form, text)
-		if zone, offset := t.Zone(); err == nil && (offset != 0 || zone == "" || zone == "UTC" || zone == "GMT") { // of others the offset is not known
+		if zone, offset := t.Zone(); err == nil && (offset != 0 || zone == "" || zone == "UTC" || zone == "GMT") {
+			// of others the offset is not known
 			return t.UTC(), true
 		}
 	}

@@ -25,7 +25,8 @@ func open(tb testing.TB, text string, columns []inputs.Column) (*inputs.Stream, 
 		columns = named(tb, "")
 	}
 	parquet := func(file io.ReaderAt, size int64) (inputs.Table, error) { return table.OpenList(file, size) }
-	r := inputs.OpenRows(tb.Context(), []string{"-"}, inputs.Options{Stdin: strings.NewReader(text), Parquet: parquet, TempDir: tb.TempDir()}, columns)
+	r := inputs.OpenRows(tb.Context(), []string{"-"}, inputs.Options{Stdin: strings.NewReader(text), Parquet: parquet,
+		TempDir: tb.TempDir()}, columns)
 	tb.Cleanup(func() { _ = r.Close() })
 	return r.NextStream()
 }
@@ -70,8 +71,10 @@ func spelled(r *inputs.Row) string {
 		is   bool
 		text string
 	}{
-		{it.flags&carried != 0, "carried"}, {row.text("status") != "", row.text("status")}, {!it.when.IsZero(), it.when.Format(time.RFC3339)}, {it.rank != 0, fmt.Sprint("rank ", it.rank)},
-		{len(it.label) > 0, string(it.label)}, {len(it.final) > 0, string(it.final)}, {row.text("content_type") != "", row.text("content_type")}, {row.text("headers") != "", row.text("headers")},
+		{it.flags&carried != 0, "carried"}, {row.text("status") != "", row.text("status")},
+		{!it.when.IsZero(), it.when.Format(time.RFC3339)}, {it.rank != 0, fmt.Sprint("rank ", it.rank)},
+		{len(it.label) > 0, string(it.label)}, {len(it.final) > 0, string(it.final)}, {row.text("content_type") != "",
+			row.text("content_type")}, {row.text("headers") != "", row.text("headers")},
 	} {
 		if part.is {
 			s += " " + part.text
@@ -106,7 +109,8 @@ func TestForms(t *testing.T) {
 		`5 d.example carried`,
 		`6 e.example carried 2024-05-18T00:00:00Z`,
 		`7 f.example "x" https://www.f.example/robots.txt text/plain {"Server":"x"}`)
-	f("columns within objects, and a label", `{"site":{"name":"a.example","kind":"news"},"response":{"text":"x","code":200}}`+"\n",
+	f("columns within objects, and a label",
+		`{"site":{"name":"a.example","kind":"news"},"response":{"text":"x","code":200}}`+"\n",
 		named(t, "host=site.name,body=response.text,status=response.code,label=site.kind"), `1 a.example "x" 200 news`)
 	f("bad objects", `{"host":"a.example","body":"x"}
 {"host":"b.example","body":"x"
@@ -132,7 +136,8 @@ not JSON
 		return `{"host":"a.example","body":"x","deep":` + strings.Repeat("[", levels) + strings.Repeat("]", levels) + "}\n"
 	}
 	f("a deep object costs itself, and no memory", deep(99)+deep(100)+deep(1<<20), nil,
-		`1 a.example "x"`, `2 "{\"host\":\"a.example\",": not a JSON object`, `3 "{\"host\":\"a.example\",": not a JSON object`)
+		`1 a.example "x"`, `2 "{\"host\":\"a.example\",": not a JSON object`,
+		`3 "{\"host\":\"a.example\",": not a JSON object`)
 	f("texts in the place of objects, and the other way round", `{"host":"a.example","body":"x","headers":{"Server":"x"}}
 {"host":"b.example","body":{"text":"x"}}
 {"host":["c.example"],"body":"x"}
@@ -145,19 +150,25 @@ not JSON
 		`4 "{\"host\":\"d.example\",": its status is an object or a list, and no text`,
 		`5 e.example "x"`,
 		`6 f.example "�xé/\"\\\b\f\r\t"`)
-	f("a huge line costs itself", `{"host":"a.example","body":"`+strings.Repeat("x", inputs.MaxRow)+"\"}\n"+`{"host":"b.example","body":"`+strings.Repeat(`\u0041`, 1<<20)+`"}`, nil,
+	f("a huge line costs itself", `{"host":"a.example","body":"`+strings.Repeat("x", inputs.MaxRow)+"\"}\n"+
+		`{"host":"b.example","body":"`+strings.Repeat(`\u0041`, 1<<20)+`"}`, nil,
 		`1 "{\"host\":\"a.example\",": the row is longer than 8 MiB, or a quoted cell is not closed`,
 		`2 b.example "`+strings.Repeat("A", 40)+`"`)
-	f("CSV", "Host,Body,Status,Fetched-At\r\na.example,\"User-agent: *\r\nDisallow: \"\"/\"\"\r\n\",200,2024-05-18\r\nb.example,,404,\n\nc.example,x,,\n", nil,
+	f("CSV",
+		"Host,Body,Status,Fetched-At\r\na.example,\"User-agent: *\r\nDisallow: \"\"/\"\"\r\n\",200,2024-05-18\r\nb.example,,404,\n\nc.example,x,,\n", nil,
 		`2 a.example "User-agent: *\r\nDisallow: \"/\"\r\n" 200 2024-05-18T00:00:00Z`,
 		`5 b.example "" 404`,
 		`7 c.example "x"`)
-	f("a huge record behind blank lines costs its first line, and what is behind its tail are rows", "host,body,rank\n"+strings.Repeat("\r\n", 300)+"a.example,"+strings.Repeat("x\"\"", inputs.MaxRow/2)+"\n \nb.example,x, 3.0\nc.example,\"y", nil,
+	f("a huge record behind blank lines costs its first line, and what is behind its tail are rows", "host,body,rank\n"+
+		strings.Repeat("\r\n", 300)+"a.example,"+strings.Repeat("x\"\"", inputs.MaxRow/2)+
+		"\n \nb.example,x, 3.0\nc.example,\"y", nil,
 		`302 "a.example,x\"\"x\"\"x\"\"x": the row is longer than 8 MiB, or a quoted cell is not closed`,
 		`304 b.example "x" rank 3`,
 		`305 "c.example,\"y": the row is longer than 8 MiB, or a quoted cell is not closed`)
-	f("CSV by tabs and numbers", "a\tb\tc\n1-a.example\tx\tnews\n", named(t, "host=1,body=2,label=c"), `2 1-a.example "x" news`)
-	f("two columns with dates: the first of the usual names", "date,host,body,fetched_at\n2020-01-01,a.example,x,2024-05-18\n", nil, `2 a.example "x" 2024-05-18T00:00:00Z`)
+	f("CSV by tabs and numbers", "a\tb\tc\n1-a.example\tx\tnews\n", named(t, "host=1,body=2,label=c"),
+		`2 1-a.example "x" news`)
+	f("two columns with dates: the first of the usual names",
+		"date,host,body,fetched_at\n2020-01-01,a.example,x,2024-05-18\n", nil, `2 a.example "x" 2024-05-18T00:00:00Z`)
 	f("bad records", "host,body\na.example,x\nb.example\nc.example,\"x\"y\nd.example,\"never\nclosed\ne.example,x\n", nil,
 		`2 a.example "x"`,
 		`3 "b.example": the row has 1 cells, and the header 2`,
@@ -166,8 +177,10 @@ not JSON
 		`6 "closed": the row has 1 cells, and the header 2`,
 		`7 e.example "x"`)
 
-	huge, err := lines(t, "host,body\na.example,\""+strings.Repeat(strings.Repeat("x", 999)+"\n", inputs.MaxRow/1000+1)+"\"\nb.example,x\nc.example,\"y\"\n", nil)
-	if n := len(huge); err != nil || n < 8000 || !strings.HasSuffix(huge[0], "quoted cell is not closed") || huge[n-1] != `8393 c.example "y"` {
+	huge, err := lines(t, "host,body\na.example,\""+strings.Repeat(strings.Repeat("x", 999)+"\n", inputs.MaxRow/1000+1)+
+		"\"\nb.example,x\nc.example,\"y\"\n", nil)
+	if n := len(huge); err != nil || n < 8000 || !strings.HasSuffix(huge[0], "quoted cell is not closed") ||
+		huge[n-1] != `8393 c.example "y"` {
 		t.Errorf("%d rows of a huge cell, %v, %q", n, err, huge[max(0, n-3):])
 	}
 }
@@ -176,14 +189,17 @@ not JSON
 func TestDates(t *testing.T) {
 	want := time.Date(2024, 5, 18, 12, 30, 15, 0, time.UTC)
 	for _, text := range []string{
-		"2024-05-18T12:30:15Z", "2024-05-18T14:30:15+02:00", "2024-05-18T14:30:15+0200", "2024-05-18 12:30:15", "2024-05-18T12:30:15", "2024-05-18 12:30:15+00:00", "2024-05-18 12:30:15 UTC",
-		"20240518123015", "1716035415", "1716035415000", "1716035415000000", "1716035415000000000", "1716035415.0", "Sat, 18 May 2024 12:30:15 GMT",
+		"2024-05-18T12:30:15Z", "2024-05-18T14:30:15+02:00", "2024-05-18T14:30:15+0200", "2024-05-18 12:30:15",
+		"2024-05-18T12:30:15", "2024-05-18 12:30:15+00:00", "2024-05-18 12:30:15 UTC",
+		"20240518123015", "1716035415", "1716035415000", "1716035415000000", "1716035415000000000", "1716035415.0",
+		"Sat, 18 May 2024 12:30:15 GMT",
 	} {
 		if got, ok := parseTime(text); !ok || !got.Equal(want) {
 			t.Errorf("%s: %v, %v", text, got, ok)
 		}
 	}
-	for _, text := range []string{"", "x", "18.05.2024", "2024-13-01", "123456789012", "20241301", "1e9", "-5", ".", "99999999999999999999"} {
+	for _, text := range []string{"", "x", "18.05.2024", "2024-13-01", "123456789012", "20241301", "1e9", "-5", ".",
+		"99999999999999999999"} {
 		if got, ok := parseTime(text); ok {
 			t.Errorf("%q: %v", text, got)
 		}
@@ -205,7 +221,8 @@ func TestUnknownColumns(t *testing.T) {
 	f(`{"host":"a.example","words":"x"}`, nil, `known to hold bodies (1 "host", 2 "words")`, "--columns body=NAME")
 	f("page,robots\na,b\n", nil, `known to hold hosts (1 "page", 2 "robots")`, "--columns host=NAME")
 	f("host,words\na,b\n", nil, `known to hold bodies (1 "host", 2 "words")`)
-	f("host,body\na,b\n", named(t, "status=code"), `it has no column "code", but 1 "host", 2 "body"`, "--columns status=NAME")
+	f("host,body\na,b\n", named(t, "status=code"), `it has no column "code", but 1 "host", 2 "body"`,
+		"--columns status=NAME")
 	f("[{}]", nil, "write one object a line")
 	f("\x00\x01\x02", nil, "neither JSON lines nor CSV")
 	for _, text := range []string{"body", "=x", "body=", "size=x", "body=x,"} {
@@ -213,7 +230,8 @@ func TestUnknownColumns(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if c, err := ParseColumns("body=robots, host=site"); err != nil || c[5].Names[0] != "robots" || c[0].Names[0] != "site" {
+	if c, err := ParseColumns("body=robots, host=site"); err != nil || c[5].Names[0] != "robots" ||
+		c[0].Names[0] != "site" {
 		t.Error(c, err)
 	}
 }
@@ -226,21 +244,28 @@ func TestFolder(t *testing.T) {
 	_, _ = z.Write([]byte("packed")) // to memory
 	_ = z.Close()
 	for name, content := range map[string]string{
-		"a.example.txt": "A", "7-b.example.txt": "B", "7-up.txt": "U", "c.example/robots.txt": "C", "deep/er/d.example.txt.gz": packed.String(), "e.example.txt": strings.Repeat("line\n", 300), "f.html": "F", "g.example.txt.gz": "no gzip",
+		"a.example.txt": "A", "7-b.example.txt": "B", "7-up.txt": "U", "c.example/robots.txt": "C",
+		"deep/er/d.example.txt.gz": packed.String(), "e.example.txt": strings.Repeat("line\n", 300), "f.html": "F",
+		"g.example.txt.gz": "no gzip",
 	} {
 		path := filepath.Join(folder, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content),
+			0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rows, rejects, _ := read(t, Options{}, folder)
-	equal(t, "rows", rows, `0 b.example answered 200 "B"`, `2 a.example answered 200 "A"`, `3 c.example answered 200 "C"`, `4 d.example answered 200 "packed"`,
+	equal(t, "rows", rows, `0 b.example answered 200 "B"`, `2 a.example answered 200 "A"`, `3 c.example answered 200 "C"`,
+		`4 d.example answered 200 "packed"`,
 		`5 e.example answered 200 "`+strings.Repeat(`line\n`, 200)+`"`, `7 g.example answered 200 "no gzip"`)
-	if len(rejects) != 2 || !strings.Contains(rejects[0], ":2 7-up: ") || rejects[1] != "0:7 f.html: its name is neither HOST.txt nor HOST/robots.txt" {
+	if len(rejects) != 2 || !strings.Contains(rejects[0], ":2 7-up: ") ||
+		rejects[1] != "0:7 f.html: its name is neither HOST.txt nor HOST/robots.txt" {
 		t.Errorf("%q", rejects)
 	}
 	for name, want := range map[string]string{
-		"x/7-b.example.txt": "7 b.example ", "7-up.txt": " 7-up ", "x/c.example/robots.txt": " c.example ", "7-c.example/robots.txt.xz": " 7-c.example .xz", "a.example.txt.bz2": " a.example .bz2", "x.txt.lz4": "", "robots.html": "",
+		"x/7-b.example.txt": "7 b.example ", "7-up.txt": " 7-up ", "x/c.example/robots.txt": " c.example ",
+		"7-c.example/robots.txt.xz": " 7-c.example .xz", "a.example.txt.bz2": " a.example .bz2", "x.txt.lz4": "",
+		"robots.html": "",
 	} {
 		got := ""
 		if part := fileName.FindStringSubmatch(name); part != nil {
@@ -280,7 +305,8 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// TestParquet reads rows of Parquet, with dates as times, nulls, and columns that are named by the user or are of no use.
+// TestParquet reads rows of Parquet, with dates as times, nulls, and columns that are named by the user or are of no
+// use.
 func TestParquet(t *testing.T) {
 	type row struct {
 		Site      string   `parquet:"site_name"`
@@ -290,26 +316,31 @@ func TestParquet(t *testing.T) {
 		Unchanged *bool    `parquet:"unchanged,optional"`
 		Headers   []string `parquet:"headers,list"`
 	}
-	at, body, status, yes := time.Date(2024, 5, 18, 12, 30, 15, 0, time.UTC).UnixMicro(), "User-agent: *\n", int32(404), true
+	at, body, status, yes := time.Date(2024, 5, 18, 12, 30, 15, 0, time.UTC).UnixMicro(), "User-agent: *\n", int32(404),
+		true
 	var file bytes.Buffer
 	w := parquet.NewGenericWriter[row](&file)
-	if _, err := w.Write([]row{{"a.example", &body, nil, at, nil, nil}, {"b.example", nil, &status, at, nil, nil}, {"c.example", &body, nil, at, &yes, []string{"x"}}, {"", nil, nil, 0, nil, nil}}); err != nil {
+	if _, err := w.Write([]row{{"a.example", &body, nil, at, nil, nil}, {"b.example", nil, &status, at, nil, nil},
+		{"c.example", &body, nil, at, &yes, []string{"x"}}, {"", nil, nil, 0, nil, nil}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, file.String(), nil); err == nil || !strings.Contains(err.Error(), `known to hold hosts (1 "site_name", `) {
+	if _, err := open(t, file.String(), nil); err == nil || !strings.Contains(err.Error(),
+		`known to hold hosts (1 "site_name", `) {
 		t.Error(err)
 	}
-	if _, err := open(t, file.String(), named(t, "host=site_name,headers=headers.list.element")); err == nil || !strings.Contains(err.Error(), "holds lists") {
+	if _, err := open(t, file.String(), named(t, "host=site_name,headers=headers.list.element")); err == nil ||
+		!strings.Contains(err.Error(), "holds lists") {
 		t.Error(err)
 	}
 	in, err := open(t, file.String(), named(t, "host=site_name"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`1 a.example "User-agent: *\n" 2024-05-18T12:30:15Z`, `2 b.example 404 2024-05-18T12:30:15Z`, `3 c.example carried 2024-05-18T12:30:15Z`, `4 "": it has no host`} {
+	for _, want := range []string{`1 a.example "User-agent: *\n" 2024-05-18T12:30:15Z`,
+		`2 b.example 404 2024-05-18T12:30:15Z`, `3 c.example carried 2024-05-18T12:30:15Z`, `4 "": it has no host`} {
 		row, err := in.Next()
 		if err != nil {
 			t.Fatal(err)

@@ -54,8 +54,8 @@ const (
 	endingShift = iota // of the two bits of fetcher.Ending
 )
 
-// setKey sets what a record is sorted by: its night (see Nights.night; 0: none, of rejects), its URL with the scheme at the end, so
-// that most redirects lead to a neighbour, and its number.
+// setKey sets what a record is sorted by: its night (see Nights.night; 0: none, of rejects), its URL with the scheme at
+// the end, so that most redirects lead to a neighbour, and its number.
 func (r *record) setKey(night uint32, url []byte) {
 	r.key = binary.BigEndian.AppendUint64(siteKey(night, url), r.seq)
 }
@@ -119,7 +119,8 @@ func (r *record) decode(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// The bounds of memory and of what is read at once. 128 GB of captures are 4,096 runs, of which a chunk each is in memory.
+// The bounds of memory and of what is read at once. 128 GB of captures are 4,096 runs, of which a chunk each is in
+// memory.
 const (
 	runBytes   = 32 << 20 // twice: one is gathered while the other is sorted and written
 	chunkBytes = 64 << 10
@@ -192,7 +193,8 @@ func (s *spool) close() error {
 }
 
 func unwritten(err error) error {
-	return fmt.Errorf("cannot keep captures in a temporary file: %w; make room for it, or set TMPDIR to where there is", err)
+	return fmt.Errorf("cannot keep captures in a temporary file: %w; make room for it, or set TMPDIR to where there is",
+		err)
 }
 
 func unread(err error) error {

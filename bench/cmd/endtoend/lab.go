@@ -69,9 +69,10 @@ func (l *lab) mustBeTrue() {
 	l.rows, l.untrue = 0, nil
 }
 
-// pace are flags for a web on the same machine: no rates but those that an experiment is about, short waits. Later flags
-// win, so that an experiment can say otherwise.
-var pace = []string{"--ip-rate", "0", "--timeout", "4s", "--connect-timeout", "2s", "--retry-after", "2s", "--max-retry-after", "5s"}
+// pace are flags for a web on the same machine: no rates but those that an experiment is about, short waits. Later
+// flags win, so that an experiment can say otherwise.
+var pace = []string{"--ip-rate", "0", "--timeout", "4s", "--connect-timeout", "2s", "--retry-after", "2s",
+	"--max-retry-after", "5s"}
 
 // trial is one scan of a list, against a web that has had no visitor before.
 type trial struct {
@@ -175,7 +176,8 @@ func (l *lab) scan(ctx context.Context, list string, flags ...string) (*outcome,
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(l.tmp(), 0o700)); err != nil {
 		return nil, err
 	}
-	c := exec.CommandContext(ctx, l.bulkscan, slices.Concat([]string{"scan", list, "-o", dir, "--scan-id", "bench", "--progress", "none", "--log-level", "warn"}, flags)...)
+	c := exec.CommandContext(ctx, l.bulkscan, slices.Concat([]string{"scan", list, "-o", dir, "--scan-id", "bench",
+		"--progress", "none", "--log-level", "warn"}, flags)...)
 	c.Env = append(os.Environ(), "GODEBUG=gctrace=1", "TMPDIR="+l.tmp())
 	stderr, err := c.StderrPipe()
 	if err != nil {
@@ -215,7 +217,8 @@ func (l *lab) scan(ctx context.Context, list string, flags ...string) (*outcome,
 func hosts(n int) (all []string) {
 	_ = sharedtest.Try(func(tb testing.TB) {
 		for line := range strings.Lines(string(sharedtest.Unpacked(tb, "lists", "merged-origins.csv.zst"))) {
-			if fields := strings.Split(strings.TrimSpace(line), ","); len(fields) > 1 && strings.Contains(fields[1], ".") && len(all) < n {
+			if fields := strings.Split(strings.TrimSpace(line), ","); len(fields) > 1 && strings.Contains(fields[1], ".") &&
+				len(all) < n {
 				all = append(all, fields[1])
 			}
 		}

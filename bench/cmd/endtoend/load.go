@@ -28,16 +28,19 @@ func (l *lab) truth(ctx context.Context) error {
 	n := float64(len(all))
 	l.printf("\n## truth: %d origins\n\n", len(all))
 	l.printf("| wall | origins/s | CPU s | CPU s per 10k | peak memory | live heap at most |\n|--:|--:|--:|--:|--:|--:|\n")
-	l.printf("| %.1f s | %.0f | %.1f | %.2f | %d MB | %d MB |\n\n", o.wall.Seconds(), n/o.wall.Seconds(), o.cpu.Seconds(), o.cpu.Seconds()*1e4/n, o.peak>>20, o.liveMost())
+	l.printf("| %.1f s | %.0f | %.1f | %.2f | %d MB | %d MB |\n\n", o.wall.Seconds(), n/o.wall.Seconds(), o.cpu.Seconds(),
+		o.cpu.Seconds()*1e4/n, o.peak>>20, o.liveMost())
 	l.mustBeTrue()
 	return nil
 }
 
-// cpu scans healthy hosts, each by its name: first plain, then by TLS with certificates that stand up to verification. What
-// counts is the processor time of the whole process. One more run says where it went, by the labels of its profile.
+// cpu scans healthy hosts, each by its name: first plain, then by TLS with certificates that stand up to verification.
+// What counts is the processor time of the whole process. One more run says where it went, by the labels of its
+// profile.
 func (l *lab) cpu(ctx context.Context) error {
 	all := hosts(l.n(50_000))
-	l.printf("\n## cpu: %d healthy origins, made-up bodies\n\nProcessor time of the whole scan, median of %d.\n\n", len(all), l.runs)
+	l.printf("\n## cpu: %d healthy origins, made-up bodies\n\nProcessor time of the whole scan, median of %d.\n\n",
+		len(all), l.runs)
 	l.printf("| | CPU s per 10k | origins/s | wall | peak memory |\n|---|--:|--:|--:|--:|\n")
 	stages, per10k, most := "", map[string]float64{}, map[string]float64{"http": 1.1, "https": 6}
 	for _, scheme := range []string{"http", "https"} {
@@ -78,20 +81,22 @@ func (l *lab) cpu(ctx context.Context) error {
 	}
 	l.printf("%s\n", stages)
 	for _, scheme := range []string{"http", "https"} {
-		l.must(per10k[scheme] <= most[scheme], "by %s at most %.1f CPU s per 10k (%.2f)", scheme, most[scheme], per10k[scheme])
+		l.must(per10k[scheme] <= most[scheme], "by %s at most %.1f CPU s per 10k (%.2f)", scheme, most[scheme],
+			per10k[scheme])
 	}
 	l.mustBeTrue()
 	return nil
 }
 
-// inflight scans hosts that take long to answer, with as many slots as the experiment is to have in flight. The web counts
-// how many connections were open at once. No host is deferred for being silent, and no time-out is near, so that each slot
-// holds one exchange from its first packet to its last. The list fills the slots twice.
+// inflight scans hosts that take long to answer, with as many slots as the experiment is to have in flight. The web
+// counts how many connections were open at once. No host is deferred for being silent, and no time-out is near, so that
+// each slot holds one exchange from its first packet to its last. The list fills the slots twice.
 func (l *lab) inflight(ctx context.Context) error {
 	const answer, maxPeak = 4 * time.Second, 900 << 20
 	n := l.n(10_000)
 	l.printf("\n## inflight: `--concurrency %d`, answers after %v\n\n", n, answer)
-	l.printf("| | origins | open at once | peak memory | live heap at most | wall | CPU s |\n|---|--:|--:|--:|--:|--:|--:|\n")
+	l.printf(
+		"| | origins | open at once | peak memory | live heap at most | wall | CPU s |\n|---|--:|--:|--:|--:|--:|--:|\n")
 	peak, fewest := int64(0), int64(n)
 	for _, scheme := range []string{"http", "https"} {
 		list, err := l.write("inflight-"+scheme+".list", named(2*n, scheme+"://", lateSuffix))
@@ -106,7 +111,8 @@ func (l *lab) inflight(ctx context.Context) error {
 			return err
 		}
 		peak, fewest = max(peak, o.peak), min(fewest, o.came.MostOpen)
-		l.printf("| %s | %d | %d | %d MB | %d MB | %.1f s | %.1f |\n", scheme, 2*n, o.came.MostOpen, o.peak>>20, o.liveMost(), o.wall.Seconds(), o.cpu.Seconds())
+		l.printf("| %s | %d | %d | %d MB | %d MB | %.1f s | %.1f |\n", scheme, 2*n, o.came.MostOpen, o.peak>>20, o.liveMost(),
+			o.wall.Seconds(), o.cpu.Seconds())
 	}
 	l.printf("\n")
 	l.must(fewest*100 >= int64(n)*95, "at least 95 %% of %d connections were open at once (%d)", n, fewest)

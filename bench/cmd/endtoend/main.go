@@ -1,6 +1,6 @@
-// Command endtoend answers one question: what does a whole scan cost, and is it true? It runs the
-// built program against a simulated web in another process, and reads what the system, the web and the dataset say of the
-// run. It prints a report in Markdown.
+// Command endtoend answers one question: what does a whole scan cost, and is it true? It runs the built program against
+// a simulated web in another process, and reads what the system, the web and the dataset say of the run. It prints a
+// report in Markdown.
 //
 //	truth     100,000 origins with real bodies: time, processor time and memory
 //	inflight  10,000 exchanges in flight whose answers take 4 s, plain and by TLS: in how much memory?
@@ -13,8 +13,8 @@
 //
 //	go -C bench run ./cmd/endtoend -only truth,cpu -runs 1
 //
-// The bounds that the report holds results against are for these sizes, on a machine that does nothing else. The files of
-// ../shared, beside the project, are served and scanned where they are there; otherwise they are made up.
+// The bounds that the report holds results against are for these sizes, on a machine that does nothing else. The files
+// of ../shared, beside the project, are served and scanned where they are there; otherwise they are made up.
 package main
 
 import (
@@ -104,8 +104,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		commit = []byte("unknown")
 	}
-	l.printf("# End-to-end runs, %s\n\nbulkscan %s, %s %s/%s, %d processors, scale %v, further flags %q.\n", time.Now().UTC().Format(time.DateOnly),
-		strings.TrimSpace(string(commit)), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), l.scale, l.flags)
+	l.printf("# End-to-end runs, %s\n\nbulkscan %s, %s %s/%s, %d processors, scale %v, further flags %q.\n",
+		time.Now().UTC().Format(time.DateOnly),
+		strings.TrimSpace(string(commit)), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), l.scale,
+		l.flags)
 	for _, e := range experiments {
 		if slices.Contains(names, e.name) {
 			if err := e.do(l, ctx); err != nil {

@@ -35,10 +35,11 @@ const (
 // taskMemory is GOMEMLIMIT of a task. Collections then begin early enough for shareMemory.
 const taskMemory = "120MiB"
 
-// shares scans a list by one process, and in shares: by one task after another, by eight at once, and by eight which are killed at
-// random and started again. The rows must be the truth, the hot address must get its rate at most, and shares must not cost more. A
-// process that gets an eighth of a machine takes more CPU for a request, whatever it scans. So tasks one after another are
-// compared with the one process, and tasks at once with eight scans of an eighth of the list each, which know nothing of shares.
+// shares scans a list by one process, and in shares: by one task after another, by eight at once, and by eight which
+// are killed at random and started again. The rows must be the truth, the hot address must get its rate at most, and
+// shares must not cost more. A process that gets an eighth of a machine takes more CPU for a request, whatever it
+// scans. So tasks one after another are compared with the one process, and tasks at once with eight scans of an eighth
+// of the list each, which know nothing of shares.
 func (l *lab) shares(ctx context.Context) error {
 	var lines []string
 	for _, host := range simweb.Names(0, l.n(1_000_000)) {
@@ -72,12 +73,15 @@ func (l *lab) shares(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.printf("\n## shares: %d origins, of which %.0f %% share one address, `--ip-rate %d --concurrency 200`\n\n", len(lines), 100*hotShare, sharedRate)
-	l.printf("| | wall s | CPU s | of it collect | of it killed | requests | CPU a request, µs | most memory MB | hot address: busiest 1 s, 10 s |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	l.printf("\n## shares: %d origins, of which %.0f %% share one address, `--ip-rate %d --concurrency 200`\n\n",
+		len(lines), 100*hotShare, sharedRate)
+	l.printf(
+		"| | wall s | CPU s | of it collect | of it killed | requests | CPU a request, µs | most memory MB | hot address: busiest 1 s, 10 s |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	// What a kill loses is asked again, so the CPU is compared by requests.
 	cost := func(o *outcome) float64 { return 1e6 * o.cpu.Seconds() / float64(o.came.Connections) }
 	row := func(name string, s *shared) {
-		l.printf("| %s | %.0f | %.1f | %.1f | %.1f | %d | %.0f | %d | %d, %d |\n", name, s.wall.Seconds(), s.cpu.Seconds(), s.collect.Seconds(), s.lost.Seconds(),
+		l.printf("| %s | %.0f | %.1f | %.1f | %.1f | %d | %.0f | %d | %d, %d |\n", name, s.wall.Seconds(), s.cpu.Seconds(),
+			s.collect.Seconds(), s.lost.Seconds(),
 			s.came.Connections, cost(&s.outcome), s.peak>>20, s.came.Hot.Second, s.came.Hot.TenSeconds)
 	}
 	row("one process", &shared{outcome: *one})
@@ -87,14 +91,23 @@ func (l *lab) shares(ctx context.Context) error {
 	row(fmt.Sprintf("%d tasks at once, %d kills", shareTasks, killed.kills), killed)
 	l.printf("\n")
 	l.must(killed.kills == shareKills, "tasks were killed %d times", killed.kills)
-	l.must(max(alone.peak, eight.peak, killed.peak) < shareMemory, "a task takes less than %d MB, with GOMEMLIMIT=%s", shareMemory>>20, taskMemory)
-	l.must(cost(&alone.outcome) <= 1.05*cost(one), "a request of tasks one after another takes at most 5 %% more CPU than one of the one process (%+.1f %%)", 100*(cost(&alone.outcome)/cost(one)-1))
-	l.must(cost(&eight.outcome) <= 1.05*cost(&apart.outcome), "a request of tasks at once takes at most 5 %% more than one of scans at once without shares (%+.1f %%)", 100*(cost(&eight.outcome)/cost(&apart.outcome)-1))
-	l.printf("- %d processes at once, on %d processors, take %+.1f %% more than one without shares, %+.1f %% with them, and %+.1f %% with kills\n", shareTasks, runtime.NumCPU(),
-		100*(cost(&apart.outcome)/cost(one)-1), 100*(cost(&eight.outcome)/cost(one)-1), 100*(cost(&killed.outcome)/cost(one)-1))
+	l.must(max(alone.peak, eight.peak, killed.peak) < shareMemory, "a task takes less than %d MB, with GOMEMLIMIT=%s",
+		shareMemory>>20, taskMemory)
+	l.must(cost(&alone.outcome) <= 1.05*cost(one),
+		"a request of tasks one after another takes at most 5 %% more CPU than one of the one process (%+.1f %%)",
+		100*(cost(&alone.outcome)/cost(one)-1))
+	l.must(cost(&eight.outcome) <= 1.05*cost(&apart.outcome),
+		"a request of tasks at once takes at most 5 %% more than one of scans at once without shares (%+.1f %%)",
+		100*(cost(&eight.outcome)/cost(&apart.outcome)-1))
+	l.printf(
+		"- %d processes at once, on %d processors, take %+.1f %% more than one without shares, %+.1f %% with them, and %+.1f %% with kills\n", shareTasks, runtime.NumCPU(),
+		100*(cost(&apart.outcome)/cost(one)-1), 100*(cost(&eight.outcome)/cost(one)-1),
+		100*(cost(&killed.outcome)/cost(one)-1))
 	second, ten := 1.1*sharedRate+shareTasks, float64(10*sharedRate+shareTasks)
-	l.must(float64(max(eight.came.Hot.Second, killed.came.Hot.Second)) <= second, "the hot address took at most %.0f connections in any second", second)
-	l.must(float64(max(eight.came.Hot.TenSeconds, killed.came.Hot.TenSeconds)) <= ten, "the hot address took at most %.0f connections in any ten", ten)
+	l.must(float64(max(eight.came.Hot.Second, killed.came.Hot.Second)) <= second,
+		"the hot address took at most %.0f connections in any second", second)
+	l.must(float64(max(eight.came.Hot.TenSeconds, killed.came.Hot.TenSeconds)) <= ten,
+		"the hot address took at most %.0f connections in any ten", ten)
 	l.mustBeTrue()
 	return nil
 }
@@ -118,7 +131,8 @@ func (l *lab) inShares(ctx context.Context, t trial, atOnce, kills int) (*shared
 	}
 	dir := filepath.Join(l.dir, "dataset")
 	s, err := l.together(ctx, t, atOnce, kills, func(i int) []string {
-		return slices.Concat([]string{t.list, "-o", dir, "--workers", strconv.Itoa(atOnce), "--shard", fmt.Sprintf("%d/%d", i, shareTasks)}, t.scan)
+		return slices.Concat([]string{t.list, "-o", dir, "--workers", strconv.Itoa(atOnce), "--shard",
+			fmt.Sprintf("%d/%d", i, shareTasks)}, t.scan)
 	})
 	if err != nil {
 		return nil, err
@@ -133,8 +147,8 @@ func (l *lab) inShares(ctx context.Context, t trial, atOnce, kills int) (*shared
 	return s, l.compareShares(ctx, s, dir, truth)
 }
 
-// apart is what as many processes at once cost without shares: each scans an eighth of the list into a dataset of its own, at an
-// eighth of the rate.
+// apart is what as many processes at once cost without shares: each scans an eighth of the list into a dataset of its
+// own, at an eighth of the rate.
 func (l *lab) apart(ctx context.Context, t trial, lines []string) (*shared, error) {
 	var parts [shareTasks][]string
 	for i, line := range lines {
@@ -148,12 +162,13 @@ func (l *lab) apart(ctx context.Context, t trial, lines []string) (*shared, erro
 		}
 	}
 	return l.together(ctx, t, shareTasks, 0, func(i int) []string {
-		return slices.Concat([]string{lists[i], "-o", filepath.Join(l.dir, "dataset", strconv.Itoa(i))}, t.scan, []string{"--ip-rate", strconv.Itoa(sharedRate / shareTasks)})
+		return slices.Concat([]string{lists[i], "-o", filepath.Join(l.dir, "dataset", strconv.Itoa(i))}, t.scan,
+			[]string{"--ip-rate", strconv.Itoa(sharedRate / shareTasks)})
 	})
 }
 
-// together runs shareTasks scans with these arguments, so many at once, of which some are killed, against a web that has had no
-// visitor before.
+// together runs shareTasks scans with these arguments, so many at once, of which some are killed, against a web that
+// has had no visitor before.
 func (l *lab) together(ctx context.Context, t trial, atOnce, kills int, args func(i int) []string) (*shared, error) {
 	record, dir := filepath.Join(l.dir, "accepts.json"), filepath.Join(l.dir, "dataset")
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o777), os.MkdirAll(l.tmp(), 0o700)); err != nil {
@@ -163,7 +178,8 @@ func (l *lab) together(ctx context.Context, t trial, atOnce, kills int, args fun
 	if err != nil {
 		return nil, err
 	}
-	flags := slices.Concat([]string{"scan", "--scan-id", "bench", "--progress", "none", "--log-level", "error"}, pace, w.Flags())
+	flags := slices.Concat([]string{"scan", "--scan-id", "bench", "--progress", "none", "--log-level", "error"}, pace,
+		w.Flags())
 	s, begun := &shared{running: make([]*exec.Cmd, shareTasks)}, time.Now()
 	tasks, end := context.WithCancel(ctx)
 	killed := make(chan struct{})
@@ -176,7 +192,8 @@ func (l *lab) together(ctx context.Context, t trial, atOnce, kills int, args fun
 	for i := range shareTasks {
 		c := exec.Command(l.bulkscan, slices.Concat(flags, args(i), l.flags)...)
 		// An engine gives each task its part of the processors.
-		c.Env = append(os.Environ(), "TMPDIR="+l.tmp(), "GOMEMLIMIT="+taskMemory, fmt.Sprintf("GOMAXPROCS=%d", max(1, runtime.NumCPU()/atOnce)))
+		c.Env = append(os.Environ(), "TMPDIR="+l.tmp(), "GOMEMLIMIT="+taskMemory, fmt.Sprintf("GOMAXPROCS=%d",
+			max(1, runtime.NumCPU()/atOnce)))
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
@@ -253,8 +270,8 @@ func (s *shared) task(ctx context.Context, i int, like *exec.Cmd, stderr io.Writ
 	}
 }
 
-// watchMemory notes the most memory of a task. What the system tells at a process's end includes the memory of the process that
-// started it, which has the whole list here.
+// watchMemory notes the most memory of a task. What the system tells at a process's end includes the memory of the
+// process that started it, which has the whole list here.
 func (s *shared) watchMemory(pid int, ended <-chan struct{}) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()

@@ -14,8 +14,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// changesOf returns the rows of changed-sites for GPTBot as lines: the host, the change, the days of the two nights, rank and label, and
-// what decided before and after.
+// changesOf returns the rows of changed-sites for GPTBot as lines: the host, the change, the days of the two nights,
+// rank and label, and what decided before and after.
 func changesOf(t *testing.T, st store.Store, night int, all bool) (lines []string, s *survey.Survey) {
 	t.Helper()
 	s, err := survey.Take(t.Context(), st, fmt.Sprintf("n2026-01-%02d", night), survey.TakeOptions{AllTokens: all})
@@ -35,8 +35,8 @@ func changesOf(t *testing.T, st store.Store, night int, all bool) (lines []strin
 	return lines, s
 }
 
-// TestChangedSites shows which rows there are for what happens to sites, night after night. Each host is the letters of answered, and `-`
-// for nights without the site.
+// TestChangedSites shows which rows there are for what happens to sites, night after night. Each host is the letters of
+// answered, and `-` for nights without the site.
 func TestChangedSites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it computes statistics, which -short leaves out")
@@ -58,15 +58,18 @@ func TestChangedSites(t *testing.T) {
 		"ommb.test began 01 04 14 news" + open + named,  // removed, and back otherwise
 		"oboo.test ceased 02 03 6 news" + named + open,  // its second change
 		"oobb.test began 02 03 7 <nil>" + open + named,
-		"xobb.test began 02 03 19 <nil>" + open + " blocked 3 User-agent: GPTBot Disallow: /", // the last file of the time that followed
+		// the last file of the time that followed
+		"xobb.test began 02 03 19 <nil>" + open + " blocked 3 User-agent: GPTBot Disallow: /",
 		"oboo.test began 01 02 6 news" + open + named,
 		"obxx.test began 01 02 8 news" + open + named, // and what it did is not known since
 		"oaao.test began 01 02 9 <nil>" + open + starred,
 		"ob--.test began 01 02 <nil> <nil>" + open + named, // the last list does not have it
 	}
 	var sites []timeline
-	for i, letters := range []string{"oooo", "oxxb", "o-sb", "offb", "bxfo", "oboo", "oobb", "obxx", "oaao", "abbb", "bmbb", "--bb", "mmob", "ommb", "bmmm", "oxxx", "bb--", "ob--", "xobB"} {
-		sites = append(sites, timeline{host: letters + ".test", letters: letters, rank: int64(i + 1), label: []string{"", "news"}[i%2]})
+	for i, letters := range []string{"oooo", "oxxb", "o-sb", "offb", "bxfo", "oboo", "oobb", "obxx", "oaao", "abbb",
+		"bmbb", "--bb", "mmob", "ommb", "bmmm", "oxxx", "bb--", "ob--", "xobB"} {
+		sites = append(sites, timeline{host: letters + ".test", letters: letters, rank: int64(i + 1),
+			label: []string{"", "news"}[i%2]})
 	}
 	st, err := store.NewDir(t.TempDir())
 	if err != nil {
@@ -86,13 +89,17 @@ func TestChangedSites(t *testing.T) {
 		for _, all := range []bool{false, true} {
 			got, s := changesOf(t, st, night, all)
 			if !slices.Equal(got, want) {
-				t.Errorf("%s, all tokens %v:\n got %s\nwant %s", about, all, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+				t.Errorf("%s, all tokens %v:\n got %s\nwant %s", about, all, strings.Join(got, "\n     "),
+					strings.Join(want, "\n     "))
 			}
 			if s.Changes != int64(len(want)) {
 				t.Errorf("%s: %d changes", about, s.Changes)
 			}
 			rows := s.Tables["changed-sites"].Rows
-			ccbot := slices.ContainsFunc(rows, func(row []any) bool { return row[0] == "CCBot" && row[1] == "began" && row[2] == "oaao.test" })
+			ccbot := slices.ContainsFunc(rows, func(row []any) bool {
+				return row[0] == "CCBot" && row[1] == "began" &&
+					row[2] == "oaao.test"
+			})
 			googlebot := slices.ContainsFunc(rows, func(row []any) bool { return row[0] == "Googlebot" })
 			if ccbot != all || googlebot {
 				t.Errorf("%s, all tokens %v: CCBot %v, Googlebot %v", about, all, ccbot, googlebot)
@@ -103,11 +110,13 @@ func TestChangedSites(t *testing.T) {
 	third := slices.Clone(want[7:])
 	for i, line := range third {
 		if strings.HasPrefix(line, "xobb") {
-			third[i] = strings.TrimSuffix(line, " blocked 3 User-agent: GPTBot Disallow: /") + unknown // the ledger has the later file
+			// the ledger has the later file
+			third[i] = strings.TrimSuffix(line, " blocked 3 User-agent: GPTBot Disallow: /") + unknown
 		}
 	}
 	compare("up to the third night", 3, third)
-	if got, s := changesOf(t, st, 2, false); len(got) != 4 || s.Tables["changed-sites"].Note != "from 2026-01-01 to 2026-01-02, the newest 500 at most" {
+	if got, s := changesOf(t, st, 2, false); len(got) != 4 ||
+		s.Tables["changed-sites"].Note != "from 2026-01-01 to 2026-01-02, the newest 500 at most" {
 		t.Errorf("up to the second night: %q, %s", got, s.Tables["changed-sites"].Note)
 	}
 	// The only file that forbade all agents is pruned.
@@ -121,8 +130,8 @@ func TestChangedSites(t *testing.T) {
 	compare("without files of earlier nights", 4, want)
 }
 
-// TestDecide bounds the files that are read: of the two newest nights up to the scan's in any case, of earlier ones as long as there were
-// fewer files than the bound.
+// TestDecide bounds the files that are read: of the two newest nights up to the scan's in any case, of earlier ones as
+// long as there were fewer files than the bound.
 func TestDecide(t *testing.T) {
 	st, err := store.NewDir(t.TempDir())
 	if err != nil {
@@ -134,7 +143,8 @@ func TestDecide(t *testing.T) {
 	}
 	f := func(night string, files int64, want string) {
 		t.Helper()
-		counts, err := history.CountTokens(t.Context(), st, history.TokensAsked{ScanID: "n2026-01-" + night, Registry: tokens.Default(), Tokens: []int{tokens.Default().Lookup("GPTBot")}})
+		counts, err := history.CountTokens(t.Context(), st, history.TokensAsked{ScanID: "n2026-01-" + night,
+			Registry: tokens.Default(), Tokens: []int{tokens.Default().Lookup("GPTBot")}})
 		if err == nil {
 			err = counts.Decide(counts.Changes, files)
 		}

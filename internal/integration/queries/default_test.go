@@ -16,8 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// TestDefaultScan shows that all readers mean the same scan where none is named, whichever scans of other kinds are added to the
-// dataset: the commands, by commit.Default, the dataset's README, and latest() in views.sql.
+// TestDefaultScan shows that all readers mean the same scan where none is named, whichever scans of other kinds are
+// added to the dataset: the commands, by commit.Default, the dataset's README, and latest() in views.sql.
 func TestDefaultScan(t *testing.T) {
 	needDuckDB(t)
 	dir, st := write(t, Survey{Name: "good", Sites: 20, Dates: []string{"2026-11-20"}})
@@ -26,9 +26,11 @@ func TestDefaultScan(t *testing.T) {
 		t.Helper()
 		n++
 		id := fmt.Sprintf("s%d", n)
-		added(t, st, sink.Options{ScanID: id, Date: date, Tables: tables, NoPublish: as == commit.PublicationPending || as == commit.PublicationHeld || as == commit.PublicationDiscarded}, sites, as)
+		added(t, st, sink.Options{ScanID: id, Date: date, Tables: tables, NoPublish: as == commit.PublicationPending ||
+			as == commit.PublicationHeld || as == commit.PublicationDiscarded}, sites, as)
 		want = strings.ReplaceAll(want, "this", id)
-		if err := errors.Join(index.Update(t.Context(), st), datasetviews.Write(t.Context(), st, nil), survey.WriteReadme(t.Context(), st)); err != nil {
+		if err := errors.Join(index.Update(t.Context(), st), datasetviews.Write(t.Context(), st, nil),
+			survey.WriteReadme(t.Context(), st)); err != nil {
 			t.Fatal(err)
 		}
 		scans, err := commit.Scans(t.Context(), st)
@@ -36,7 +38,8 @@ func TestDefaultScan(t *testing.T) {
 			t.Fatal(err)
 		}
 		of := commit.Default(scans)
-		answers := ask(t, dir, []Query{{Name: "default", SQL: `SELECT arg_max(scan_id, {'date': scan_date, 'started': started_at}), CAST(latest() AS VARCHAR) FROM scans WHERE chosen`}})
+		answers := ask(t, dir, []Query{{Name: "default",
+			SQL: `SELECT arg_max(scan_id, {'date': scan_date, 'started': started_at}), CAST(latest() AS VARCHAR) FROM scans WHERE chosen`}})
 		readme, err := store.ReadAll(t.Context(), st, survey.ReadmeName, 1<<20)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +50,8 @@ func TestDefaultScan(t *testing.T) {
 			t.Errorf("%s: the README is of %q", what, title)
 		}
 		if of.ScanID != want || fmt.Sprint(answers[0].Rows) != fmt.Sprintf("[[%s %s]]", want, of.ScanDate) {
-			t.Errorf("%s: the commands' default is %s of %s, that of SQL %v; want %s", what, of.ScanID, of.ScanDate, answers[0].Rows, want)
+			t.Errorf("%s: the commands' default is %s of %s, that of SQL %v; want %s", what, of.ScanID, of.ScanDate,
+				answers[0].Rows, want)
 		}
 	}
 	good := "good-2026-11-20"

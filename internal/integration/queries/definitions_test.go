@@ -26,8 +26,8 @@ type definitionVectors []struct {
 	Expect    map[string]string // by token
 }
 
-// TestDefinitionVectors asks policy_tokens and site_tokens for audit's vectors, also where the registry that judged them spells tokens
-// otherwise than that of the views.
+// TestDefinitionVectors asks policy_tokens and site_tokens for audit's vectors, also where the registry that judged
+// them spells tokens otherwise than that of the views.
 func TestDefinitionVectors(t *testing.T) {
 	needDuckDB(t)
 	const folder = "../../../audit/testdata/vectors/"
@@ -43,7 +43,8 @@ func TestDefinitionVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, respelled := range map[string]string{"as spelled": string(rows), "otherwise": strings.NewReplacer("\nHouse-", "\nHOUSE-", "\nHermit", "\nhermit").Replace(string(rows)) + "gptbot | | yes |\n"} {
+	for name, respelled := range map[string]string{"as spelled": string(rows), "otherwise": strings.NewReplacer("\nHouse-",
+		"\nHOUSE-", "\nHermit", "\nhermit").Replace(string(rows)) + "gptbot | | yes |\n"} {
 		t.Run(name, func(t *testing.T) { vectors.ask(t, registryOf(t, respelled), registryOf(t, string(rows))) })
 	}
 }
@@ -74,7 +75,8 @@ func (all definitionVectors) ask(t *testing.T, judges, registry *tokens.Registry
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &audit.Site{Seq: uint64(i), Origin: from, Label: v.About, Fetch: exchange.Response{Outcome: exchange.Answered, Status: 200, Body: []byte(strings.Join(v.File, "\n"))}}
+		s := &audit.Site{Seq: uint64(i), Origin: from, Label: v.About, Fetch: exchange.Response{Outcome: exchange.Answered,
+			Status: 200, Body: []byte(strings.Join(v.File, "\n"))}}
 		if v.Status != nil {
 			s.Fetch.Status = *v.Status
 		}
@@ -102,7 +104,9 @@ func (all definitionVectors) ask(t *testing.T, judges, registry *tokens.Registry
 		CASE WHEN s.dpi_all THEN 'dpi_all' END, CASE WHEN s.rfc_effective THEN 'rfc_effective' END)
 		FROM site_tokens AS s JOIN sites USING (scan_id, seq) LEFT JOIN policy_tokens AS p ON p.scan_date = sites.scan_date AND p.policy_id = sites.policy_id AND p.token = s.token`}}
 	for token := range tokensOf {
-		asked = append(asked, Query{Name: "policy_states", SQL: fmt.Sprintf("SELECT label || ': ' || %[1]s, state FROM history AS h JOIN (SELECT label, host FROM sites) USING (host) JOIN policy_states(%[1]s) USING (policy_id)", literal(token))})
+		asked = append(asked, Query{Name: "policy_states",
+			SQL: fmt.Sprintf(
+				"SELECT label || ': ' || %[1]s, state FROM history AS h JOIN (SELECT label, host FROM sites) USING (host) JOIN policy_states(%[1]s) USING (policy_id)", literal(token))})
 	}
 	for _, a := range ask(t, dir, asked) {
 		for _, row := range a.Rows {

@@ -18,10 +18,11 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// TestPoliciesBlocking checks, for every token of the registry, that the policies of the ledger block what the rows of sites say,
-// and that the share of each night is that of token_shares.
+// TestPoliciesBlocking checks, for every token of the registry, that the policies of the ledger block what the rows of
+// sites say, and that the share of each night is that of token_shares.
 func TestPoliciesBlocking(t *testing.T) {
-	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:2000], sharedtest.Bodies(t, "mix12k")[:300])
+	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:2000],
+		sharedtest.Bodies(t, "mix12k")[:300])
 	needDuckDB(t)
 	dir, st := write(t, Survey{Sites: 6000, Dates: dates, Bodies: bodies})
 	withHistory(t, st)
@@ -141,7 +142,9 @@ func (w *lives) live(rng *rand.Rand, site int64, ids []int64) *life {
 		case last >= 0 && rng.IntN(100) >= changes:
 			l.episodes[last].ValidTo = night
 		default:
-			e := history.Episode{Site: site, Host: fmt.Sprint("host", site), Port: 443, Requested: "auto", Policy: ids[rng.IntN(len(ids))], ValidFrom: night, ValidTo: night, Cause: history.First, Observer: "a", Judge: []string{oldJudge, "new 1.0.0"}[min(1, rng.IntN(4))]}
+			e := history.Episode{Site: site, Host: fmt.Sprint("host", site), Port: 443, Requested: "auto",
+				Policy: ids[rng.IntN(len(ids))], ValidFrom: night, ValidTo: night, Cause: history.First, Observer: "a",
+				Judge: []string{oldJudge, "new 1.0.0"}[min(1, rng.IntN(4))]}
 			if last >= 0 {
 				e.PreviousLast, e.Cause = l.episodes[last].ValidTo, w.cause(rng, l.episodes[last].Policy, e.Policy)
 			}
@@ -255,7 +258,8 @@ func (w *lives) spells(l *life, token string, files bool) (all []spell) {
 	return all
 }
 
-// bound returns after which night the last of a site's episodes brought a state, of rules that had another state before, and its censoring.
+// bound returns after which night the last of a site's episodes brought a state, of rules that had another state
+// before, and its censoring.
 func (w *lives) bound(episodes []history.Episode, before string) (after, censoring string) {
 	if len(episodes) == 1 {
 		return "", "left"
@@ -298,7 +302,8 @@ func (w *lives) transition(l *life, earlier, later int, token string) (m move, o
 		return m, false
 	}
 	allowed := true
-	for _, cause := range []history.Cause{history.ByPolicy, history.ByManaged, history.ByPresence, history.ByRefusal, history.ByObserver, history.UnknownJudge} {
+	for _, cause := range []history.Cause{history.ByPolicy, history.ByManaged, history.ByPresence, history.ByRefusal,
+		history.ByObserver, history.UnknownJudge} {
 		for i := l.holds[earlier] + 1; i <= l.holds[later]; i++ {
 			if i > 0 && l.episodes[i].Cause == cause {
 				m.causes = append(m.causes, string(cause))
@@ -342,10 +347,12 @@ func TestHistoryMacros(t *testing.T) {
 		if err := sinkviews.Write(t.Context(), st, nil); err != nil {
 			t.Fatal(err)
 		}
-		asked := []Query{{SQL: fmt.Sprintf(`CREATE OR REPLACE VIEW registry_tokens AS SELECT 'new' AS registry_version, token FROM tokens UNION ALL SELECT 'old', token FROM tokens WHERE token <> '%s'`, oldLacks)}}
+		asked := []Query{{SQL: fmt.Sprintf(
+			`CREATE OR REPLACE VIEW registry_tokens AS SELECT 'new' AS registry_version, token FROM tokens UNION ALL SELECT 'old', token FROM tokens WHERE token <> '%s'`, oldLacks)}}
 		want := [][]string{nil}
 		expect := func(columns, from string, rows []string) {
-			asked = append(asked, Query{Name: fmt.Sprintf("ledger %d: %s", seed, from), SQL: fmt.Sprintf("SELECT trim(concat_ws(' ', %s)) FROM %s", columns, from)})
+			asked = append(asked, Query{Name: fmt.Sprintf("ledger %d: %s", seed, from),
+				SQL: fmt.Sprintf("SELECT trim(concat_ws(' ', %s)) FROM %s", columns, from)})
 			for i := range rows {
 				rows[i] = strings.TrimSpace(rows[i])
 			}
@@ -363,8 +370,10 @@ func TestHistoryMacros(t *testing.T) {
 					rows = append(rows, spaced(l.site, e.Policy, w.policies[e.Policy].Class, l.gap[n] == "", l.gap[n], e.ValidFrom))
 				}
 			}
-			for date := night; date < night+3 && (n == len(w.nights)-1 || date < w.nights[n+1]); date++ { // also dates without a night
-				expect("site, policy_id, class, observed, coalesce(gap, ''), valid_from", fmt.Sprintf("policies_at('%s') WHERE night = '%s'", date, night), rows)
+			for date := night; date < night+3 && (n == len(w.nights)-1 || date < w.nights[n+1]); date++ {
+				// also dates without a night
+				expect("site, policy_id, class, observed, coalesce(gap, ''), valid_from",
+					fmt.Sprintf("policies_at('%s') WHERE night = '%s'", date, night), rows)
 			}
 		}
 		for i, a := range ask(t, dir, asked)[1:] {
@@ -389,7 +398,8 @@ func TestHistoryMacros(t *testing.T) {
 			return
 		}
 	}
-	for _, word := range []string{"left", "unread", "unknown", "interval", "began", "ceased", "appeared", "removed", "refusal", "presence", "absent", "unlisted", "challenged", "named later"} {
+	for _, word := range []string{"left", "unread", "unknown", "interval", "began", "ceased", "appeared", "removed",
+		"refusal", "presence", "absent", "unlisted", "challenged", "named later"} {
 		if seen[word] < 10 {
 			t.Errorf("%s is in %d answers: the ledgers do not test it", word, seen[word])
 		}
@@ -441,14 +451,19 @@ func (w *lives) expect(token string, expect func(columns, from string, rows []st
 		shares = append(shares, spaced(night, states["blocked"], states["blocked"]+states["open"], states["unknown"]))
 	}
 	of := "(" + literal(token) + ")"
-	expect("site, state, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, censoring, cause, change", "token_spells"+of, spells)
-	expect("site, state, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, censoring, cause, change", "token_spells("+literal(token)+", files := true)", ofFiles)
+	expect("site, state, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, censoring, cause, change",
+		"token_spells"+of, spells)
+	expect("site, state, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, censoring, cause, change",
+		"token_spells("+literal(token)+", files := true)", ofFiles)
 	expect("site, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, censoring, cause", "first_blocked"+of, first)
-	expect("site, change, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, coalesce(CAST(reversed_after AS VARCHAR), ''), reversed_by, reversal_cause", "reversals"+of, reversals)
+	expect(
+		"site, change, coalesce(CAST(previous_last AS VARCHAR), ''), valid_from, coalesce(CAST(reversed_after AS VARCHAR), ''), reversed_by, reversal_cause", "reversals"+of, reversals)
 	expect("site, changes", "flapping("+literal(token)+", at_least := 2)", flapping)
 	expect("night, by_then, maybe, \"of\"", "survival"+of, survivors)
 	expect("night, blocking, \"of\", unknown", "blocked_over_time"+of, shares)
-	expect("night, blocking, \"of\", unknown", fmt.Sprintf("blocked_over_time(%s, as_last_seen := true)", literal(token)), shares) // nothing was carried forward
+	// nothing was carried forward
+	expect("night, blocking, \"of\", unknown", fmt.Sprintf("blocked_over_time(%s, as_last_seen := true)", literal(token)),
+		shares)
 	for _, pair := range [][2]int{{0, last}, {last - 1, last}, {0, 2}, {2, 7}, {5, 6}} {
 		var rows []string
 		for _, l := range w.sites {
@@ -464,31 +479,38 @@ func (w *lives) expect(token string, expect func(columns, from string, rows []st
 				rows = append(rows, spaced(l.site, host, m.before, m.after, strings.Join(m.causes, ","), m.change))
 			}
 		}
-		expect("site, coalesce(concat_ws(' ', host, port, requested), ''), before, after, array_to_string(causes, ','), change", fmt.Sprintf("transitions('%s', '%s', %s)", w.nights[pair[0]], w.nights[pair[1]], literal(token)), rows)
+		expect(
+			"site, coalesce(concat_ws(' ', host, port, requested), ''), before, after, array_to_string(causes, ','), change",
+			fmt.Sprintf("transitions('%s', '%s', %s)", w.nights[pair[0]], w.nights[pair[1]], literal(token)), rows)
 	}
 }
 
-// TestRegistries checks that a token that only the later scan's registry has is unknown on the earlier nights, where the file is not
-// the same.
+// TestRegistries checks that a token that only the later scan's registry has is unknown on the earlier nights, where
+// the file is not the same.
 func TestRegistries(t *testing.T) {
 	needDuckDB(t)
 	dir, st := write(t, Survey{Sites: 300, Dates: dates[:2]})
-	more, err := tokens.Load(strings.NewReader("name | category | purpose | operator\nsome-stranger | ai | training | Strangers\n"))
+	more,
+		err := tokens.Load(strings.NewReader(
+		"name | category | purpose | operator\nsome-stranger | ai | training | Strangers\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	later := Survey{Name: "later", Sites: 300, Dates: dates[2:], Registry: more, Statistics: func(ctx context.Context, st store.Store, id string) error {
+	later := Survey{Name: "later", Sites: 300, Dates: dates[2:], Registry: more, Statistics: func(ctx context.Context,
+		st store.Store, id string) error {
 		return survey.Stats(ctx, st, id, survey.Options{Registry: more})
 	}}
 	if err := later.Write(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}
 	withHistory(t, st)
-	a := ask(t, dir, []Query{{SQL: "SELECT unknown > 0 FROM blocked_over_time('some-stranger') WHERE night = (SELECT min(n.night) FROM nights AS n)"},
-		{SQL: "SELECT unknown = 0 AND blocking > 0 FROM blocked_over_time('some-stranger') WHERE night = latest()"},
-		{SQL: "SELECT sum(unknown) = 0 FROM blocked_over_time('GPTBot')"}})
+	a := ask(t, dir,
+		[]Query{{SQL: "SELECT unknown > 0 FROM blocked_over_time('some-stranger') WHERE night = (SELECT min(n.night) FROM nights AS n)"},
+			{SQL: "SELECT unknown = 0 AND blocking > 0 FROM blocked_over_time('some-stranger') WHERE night = latest()"},
+			{SQL: "SELECT sum(unknown) = 0 FROM blocked_over_time('GPTBot')"}})
 	if fmt.Sprint(a[0].Rows, a[1].Rows, a[2].Rows) != "[[true]] [[true]] [[true]]" {
-		t.Errorf("the token is unknown at some sites on the first night, known at all on the last, and GPTBot on all nights: %v %v %v", a[0].Rows, a[1].Rows, a[2].Rows)
+		t.Errorf(
+			"the token is unknown at some sites on the first night, known at all on the last, and GPTBot on all nights: %v %v %v", a[0].Rows, a[1].Rows, a[2].Rows)
 	}
 }
 
@@ -513,7 +535,8 @@ func TestHistoryPage(t *testing.T) {
 	ask(t, dir, asked)
 }
 
-// TestHistoryNeedsALedger checks that a deleted ledger does not leave rows, and that the tables of sites are still read.
+// TestHistoryNeedsALedger checks that a deleted ledger does not leave rows, and that the tables of sites are still
+// read.
 func TestHistoryNeedsALedger(t *testing.T) {
 	needDuckDB(t)
 	dir, st := write(t, Survey{Sites: 30, Dates: dates[:1]})
@@ -521,7 +544,8 @@ func TestHistoryNeedsALedger(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "history")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Ask(t.Context(), tools, dir, []Query{{SQL: "FROM history"}}, 2, 1); err == nil || !strings.Contains(err.Error(), "_ledger.json") {
+	if _, err := Ask(t.Context(), tools, dir, []Query{{SQL: "FROM history"}}, 2, 1); err == nil ||
+		!strings.Contains(err.Error(), "_ledger.json") {
 		t.Errorf("without the ledger: %v", err)
 	}
 	if err := sinkviews.Write(t.Context(), st, nil); err != nil {

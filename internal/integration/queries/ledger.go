@@ -18,16 +18,17 @@ import (
 
 // This file writes ledgers without scans, for the macros of views.sql.
 
-// Ledger describes the ledger of a list that is scanned every night. In a night, 0.3 % of the sites change their policy, a
-// third of them from the 2 % that do so often; 3 % fail, and 1 % are not listed. The same Ledger makes the same rows.
+// Ledger describes the ledger of a list that is scanned every night. In a night, 0.3 % of the sites change their
+// policy, a third of them from the 2 % that do so often; 3 % fail, and 1 % are not listed. The same Ledger makes the
+// same rows.
 type Ledger struct {
 	Sites  int
 	Nights int
 	Last   string // date of the last night, YYYY-MM-DD
 }
 
-// Write writes the ledger into a dataset, in the place of the present one, as if each night had been merged by itself: a file of
-// closed rows a night and table, and the open rows.
+// Write writes the ledger into a dataset, in the place of the present one, as if each night had been merged by itself:
+// a file of closed rows a night and table, and the open rows.
 func (l *Ledger) Write(ctx context.Context, st store.Store) error {
 	last, err := history.ParseDate(l.Last)
 	if err != nil {
@@ -88,7 +89,8 @@ func (l *Ledger) Write(ctx context.Context, st store.Store) error {
 			}
 			next := history.Episode{
 				Site: int64(i)*1_000_003 - 1<<39, Host: fmt.Sprintf("www.site-%d.example", i), Port: 443, Requested: "auto",
-				Policy: policies[rng.IntN([]int{4, len(policies), len(policies)}[rng.IntN(3)])].ID, ValidFrom: night, ValidTo: night, Observations: 1, Bodies: 1,
+				Policy: policies[rng.IntN([]int{4, len(policies), len(policies)}[rng.IntN(3)])].ID, ValidFrom: night,
+				ValidTo: night, Observations: 1, Bodies: 1,
 				LastBody: int64(i), Cause: history.First, Observer: "live bulkscan", Judge: judge,
 			}
 			if e.Observations > 0 {
@@ -123,7 +125,8 @@ func madePolicies(rng *rand.Rand) []history.Policy {
 		all = append(all, history.Policy{Class: class}.Canonical())
 	}
 	for i := range 1600 {
-		p := history.Policy{Class: history.ClassRules, License: strconv.Itoa(i), StarVerdict: []string{"allowed", "partial", "partial", "blocked"}[rng.IntN(4)]}
+		p := history.Policy{Class: history.ClassRules, License: strconv.Itoa(i), StarVerdict: []string{"allowed", "partial",
+			"partial", "blocked"}[rng.IntN(4)]}
 		if i%2 == 0 {
 			for range rng.IntN(30) {
 				into := []*[]string{&p.OwnBlocked, &p.OwnBlocked, &p.OwnPartial, &p.OwnAllowed}[rng.IntN(4)]
@@ -145,7 +148,8 @@ type ledgerFiles struct {
 
 // night adds a night to the record.
 func (f *ledgerFiles) night(date history.Date) {
-	f.ledger.Scans = append(f.ledger.Scans, history.MergedScan{ScanID: "night-" + date.String(), ScanDate: date.String(), FinishedAt: time.Unix(int64(date)*86400, 0)})
+	f.ledger.Scans = append(f.ledger.Scans, history.MergedScan{ScanID: "night-" + date.String(), ScanDate: date.String(),
+		FinishedAt: time.Unix(int64(date)*86400, 0)})
 }
 
 // ledgerFile writes a file of a table, and adds it to the record. Closed files without rows are left out.

@@ -16,23 +16,29 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// TestMonths shows that the views of statistics answer the same whether or not past months are merged, whatever a killed process
-// has left of index and views.sql; that they read merged months; and that statistics made anew are seen at once.
+// TestMonths shows that the views of statistics answer the same whether or not past months are merged, whatever a
+// killed process has left of index and views.sql; that they read merged months; and that statistics made anew are seen
+// at once.
 func TestMonths(t *testing.T) {
 	needDuckDB(t)
 	nights := []string{"2026-09-30", "2026-10-01", "2026-10-15", "2026-10-31", "2026-11-01", "2026-11-02"}
-	here, there := commit.Observer{Source: commit.Live, Vantage: "here"}, commit.Observer{Source: commit.Live, Vantage: "there"}
+	here, there := commit.Observer{Source: commit.Live, Vantage: "here"}, commit.Observer{Source: commit.Live,
+		Vantage: "there"}
 	dir, st := write(t, Survey{Name: "here", Sites: 40, Dates: nights, Observer: here})
 	others := Survey{Name: "there", Sites: 30, Dates: nights[2:4], Observer: there, Statistics: statistics}
 	if err := others.Write(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}
 	var asked []Query
-	for _, observer := range []string{"SET VARIABLE bulkscan_observer = " + literal(here.String()), "SET VARIABLE bulkscan_observer = " + literal(there.String()), "RESET VARIABLE bulkscan_observer"} {
+	for _, observer := range []string{"SET VARIABLE bulkscan_observer = " + literal(here.String()),
+		"SET VARIABLE bulkscan_observer = " + literal(there.String()), "RESET VARIABLE bulkscan_observer"} {
 		for _, sql := range []string{
-			"SELECT count(*), bit_xor(hash(t)) FROM token_stats AS t", "FROM record_stats ORDER BY ALL", "FROM token_stats WHERE token = 'GPTBot' ORDER BY ALL",
-			"SELECT count(*), bit_xor(hash(t)) FROM token_stats AS t WHERE scan_date = '2026-10-15'", "SELECT count(*), bit_xor(hash(t)) FROM token_stats_on('2026-10-01') AS t",
-			"SELECT scan_id, scan_date, count(*) FROM token_stats GROUP BY ALL ORDER BY ALL", "FROM token_shares WHERE token = 'GPTBot' ORDER BY ALL",
+			"SELECT count(*), bit_xor(hash(t)) FROM token_stats AS t", "FROM record_stats ORDER BY ALL",
+			"FROM token_stats WHERE token = 'GPTBot' ORDER BY ALL",
+			"SELECT count(*), bit_xor(hash(t)) FROM token_stats AS t WHERE scan_date = '2026-10-15'",
+			"SELECT count(*), bit_xor(hash(t)) FROM token_stats_on('2026-10-01') AS t",
+			"SELECT scan_id, scan_date, count(*) FROM token_stats GROUP BY ALL ORDER BY ALL",
+			"FROM token_shares WHERE token = 'GPTBot' ORDER BY ALL",
 		} {
 			asked = append(asked, Query{Name: observer + ": " + sql, SQL: observer + "; " + sql})
 		}
@@ -42,8 +48,10 @@ func TestMonths(t *testing.T) {
 		t.Helper()
 		for i, got := range ask(t, dir, asked) {
 			w := want[i]
-			if !slices.Equal(got.Columns, w.Columns) || !slices.Equal(got.Types, w.Types) || fmt.Sprint(got.Rows) != fmt.Sprint(w.Rows) {
-				t.Errorf("%s: %s: %d rows of %q, not %d of %q, or others", when, got.Name, len(got.Rows), got.Columns, len(w.Rows), w.Columns)
+			if !slices.Equal(got.Columns, w.Columns) || !slices.Equal(got.Types, w.Types) ||
+				fmt.Sprint(got.Rows) != fmt.Sprint(w.Rows) {
+				t.Errorf("%s: %s: %d rows of %q, not %d of %q, or others", when, got.Name, len(got.Rows), got.Columns, len(w.Rows),
+					w.Columns)
 			}
 		}
 	}
@@ -83,7 +91,8 @@ func TestMonths(t *testing.T) {
 	if err := survey.Stats(t.Context(), st, id, survey.Options{Only: []string{"GPTBot"}}); err != nil {
 		t.Fatal(err)
 	}
-	rows := ask(t, dir, []Query{{SQL: "SELECT count(DISTINCT token), (SELECT count(DISTINCT token) > 100 FROM token_stats WHERE scan_date = '2026-10-01') FROM token_stats WHERE scan_id = " + literal(id)}})
+	rows := ask(t, dir,
+		[]Query{{SQL: "SELECT count(DISTINCT token), (SELECT count(DISTINCT token) > 100 FROM token_stats WHERE scan_date = '2026-10-01') FROM token_stats WHERE scan_id = " + literal(id)}})
 	compareAnswers(t, rows[0], [][]any{{int64(1), "true"}})
 	if strings.Contains(viewsText(t, dir), "token_stats month") {
 		t.Error("views.sql reads a month that is outdated")
@@ -92,7 +101,8 @@ func TestMonths(t *testing.T) {
 		t.Fatal(err)
 	}
 	f("counted as before")
-	if err := errors.Join(os.RemoveAll(filepath.Join(dir, index.MonthsFolder)), index.Update(t.Context(), st)); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, index.MonthsFolder)),
+		index.Update(t.Context(), st)); err != nil {
 		t.Fatal(err)
 	}
 	put(after)

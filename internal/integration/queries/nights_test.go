@@ -20,7 +20,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// nightsOf writes a scan a day from 2026-01-01 on. Each word is a site: its host, =, and a letter a night, as in answered.
+// nightsOf writes a scan a day from 2026-01-01 on. Each word is a site: its host, =, and a letter a night, as in
+// answered.
 func nightsOf(t *testing.T, st store.Store, sites ...string) {
 	t.Helper()
 	timelines := make([]timeline, len(sites))
@@ -65,7 +66,8 @@ func nightOf(t *testing.T, st store.Store, n int, id string, after time.Duration
 		if err != nil {
 			t.Fatal(err)
 		}
-		site := &audit.Site{Seq: uint64(i), Input: o.Host(), Origin: o, Label: l.label, Rank: l.rank, Fetch: answered(t, l.letters[n])}
+		site := &audit.Site{Seq: uint64(i), Input: o.Host(), Origin: o, Label: l.label, Rank: l.rank,
+			Fetch: answered(t, l.letters[n])}
 		site.Fetch.FetchedAt = at.Add(l.late[n])
 		site.Fetch.Fields.CacheControl = []byte(l.cacheControl)
 		audit.Judge(site)
@@ -78,8 +80,9 @@ func nightOf(t *testing.T, st store.Store, n int, id string, after time.Duration
 	}
 }
 
-// answered returns what a letter stands for: a, b and o are files that block all agents, GPTBot, or nobody, B is b with another line; m, f, r and s the
-// statuses 404, 403, 429 and 503, of which c and d are challenges; x a failure, n an opt-out.
+// answered returns what a letter stands for: a, b and o are files that block all agents, GPTBot, or nobody, B is b with
+// another line; m, f, r and s the statuses 404, 403, 429 and 503, of which c and d are challenges; x a failure, n an
+// opt-out.
 func answered(t *testing.T, letter byte) exchange.Response {
 	t.Helper()
 	r := exchange.Response{Outcome: exchange.Answered, Status: 200}
@@ -114,10 +117,11 @@ func answered(t *testing.T, letter byte) exchange.Response {
 	return r
 }
 
-// TestAccessAsCrawled asks on each night which answer decides, for the timelines of testdata/crawled.jsonl. A line has the
-// letters of nightOf, each with the number of nights, and again, those of a second scan 12 hours later. want are numbers of
-// nights, each with source, access, access_copy_dropped, star_verdict, whether GPTBot is blocked (b or o), the night of
-// the answer (= is the night itself, - none), and that of the first failure. Without these there is no row.
+// TestAccessAsCrawled asks on each night which answer decides, for the timelines of testdata/crawled.jsonl. A line has
+// the letters of nightOf, each with the number of nights, and again, those of a second scan 12 hours later. want are
+// numbers of nights, each with source, access, access_copy_dropped, star_verdict, whether GPTBot is blocked (b or o),
+// the night of the answer (= is the night itself, - none), and that of the first failure. Without these there is no
+// row.
 func TestAccessAsCrawled(t *testing.T) {
 	needDuckDB(t)
 	data, err := os.ReadFile("testdata/crawled.jsonl")
@@ -141,7 +145,8 @@ func TestAccessAsCrawled(t *testing.T) {
 		for n, ms := range v.LateMillis {
 			late[n-1] = time.Duration(ms) * time.Millisecond
 		}
-		nights = append(nights, timeline{host: host, letters: repeated(t, v.Nights), cacheControl: v.CacheControl, late: late})
+		nights = append(nights, timeline{host: host, letters: repeated(t, v.Nights), cacheControl: v.CacheControl,
+			late: late})
 		again = append(again, timeline{host: host, letters: repeated(t, v.Again)})
 		abouts = append(abouts, host+": "+v.About)
 		n := 0
@@ -221,14 +226,16 @@ func TestFreshUntil(t *testing.T) {
 		t.Fatal(err)
 	}
 	nightsOf(t, st, "one.example=b")
-	answers := ask(t, dir, []Query{{SQL: `SELECT string_agg(strftime(fresh_until(TIMESTAMP '2026-01-01 00:00:00', c), '%d %H:%M'), ', ') FROM unnest([NULL, '', 'max-age=60', 'public, MAX-AGE=3600', 's-maxage=60', 'max-age="120"', 'max-age=9999999999999999999999', 'max-age=604800', 'max-age=0', 'max-age=-1']) AS t(c)`}})
-	if got, want := fmt.Sprint(answers[0].Rows), "[[02 00:00, 02 00:00, 01 00:01, 01 01:00, 02 00:00, 01 00:02, 02 00:00, 02 00:00, 01 00:00, 02 00:00]]"; got != want {
+	answers := ask(t, dir,
+		[]Query{{SQL: `SELECT string_agg(strftime(fresh_until(TIMESTAMP '2026-01-01 00:00:00', c), '%d %H:%M'), ', ') FROM unnest([NULL, '', 'max-age=60', 'public, MAX-AGE=3600', 's-maxage=60', 'max-age="120"', 'max-age=9999999999999999999999', 'max-age=604800', 'max-age=0', 'max-age=-1']) AS t(c)`}})
+	if got, want := fmt.Sprint(answers[0].Rows),
+		"[[02 00:00, 02 00:00, 01 00:01, 01 01:00, 02 00:00, 01 00:02, 02 00:00, 02 00:00, 01 00:00, 02 00:00]]"; got != want {
 		t.Errorf("fresh_until: %s %s, want %s", got, answers[0].Error, want)
 	}
 }
 
-// TestNightsDataset makes a dataset of a date a week over half a year, and its history. With NIGHTS_DATASET=DIR it keeps the
-// dataset in DIR for other readers.
+// TestNightsDataset makes a dataset of a date a week over half a year, and its history. With NIGHTS_DATASET=DIR it
+// keeps the dataset in DIR for other readers.
 func TestNightsDataset(t *testing.T) {
 	dir := os.Getenv("NIGHTS_DATASET")
 	if dir == "" {
@@ -239,7 +246,8 @@ func TestNightsDataset(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Survey{Sites: 400, Statistics: statistics}
-	for day := time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC); day.Before(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)); day = day.AddDate(0, 0, 7) {
+	for day := time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC); day.Before(time.Date(2026, 11, 22, 0, 0, 0, 0,
+		time.UTC)); day = day.AddDate(0, 0, 7) {
 		s.Dates = append(s.Dates, day.Format(time.DateOnly))
 	}
 	if err := s.Write(t.Context(), st); err != nil {
@@ -262,7 +270,8 @@ func TestPanels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nightsOf(t, st, "always.example=oobb", "www.always.example=obbb", "shop.always.example=bbbb", "fails.example=bxsb", "pauses.example=b-bb", "comes.example=-bbb", "goes.example=bbb-", "www.alone.example=obob", "dead.example=xxxx")
+	nightsOf(t, st, "always.example=oobb", "www.always.example=obbb", "shop.always.example=bbbb", "fails.example=bxsb",
+		"pauses.example=b-bb", "comes.example=-bbb", "goes.example=bbb-", "www.alone.example=obob", "dead.example=xxxx")
 	if _, err := history.Update(t.Context(), st, history.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -274,12 +283,18 @@ func TestPanels(t *testing.T) {
 	var all []Query
 	var want []string
 	for _, c := range []struct{ sql, want string }{
-		{show + "history_all() SEMI JOIN panel_balanced() USING (site)", "always.example fails.example shop.always.example www.alone.example www.always.example"},
+		{show + "history_all() SEMI JOIN panel_balanced() USING (site)",
+			"always.example fails.example shop.always.example www.alone.example www.always.example"},
 		{"SELECT CAST(count(*) AS VARCHAR) FROM panel_balanced()", "6"}, // with dead.example, which has no episode
-		{show + "history_all() SEMI JOIN panel_folded() USING (site)", "always.example comes.example fails.example goes.example pauses.example shop.always.example www.alone.example"},
-		{"CREATE OR REPLACE TABLE panel AS SELECT site FROM panel_balanced() SEMI JOIN panel_folded() USING (site)" + use + show + "first_blocked('GPTBot')", "always.example fails.example shop.always.example www.alone.example"},
-		{"SELECT string_agg(blocking || '/' || \"of\", ' ' ORDER BY night) FROM blocked_over_time('GPTBot')", "2/4 2/3 2/3 4/4"},
-		{"CREATE OR REPLACE TABLE panel AS SELECT DISTINCT site FROM history_all() WHERE host IN ('goes.example')" + use + "SELECT string_agg(blocking || '/' || \"of\", ' ' ORDER BY night) FROM blocked_over_time('GPTBot')", "1/1 1/1 1/1 0/0"},
+		{show + "history_all() SEMI JOIN panel_folded() USING (site)",
+			"always.example comes.example fails.example goes.example pauses.example shop.always.example www.alone.example"},
+		{"CREATE OR REPLACE TABLE panel AS SELECT site FROM panel_balanced() SEMI JOIN panel_folded() USING (site)" + use +
+			show + "first_blocked('GPTBot')", "always.example fails.example shop.always.example www.alone.example"},
+		{"SELECT string_agg(blocking || '/' || \"of\", ' ' ORDER BY night) FROM blocked_over_time('GPTBot')",
+			"2/4 2/3 2/3 4/4"},
+		{"CREATE OR REPLACE TABLE panel AS SELECT DISTINCT site FROM history_all() WHERE host IN ('goes.example')" + use +
+			"SELECT string_agg(blocking || '/' || \"of\", ' ' ORDER BY night) FROM blocked_over_time('GPTBot')",
+			"1/1 1/1 1/1 0/0"},
 	} {
 		all, want = append(all, Query{Name: c.sql, SQL: c.sql}), append(want, c.want)
 	}

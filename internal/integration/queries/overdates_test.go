@@ -19,9 +19,11 @@ import (
 )
 
 // surveyOf returns the tables over dates of a scan's survey.
-func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Registry) (s *survey.Survey, tables map[string]*survey.Table) {
+func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Registry) (s *survey.Survey,
+	tables map[string]*survey.Table) {
 	t.Helper()
-	s, err := survey.Take(t.Context(), st, scanID, survey.TakeOptions{Options: survey.Options{Registry: registry}, AllTokens: true})
+	s, err := survey.Take(t.Context(), st, scanID, survey.TakeOptions{Options: survey.Options{Registry: registry},
+		AllTokens: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +37,13 @@ func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Regi
 }
 
 // compareOverDates compares the tables over dates of a scan's survey with the queries.
-func compareOverDates(t *testing.T, dir string, st store.Store, scanID string, registry *tokens.Registry) (tables map[string]*survey.Table) {
+func compareOverDates(t *testing.T, dir string, st store.Store, scanID string,
+	registry *tokens.Registry) (tables map[string]*survey.Table) {
 	t.Helper()
 	s, tables := surveyOf(t, st, scanID, registry)
 	manifest := s.Manifest
-	set := fmt.Sprintf("SET VARIABLE bulkscan_observer = %s; SET VARIABLE bulkscan_date = DATE '%s'; ", literal(manifest.Observer.String()), manifest.ScanDate)
+	set := fmt.Sprintf("SET VARIABLE bulkscan_observer = %s; SET VARIABLE bulkscan_date = DATE '%s'; ",
+		literal(manifest.Observer.String()), manifest.ScanDate)
 	asked := []Query{{Name: "blocked-over-time", SQL: set + forToken(t, "blocked-over-time", "")}}
 	for _, name := range []string{"first-blocked", "transitions", "survival"} {
 		if tables[name] == nil {
@@ -49,7 +53,8 @@ func compareOverDates(t *testing.T, dir string, st store.Store, scanID string, r
 			if name == "survival" && i > 0 {
 				break
 			}
-			asked = append(asked, Query{Name: name, SQL: fmt.Sprintf("SELECT %s AS token, * FROM (%s)", literal(token), forToken(t, name, token))})
+			asked = append(asked, Query{Name: name, SQL: fmt.Sprintf("SELECT %s AS token, * FROM (%s)", literal(token),
+				forToken(t, name, token))})
 		}
 	}
 	if tables["changed-sites"] != nil {
@@ -69,13 +74,15 @@ func compareOverDates(t *testing.T, dir string, st store.Store, scanID string, r
 	return tables
 }
 
-// changedSites is the query of all AI tokens, in the order of any table. Of the table only the columns of the query stay.
+// changedSites is the query of all AI tokens, in the order of any table. Of the table only the columns of the query
+// stay.
 func changedSites(t *testing.T, table *survey.Table) Query {
 	t.Helper()
 	q := Query{Name: "changed-sites"}
 	for i := range tokens.Default().Tokens {
 		if token := &tokens.Default().Tokens[i]; token.Category == "ai" {
-			q.SQL += fmt.Sprintf(" UNION ALL SELECT %s AS token, * FROM (%s)", literal(token.Name), forToken(t, q.Name, token.Name))
+			q.SQL += fmt.Sprintf(" UNION ALL SELECT %s AS token, * FROM (%s)", literal(token.Name),
+				forToken(t, q.Name, token.Name))
 		}
 	}
 	q.SQL = "FROM (" + strings.TrimPrefix(q.SQL, " UNION ALL ") + ") ORDER BY ALL"
@@ -87,26 +94,31 @@ func changedSites(t *testing.T, table *survey.Table) Query {
 	return q
 }
 
-// TestSurveyOverDates compares the tables over dates with the queries: over fifty nights, of which some have two scans, some one of
-// another observer, and whose first month is merged; before and after the registry gains a token.
+// TestSurveyOverDates compares the tables over dates with the queries: over fifty nights, of which some have two scans,
+// some one of another observer, and whose first month is merged; before and after the registry gains a token.
 func TestSurveyOverDates(t *testing.T) {
 	needDuckDB(t)
 	var nights []string
 	for n := range 50 {
 		nights = append(nights, time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, n).Format(time.DateOnly))
 	}
-	here, there := commit.Observer{Source: commit.Live, Product: "bulkscan"}, commit.Observer{Source: commit.Live, Product: "bulkscan", Vantage: "o'hare"}
+	here, there := commit.Observer{Source: commit.Live, Product: "bulkscan"}, commit.Observer{Source: commit.Live,
+		Product: "bulkscan", Vantage: "o'hare"}
 	dir, st := write(t, Survey{Sites: 60, Dates: nights[:49], Observer: here})
-	more, err := tokens.Load(strings.NewReader("name | category | purpose | operator\nsome-stranger | ai | training | Strangers\n"))
+	more,
+		err := tokens.Load(strings.NewReader(
+		"name | category | purpose | operator\nsome-stranger | ai | training | Strangers\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []Survey{
 		{Name: "second", Sites: 80, After: time.Hour, Dates: nights[20:22], Observer: here, Statistics: statistics},
 		{Name: "there", Sites: 50, Dates: nights[30:33], Observer: there, Statistics: statistics},
-		{Name: "gained", Sites: 60, Dates: nights[49:], Observer: here, Registry: more, Bodies: [][]byte{[]byte("User-agent: some-stranger\nDisallow: /\n")}, Statistics: func(ctx context.Context, st store.Store, id string) error {
-			return survey.Stats(ctx, st, id, survey.Options{Registry: more})
-		}},
+		{Name: "gained", Sites: 60, Dates: nights[49:], Observer: here, Registry: more,
+			Bodies: [][]byte{[]byte("User-agent: some-stranger\nDisallow: /\n")}, Statistics: func(ctx context.Context,
+				st store.Store, id string) error {
+				return survey.Stats(ctx, st, id, survey.Options{Registry: more})
+			}},
 	} {
 		if err := s.Write(t.Context(), st); err != nil {
 			t.Fatal(err)
@@ -117,10 +129,14 @@ func TestSurveyOverDates(t *testing.T) {
 	}
 	withHistory(t, st)
 	tables := compareOverDates(t, dir, st, "gained-"+nights[49], more)
-	if !slices.ContainsFunc(tables["transitions"].Rows, func(row []any) bool { return row[0] == "some-stranger" && row[1] == "unknown" }) {
+	if !slices.ContainsFunc(tables["transitions"].Rows, func(row []any) bool {
+		return row[0] == "some-stranger" &&
+			row[1] == "unknown"
+	}) {
 		t.Error("some-stranger is known on the earlier nights")
 	}
-	if len(tables) != 5 || len(tables["changed-sites"].Rows) < 5 || tables["transitions"].Note != "from 2026-11-18 to 2026-11-19" {
+	if len(tables) != 5 || len(tables["changed-sites"].Rows) < 5 ||
+		tables["transitions"].Note != "from 2026-11-18 to 2026-11-19" {
 		t.Errorf("%d tables, transitions %+v", len(tables), tables["transitions"])
 	}
 	if s, _ := surveyOf(t, st, "gained-"+nights[49], nil); slices.Contains(s.Lines, "some-stranger") {
@@ -131,8 +147,8 @@ func TestSurveyOverDates(t *testing.T) {
 	}
 }
 
-// TestSurveyWithoutDates checks which tables over dates there are without several nights, without a ledger and with a damaged one, and
-// that later nights do not count.
+// TestSurveyWithoutDates checks which tables over dates there are without several nights, without a ledger and with a
+// damaged one, and that later nights do not count.
 func TestSurveyWithoutDates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it computes statistics, which -short leaves out")

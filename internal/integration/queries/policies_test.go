@@ -10,25 +10,31 @@ import (
 	"github.com/bulkscan/bulkscan/sink/compact"
 )
 
-// TestPoliciesView joins sites with policies. Parts and dates repeat policies, and a compaction keeps all rows: each site joins one
-// row all the same, before and after.
+// TestPoliciesView joins sites with policies. Parts and dates repeat policies, and a compaction keeps all rows: each
+// site joins one row all the same, before and after.
 func TestPoliciesView(t *testing.T) {
 	needDuckDB(t)
 	nights := []string{"2026-11-02", "2026-11-03"}
-	dir, st := write(t, Survey{Sites: 400, Dates: nights, Parts: 50, Observer: commit.Observer{Source: commit.Live, Vantage: "here"}, Statistics: statistics})
+	dir, st := write(t, Survey{Sites: 400, Dates: nights, Parts: 50, Observer: commit.Observer{Source: commit.Live,
+		Vantage: "here"}, Statistics: statistics})
 	all := []Query{
 		{Name: "scans", SQL: "SELECT CAST(scan_date AS VARCHAR) FROM scans ORDER BY scan_date"},
-		{Name: "sites", SQL: "SELECT CAST(scan_date AS VARCHAR), count(*), count(*) FILTER (access = 'conditional') FROM sites GROUP BY ALL ORDER BY ALL"},
-		{Name: "joined", SQL: `SELECT CAST(s.scan_date AS VARCHAR), count(*), count(p.policy_id) FROM sites AS s LEFT JOIN policies AS p USING (policy_id) GROUP BY ALL ORDER BY ALL`},
-		{Name: "joined by the RFC", SQL: `SELECT CAST(s.scan_date AS VARCHAR), count(*), count(p.policy_id) FROM sites AS s LEFT JOIN policies AS p ON p.policy_id = s.rfc_policy_id GROUP BY ALL ORDER BY ALL`},
-		{Name: "of one date", SQL: `SELECT count(*) FROM sites AS s JOIN policies_on('2026-11-02') AS p USING (policy_id) WHERE s.scan_date = '2026-11-02'`},
+		{Name: "sites",
+			SQL: "SELECT CAST(scan_date AS VARCHAR), count(*), count(*) FILTER (access = 'conditional') FROM sites GROUP BY ALL ORDER BY ALL"},
+		{Name: "joined",
+			SQL: `SELECT CAST(s.scan_date AS VARCHAR), count(*), count(p.policy_id) FROM sites AS s LEFT JOIN policies AS p USING (policy_id) GROUP BY ALL ORDER BY ALL`},
+		{Name: "joined by the RFC",
+			SQL: `SELECT CAST(s.scan_date AS VARCHAR), count(*), count(p.policy_id) FROM sites AS s LEFT JOIN policies AS p ON p.policy_id = s.rfc_policy_id GROUP BY ALL ORDER BY ALL`},
+		{Name: "of one date",
+			SQL: `SELECT count(*) FROM sites AS s JOIN policies_on('2026-11-02') AS p USING (policy_id) WHERE s.scan_date = '2026-11-02'`},
 		{Name: "other facts than sites have", SQL: `SELECT count(*) FROM sites AS s JOIN policies AS p USING (policy_id) WHERE list_sort(p.own) <> list_sort(s.named) OR p.star_verdict <> s.star_verdict
 			OR list_sort(p.own_blocked) <> list_sort(list_intersect(s.named, s.blocked)) OR list_sort(p.own_partial) <> list_sort(list_intersect(s.named, s.partial))
 			OR p.licensed <> (s.license IS NOT NULL) OR p.managed_by IS DISTINCT FROM s.managed_by OR p.content_signal IS DISTINCT FROM s.content_signal`},
 		{Name: "other facts than verdicts have", SQL: `SELECT count(*) FROM sites AS s JOIN policies AS p USING (policy_id) JOIN verdicts AS v ON v.scan_id = s.scan_id AND v.seq = s.seq WHERE NOT v.lenient AND
 			CASE WHEN v.token = '*' THEN p.star <> (v.via = 'star') OR p.star_root_denied = v.root_allowed OR p.star_dpi_all <> (v.dpi = 'all') OR p.content_usage IS DISTINCT FROM v.content_usage
 			WHEN v.known AND v.via = 'own' THEN list_contains(p.own_root_denied, v.token) = v.root_allowed OR list_contains(p.own_dpi_all, v.token) <> (v.dpi = 'all') ELSE false END`},
-		{Name: "rows of files, and of the view", SQL: `SELECT (SELECT CAST(sum(rows) AS BIGINT) FROM bulkscan_files WHERE "table" = 'policies'), count(*), count(DISTINCT policy_id) FROM policies`},
+		{Name: "rows of files, and of the view",
+			SQL: `SELECT (SELECT CAST(sum(rows) AS BIGINT) FROM bulkscan_files WHERE "table" = 'policies'), count(*), count(DISTINCT policy_id) FROM policies`},
 	}
 	page, err := os.ReadFile("../../../docs/dataset.md")
 	if err != nil {
@@ -54,7 +60,8 @@ func TestPoliciesView(t *testing.T) {
 		t.Errorf("rows of files, of the view, and its ids: %v", n)
 	}
 	for _, night := range nights {
-		if merged, err := compact.Scan(t.Context(), st, "survey-"+night, compact.Options{}); err != nil || merged.PartsAfter != 1 {
+		if merged, err := compact.Scan(t.Context(), st, "survey-"+night, compact.Options{}); err != nil ||
+			merged.PartsAfter != 1 {
 			t.Fatal(merged, err)
 		}
 	}
@@ -74,7 +81,8 @@ func TestPoliciesOfOneDate(t *testing.T) {
 	if err := os.WriteFile(files[0], []byte("no Parquet"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, view := range []string{"policy_tokens", "site_tokens", "site_blocks", "blocked_sets", "rollups", "policies_on(latest()), (SELECT latest() AS scan_date)"} {
+	for _, view := range []string{"policy_tokens", "site_tokens", "site_blocks", "blocked_sets", "rollups",
+		"policies_on(latest()), (SELECT latest() AS scan_date)"} {
 		a := ask(t, dir, []Query{{Name: view, SQL: "SELECT count(*) > 0 FROM " + view + " WHERE scan_date = latest()"}})
 		compareAnswers(t, a[0], [][]any{{true}})
 	}

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Population is the sites that a query counts. The line "Over:" of a query is clauses separated by `; `. A clause is the name
-// of a population and further words; the names of columns, or values of a column, and a colon may precede it: then it holds for
-// these, and the first clause for all others. Any other clause is prose.
+// Population is the sites that a query counts. The line "Over:" of a query is clauses separated by `; `. A clause is
+// the name of a population and further words; the names of columns, or values of a column, and a colon may precede it:
+// then it holds for these, and the first clause for all others. Any other clause is prose.
 type Population struct {
 	Name      string
 	Predicate string // in SQL, over the view sites
@@ -24,8 +24,10 @@ var Populations = []Population{
 	{"sites with rules among the first 10000", "finding = 'rules' AND rank <= 10000"},
 	{"sites with rules or no file (404) on every night", `(host, port, requested) IN (SELECT (host, port, requested) FROM sites
 		GROUP BY host, port, requested HAVING count(DISTINCT scan_date) FILTER (finding IN ('rules', 'none')) = (SELECT count(DISTINCT scan_date) FROM sites))`},
-	{"domains whose site has rules", "(scan_id, coalesce(registrable_domain, host)) IN (SELECT (scan_id, domain) FROM domains WHERE finding = 'rules')"},
-	{"sites that were ever seen to block it", "(host, port, requested) IN (SELECT (host, port, requested) FROM sites WHERE finding = 'rules' AND list_contains(blocked, 'GPTBot'))"},
+	{"domains whose site has rules",
+		"(scan_id, coalesce(registrable_domain, host)) IN (SELECT (scan_id, domain) FROM domains WHERE finding = 'rules')"},
+	{"sites that were ever seen to block it",
+		"(host, port, requested) IN (SELECT (host, port, requested) FROM sites WHERE finding = 'rules' AND list_contains(blocked, 'GPTBot'))"},
 	{"sites seen to block it on the last night", `(host, port, requested) IN (SELECT (host, port, requested) FROM sites
 		WHERE scan_date = latest() GROUP BY host, port, requested HAVING arg_max(finding = 'rules' AND list_contains(blocked, 'GPTBot'), fetched_at))`},
 }

@@ -32,10 +32,12 @@ func TestPrunedDates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := scan.Prune(t.Context(), st, scan.Retention{Nights: "2026-01-03", Bodies: "2026-01-04", Accept: 3}, publishing); err != nil {
+	if _, err := scan.Prune(t.Context(), st, scan.Retention{Nights: "2026-01-03", Bodies: "2026-01-04", Accept: 3},
+		publishing); err != nil {
 		t.Fatal(err)
 	}
-	const refused, none = "of the nights up to 2026-01-02 this was pruned", "of the nights up to 2026-01-03 this was pruned"
+	const refused, none = "of the nights up to 2026-01-02 this was pruned",
+		"of the nights up to 2026-01-03 this was pruned"
 	f := func(sql, want string) {
 		t.Helper()
 		answers, err := Ask(t.Context(), tools, dir, []Query{{Name: "q", SQL: sql}}, 2, 1)
@@ -48,7 +50,8 @@ func TestPrunedDates(t *testing.T) {
 				got += fmt.Sprint(cell) + " "
 			}
 		}
-		if strings.HasSuffix(want, "pruned") && !strings.Contains(got, want) || !strings.HasSuffix(want, "pruned") && got != want {
+		if strings.HasSuffix(want, "pruned") && !strings.Contains(got, want) || !strings.HasSuffix(want, "pruned") &&
+			got != want {
 			t.Errorf("%s: %s, want %s", sql, got, want)
 		}
 	}
@@ -59,21 +62,25 @@ func TestPrunedDates(t *testing.T) {
 	f("SELECT count(*) FROM evidence_on('2026-01-03')", "0 ")
 	f("SELECT count(*) FROM sites_on('2026-01-03')", "1 ")
 	f("SELECT count(*) FROM sites WHERE scan_date = latest()", "1 ")
-	f("SET VARIABLE bulkscan_date = DATE '2026-01-01'; SELECT count(*) FROM token_shares WHERE scan_date = latest()", refused)
+	f("SET VARIABLE bulkscan_date = DATE '2026-01-01'; SELECT count(*) FROM token_shares WHERE scan_date = latest()",
+		refused)
 	f("SELECT host FROM history_on('2026-01-01') ORDER BY host", "one.example two.example ")
 	f("SELECT host, change FROM token_spells('GPTBot') WHERE change IS NOT NULL", "one.example began ")
 	f("SELECT count(*) FROM nights", "4 ")
 	f("SELECT count(*) FROM scans", "2 ")
 }
 
-// TestPrunedRegistries prunes the only nights of a registry that lacks a token. What its judge said of the token stays unknown.
+// TestPrunedRegistries prunes the only nights of a registry that lacks a token. What its judge said of the token stays
+// unknown.
 func TestPrunedRegistries(t *testing.T) {
 	dir := t.TempDir()
 	st, err := store.NewDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	more, err := tokens.Load(strings.NewReader("name | category | purpose | operator\nsome-stranger | ai | training | Strangers\nit's | ai | training | Strangers\n"))
+	more,
+		err := tokens.Load(strings.NewReader(
+		"name | category | purpose | operator\nsome-stranger | ai | training | Strangers\nit's | ai | training | Strangers\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,15 +93,17 @@ func TestPrunedRegistries(t *testing.T) {
 		if i < 2 {
 			registry = tokens.Default()
 		}
-		s := Survey{Name: "night", Sites: 40, Dates: []string{date}, Registry: registry, Bodies: [][]byte{[]byte(file)}, Statistics: func(ctx context.Context, st store.Store, id string) error {
-			return survey.Stats(ctx, st, id, survey.Options{Registry: registry})
-		}}
+		s := Survey{Name: "night", Sites: 40, Dates: []string{date}, Registry: registry, Bodies: [][]byte{[]byte(file)},
+			Statistics: func(ctx context.Context, st store.Store, id string) error {
+				return survey.Stats(ctx, st, id, survey.Options{Registry: registry})
+			}}
 		if err := s.Write(t.Context(), st); err != nil {
 			t.Fatal(err)
 		}
 	}
 	publishing := scan.Publishing{Registry: more, Log: slog.New(slog.DiscardHandler)}
-	if err := errors.Join(history.Rebuild(t.Context(), st, history.Options{}), sinkviews.Write(t.Context(), st, more)); err != nil {
+	if err := errors.Join(history.Rebuild(t.Context(), st, history.Options{}), sinkviews.Write(t.Context(), st,
+		more)); err != nil {
 		t.Fatal(err)
 	}
 	ofHistory := func() string {
@@ -121,7 +130,8 @@ func TestPrunedRegistries(t *testing.T) {
 	}
 	needDuckDB(t)
 	var all []Query
-	for _, sql := range []string{"FROM first_blocked('some-stranger')", "FROM survival('some-stranger')", "FROM blocked_over_time('some-stranger')", "FROM token_spells('some-stranger')",
+	for _, sql := range []string{"FROM first_blocked('some-stranger')", "FROM survival('some-stranger')",
+		"FROM blocked_over_time('some-stranger')", "FROM token_spells('some-stranger')",
 		"FROM transitions('2026-01-02', '2026-01-03', 'some-stranger')", "FROM reversals('GPTBot')", "FROM registry_tokens"} {
 		all = append(all, Query{Name: sql, SQL: sql + " ORDER BY ALL"})
 	}

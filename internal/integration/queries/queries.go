@@ -1,6 +1,6 @@
-// Package queries answers one question: do the queries of docs/queries answer what they say, and how fast? It loads
-// the queries, runs them in DuckDB, and makes datasets for them (survey.go). Its tests compare every answer with a
-// golden file, the views with statistics, and the definitions with audit's vectors; BenchmarkQueries in bench measures the
+// Package queries answers one question: do the queries of docs/queries answer what they say, and how fast? It loads the
+// queries, runs them in DuckDB, and makes datasets for them (survey.go). Its tests compare every answer with a golden
+// file, the views with statistics, and the definitions with audit's vectors; BenchmarkQueries in bench measures the
 // queries on a million sites.
 package queries
 

@@ -78,7 +78,8 @@ func TestAnswersOfMadeFiles(t *testing.T) {
 
 // TestAnswersOfRealFiles checks them on files of real sites.
 func TestAnswersOfRealFiles(t *testing.T) {
-	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:2000], sharedtest.Bodies(t, "mix12k")[:100])
+	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:2000],
+		sharedtest.Bodies(t, "mix12k")[:100])
 	needDuckDB(t)
 	rand.New(rand.NewPCG(2, 9309)).Shuffle(len(bodies), func(i, j int) { bodies[i], bodies[j] = bodies[j], bodies[i] })
 	dir, st := write(t, Survey{Sites: 3000, Dates: dates, Bodies: bodies})
@@ -90,7 +91,11 @@ func TestAnswersOfRealFiles(t *testing.T) {
 func TestSeveralScansOfADate(t *testing.T) {
 	needDuckDB(t)
 	dir, st := write(t, Survey{Sites: 1500, Dates: dates})
-	second := Survey{Name: "second", Sites: 1100, After: time.Hour, Dates: dates[1:], Bodies: [][]byte{[]byte("User-agent: only-here\nDisallow: /\n")}, Statistics: func(context.Context, store.Store, string) error { return nil }}
+	second := Survey{Name: "second", Sites: 1100, After: time.Hour, Dates: dates[1:],
+		Bodies: [][]byte{[]byte("User-agent: only-here\nDisallow: /\n")}, Statistics: func(context.Context, store.Store,
+			string) error {
+			return nil
+		}}
 	if err := second.Write(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +115,8 @@ func TestTwoObservers(t *testing.T) {
 	needDuckDB(t)
 	here := commit.Observer{Source: commit.Live, Product: "bulkscan", Vantage: "o'hare"}
 	dir, st := write(t, Survey{Name: "here", Sites: 300, Dates: dates, Observer: here})
-	there := Survey{Name: "there", Sites: 200, Dates: dates[1:2], Bodies: [][]byte{[]byte("User-agent: GPTBot\nDisallow: /\n")}, Observer: commit.Observer{Source: commit.Archive}}
+	there := Survey{Name: "there", Sites: 200, Dates: dates[1:2],
+		Bodies: [][]byte{[]byte("User-agent: GPTBot\nDisallow: /\n")}, Observer: commit.Observer{Source: commit.Archive}}
 	there.Statistics = statistics
 	if err := there.Write(t.Context(), st); err != nil {
 		t.Fatal(err)
@@ -120,8 +126,10 @@ func TestTwoObservers(t *testing.T) {
 		(SELECT count(*) FROM scans) AS scans`
 	all := ask(t, dir, []Query{
 		{Name: "default", SQL: counts},
-		{Name: "chosen", SQL: "SET VARIABLE bulkscan_observer = (SELECT observer FROM scans WHERE scan_id = 'there-" + dates[1] + "'); " + counts},
-		{Name: "all", SQL: "RESET VARIABLE bulkscan_observer; " + strings.Replace(counts, "string_agg(DISTINCT observer)", "count(DISTINCT observer)", 1)},
+		{Name: "chosen", SQL: "SET VARIABLE bulkscan_observer = (SELECT observer FROM scans WHERE scan_id = 'there-" +
+			dates[1] + "'); " + counts},
+		{Name: "all", SQL: "RESET VARIABLE bulkscan_observer; " + strings.Replace(counts, "string_agg(DISTINCT observer)",
+			"count(DISTINCT observer)", 1)},
 	})
 	compareAnswers(t, all[0], [][]any{{int64(900), int64(3), int64(900), here.String(), int64(4)}})
 	compareAnswers(t, all[1], [][]any{{int64(200), int64(1), int64(200), "archive", int64(4)}})
@@ -134,13 +142,15 @@ var views = []Query{
 	{Name: "site_tokens", SQL: `SELECT token, scan_date, count(*), count(*) FILTER (rules), count(*) FILTER (answered), count(*) FILTER (partial),
 		count(*) FILTER ("any"), count(*) FILTER (dpi_all), count(*) FILTER (explicit_root), count(*) FILTER ("full"), count(*) FILTER (mention), count(*) FILTER (rfc_effective)
 		FROM site_tokens GROUP BY token, scan_date ORDER BY token, scan_date`},
-	{Name: "site_blocks", SQL: "SELECT token, category, operator, purpose, via, count(*) FROM site_blocks WHERE scan_date = latest() GROUP BY ALL ORDER BY token, via"},
-	{Name: "rollups", SQL: "SELECT value, sum(sites) FILTER (verdict = 'blocked') FROM rollups WHERE kind = 'category' AND scan_date = latest() GROUP BY value ORDER BY value"},
+	{Name: "site_blocks",
+		SQL: "SELECT token, category, operator, purpose, via, count(*) FROM site_blocks WHERE scan_date = latest() GROUP BY ALL ORDER BY token, via"},
+	{Name: "rollups",
+		SQL: "SELECT value, sum(sites) FILTER (verdict = 'blocked') FROM rollups WHERE kind = 'category' AND scan_date = latest() GROUP BY value ORDER BY value"},
 	{Name: "scans", SQL: "SELECT scan_date, CAST(sum(sites) AS BIGINT) FROM scans GROUP BY ALL ORDER BY scan_date"},
 }
 
-// compareDataset compares the answers to all queries and views with golden files, what the views count with token_stats, and domains with
-// a plain count.
+// compareDataset compares the answers to all queries and views with golden files, what the views count with
+// token_stats, and domains with a plain count.
 func compareDataset(t *testing.T, name, dir string, st store.Store) {
 	t.Helper()
 	withHistory(t, st)
@@ -193,7 +203,8 @@ func plainDomains(t *testing.T, st store.Store) [][]any {
 			return slices.Index([]string{domain, "www." + domain, s.Host}, s.Host)
 		}
 		for _, s := range sites {
-			if cmp.Or(cmp.Compare(place(s), place(best)), cmp.Compare(cmp.Or(s.Rank, 1<<62), cmp.Or(best.Rank, 1<<62)), cmp.Compare(s.Host, best.Host), cmp.Compare(s.Seq, best.Seq)) < 0 {
+			if cmp.Or(cmp.Compare(place(s), place(best)), cmp.Compare(cmp.Or(s.Rank, 1<<62), cmp.Or(best.Rank, 1<<62)),
+				cmp.Compare(s.Host, best.Host), cmp.Compare(s.Seq, best.Seq)) < 0 {
 				best = s
 			}
 			if s.Finding == "rules" {
@@ -278,8 +289,8 @@ func goldenColumns(t *testing.T, answers []Answer) {
 	golden(t, "testdata/columns.txt", b.String())
 }
 
-// goldenAnswers compares answers with testdata/NAME.golden. The file has the number of rows of each answer, the first ones,
-// and a hash of all. No column may be empty throughout: such an answer would be right by accident.
+// goldenAnswers compares answers with testdata/NAME.golden. The file has the number of rows of each answer, the first
+// ones, and a hash of all. No column may be empty throughout: such an answer would be right by accident.
 func goldenAnswers(t *testing.T, name string, answers []Answer) {
 	t.Helper()
 	const shown = 8
@@ -379,8 +390,8 @@ func TestQueriesAreShort(t *testing.T) {
 	}
 }
 
-// TestCookbook runs all SQL of README.md, docs/first-survey.md and docs/cookbook.md, in order, in a folder of its own, since it writes
-// files.
+// TestCookbook runs all SQL of README.md, docs/first-survey.md and docs/cookbook.md, in order, in a folder of its own,
+// since it writes files.
 func TestCookbook(t *testing.T) {
 	needDuckDB(t)
 	dir, _ := write(t, Survey{Sites: 500, Dates: dates[1:]})
@@ -427,7 +438,8 @@ func TestCookbook(t *testing.T) {
 	}
 }
 
-// TestProgramPages runs each SQL text within the Python and R of their pages: what stands between their quotes for several lines.
+// TestProgramPages runs each SQL text within the Python and R of their pages: what stands between their quotes for
+// several lines.
 func TestProgramPages(t *testing.T) {
 	needDuckDB(t)
 	dir, _ := write(t, Survey{Sites: 500, Dates: dates[1:]})

@@ -39,7 +39,8 @@ type Survey struct {
 	Observer commit.Observer
 	Registry *tokens.Registry // nil is the default
 
-	Challenged int   // every so many-th site that answers gives a bot challenge, with the site's file as its body; 0: none does
+	// every so many-th site that answers gives a bot challenge, with the site's file as its body; 0: none does
+	Challenged int
 	Cut        int   // every so many-th answer with a body breaks off; 0: none does
 	RankStep   int64 // from rank to rank; 0 is 1
 
@@ -67,10 +68,12 @@ type site struct {
 }
 
 var (
-	tlds   = []string{"com", "com", "com", "com", "org", "net", "de", "co.uk", "fr", "io", "ru", "jp", "com.br", "nl", "it", "pl"}
+	tlds = []string{"com", "com", "com", "com", "org", "net", "de", "co.uk", "fr", "io", "ru", "jp", "com.br", "nl",
+		"it", "pl"}
 	labels = []string{"", "news", "shop", "news", "", "government", "état", "blog", "shop", "", "university"}
 	cdns   = []string{"", "cloudflare", "", "cloudflare", "cloudfront", "", "fastly", "akamai", "", ""}
-	words  = []string{"north", "river", "data", "kite", "market", "stone", "blue", "open", "garden", "press", "cloud", "forge", "paper", "city", "green"}
+	words  = []string{"north", "river", "data", "kite", "market", "stone", "blue", "open", "garden", "press", "cloud",
+		"forge", "paper", "city", "green"}
 )
 
 // outcomes have about the shares of large scans, in thousandths.
@@ -170,7 +173,8 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 		return err
 	}
 	id := cmp.Or(s.Name, "survey") + "-" + s.Dates[date]
-	w, err := sink.Open(ctx, st, sink.Options{ScanID: id, Date: s.Dates[date], Observer: s.Observer, PartRows: s.Parts, Tables: s.Tables, PartAge: time.Hour, Registry: s.Registry})
+	w, err := sink.Open(ctx, st, sink.Options{ScanID: id, Date: s.Dates[date], Observer: s.Observer, PartRows: s.Parts,
+		Tables: s.Tables, PartAge: time.Hour, Registry: s.Registry})
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,8 @@ func TestSurveyTables(t *testing.T) {
 	})
 }
 
-// TestGivenTables is TestSurveyTables of the one scan of the dataset that REPORT_DATASET names: that of the demo, in make integration.
+// TestGivenTables is TestSurveyTables of the one scan of the dataset that REPORT_DATASET names: that of the demo, in
+// make integration.
 func TestGivenTables(t *testing.T) {
 	dir := os.Getenv("REPORT_DATASET")
 	if dir == "" {
@@ -99,14 +100,16 @@ func compareTables(t *testing.T, dir string, st store.Store, scanID string) {
 		all[i].SQL = "SET VARIABLE bulkscan_date = DATE " + literal(survey.Manifest.ScanDate) + "; " + all[i].SQL
 	}
 	if len(all) != len(survey.Tables) {
-		t.Fatalf("%d tables, of which %d have a query: %v", len(survey.Tables), len(all), slices.Sorted(maps.Keys(survey.Tables)))
+		t.Fatalf("%d tables, of which %d have a query: %v", len(survey.Tables), len(all),
+			slices.Sorted(maps.Keys(survey.Tables)))
 	}
 	for _, a := range ask(t, dir, all) {
 		compareTable(t, survey.Tables[a.Name], a)
 	}
 }
 
-// compareTable compares a table with an answer, in order. Of a table with a note the answer may have rows with other texts.
+// compareTable compares a table with an answer, in order. Of a table with a note the answer may have rows with other
+// texts.
 func compareTable(t *testing.T, table *survey.Table, a Answer) {
 	t.Helper()
 	if !slices.Equal(table.Columns, a.Columns) {
@@ -124,7 +127,8 @@ func compareTable(t *testing.T, table *survey.Table, a Answer) {
 	for i, row := range table.Rows {
 		for column := range row {
 			if got, want := row[column], rows[i][column]; !sameValue(a.Columns[column], want, got) {
-				t.Errorf("%s, row %d: %s is %v, by the query %v\n got %v\nwant %v", a.Name, i, a.Columns[column], got, want, row, rows[i])
+				t.Errorf("%s, row %d: %s is %v, by the query %v\n got %v\nwant %v", a.Name, i, a.Columns[column], got, want, row,
+					rows[i])
 				return
 			}
 		}
@@ -134,7 +138,8 @@ func compareTable(t *testing.T, table *survey.Table, a Answer) {
 // named reports whether each text of a row occurs in the table's column.
 func named(table *survey.Table, row []any) bool {
 	for i, value := range row {
-		if text, is := value.(string); is && !slices.ContainsFunc(table.Rows, func(has []any) bool { return fmt.Sprint(has[i]) == text }) {
+		if text, is := value.(string); is && !slices.ContainsFunc(table.Rows,
+			func(has []any) bool { return fmt.Sprint(has[i]) == text }) {
 			if _, err := strconv.ParseInt(text, 10, 64); err != nil { // a BIGINT is a text, too
 				return false
 			}
@@ -145,25 +150,30 @@ func named(table *survey.Table, row []any) bool {
 
 // sameValue is equal, but for percentiles of milliseconds.
 func sameValue(column string, want, got any) bool {
-	if percentile, is := got.(float64); is && (strings.HasPrefix(column, "ttfb_p") || strings.HasPrefix(column, "total_p")) {
+	if percentile, is := got.(float64); is && (strings.HasPrefix(column, "ttfb_p") ||
+		strings.HasPrefix(column, "total_p")) {
 		n, err := strconv.ParseFloat(fmt.Sprint(want), 64)
 		return err == nil && math.Abs(percentile-n) <= 0.02*n
 	}
 	return equal(want, got)
 }
 
-// TestLeastGroup compares the suffixes that have enough sites with the query's, by several numbers of them; and the sites that were not
-// observed of each segment with a count of their findings.
+// TestLeastGroup compares the suffixes that have enough sites with the query's, by several numbers of them; and the
+// sites that were not observed of each segment with a count of their findings.
 func TestLeastGroup(t *testing.T) {
 	needDuckDB(t)
 	s := Survey{Sites: 2500, Dates: dates[2:], Challenged: 7}
 	dir, st := write(t, s)
 	for _, least := range []int64{1, 0, 90, 5000} {
-		taken, err := survey.Take(t.Context(), st, "survey-"+s.Dates[0], survey.TakeOptions{Options: survey.Options{Uncertainty: survey.Uncertainty{LeastGroup: least}}})
+		taken, err := survey.Take(t.Context(), st, "survey-"+s.Dates[0],
+			survey.TakeOptions{Options: survey.Options{Uncertainty: survey.Uncertainty{LeastGroup: least}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := slices.DeleteFunc(load(t), func(q Query) bool { return q.Name != "blocked-by-tld" && q.Name != "blocked-by-label" })
+		all := slices.DeleteFunc(load(t), func(q Query) bool {
+			return q.Name != "blocked-by-tld" &&
+				q.Name != "blocked-by-label"
+		})
 		for i := range all {
 			all[i].SQL = fmt.Sprintf("SET VARIABLE bulkscan_least_group = nullif(%d, 0); ", least) + all[i].SQL
 		}

@@ -14,13 +14,15 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// counted are the tokens that these tests count in random ledgers: oldLacks has a fallback, and the last one ignores `*`.
+// counted are the tokens that these tests count in random ledgers: oldLacks has a fallback, and the last one ignores
+// `*`.
 var counted = []string{"GPTBot", "Googlebot", oldLacks, "AdsBot-Google"}
 
 // countTokens counts them up to a night of a random ledger.
 func countTokens(t *testing.T, st store.Store, night history.Date) *history.TokenCounts {
 	t.Helper()
-	asked := history.TokensAsked{ScanID: "night-" + night.String(), Registry: tokens.Default(), Lacks: func(version, token string) bool { return version == "old" && token == oldLacks }}
+	asked := history.TokensAsked{ScanID: "night-" + night.String(), Registry: tokens.Default(),
+		Lacks: func(version, token string) bool { return version == "old" && token == oldLacks }}
 	for _, name := range counted {
 		asked.Tokens = append(asked.Tokens, asked.Registry.Lookup(name))
 	}
@@ -60,7 +62,8 @@ func TestCountTokens(t *testing.T) {
 			}
 		}
 	}
-	for _, word := range []string{"left", "unread", "unknown", "interval", "began", "ceased", "appeared", "removed", "refusal", "presence", "absent", "unlisted", "challenged"} {
+	for _, word := range []string{"left", "unread", "unknown", "interval", "began", "ceased", "appeared", "removed",
+		"refusal", "presence", "absent", "unlisted", "challenged"} {
 		if seen[word] < 10 {
 			t.Errorf("%s is in %d rows: the ledgers do not test it", word, seen[word])
 		}
@@ -106,7 +109,8 @@ func (w *lives) counts(last int, token string) (c history.TokenCount) {
 		c.Transitions = append(c.Transitions, row)
 	}
 	slices.SortFunc(c.Transitions, func(a, b history.Transition) int {
-		return cmp.Or(cmp.Compare(b.Sites, a.Sites), strings.Compare(a.Before, b.Before), strings.Compare(a.After, b.After), strings.Compare(b.Change, a.Change))
+		return cmp.Or(cmp.Compare(b.Sites, a.Sites), strings.Compare(a.Before, b.Before), strings.Compare(a.After, b.After),
+			strings.Compare(b.Change, a.Change))
 	})
 	if len(lasting) > 0 {
 		c.Survival = survival(w.nights[:last+1], lasting)
@@ -134,7 +138,8 @@ func TestCountTokensAsQueries(t *testing.T) {
 		}
 		last := w.nights[len(w.nights)-1]
 		counts := countTokens(t, st, last)
-		asked := []Query{{SQL: fmt.Sprintf(`CREATE OR REPLACE VIEW registry_tokens AS SELECT 'new' AS registry_version, token FROM tokens UNION ALL SELECT 'old', token FROM tokens WHERE token <> '%s'; SET VARIABLE bulkscan_date = DATE '%s'`, oldLacks, last)}}
+		asked := []Query{{SQL: fmt.Sprintf(
+			`CREATE OR REPLACE VIEW registry_tokens AS SELECT 'new' AS registry_version, token FROM tokens UNION ALL SELECT 'old', token FROM tokens WHERE token <> '%s'; SET VARIABLE bulkscan_date = DATE '%s'`, oldLacks, last)}}
 		want := [][][]any{nil}
 		for i, token := range counted {
 			changed := [][]any(nil)
@@ -160,10 +165,13 @@ func TestCountTokensAsQueries(t *testing.T) {
 				moves = append(moves, []any{r.Before, r.After, change, r.Sites})
 			}
 			for _, r := range counts.Tokens[i].Survival {
-				survivors = append(survivors, []any{r.Night.String(), r.ByThen, r.Maybe, r.Sites, float64(r.ByThen) / float64(r.Sites), float64(r.Maybe) / float64(r.Sites)})
+				survivors = append(survivors, []any{r.Night.String(), r.ByThen, r.Maybe, r.Sites,
+					float64(r.ByThen) / float64(r.Sites), float64(r.Maybe) / float64(r.Sites)})
 			}
-			for name, rows := range map[string][][]any{"first-blocked": first, "transitions": moves, "survival": survivors, "changed-sites": changed} {
-				asked = append(asked, Query{Name: fmt.Sprintf("ledger %d, %s, %s", seed, name, token), SQL: forToken(t, name, token)})
+			for name, rows := range map[string][][]any{"first-blocked": first, "transitions": moves, "survival": survivors,
+				"changed-sites": changed} {
+				asked = append(asked, Query{Name: fmt.Sprintf("ledger %d, %s, %s", seed, name, token),
+					SQL: forToken(t, name, token)})
 				want = append(want, rows)
 			}
 		}

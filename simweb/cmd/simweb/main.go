@@ -71,14 +71,16 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.list, "list", "", "with --truth: the list of hosts, a line each, or rank,host; - for standard input")
 	f.StringVar(&o.truth, "truth", "", "write what a scan of --list finds, as JSON lines, and end; - for standard output")
 	f.StringVar(&o.ca, "ca", "", "write the authority's certificate to this `FILE`")
-	f.StringVar(&o.accepts, "record-accepts", "", "when the web ends, write the connections of its busiest addresses and hosts to this `FILE` as JSON (of the first 524288)")
+	f.StringVar(&o.accepts, "record-accepts", "",
+		"when the web ends, write the connections of its busiest addresses and hosts to this `FILE` as JSON (of the first 524288)")
 	f.BoolVar(&o.json, "json", false, "print the web's addresses and ports as JSON")
 	f.IntVar(&o.policy.MaxRedirects, "max-redirects", o.policy.MaxRedirects, "for --truth: the scanner's setting")
 	f.Int64Var(&o.policy.MaxBody, "max-body", o.policy.MaxBody, "for --truth: the scanner's setting")
 	f.IntVar(&o.policy.Retries, "retries", o.policy.Retries, "for --truth: the scanner's setting")
 	f.BoolVar(&o.policy.NoFallback, "no-fallback", false, "for --truth: the scanner's setting")
 	f.BoolVar(&o.policy.StrictTLS, "strict-tls", false, "for --truth: the scanner's setting")
-	f.BoolVar(&o.policy.Attempts, "attempts", false, "for --truth: add the number of attempts, for a web that was not asked before")
+	f.BoolVar(&o.policy.Attempts, "attempts", false,
+		"for --truth: add the number of attempts, for a web that was not asked before")
 	f.BoolVar(&o.policy.TrustCA, "trust-ca", false, "for --truth: the scanner trusts the web's authority")
 	scheme := f.String("scheme", "https", "for --truth: the scanner's setting")
 	if err := f.Parse(args); err != nil {
@@ -146,7 +148,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		}
 	}
 	s := web.Stats()
-	fmt.Fprintf(stderr, "simweb: %d connections, %d handshakes, %d requests, %d names\n", s.Accepts, s.Handshakes, s.Requests, s.Questions)
+	fmt.Fprintf(stderr, "simweb: %d connections, %d handshakes, %d requests, %d names\n", s.Accepts, s.Handshakes,
+		s.Requests, s.Questions)
 	return nil
 }
 

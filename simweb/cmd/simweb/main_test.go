@@ -30,7 +30,8 @@ func TestNamesAndTable(t *testing.T) {
 	if len(names) != 20 || !strings.HasPrefix(names[19], "20,") {
 		t.Errorf("names: %q", names)
 	}
-	if table := output(t.Context(), t, "--behaviours"); !strings.Contains(table, "- `reset-head` (0.1 %): reset after the request → reset\n") {
+	if table := output(t.Context(), t, "--behaviours"); !strings.Contains(table,
+		"- `reset-head` (0.1 %): reset after the request → reset\n") {
 		t.Errorf("table: %.200q", table)
 	}
 }
@@ -38,10 +39,12 @@ func TestNamesAndTable(t *testing.T) {
 func TestTruth(t *testing.T) {
 	dir := t.TempDir()
 	list, ca := filepath.Join(dir, "list"), filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(list, []byte("example.com\r\n\n2,gone.zoo.test\nno host\nhttp://redirect-6.zoo.test"), 0o600); err != nil {
+	if err := os.WriteFile(list, []byte("example.com\r\n\n2,gone.zoo.test\nno host\nhttp://redirect-6.zoo.test"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(strings.TrimSpace(output(t.Context(), t, "--addresses", "4", "--ca", ca, "--list", list, "--truth", "-")), "\n")
+	lines := strings.Split(strings.TrimSpace(output(t.Context(), t, "--addresses", "4", "--ca", ca, "--list", list,
+		"--truth", "-")), "\n")
 	var got []simweb.Truth
 	for _, line := range lines {
 		var row simweb.Truth
@@ -50,7 +53,8 @@ func TestTruth(t *testing.T) {
 		}
 		got = append(got, row)
 	}
-	if len(got) != 3 || got[0].Seq != 0 || got[1].Seq != 2 || got[2].Seq != 4 || *got[1].Status != 410 || got[2].Outcome != "redirect_limit" {
+	if len(got) != 3 || got[0].Seq != 0 || got[1].Seq != 2 || got[2].Seq != 4 || *got[1].Status != 410 ||
+		got[2].Outcome != "redirect_limit" {
 		t.Errorf("truth: %s", strings.Join(lines, "\n"))
 	}
 	if pem, err := os.ReadFile(ca); err != nil || !bytes.HasPrefix(pem, []byte("-----BEGIN CERTIFICATE-----")) {
@@ -61,14 +65,16 @@ func TestTruth(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // the announcement comes before the wait
-	if got := output(ctx, t, "--addresses", "4"); !strings.Contains(got, "bulkscan scan LIST --allow-private --resolver=127.0.0.1:") || !strings.Contains(got, " --connect-to=:443::") {
+	if got := output(ctx, t, "--addresses", "4"); !strings.Contains(got,
+		"bulkscan scan LIST --allow-private --resolver=127.0.0.1:") || !strings.Contains(got, " --connect-to=:443::") {
 		t.Errorf("said %q", got)
 	}
 	var where struct {
 		Resolver string
 		HTTPPort int `json:"http_port"`
 	}
-	if err := json.Unmarshal([]byte(output(ctx, t, "--addresses", "4", "--json")), &where); err != nil || where.HTTPPort == 0 || where.Resolver == "" {
+	if err := json.Unmarshal([]byte(output(ctx, t, "--addresses", "4", "--json")), &where); err != nil ||
+		where.HTTPPort == 0 || where.Resolver == "" {
 		t.Errorf("said %+v: %v", where, err)
 	}
 }
@@ -115,7 +121,8 @@ func TestRecordAccepts(t *testing.T) {
 	if err := json.Unmarshal(written, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Connections != 3 || got.Missed != 0 || got.Hot == nil || got.Hot.Name != where.HotAddress || got.Hot.Total != 3 ||
+	if got.Connections != 3 || got.Missed != 0 || got.Hot == nil || got.Hot.Name != where.HotAddress ||
+		got.Hot.Total != 3 ||
 		got.Address != nil || got.Host == nil || got.Host.Name != "a.hot.test" || got.Host.Total != 3 {
 		t.Errorf("recorded %s", written)
 	}

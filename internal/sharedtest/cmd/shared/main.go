@@ -1,8 +1,8 @@
 // Command shared writes a file of ../shared to standard output, unpacked if its name ends in .zst. It fails with
 // a text that begins with "SKIPPED: " if the file is absent.
 //
-// The tests of package parser run it instead of importing a decoder: `go mod tidy` downloads what the tests of an imported
-// package import, so the decoder's module would be in the go.sum of every program that uses the parser.
+// The tests of package parser run it instead of importing a decoder: `go mod tidy` downloads what the tests of an
+// imported package import, so the decoder's module would be in the go.sum of every program that uses the parser.
 package main
 
 import (
