@@ -125,8 +125,8 @@ func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) erro
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(r.err, store.ErrNotExist):
-			continue // a file of somebody else's
+		case errors.Is(r.err, store.ErrNotExist) && (e == nil || e.Publication != commit.PublicationDone):
+			continue // as for Verify, or the file is another program's
 		case e == nil:
 			e = &Entry{ScanID: id}
 			byID[id] = e

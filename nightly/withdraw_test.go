@@ -140,6 +140,11 @@ func TestNightWithoutRecord(t *testing.T) {
 			!slices.Equal(found, want) {
 			t.Errorf("%s: %q, %v", when, found, err)
 		}
+		list, err := Listing(t.Context(), m.store)
+		list = slices.DeleteFunc(list, func(e *Entry) bool { return e.State != Damaged })
+		if err != nil || len(list) != len(want) || len(want) > 0 && !strings.HasPrefix(want[0], folderOf(list[0].Date)) {
+			t.Errorf("%s: listed %+v, %v", when, list, err)
+		}
 	}
 	f("whole")
 	for _, date := range all {

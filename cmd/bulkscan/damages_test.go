@@ -538,9 +538,13 @@ func (d *dataset) lost() bool {
 }
 
 // unknowable reports whether nothing says that a file was there: the manifest of a scan that is not published, and the
-// record of a night, which no head names. TestNightWithoutRecord of package nightly deletes records of nights that count.
-func unknowable(what, name string) bool {
-	return what == "delete" && (strings.HasPrefix(name, "_scans/pending/manifest") || path.Base(name) == "night.json")
+// record of a night whose scan was pruned.
+func (d *dataset) unknowable(what, name string) bool {
+	night, file := path.Split(strings.TrimPrefix(name, "_nights/"))
+	counts := slices.ContainsFunc(slices.Collect(maps.Keys(d.files)), func(other string) bool {
+		return strings.HasPrefix(other, "sites/scan_date="+night)
+	})
+	return what == "delete" && (strings.HasPrefix(name, "_scans/pending/manifest") || file == "night.json" && !counts)
 }
 
 // mustFind reports whether verify must find a damage.
@@ -585,7 +589,7 @@ func (m *matrix) single() {
 		for i := 0; i < len(of); i += max(1, len(of)/3) {
 			name := of[i]
 			for k, by := range damages() {
-				if !m.d.can(by, of, name) || unknowable(by.what, name) {
+				if !m.d.can(by, of, name) || m.d.unknowable(by.what, name) {
 					continue
 				}
 				c, what := m.count(kind, by.what), by.what+" of "+name
@@ -652,7 +656,7 @@ func (m *matrix) pairs(seed uint64) {
 			kind := names[dice.IntN(len(names))]
 			of, by := kinds[kind], damages()[dice.IntN(len(damages()))]
 			name := of[dice.IntN(len(of))]
-			if slices.Contains(files, name) || !m.d.can(by, of, name) || unknowable(by.what, name) {
+			if slices.Contains(files, name) || !m.d.can(by, of, name) || m.d.unknowable(by.what, name) {
 				continue
 			}
 			what, files = append(what, by.what+" of "+name), append(files, name)
