@@ -83,7 +83,7 @@ func checkLedger(ctx context.Context, st store.Store, h *commit.Head, p *past) (
 		return nil, []verify.Finding{{Kind: verify.Damaged, File: LedgerName, What: strings.TrimPrefix(err.Error(),
 			"cannot read "+LedgerName+": ") + remedy}}, nil
 	}
-	own := slices.DeleteFunc(slices.Clone(ledger.all()), func(f File) bool { return p.names(f.Name) })
+	own := slices.DeleteFunc(ledger.all(), func(f File) bool { return p.names(f.Name) })
 	findings, err := checkFiles(ctx, st, own, remedy)
 	if err != nil {
 		return ledger, nil, err

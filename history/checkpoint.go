@@ -57,11 +57,15 @@ func (l *Ledger) before(scans []MergedScan, p *past) *Ledger {
 	return p.base()
 }
 
-// all are the files of the ledger and of its checkpoints.
+// all are the files of the ledger and of its checkpoints, each once: they share those of policies.
 func (l *Ledger) all() []File {
-	files := l.Files
+	files := slices.Clone(l.Files)
 	for _, c := range l.Checkpoints {
-		files = slices.Concat(files, c.Files)
+		for _, f := range c.Files {
+			if !slices.ContainsFunc(files, func(had File) bool { return had.Name == f.Name }) {
+				files = append(files, f)
+			}
+		}
 	}
 	return files
 }
