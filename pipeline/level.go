@@ -19,6 +19,7 @@ import (
 type level struct {
 	limit  *limit // this level's at the limiter
 	seed   maphash.Seed
+	apart  func(key) key         // may be nil: see Pipeline
 	due    *table[time.Duration] // since the run began
 	queues map[key]queue
 	slowed map[key]slowed        // see throttled
@@ -75,13 +76,14 @@ func (q *queue) popLine(records *slab) ref {
 const maxAhead = 1024
 
 // newLevel returns the level of a limit, or nil.
-func newLevel(limit *limit) *level {
+func newLevel(limit *limit, apart func(key) key) *level {
 	if limit == nil {
 		return nil
 	}
 	return &level{
 		limit:  limit,
 		seed:   maphash.MakeSeed(), // random, so that names cannot be chosen to share a key
+		apart:  apart,
 		due:    newTable[time.Duration](limit.due.cells()),
 		queues: make(map[key]queue),
 		slowed: make(map[key]slowed),
@@ -89,8 +91,15 @@ func newLevel(limit *limit) *level {
 	}
 }
 
-func (l *level) keyOf(b []byte) key       { return key(maphash.Bytes(l.seed, b)) }
-func (l *level) keyOfString(s string) key { return key(maphash.String(l.seed, s)) }
+func (l *level) keyOf(b []byte) key       { return l.placed(key(maphash.Bytes(l.seed, b))) }
+func (l *level) keyOfString(s string) key { return l.placed(key(maphash.String(l.seed, s))) }
+
+func (l *level) placed(k key) key {
+	if l.apart != nil {
+		return l.apart(k)
+	}
+	return k
+}
 
 // NetworkOf is what a rate by address is kept for. An IPv4 address stands for itself. An IPv6 address stands for its
 // /64, the least that one customer is given (RFC 6177), since a server may use any address of that. One that embeds an

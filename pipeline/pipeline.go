@@ -152,6 +152,8 @@ type Pipeline struct {
 	archive Archive // of a replay; else nil
 
 	woken func() // called by a worker that starts to run; tests use it to simulate a busy machine
+	// apart replaces keys, by which they take cells of the tables; tests with exact times give each a cell of its own.
+	apart func(key) key
 
 	progress *Progress
 	stopOnce sync.Once
@@ -229,6 +231,7 @@ type run struct {
 	sink     Sink
 	progress *Progress
 	woken    func()
+	apart    func(key) key
 
 	group  *errgroup.Group
 	ctx    context.Context // ends all work at once
@@ -267,7 +270,7 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 	p.progress.listDone.Store(false)
 	r := &run{
 		cfg: &p.cfg, source: p.source, fetcher: p.fetcher, auditor: p.judge, sink: p.sink, progress: p.progress,
-		woken: p.woken,
+		woken: p.woken, apart: p.apart,
 		group: new(errgroup.Group), ctx: ctx, cancel: cancel, begun: time.Now(),
 		fresh:    make(chan record, 64),
 		fed:      make(chan uint64, 1),

@@ -239,6 +239,17 @@ func scan(t *testing.T, cfg Config, w *web, l *list, s *shelf, during func(*Pipe
 	return scanSource(t, cfg, w, l, s, during)
 }
 
+// numbered returns a function that numbers keys. No two of them share a cell, which would delay one of them.
+func numbered() func(key) key {
+	numbers := map[key]key{}
+	return func(k key) key {
+		if numbers[k] == 0 {
+			numbers[k] = key(len(numbers) + 1)
+		}
+		return numbers[k]
+	}
+}
+
 // scanSource is scan of any Source.
 func scanSource(t *testing.T, cfg Config, w *web, l Source, s *shelf, during func(*Pipeline)) (took time.Duration,
 	err error) {
@@ -247,7 +258,7 @@ func scanSource(t *testing.T, cfg Config, w *web, l Source, s *shelf, during fun
 		w.begun = time.Now()
 		cfg.SpillDir = t.TempDir()
 		p := New(cfg, l, w, noJudge{}, s)
-		p.woken = w.woken
+		p.woken, p.apart = w.woken, numbered()
 		var aside sync.WaitGroup
 		if during != nil {
 			aside.Go(func() { during(p) })

@@ -134,7 +134,7 @@ func TestASlowedAddressHoldsUpNoSpilledRecords(t *testing.T) {
 
 // The slowest rate makes no estimate overflow, nor a bucket that a calendar cannot keep.
 func TestEstimatesAreBounded(t *testing.T) {
-	level, c, file := newLevel(newLimiter(&Config{IPRate: 1e-12}).limits[byAddress]), &calendar{}, newSpill(t.TempDir())
+	level, c, file := newLevel(newLimiter(&Config{IPRate: 1e-12}).limits[byAddress], nil), &calendar{}, newSpill(t.TempDir())
 	level.queues[1] = queue{length: 1 << 18}
 	var last time.Duration
 	for range 1000 {

@@ -85,7 +85,7 @@ func (r *run) newSchedule() *schedule {
 		lookups: newLookups(r),
 	}
 	for l, limit := range r.limiter.limits {
-		s.levels[l] = newLevel(limit)
+		s.levels[l] = newLevel(limit, r.apart)
 	}
 	return s
 }

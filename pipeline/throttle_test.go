@@ -14,7 +14,7 @@ import (
 func TestThrottled(t *testing.T) {
 	f := func(name string, rate float64, script string) {
 		t.Helper()
-		level := newLevel(newLimiter(&Config{IPRate: rate}).limits[byAddress])
+		level := newLevel(newLimiter(&Config{IPRate: rate}).limits[byAddress], nil)
 		at, other := token{7, level.limit.pace}, token{8, level.limit.pace}
 		parse := func(text string) time.Duration {
 			d, err := time.ParseDuration(text)
@@ -53,7 +53,7 @@ func TestThrottled(t *testing.T) {
 
 // Each address is slowed by itself, and no more than there is room for at once.
 func TestThrottledIsBounded(t *testing.T) {
-	level := newLevel(newLimiter(&Config{IPRate: 10}).limits[byAddress])
+	level := newLevel(newLimiter(&Config{IPRate: 10}).limits[byAddress], nil)
 	for k := range key(maxSlowed + 1000) {
 		at := token{k, level.limit.pace}
 		level.throttled(at, 0, time.Second)
