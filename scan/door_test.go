@@ -21,6 +21,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
@@ -168,7 +169,12 @@ func newDoor(t *testing.T, lacks int) (files map[string][]byte, nights []string)
 		}
 		nights = append(nights, "night-"+nightWith(t, st, night, true, o, sites))
 	}
-	files = map[string][]byte{}
+	return filesOf(t, st), nights
+}
+
+func filesOf(t *testing.T, st store.Store) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
 	for entry, err := range st.List(t.Context(), "") {
 		if err == nil {
 			files[entry.Name], err = store.ReadAll(t.Context(), st, entry.Name, 1<<30)
@@ -177,7 +183,7 @@ func newDoor(t *testing.T, lacks int) (files map[string][]byte, nights []string)
 			t.Fatal(err)
 		}
 	}
-	return files, nights
+	return files
 }
 
 // placed returns a dataset of these files.
@@ -358,15 +364,24 @@ func TestDamagedFooters(t *testing.T) {
 	}
 }
 
-// TestDamagedDerivedFooters flips each byte of the footers of the ledger's files and of the index: readers give an
-// error or the answer of the undamaged file, and the index is not as it was written.
+// TestDamagedDerivedFooters flips each byte of the footers of the ledger's files, of the index and of a month: readers
+// give an error or the answer of the undamaged file, the index is not as it was written, and verify finds the month.
 func TestDamagedDerivedFooters(t *testing.T) {
 	files, _ := newDoor(t, -1)
+	later := placed(t, files)
+	nightOf(t, later, 4, true) // in the next month
+	files = filesOf(t, later)
 	readers := map[string]func(st store.Store) (any, error){
 		history.Folder: func(st store.Store) (any, error) { return toldOf(t.Context(), st) },
 		index.Name: func(st store.Store) (any, error) {
 			if state, err := index.Check(t.Context(), st); err != nil || state == index.Damaged {
 				return nil, cmp.Or(err, errors.New("damaged"))
+			}
+			return nil, nil //nolint:nilnil // an undamaged one
+		},
+		index.MonthsFolder: func(st store.Store) (any, error) {
+			if len(findings(t, st, verify.Damaged)) > 0 {
+				return nil, errors.New("damaged")
 			}
 			return nil, nil //nolint:nilnil // an undamaged one
 		},
@@ -377,6 +392,7 @@ func TestDamagedDerivedFooters(t *testing.T) {
 	}
 	flips, refused := 0, 0
 	for prefix, read := range readers {
+		before := flips
 		st := placed(t, files)
 		want, err := read(st)
 		if err != nil {
@@ -395,13 +411,16 @@ func TestDamagedDerivedFooters(t *testing.T) {
 				got, err := read(st)
 				if flips++; err != nil {
 					refused++
-				} else if prefix == index.Name || !reflect.DeepEqual(got, want) {
+				} else if prefix != history.Folder || !reflect.DeepEqual(got, want) {
 					t.Errorf("%s: %s: another answer", name, d.what)
 				}
 			}
 			if err := st.Store.Put(t.Context(), name, data); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if flips == before {
+			t.Errorf("%s: no file", prefix)
 		}
 	}
 	if refused == 0 {
