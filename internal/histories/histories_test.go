@@ -209,7 +209,9 @@ func (h *history) pruning(keep nightly.Keep) *command {
 
 // repairing is the command that repairs a scan.
 func (h *history) repairing(s *scanState, _, _ byte) *command {
-	return &command{name: "repair", of: s, publishes: true, begun: func() { s.open = true }, run: func(ctx context.Context,
+	published := s.publication == "published" // else it stays as it is, and nothing else is handed to readers either
+	begun := func() { s.open = true }
+	return &command{name: "repair", of: s, publishes: published, begun: begun, run: func(ctx context.Context,
 		st store.Store) error {
 		err := h.scan(ctx, st, scanning{id: s.id, date: s.date, repair: true})
 		if _, intact := errors.AsType[*repair.IntactError](err); intact {
