@@ -304,7 +304,7 @@ func TestDamagedAnswers(t *testing.T) {
 	swept, others := damages(files, nights)
 	cheap, dear, turns := 3, 32, 1 // two readers ask at each byte
 	if testing.Short() {
-		cheap, dear, turns = 1024, 4096, 10
+		cheap, dear, turns = 3072, 12288, 30
 	}
 	for i, d := range swept {
 		for k, a := range all {
@@ -388,7 +388,7 @@ func TestDamagedDerivedFooters(t *testing.T) {
 	}
 	step := 1
 	if testing.Short() {
-		step = 16
+		step = 48
 	}
 	flips, refused := 0, 0
 	for prefix, read := range readers {

@@ -575,7 +575,7 @@ func TestDamages(t *testing.T) {
 }
 
 // every is how many combinations are passed over in short mode, but for one.
-const every = 97
+const every = 197
 
 // single does one damage at a time to some files of each kind: to the first before each sealer, to others before one.
 func (m *matrix) single() {

@@ -141,7 +141,7 @@ func TestIrregular(t *testing.T) {
 		kind := varying.ReplaceAllString(name, "*") + strconv.FormatBool(verified)
 		stride := 1
 		if testing.Short() {
-			stride = 15
+			stride = 40
 		}
 		if seen[kind] {
 			continue
