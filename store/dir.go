@@ -86,7 +86,7 @@ func (d *Dir) Put(ctx context.Context, name string, data []byte) error {
 
 // CreateIfAbsent implements Store. A hard link fails if the name exists, and otherwise shows the complete file. File
 // systems without hard links (exFAT, some network mounts) get an empty file first, over which the complete one is
-// renamed. A reader between the two steps, or after a crash there, finds an empty object.
+// renamed. A crash between the two steps leaves a claimed name, which List does not show and Sweep removes.
 func (d *Dir) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
 	draft, err := d.write(ctx, name, data)
 	if err != nil {
@@ -98,7 +98,11 @@ func (d *Dir) CreateIfAbsent(ctx context.Context, name string, data []byte) erro
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		var claim DiskFile
-		if claim, err = d.disk.Create(draft.final); err == nil {
+		// The draft is durable before the claim: an empty file beside its draft is one that a killed process has claimed.
+		if err = d.disk.SyncFolder(filepath.Dir(draft.final)); err == nil {
+			claim, err = d.disk.Create(draft.final)
+		}
+		if err == nil {
 			err = errors.Join(claim.Close(), draft.Publish(ctx))
 			if info, errStat := d.disk.Stat(draft.final); err != nil && errStat == nil && info.Size() == 0 {
 				// the claim is still there
@@ -268,7 +272,7 @@ const maxLinks = 1 << 14
 
 // walk collects the files whose names begin with prefix and whose last element passes keep, ordered by name. entered
 // receives the paths of the folders read. Links are followed, but for hidden ones, those that lead to nothing, and
-// those that lead to a folder in which they lie.
+// those that lead to a folder in which they lie. Names that are only claimed (see CreateIfAbsent) are left out.
 func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string), keep func(base string) bool) ([]Entry,
 	error) {
 	folder := ""
@@ -280,6 +284,7 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 	}
 	start := filepath.Join(d.root, filepath.FromSlash(folder))
 	var entries []Entry
+	drafted := map[string]bool{} // names that have a draft, which comes before the file
 	links, visit := 0, fs.WalkDirFunc(nil)
 	visit = func(path string, file fs.DirEntry, err error) error {
 		if err != nil {
@@ -321,8 +326,11 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 				return d.disk.Walk(path, visit)
 			}
 		}
+		if final, ok := draftOf(file.Name()); ok {
+			drafted[strings.TrimSuffix(name, file.Name())+final] = true
+		}
 		entry, ok, err := entryOf(name, file, prefix, keep)
-		if ok {
+		if ok && (entry.Size != 0 || !drafted[name]) {
 			entries = append(entries, entry)
 		}
 		return err
@@ -393,15 +401,30 @@ func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) b
 	}
 	for _, draft := range drafts {
 		folder, base := path.Split(draft.Name)
-		if final, _ := draftOf(base); draft.Size == Irregular || !ours(folder+final) {
+		final, _ := draftOf(base)
+		if draft.Size == Irregular || !ours(folder+final) {
 			continue
 		}
-		err := d.disk.Remove(filepath.Join(d.root, filepath.FromSlash(draft.Name)))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := d.removeDraft(draft.Name, folder+final); err != nil {
 			return fmt.Errorf("cannot sweep %s: %w", prefix, err)
 		}
 	}
 	return nil
+}
+
+// removeDraft removes a draft behind the claim of its name, if there is one: without the draft nobody would know it.
+func (d *Dir) removeDraft(draft, final string) error {
+	path := filepath.Join(d.root, filepath.FromSlash(final))
+	if info, err := d.disk.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		if err := d.Delete(context.Background(), final); err != nil {
+			return err
+		}
+	}
+	err := d.disk.Remove(filepath.Join(d.root, filepath.FromSlash(draft)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // RemoveEmpty implements Folders.

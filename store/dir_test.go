@@ -305,6 +305,64 @@ func TestDirAfterTheDead(t *testing.T) {
 	f("remove", remove, put, "a/new")
 }
 
+// TestDirClaims ends CreateIfAbsent at each of its changes, on a file system without hard links. A list shows the whole
+// file or none, before and after a Sweep, and then the name can be created, unless it was.
+func TestDirClaims(t *testing.T) {
+	ctx := t.Context()
+	sweep := func(d *store.Dir) error { return d.Sweep(ctx, "a/", func(string) bool { return true }) }
+	for _, loss := range []storetest.Loss{storetest.Nothing, storetest.Unsynced, storetest.Contents, storetest.Scrambled,
+		storetest.Scrambled + 1, storetest.Scrambled + 2, storetest.Scrambled + 3} {
+		for n, off := 1, true; off; n++ {
+			for _, effect := range []bool{false, true} {
+				disk := storetest.NewDisk()
+				on := func() *store.Dir {
+					dir, err := store.NewDirOn(disk, "/data")
+					if err != nil {
+						t.Fatal(err)
+					}
+					return dir
+				}
+				look := func(when string) (there bool) {
+					for entry, err := range on().List(ctx, "a/") {
+						if err != nil || entry.Name != "a/b" || entry.Size != 3 {
+							t.Errorf("%v, %d changes, %s: %+v, %v", loss, n, when, entry, err)
+						}
+						there = true
+					}
+					return there
+				}
+				disk.NoLinks = true
+				if err := on().Put(ctx, "a/b", nil); err != nil { // the folder is there
+					t.Fatal(err)
+				}
+				if err := on().Delete(ctx, "a/b"); err != nil {
+					t.Fatal(err)
+				}
+				before := 0
+				for _, call := range disk.Calls() {
+					if call.Changes() {
+						before++
+					}
+				}
+				disk.CutAt(before+n, effect)
+				_ = on().CreateIfAbsent(ctx, "a/b", []byte("new"))
+				off = disk.Off()
+				disk = disk.Restart(loss)
+				look("after it")
+				if err := sweep(on()); err != nil {
+					t.Fatal(err)
+				}
+				there := look("after a sweep")
+				if err := on().CreateIfAbsent(ctx, "a/b", []byte("new")); errors.Is(err, store.ErrExist) != there ||
+					!there && err != nil {
+					t.Errorf("%v, %d changes: created again: %v", loss, n, err)
+				}
+				look("after another one")
+			}
+		}
+	}
+}
+
 // TestDirNoPlace checks that errors name what failed.
 func TestDirNoPlace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
