@@ -209,8 +209,8 @@ func (a *Auditor) setPolicy(s *Site) {
 	c.content = a.identify(p, c.content[:0])
 }
 
-// identify sets the ID of a policy of which all else is set. It returns the content of which that is the hash, in the
-// memory of dst.
+// identify sets the ID of a policy, which is a hash of all its other fields. It appends what was hashed to dst, and
+// returns that.
 func (a *Auditor) identify(p *Policy, dst []byte) []byte {
 	content := append(dst, byte(p.Star))
 	for _, named := range p.Named {
@@ -228,7 +228,7 @@ func (a *Auditor) identify(p *Policy, dst []byte) []byte {
 	return content
 }
 
-// Identify puts the cells and the signal of a policy in order, which is made of stored rows, and sets its ID.
+// Identify completes a policy that was made of stored rows: it puts cells and signal in order, and sets the ID.
 func (a *Auditor) Identify(p *Policy) {
 	slices.SortFunc(p.Named, func(x, y NamedCell) int { return cmp.Compare(a.ranks[x.Token], a.ranks[y.Token]) })
 	p.ContentSignal = new(scratch).ordered(p.ContentSignal)

@@ -279,9 +279,9 @@ func readNamed(ctx context.Context, st store.Store, scanID string) (*Manifest, e
 	return nil, cmp.Or(errHead, err)
 }
 
-// Default returns the scan that readers mean where none is named, or nil: of the published scans with sites that of the
-// newest date, and of that date the one that started last. latest() in views.sql has the same rule. The scans are in
-// the order of their start.
+// Default returns the scan that a command reads if the user names none: the published scan with sites that has the
+// newest date, and of several the one that started last. It returns nil if there is none. latest() in views.sql has the
+// same rule. The scans must be in the order of their start.
 func Default(scans []*Manifest) (of *Manifest) {
 	for _, m := range scans {
 		if m.Published() && m.Counts != nil && m.Counts.Files[schema.Sites] > 0 && (of == nil || m.ScanDate >= of.ScanDate) {
