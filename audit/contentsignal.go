@@ -97,7 +97,7 @@ type signalFact struct {
 	path, key, value []byte    // as first written; no path for all paths
 	known            int       // signalKey
 	weight           int32     // of its path, as in rootUsage; 0 if it does not match `/`
-	over             signalSet // facts that take its place on `/`
+	over             signalSet // facts with a more specific path, which hold on `/` instead of this one
 	against          signalSet // facts with which it cannot hold
 	met              int       // how many of the agents of the current group have it
 }

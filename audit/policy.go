@@ -27,7 +27,8 @@ const (
 	CellFallback                  // a group that names one of its fallbacks decides
 	CellStar                      // the group of `*` decides
 	CellRoot                      // its own group denies `/`; for `*`, that of `*`
-	// the group that it follows is DPIAll; without CellOwn and CellFallback that of `*`, whether it heeds `*` or not
+	// the group that it follows is DPIAll; a crawler that no group names or replaces is counted by the group of `*`, even
+	// if it is known not to heed that one
 	CellDPIAll
 	CellLenient // only the lenient reading finds its name, which no definition counts
 )
@@ -71,8 +72,8 @@ type NamedCell struct {
 // Policy is what a file makes of all crawlers. It keeps only what the file itself says; Cells derives the rest by a
 // registry. Its slices belong to the Report. The zero value is that of a site without a file in force.
 type Policy struct {
-	// ID is a hash of the fields below, of tokens by their names, except Lenient. So it does not change when a registry
-	// gains a token, an alias or a fallback, unless the file names the token. 0: there is no policy.
+	// ID is a hash of the fields below except Lenient; tokens count by their names. A registry that gains a token, an alias
+	// or a fallback changes the ID only of files that name the token. 0: there is no policy.
 	ID uint64
 
 	Star  Cell        // of an agent that no group names

@@ -21,8 +21,8 @@ type Column struct {
 	Name    string   // as --columns and Row.Cells call it
 	Names   []string // of which the first that there is counts
 	Given   bool     // the user has chosen it, by the only one of Names or a number from 1
-	Needed  string   // what it holds, of a column that must be there, or one of Instead
-	Instead []string // columns before it
+	Needed  string   // what it holds, if the list must have it or one of Instead; "" if it may be missing
+	Instead []string // columns before it that a list may have instead
 	Objects bool     // in JSON its values may be objects; those of others are texts
 }
 

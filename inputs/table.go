@@ -21,7 +21,7 @@ type Table interface {
 	Select(columns ...int) error
 	// Next goes on to the next row, and returns io.EOF behind the last.
 	Next() error
-	// Text returns the row's value of the i-th of the selected columns, valid until the next Next; ok is false of a null.
+	// Text returns the row's value of the i-th of the selected columns, valid until the next Next; ok is false for a null.
 	Text(i int) (value []byte, ok bool)
 }
 

@@ -27,7 +27,7 @@ type record struct {
 
 	next ref // the record behind this one in a queue
 
-	scheme   origin.Scheme // by which the current attempt begins, or began
+	scheme   origin.Scheme // of the current attempt's first exchange
 	attempts uint8
 	later    uint8
 	https    exchange.Failure

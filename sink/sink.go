@@ -290,7 +290,7 @@ func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.M
 	if err := commit.Adopt(ctx, st, log, m); err != nil || unlisted {
 		return err
 	}
-	// a first file of superseded rows needs other views
+	// the views change when the dataset gets its first file of superseded rows
 	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil))
 }
 

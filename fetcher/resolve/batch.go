@@ -184,8 +184,8 @@ func (q *Query) alone(c *call) {
 	}()
 }
 
-// read reads the answer to the first question, which arrived at a time. It returns false if the look-up needs more than
-// that, and continues it.
+// read reads the answer to the first question; now is when it arrived. If the look-up needs further questions, read
+// asks them and returns false.
 func (q *Query) read(packet []byte, edns bool, now time.Time) bool {
 	b := q.batch
 	r := b.resolver

@@ -104,7 +104,7 @@ type sending struct {
 type arrival struct {
 	server *server
 	packet []byte // the answer, with matching id and question; nil if err says why none will come
-	edns   bool   // the sending had EDNS
+	edns   bool   // the question was sent with EDNS
 	err    error
 }
 

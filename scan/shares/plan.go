@@ -85,7 +85,7 @@ const (
 	tasksEach    = 16      // shares for each task that runs at once
 	leastSites   = 20_000  // sites of a share: to begin and collect one with fewer costs more than it saves
 	shownBusiest = 10      // addresses
-	maxCounted   = 1 << 20 // domains that are counted at a time
+	maxCounted   = 1 << 20 // domains whose hosts are counted at a time
 )
 
 // NewPlanner returns a Planner that has seen no site. The same list gives the same sample.

@@ -20,7 +20,7 @@ CREATE OR REPLACE MACRO bulkscan_kept(date, pruned) AS CASE WHEN CAST(date AS DA
   THEN CAST(error('of the nights up to ' || pruned || ' this was pruned: history_on(date) tells of them') AS DATE) ELSE CAST(date AS DATE) END;
 `
 
-// macros returns what the expressions below call.
+// macros returns the SQL that defines bulkscan_kept, which expressions of date call; "" if nothing was pruned.
 func (p pruned) macros() string {
 	if p.Through == "" && len(p.Tables) == 0 {
 		return ""
