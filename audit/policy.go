@@ -72,8 +72,8 @@ type NamedCell struct {
 // Policy is what a file makes of all crawlers. It keeps only what the file itself says; Cells derives the rest by a
 // registry. Its slices belong to the Report. The zero value is that of a site without a file in force.
 type Policy struct {
-	// ID is a hash of the fields below except Lenient; tokens count by their names. A registry that gains a token, an alias
-	// or a fallback changes the ID only of files that name the token. 0: there is no policy.
+	// ID is a hash of the fields below except Lenient; tokens count by their names. A registry that gains a token, an
+	// alias or a fallback changes the ID only of files that name the token. 0: there is no policy.
 	ID uint64
 
 	Star  Cell        // of an agent that no group names
