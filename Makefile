@@ -24,14 +24,15 @@ export GOFLAGS := $(strip $(GIVEN) $(SHARED))
 # first, in a bare clone, so that `test` is not among them. CONTRIBUTING.md says what `long` covers besides.
 STEPS := build:10 lint:75 race:200 histories:40 corpora:40 real:80 generated:10 integration:150 browser:90 packages:100
 
-# Where goroutines share memory, and so where the race detector pays: these packages, and those tests of the command in which a scan
-# is at work. Under the detector a test takes ten times as long. So left out are sweeps over every kill, fault and night, one after
+# Where goroutines share memory, and so where the race detector pays: these packages, those tests of sink and scan in which more
+# than one goroutine writes or reads, and those of the command in which a scan is at work. Under the detector a test takes ten times as long. So left out are sweeps over every kill, fault and night, one after
 # another; large bodies, and counts of allocations; scans of ten thousand hosts and more, whose short siblings take the same paths;
 # and processes that do one thing each.
-RACED         := ./pipeline ./fetcher ./fetcher/resolve ./sink ./sink/reaudit ./store ./store/s3 ./scan ./nightly \
-	$(if $(ALL),./fetcher/... ./sink/... ./store/...)
+RACED         := ./pipeline ./fetcher ./fetcher/resolve ./sink/reaudit ./store ./store/s3 ./nightly \
+	$(if $(ALL),./fetcher/... ./sink/... ./store/... ./scan)
 SWEEPS        := Killed|TestLost$$|Damaged|LeftNight|TestBombs|MemoryInFlight|Allocat|LateHeads|MissedNights|WrongClock|TestKeep|UnitHowever|UnitAfter|Annexed|ShareRepair
 LONG_LISTS    := StarvesNoAddress|HoldUpTheOthers|DelaysNobodyElse|SocketsAreBounded|BatchesRotate|ManySilent
+RACED_SINK    := ^Test(Ahead|CompactUnder|CompactWhile|ErrorSticks|Abort|StoreError|FenceOf|JSONLinesFlow|CommitsOfABusy|OneWriter|Resume|Shards|ReaderAcross|RoundTrip|Verify.*While|PartAge|GiveUp|FlushTooLate|Rejects|GoOn|CommitGivesUp|Pruned|Waits|Publications)
 RACED_COMMAND := ^Test(Scan|Interrupt|Share|SecondInterrupt|CompactInterrupted|Metrics|Rates|CPUProfile|HostileScan|HostileObjectStore|Throttled)
 
 # Documents that are written from tables in the code, or have figures that are.
@@ -94,6 +95,7 @@ starved: ## run the tests of `make test` 20 times on a machine that stops them f
 .PHONY: race
 race: ## run the tests of what is concurrent under the race detector
 	CGO_ENABLED=1 go test -race -short -timeout 20m $(if $(ALL),,-skip '$(SWEEPS)|$(LONG_LISTS)') $(RACED)
+	$(if $(ALL),,CGO_ENABLED=1 go test -race -short -timeout 20m -run '$(RACED_SINK)' ./sink ./scan)
 	CGO_ENABLED=1 go test -race -short -timeout 20m $(if $(ALL),,-run '$(RACED_COMMAND)') ./cmd/bulkscan
 
 .PHONY: histories
