@@ -28,11 +28,11 @@ STEPS := build:10 lint:75 race:200 histories:40 corpora:40 real:80 generated:10 
 # than one goroutine writes or reads, and those of the command in which a scan is at work. Under the detector a test takes ten times as long. So left out are sweeps over every kill, fault and night, one after
 # another; large bodies, and counts of allocations; scans of ten thousand hosts and more, whose short siblings take the same paths;
 # and processes that do one thing each.
-RACED         := ./pipeline ./fetcher ./fetcher/resolve ./sink/reaudit ./store ./store/s3 ./nightly \
+RACED         := ./pipeline ./fetcher ./fetcher/resolve ./sink/jsonlines ./sink/reaudit ./store ./store/s3 ./nightly \
 	$(if $(ALL),./fetcher/... ./sink/... ./store/... ./scan)
 SWEEPS        := Killed|TestLost$$|Damaged|LeftNight|TestBombs|MemoryInFlight|Allocat|LateHeads|MissedNights|WrongClock|TestKeep|UnitHowever|UnitAfter|Annexed|ShareRepair
 LONG_LISTS    := StarvesNoAddress|HoldUpTheOthers|DelaysNobodyElse|SocketsAreBounded|BatchesRotate|ManySilent
-RACED_SINK    := ^Test(Ahead|CompactUnder|CompactWhile|ErrorSticks|Abort|StoreError|FenceOf|JSONLinesFlow|CommitsOfABusy|OneWriter|Resume|Shards|ReaderAcross|RoundTrip|Verify.*While|PartAge|GiveUp|FlushTooLate|Rejects|GoOn|CommitGivesUp|Pruned|Waits|Publications)
+RACED_SINK    := ^Test(Ahead|CompactUnder|CompactWhile|ErrorSticks|Abort|StoreError|FenceOf|CommitsOfABusy|OneWriter|Resume|Shards|ReaderAcross|RoundTrip|Verify.*While|PartAge|GiveUp|FlushTooLate|Rejects|GoOn|CommitGivesUp|Pruned|Waits|Publications)
 RACED_COMMAND := ^Test(Scan|Interrupt|Share|SecondInterrupt|CompactInterrupted|Metrics|Rates|CPUProfile|HostileScan|HostileObjectStore|Throttled)
 
 # Documents that are written from tables in the code, or have figures that are.

@@ -10,9 +10,9 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/origin/exchange"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -44,8 +44,8 @@ func (o *Options) judge(scans []MergedScan) *Rejudge {
 
 // RejudgeBy returns the judge of this program with a registry.
 func RejudgeBy(registry *tokens.Registry) *Rejudge {
-	auditor, row := audit.New(registry), sink.Judged(registry)
-	return &Rejudge{Judge: judgeOf(registry.Version, sink.Check()), Policy: func(body []byte) (Policy, int64) {
+	auditor, row := audit.New(registry), siterows.Judged(registry)
+	return &Rejudge{Judge: judgeOf(registry.Version, siterows.Check()), Policy: func(body []byte) (Policy, int64) {
 		of := row(&judged(auditor, body).Report)
 		return PolicyOf(of), unmanagedOf(of)
 	}}

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
@@ -582,7 +583,7 @@ func TestRejudge(t *testing.T) {
 	f(Options{}, map[string]string{"same": same, "comment": "first rules 01-01, unknown_judge rules 02-02",
 		"other": "first rules 01-01, unknown_judge rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
 	var judged []string
-	at := &Rejudge{Judge: "newer " + sink.Check().Rules(), Policy: func(body []byte) (Policy, int64) {
+	at := &Rejudge{Judge: "newer " + siterows.Check().Rules(), Policy: func(body []byte) (Policy, int64) {
 		judged = append(judged, string(body))
 		return Policy{Class: ClassRules, StarVerdict: "allowed", OwnBlocked: []string{"GPTBot"}}, 1
 	}}

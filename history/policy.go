@@ -5,13 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 )
 
 // The classes of policies: the findings (audit.Finding) that are observations.
@@ -112,7 +111,7 @@ func (p *Policy) content(b []byte) []byte {
 // cells returns what a policy with rules makes of each token of a registry, but for what the ledger does not keep:
 // CellRoot and CellDPIAll, and whether there is a group of `*` that denies nothing.
 func (p *Policy) cells(registry *tokens.Registry) []audit.Cell {
-	kept := read.PolicyOf(&schema.PolicyRow{
+	kept := siterows.PolicyOf(&schema.PolicyRow{
 		Star: p.StarVerdict != audit.Allowed.String(), StarVerdict: p.StarVerdict,
 		Own: slices.Concat(p.OwnBlocked, p.OwnPartial, p.OwnAllowed), OwnBlocked: p.OwnBlocked, OwnPartial: p.OwnPartial,
 	}, registry)

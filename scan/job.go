@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/scan/shares"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/jsonlines"
 	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
@@ -78,7 +80,7 @@ type Job struct {
 
 	writer  *sink.Writer // nil without Store
 	rejects *commit.Rejects
-	lines   *sink.JSONLines // nil with Store
+	lines   *jsonlines.Writer // nil with Store
 	reader  listReader
 	nights  *replay.Nights // of archives and bodies, whose readers are nights; else nil
 	Nights  int            // how many of them were read; 0 for lists
@@ -188,7 +190,7 @@ func (j *Job) openSink(ctx context.Context) error {
 		o.Sidecar = j.Archive
 	}
 	if j.Store == nil {
-		j.lines = sink.NewJSONLines(j.Stdout, o, j.Fields...)
+		j.lines = jsonlines.New(j.Stdout, j.scanID, cmp.Or(o.Registry, tokens.Default()), j.Fields...)
 		return nil
 	}
 	told := j.tellOfLock()

@@ -1,12 +1,12 @@
 package sink
 
 import (
-	"cmp"
+	"errors"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
@@ -30,33 +30,23 @@ func TestEveryColumn(t *testing.T) {
 func everyColumn[T any](t *testing.T, table string, rows []T) {
 	t.Helper()
 	dir := newDir(t)
-	w, err := CreateTable[T](t.Context(), dir, &commit.Scan{Manifest: &commit.Manifest{ScanID: "every"}}, table, table,
-		"test")
-	if err != nil {
-		t.Fatal(err)
-	}
 	// Single rows and batches, so that batches begin at any row of a group.
-	for i := range 777 {
-		if err := w.Add(rows[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := writePieces(w, rows[777:]); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	writePieces(t, dir, table, slices.AppendSeq(slices.Collect(slices.Chunk(rows[:777], 1)),
+		slices.Chunk(rows[777:], detailRows))...)
 	compareRows(t, dir, table, rows)
 }
 
-// writePieces hands rows to the Parquet writer in batches that begin at any row of a group.
-func writePieces[T any](w *TableWriter[T], rows []T) error {
-	err := w.table.Flush()
-	for piece := range slices.Chunk(rows, detailRows) {
-		err = cmp.Or(err, w.table.Write(piece))
+// writePieces writes a file, and hands each of these pieces to the Parquet writer at once.
+func writePieces[T any](t *testing.T, st store.Store, name string, pieces ...[]T) {
+	t.Helper()
+	w := table.NewWriter[T](name, detailRows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version)})
+	err := w.Begin(t.Context(), st, name)
+	for _, piece := range pieces {
+		err = errors.Join(err, w.Write(piece))
 	}
-	return err
+	if err := errors.Join(err, w.Seal(), w.Publish(t.Context())); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // compareRows reads a file and compares it with the expected rows, column by column.

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/statistics"
 	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -91,7 +92,7 @@ func writeStats[T any](t testing.TB, st store.Store, scanID, table string, rows 
 
 func writeStatsOf[T any](t testing.TB, st store.Store, scan *commit.Scan, table string, rows ...T) {
 	t.Helper()
-	w, err := CreateTable[T](context.Background(), st, scan, commit.StatsName(table, scan.Manifest.ScanDate,
+	w, err := statistics.Create[T](context.Background(), st, scan, commit.StatsName(table, scan.Manifest.ScanDate,
 		scan.Manifest.ScanID), table, "test")
 	if err != nil {
 		t.Fatal(err)

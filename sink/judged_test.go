@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/sink/read"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
@@ -35,15 +35,15 @@ func withoutColumns(row schema.SiteRow, judged bool) schema.SiteRow {
 func TestJudgedColumns(t *testing.T) {
 	s := typicalSite(t, 1)
 	s.Report = audit.Report{}
-	c := newCopier("s", tokens.Default())
+	c := siterows.New("s", tokens.Default())
 	for i, before := range hardRows[schema.SiteRow](40) {
 		got := before
-		c.judgement(&got, &s.Report)
+		c.Judge(&got, &s.Report)
 		if !reflect.DeepEqual(onlyFacts(got), onlyFacts(before)) {
 			t.Fatalf("row %d: a fact has changed", i)
 		}
 		var nothing schema.SiteRow
-		c.judgement(&nothing, &s.Report)
+		c.Judge(&nothing, &s.Report)
 		if !reflect.DeepEqual(onlyJudged(got), onlyJudged(nothing)) {
 			t.Fatalf("row %d: what was judged before shows\n%+v\n%+v", i, onlyJudged(got), onlyJudged(nothing))
 		}
@@ -104,32 +104,4 @@ func TestBodiesOfParts(t *testing.T) {
 	if next != len(sites) || truncated == 0 || repeated == 0 || len(dropped) != 3 {
 		t.Errorf("the test looks at too little: %d sites, %d truncated, %d repeated, %v", next, truncated, repeated, dropped)
 	}
-}
-
-// TestRedirectScope shows how far redirects are said to lead.
-func TestRedirectScope(t *testing.T) {
-	f := func(from, to, want string) {
-		t.Helper()
-		s := &audit.Site{}
-		setOrigin(s, mustOrigin(t, from))
-		if to != "" {
-			s.Fetch.Hops = []exchange.Hop{{Status: 301, URL: to}}
-			s.Fetch.Final.Origin = mustOrigin(t, to)
-		}
-		if got := redirectScope(s); got != want {
-			t.Errorf("%s to %s: %s, want %s", from, to, got, want)
-		}
-	}
-	f("a.com", "", "none")
-	f("http://a.com", "https://a.com", "same_host")
-	f("a.com", "https://a.com:8443", "same_host")
-	f("a.com", "https://www.a.com", "www")
-	f("www.a.com", "https://a.com", "www")
-	f("a.com", "https://shop.a.com", "same_domain")
-	f("x.a.co.uk", "https://www.a.co.uk", "same_domain")
-	f("a.co.uk", "https://b.co.uk", "other_domain")
-	f("a.github.io", "https://b.github.io", "other_domain") // a private suffix
-	f("192.0.2.1", "https://192.0.2.1", "same_host")
-	f("192.0.2.1", "https://192.0.2.2", "other_domain")
-	f("a.com", "https://b.com", "other_domain")
 }

@@ -6,10 +6,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/parquet-go/parquet-go"
@@ -54,20 +54,9 @@ func TestNullsAtGroupEnd(t *testing.T) {
 			rows[table.GroupRows+y+i].Category = "value"
 		}
 		dir := newDir(t)
-		w, err := CreateTable[schema.TokenStatsRow](t.Context(), dir,
-			&commit.Scan{Manifest: &commit.Manifest{ScanID: "nulls"}}, "file", schema.TokenStats, "test")
-		if err != nil {
-			t.Fatal(err)
-		}
 		const before = table.GroupRows - 32 // the last batch begins in one group and ends in the next
-		for _, piece := range [][]schema.TokenStatsRow{rows[:before], rows[before:]} {
-			if err := writePieces(w, piece); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		writePieces(t, dir, "file", slices.AppendSeq(slices.Collect(slices.Chunk(rows[:before], detailRows)),
+			slices.Chunk(rows[before:], detailRows))...)
 		type row struct {
 			Category *string `parquet:"category,optional"`
 		}
@@ -135,21 +124,13 @@ func nullsOf[T any](t *testing.T, tableName string, seed uint64) {
 	for i := range rows {
 		fillInRuns(r, reflect.ValueOf(&rows[i]).Elem(), run)
 	}
-	w, err := CreateTable[T](t.Context(), dir, &commit.Scan{Manifest: &commit.Manifest{ScanID: "nulls"}}, "file",
-		tableName, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var pieces [][]T
 	for left := rows; len(left) > 0; {
 		n := min(len(left), 1+r.IntN(700))
-		if err := writePieces(w, left[:n]); err != nil {
-			t.Fatal(err)
-		}
+		pieces = slices.AppendSeq(pieces, slices.Chunk(left[:n], detailRows))
 		left = left[n:]
 	}
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	writePieces(t, dir, "file", pieces...)
 	object, err := dir.Open(t.Context(), "file")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/sink/read"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -162,7 +163,7 @@ func TestResume(t *testing.T) {
 	f(func(o *Options) { o.Inputs = o.Inputs[:1] },
 		`the number of inputs was "2 (top.csv, more.csv)" and is now "1 (top.csv)"`)
 	f(func(o *Options) { o.Tables = []string{schema.Sites, schema.Verdicts} }, "--tables")
-	f(func(o *Options) { r := *typicalRegistry(t); r.Version = "other"; o.Registry = &r }, "the token registry")
+	f(func(o *Options) { r := *tokens.Default(); r.Version = "other"; o.Registry = &r }, "the token registry")
 }
 
 // TestRestartLeavesOthers shows that --restart deletes the files of its scan, whatever their table and date, and no

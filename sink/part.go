@@ -11,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -28,7 +29,7 @@ const (
 
 // part is a set of open files. Between begin and discard or seal it belongs to one goroutine.
 type part struct {
-	copier copier
+	copier *siterows.Copier
 	n      int      // number of the part in its shard
 	seqs   []uint64 // of its rows
 	weight int      // raw bytes in the open row groups
@@ -61,29 +62,27 @@ type file interface {
 
 func newPart(o *Options) *part {
 	p := &part{
-		copier: newCopier(o.ScanID, o.Registry),
+		copier: siterows.New(o.ScanID, o.Registry),
 		seqs:   make([]uint64, 0, min(o.PartRows, 1<<20)),
 		hashes: map[uint64]struct{}{},
 		ids:    map[int64]struct{}{},
 		limit:  cmp.Or(o.groupBytes, groupBytes),
 	}
-	metadata := o.metadata()
-	page := max(table.MinPageBytes, min(16*o.PartRows, table.PageBytes))
-	if slices.Contains(o.Tables, schema.Bodies) {
-		p.bodies = table.NewWriter[schema.BodyRow](schema.Bodies, batchRows, page, metadata)
-	}
-	p.policies = table.NewWriter[schema.PolicyRow](schema.Policies, batchRows, page, metadata)
-	if slices.Contains(o.Tables, schema.Evidence) {
-		p.evidence = table.NewWriter[schema.EvidenceRow](schema.Evidence, detailRows, page, metadata)
-	}
-	if slices.Contains(o.Tables, schema.Verdicts) {
-		p.verdicts = table.NewWriter[schema.VerdictRow](schema.Verdicts, detailRows, page, metadata)
-	}
-	if slices.Contains(o.Tables, schema.Sites) {
-		p.sites = table.NewWriter[schema.SiteRow](schema.Sites, batchRows, page, metadata)
-	}
+	p.bodies = newTable[schema.BodyRow](o, schema.Bodies, batchRows)
+	p.policies = newTable[schema.PolicyRow](o, schema.Policies, batchRows)
+	p.evidence = newTable[schema.EvidenceRow](o, schema.Evidence, detailRows)
+	p.verdicts = newTable[schema.VerdictRow](o, schema.Verdicts, detailRows)
+	p.sites = newTable[schema.SiteRow](o, schema.Sites, batchRows)
 	p.files = p.tables()
 	return p
+}
+
+// newTable returns a writer of a table, nil if the scan does not have it.
+func newTable[T any](o *Options, name string, batch int) *table.Writer[T] {
+	if !slices.Contains(o.Tables, name) {
+		return nil
+	}
+	return table.NewWriter[T](name, batch, max(table.MinPageBytes, min(16*o.PartRows, table.PageBytes)), o.metadata())
 }
 
 // tables returns the part's tables in the order of publishing.
@@ -120,14 +119,14 @@ func (p *part) begin(ctx context.Context, st store.Store, o *Options, n int) err
 
 // add copies a site's rows into the batches and flushes full batches.
 func (p *part) add(s *audit.Site) error {
-	k := p.copier.key(s)
+	k := p.copier.Key(s)
 	if p.verdicts != nil {
 		for i := range s.Report.Verdicts {
 			row, err := p.verdicts.Next()
 			if err != nil {
 				return err
 			}
-			p.copier.verdict(row, k, &s.Report.Verdicts[i])
+			p.copier.Verdict(row, k, &s.Report.Verdicts[i])
 		}
 	}
 	if p.evidence != nil {
@@ -136,7 +135,7 @@ func (p *part) add(s *audit.Site) error {
 			if err != nil {
 				return err
 			}
-			p.copier.evidence(row, k, &s.Report.Evidence[i])
+			p.copier.Evidence(row, k, &s.Report.Evidence[i])
 		}
 	}
 	if p.bodies != nil && keepsBody(s) {
@@ -149,7 +148,7 @@ func (p *part) add(s *audit.Site) error {
 		if err != nil {
 			return err
 		}
-		p.copier.site(row, k, s)
+		p.copier.Site(row, k, s)
 	}
 	if err := p.addPolicies(&s.Report); err != nil {
 		return err
@@ -165,7 +164,7 @@ func (p *part) addPolicies(r *audit.Report) error {
 			return err
 		}
 		if row != nil {
-			p.copier.policy(row, policy)
+			p.copier.Policy(row, policy)
 		}
 	}
 	return nil
@@ -184,8 +183,8 @@ func (p *part) nextPolicy(id int64) (*schema.PolicyRow, error) {
 func (p *part) added(seq uint64) error {
 	p.seqs = append(p.seqs, seq)
 	// A few bodies may fill a row group.
-	if len(p.seqs)%batchRows == 0 || max(len(p.copier.bytes.block), len(p.copier.bodies.block)) > batchBytes ||
-		p.weight >= p.limit {
+	texts, bodies := p.copier.Copied()
+	if len(p.seqs)%batchRows == 0 || max(texts, bodies) > batchBytes || p.weight >= p.limit {
 		return p.flush()
 	}
 	return nil
@@ -212,8 +211,7 @@ func (p *part) addBody(hash uint64, body []byte) error {
 	if err != nil {
 		return err
 	}
-	*row = schema.BodyRow{BodyHash: int64(hash), Body: p.copier.bodies.take(len(body))}
-	copy(row.Body, body)
+	p.copier.Body(row, hash, body)
 	p.weight += len(body)
 	return nil
 }
@@ -234,8 +232,9 @@ func (p *part) flush() error {
 	if err := p.each(file.Flush); err != nil {
 		return err
 	}
-	p.weight += len(p.copier.bytes.block)
-	p.copier.reset()
+	texts, _ := p.copier.Copied()
+	p.weight += texts
+	p.copier.Reset()
 	if p.weight < p.limit {
 		return nil
 	}
@@ -264,7 +263,7 @@ func (p *part) discard() error {
 	for _, f := range p.files {
 		errs = append(errs, f.Discard())
 	}
-	p.copier.reset()
+	p.copier.Reset()
 	p.seqs = p.seqs[:0]
 	return errors.Join(errs...)
 }

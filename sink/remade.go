@@ -7,6 +7,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -14,12 +15,11 @@ import (
 // This file lets package reaudit write a scan that is made of a stored one (Options.Source), part by part. Parts are
 // filled at the same time, and committed in the order of their numbers.
 
-// SiteRows are the rows of one site in the tables sites, verdicts and evidence.
-type SiteRows struct {
-	Site     schema.SiteRow
-	Verdicts []schema.VerdictRow
-	Evidence []schema.EvidenceRow
-}
+// SiteRows and PolicyOfVerdicts are those of package siterows.
+type SiteRows = siterows.Rows
+
+// PolicyOfVerdicts is that of package siterows.
+var PolicyOfVerdicts = siterows.PolicyOfVerdicts
 
 // Remade is a part that is made of a stored part. For each part: Begin; Judge, AddPolicies and Add for each site;
 // Finish; then Commit, LeaveOut or Discard. After that it is ready for another part. One goroutine uses it at a time.
@@ -66,20 +66,20 @@ func (r *Remade) Begin(n int, from store.Store, copied []schema.File) error {
 
 // Judge sets the judged columns of rows.Site, and makes the other rows, from a site's report. The rows are valid until
 // Add.
-func (r *Remade) Judge(rows *SiteRows, report *audit.Report) {
-	c, k := &r.part.copier, keyOf(&rows.Site)
-	c.judgement(&rows.Site, report)
+func (r *Remade) Judge(rows *siterows.Rows, report *audit.Report) {
+	c, k := r.part.copier, siterows.KeyOf(&rows.Site)
+	c.Judge(&rows.Site, report)
 	rows.Verdicts, rows.Evidence = rows.Verdicts[:0], rows.Evidence[:0]
 	if r.part.verdicts != nil {
 		for i := range report.Verdicts {
 			rows.Verdicts = append(rows.Verdicts, schema.VerdictRow{})
-			c.verdict(&rows.Verdicts[i], k, &report.Verdicts[i])
+			c.Verdict(&rows.Verdicts[i], k, &report.Verdicts[i])
 		}
 	}
 	if r.part.evidence != nil {
 		for i := range report.Evidence {
 			rows.Evidence = append(rows.Evidence, schema.EvidenceRow{})
-			c.evidence(&rows.Evidence[i], k, &report.Evidence[i])
+			c.Evidence(&rows.Evidence[i], k, &report.Evidence[i])
 		}
 	}
 }
@@ -100,15 +100,15 @@ func (r *Remade) KeepPolicy(policy *schema.PolicyRow) error {
 
 // Add writes a site's rows and its body, if any, to the tables that are not copied. It copies the lists and what the
 // pointers of rows.Site point to. Texts, and what pointers of the other rows point to, must not change.
-func (r *Remade) Add(rows *SiteRows, body []byte) error {
+func (r *Remade) Add(rows *siterows.Rows, body []byte) error {
 	p := r.part
 	if p.sites != nil && !r.copied[schema.Sites] {
 		row, err := p.sites.Next()
 		if err != nil {
 			return table.Writing(err)
 		}
-		p.copier.keep(row, &rows.Site)
-		p.weight += textsOf(row)
+		p.copier.Keep(row, &rows.Site)
+		p.weight += siterows.TextsOf(row)
 	}
 	if p.bodies != nil && !r.copied[schema.Bodies] && len(body) > 0 {
 		if err := p.addBody(uint64(rows.Site.BodyHash), body); err != nil {
@@ -172,48 +172,6 @@ func (r *Remade) LeaveOut(n int) error {
 
 // Discard drops the part's files, which have no name yet.
 func (r *Remade) Discard() error { return r.part.discard() }
-
-// keyOf returns what the rows of a site share.
-func keyOf(row *schema.SiteRow) key {
-	return key{origin: row.Origin, host: row.Host, requested: row.Requested, tld: row.TLD, port: row.Port, seq: row.Seq,
-		rank: row.Rank}
-}
-
-// keep sets a row to another whose lists and pointers are valid for a moment only.
-func (c *copier) keep(row, from *schema.SiteRow) {
-	*row = *from
-	row.Redirects = c.hops.copy(from.Redirects)
-	row.Sitemaps, row.Named = c.lists.copy(from.Sitemaps), c.lists.copy(from.Named)
-	row.Blocked, row.Partial, row.Advice = c.lists.copy(from.Blocked), c.lists.copy(from.Partial),
-		c.lists.copy(from.Advice)
-	row.TLSVerified, row.ValidUTF8 = lastingTruth(from.TLSVerified), lastingTruth(from.ValidUTF8)
-	if from.CrawlDelay != nil {
-		row.CrawlDelay = c.float(*from.CrawlDelay, true)
-	}
-}
-
-// copy copies a list into the slab.
-func (s *slab[T]) copy(list []T) []T {
-	kept := s.take(len(list))
-	copy(kept, list)
-	return kept
-}
-
-// textsOf returns how many bytes of text a row has.
-func textsOf(r *schema.SiteRow) int {
-	n := len(r.Input) + len(r.Host) + len(r.Origin) + len(r.Label) + len(r.Domain) + len(r.ICANN) + len(r.Error) +
-		len(r.FinalURL) + len(r.Server) +
-		len(r.ContentType) + len(r.ETag) + len(r.LastModified) + len(r.CacheControl) + len(r.XRobotsTag) +
-		len(r.UsageHeader) +
-		len(r.ContentSignal) + len(r.ContentUsage) + len(r.License) + len(r.HTMLTitle)
-	for i := range r.Redirects {
-		n += len(r.Redirects[i].URL)
-	}
-	for _, s := range r.Sitemaps {
-		n += len(s)
-	}
-	return n
-}
 
 // copiedFile is a file of a part whose pages are those of a stored file.
 type copiedFile struct {

@@ -9,23 +9,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/store"
 )
-
-// Check returns the check of this program.
-func Check() commit.Check {
-	return commit.Check{ID: audit.CheckID, Version: audit.CheckVersion, Suite: audit.CheckSuite, Reading: audit.Reading}
-}
 
 // newManifest returns the manifest of a new scan.
 func newManifest(o *Options, now time.Time) *commit.Manifest {
 	m := &commit.Manifest{
 		SchemaVersion: schema.Version, ScanID: o.ScanID, State: commit.Running, ScanDate: o.Date, StartedAt: now,
 		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version,
-		Check:    Check(),
+		Check:    siterows.Check(),
 		Observer: o.Observer, ListID: o.ListID,
 		Tables: o.Tables, Config: o.Config, Inputs: o.Inputs, Shares: o.Shares, Rejudged: o.Source,
 	}
@@ -50,7 +45,7 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 	errs := []error{
 		changed("what is judged again", m.Rejudged.Identity(), o.Source.Identity()),
 		changed("the token registry", m.RegistryVersion, o.Registry.Version),
-		changed("the check", m.Check.String(), Check().String()),
+		changed("the check", m.Check.String(), siterows.Check().String()),
 		changed("--tables", tableSet(m.Tables), tableSet(o.Tables)),
 	}
 	if len(m.Inputs) != len(o.Inputs) {

@@ -18,11 +18,10 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
-	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -128,7 +127,7 @@ func TestRoundTrip(t *testing.T) {
 	dir := newDir(t)
 	typical, dead, extreme := typicalSite(t, 7), deadSite(t, 8), extremeSite(t, 9)
 	writeSites(t, dir, "round-trip", typical, dead, extreme)
-	version := typicalVersion(t)
+	version := tokens.Default().Version
 
 	sites := readAll[schema.SiteRow](t, dir, "round-trip", schema.Sites)
 	if len(sites) != 3 {
@@ -147,14 +146,14 @@ func TestRoundTrip(t *testing.T) {
 		Challenge: "vercel",
 		ETag:      string(typical.Fetch.Fields.ETag), LastModified: "Sat, 21 Nov 2026 04:05:06 GMT", CacheControl: "max-age=3600",
 		XRobotsTag: "noai", UsageHeader: "search=y",
-		TLSVersion: "TLS 1.3", TLSVerified: &yes,
+		TLSVersion: "TLS 1.3", TLSVerified: new(true),
 		DNSMillis: 1.5, ConnectMillis: 20, TLSMillis: 30, TTFBMillis: 40, TotalMillis: 100,
 		RedirectScope: "same_host", Finding: "rules", ManagedBy: "cloudflare", HTMLTitle: "a title",
 		BodyBytes: int64(len(typical.Fetch.Body)), BodyHash: math.MinInt64 + 7, Access: "conditional", AccessSource: "fresh",
 		CheckStatus: "warn", Score: 0.75, StepFetch: "pass", StepCoreSyntax: "warn", StepExtensions: "skipped",
 		NLines: 1, NGroups: 2, NAgents: 3, NAllow: 4, NDisallow: 5, NSitemaps: 6, NExtensions: 7, NLegacy: 8, NUnknown: 9,
 		NOrphan: 10, NInvalid: 11, NTypo: 12,
-		HasBOM: true, ValidUTF8: &yes, ManagedBlock: true, CrawlDelay: &zero,
+		HasBOM: true, ValidUTF8: new(true), ManagedBlock: true, CrawlDelay: &zero,
 		ContentSignal: "ai-train=no", ContentUsage: "train-ai=n", License: "https://example.com/license.xml",
 		Sitemaps: []string{"https://" + host + "/sitemap.xml", "https://" + host + "/news.xml"}, StarVerdict: "partial",
 		Named: sites[0].Named, Blocked: []string{"GPTBot"}, Partial: []string{"Googlebot"},
@@ -231,7 +230,7 @@ func TestRoundTrip(t *testing.T) {
 
 	for i, judged := range []audit.Policy{typical.Report.Policy, typical.Report.RFCPolicy} {
 		judged.Lenient = nil // the table does not have it
-		p := read.PolicyOf(&policies[i], tokens.Default())
+		p := siterows.PolicyOf(&policies[i], tokens.Default())
 		if got, want := p.Cells(nil, tokens.Default()), judged.Cells(nil, tokens.Default()); !slices.Equal(got, want) {
 			t.Errorf("policy %d means %v, and meant %v", p.ID, got, want)
 		}
@@ -287,17 +286,6 @@ func TestRoundTrip(t *testing.T) {
 		"scan_id": "round-trip"})
 }
 
-func typicalRegistry(t *testing.T) *tokens.Registry {
-	t.Helper()
-	o := Options{ScanID: "x"}
-	if err := o.complete(time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	return o.Registry
-}
-
-func typicalVersion(t *testing.T) string { return typicalRegistry(t).Version }
-
 func equal(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
@@ -340,32 +328,6 @@ func TestBodiesOnce(t *testing.T) {
 		hashes = append(hashes, row.BodyHash)
 	}
 	equal(t, "hashes", hashes, []int64{math.MinInt64, math.MinInt64 + 5})
-}
-
-// TestStarVerdict shows that nothing is known to be allowed with unknown access.
-func TestStarVerdict(t *testing.T) {
-	f := func(access parser.Access, star audit.Decision, want string) {
-		t.Helper()
-		var row schema.SiteRow
-		c := newCopier("s", tokens.Default())
-		s := &audit.Site{Origin: mustOrigin(t, "example.com")}
-		s.Report.Access, s.Report.Star = access, star
-		if c.site(&row, c.key(s), s); row.StarVerdict != want {
-			t.Errorf("access %v, %v: %s, want %s", access, star, row.StarVerdict, want)
-		}
-	}
-	f(parser.AccessUnknown, audit.Allowed, "unknown")
-	f(parser.AccessFullAllow, audit.Allowed, "allowed")
-	f(parser.AccessFullDisallow, audit.Blocked, "blocked")
-	f(parser.AccessConditional, audit.Partial, "partial")
-}
-
-func TestOriginWithoutRequest(t *testing.T) {
-	c := copier{}
-	s := &audit.Site{Origin: mustOrigin(t, "Example.com")}
-	if k := c.key(s); k.origin != "https://example.com" || k.requested != origin.Auto.String() {
-		t.Errorf("%+v", k)
-	}
 }
 
 // TestBoundsOfTexts writes a site of which every text that others write is longer than any bound: a column's text is as

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
@@ -171,7 +172,7 @@ func beginShare(ctx context.Context, st store.Store, o *Options, now time.Time) 
 	s = &commit.Share{
 		SchemaVersion: schema.Version, ScanID: o.ScanID, I: i, N: o.Shares, State: commit.ShareRunning,
 		Holder: commit.ThisProcess(now, ""), Attempt: 1, UpdatedAt: now,
-		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version, Check: Check(), Inputs: o.Inputs,
+		ToolVersion: o.ToolVersion, RegistryVersion: o.Registry.Version, Check: siterows.Check(), Inputs: o.Inputs,
 	}
 	before, err = o.readShare(ctx, st)
 	if errors.Is(err, store.ErrNotExist) {

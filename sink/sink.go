@@ -1,10 +1,9 @@
 // Package sink answers one question: what do we keep? It keeps judged sites as a dataset: tables in Parquet, written in
 // parts, each committed as a whole.
 //
-// copy.go turns a site into rows, part.go has the open files of a part, and this file decides when a part is full,
-// seals and commits it. options.go, open.go, resume.go and restart.go prepare a scan for writing.
-// remade.go is how package reaudit writes. table.go writes statistics.
-// jsonl.go is the other sink: one JSON line for each site.
+// part.go has the open files of a part, which package siterows fills, and this file decides when a part is full, seals
+// and commits it. options.go, open.go, resume.go and restart.go prepare a scan for writing, share.go and collect.go one
+// that is written in shares. remade.go is how package reaudit writes.
 //
 // Guarantees. A file that a commit names is complete and never changes. A scan that is killed loses at most one part,
 // which was open or being sealed. When the scan resumes, it deletes files without a commit, and skips exactly the union

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -229,42 +228,6 @@ func TestRejects(t *testing.T) {
 	if bytes.ContainsAny(data, "\x1b\x00\a\u009b") {
 		t.Errorf("unescaped: %q", data)
 	}
-}
-
-// FuzzText compares the repair of texts with that of the standard library, and checks the bounds.
-func FuzzText(f *testing.F) {
-	f.Add([]byte("plain"), 10)
-	f.Add([]byte("a\xffb\xe2\x82"), 4)
-	f.Add([]byte("€€€"), 7)
-	f.Add([]byte("\xf0\x9f\x92\xa9\xed\xa0\x80"), 500)
-	f.Fuzz(func(t *testing.T, raw []byte, limit int) {
-		if limit < 1 || limit > 5000 {
-			return
-		}
-		c := &copier{}
-		got := c.text(raw, limit)
-		if len(got) > limit || !utf8.ValidString(got) {
-			t.Fatalf("text(%q, %d) = %q", raw, limit, got)
-		}
-		var whole strings.Builder
-		for _, r := range string(raw) { // range yields U+FFFD for each invalid byte
-			whole.WriteRune(r)
-		}
-		want := whole.String()
-		if !strings.HasPrefix(want, got) {
-			t.Fatalf("text(%q, %d) = %q, no prefix of %q", raw, limit, got, want)
-		}
-		if len(raw) < limit && len(want) <= limit && got != want {
-			t.Fatalf("text(%q, %d) = %q, want %q", raw, limit, got, want)
-		}
-		if again := c.text([]byte(got), limit); again != got && len(got) < limit {
-			t.Fatalf("text(%q) = %q", got, again)
-		}
-		second := c.text([]byte("second"), 10)
-		if second != "second" || got != c.ours(got, limit) {
-			t.Fatalf("texts overlap: %q", second)
-		}
-	})
 }
 
 // TestFlushTooLate shows that a Flush whose context has ended commits nothing, however fast the disk is. With one

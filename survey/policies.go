@@ -12,6 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
@@ -32,7 +33,7 @@ func readPolicies(ctx context.Context, scan *commit.Scan, registry *tokens.Regis
 			return nil, err
 		}
 		if _, known := s.policies[row.PolicyID]; !known {
-			s.policies[row.PolicyID] = read.PolicyOf(row, registry)
+			s.policies[row.PolicyID] = siterows.PolicyOf(row, registry)
 		}
 	}
 	return s, nil

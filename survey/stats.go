@@ -12,11 +12,11 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/statistics"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -118,7 +118,7 @@ const maxTLDs = 2000
 // each. Those of the last scan of its unit are of the whole unit, also where the scan is about to be complete.
 // token_stats needs the tables sites, policies and verdicts, record_stats needs evidence. A table that lacks what it
 // needs is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer
-// or sink.LockStats.
+// or statistics.Lock.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
 	o = o.withDefaults()
 	scan, err := index.ReadUnit(ctx, st, scanID, o.Alone, commit.ReadScan)
@@ -164,7 +164,7 @@ func StatsOfUnits(ctx context.Context, st store.Store, o Options) error {
 		return err
 	}
 	for _, id := range ids {
-		lock, err := sink.LockStats(ctx, st, id)
+		lock, err := statistics.Lock(ctx, st, id)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func StatsOfUnits(ctx context.Context, st store.Store, o Options) error {
 func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, table string,
 	fill func(add func(T) error) error) error {
 	name := commit.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID)
-	w, err := sink.CreateTable[T](ctx, st, scan, name, table, o.ToolVersion)
+	w, err := statistics.Create[T](ctx, st, scan, name, table, o.ToolVersion)
 	if err != nil {
 		return err
 	}

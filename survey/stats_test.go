@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/origin"
@@ -26,6 +24,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/reaudit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -74,7 +73,7 @@ func lenient(token string, id int) audit.Verdict {
 func policyOf(r *audit.Report) (p audit.Policy) {
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
-		cell := read.CellOf(v.Decision.String(), v.Via.String(), !v.RootAllowed, v.DPI == audit.DPIAll)
+		cell := siterows.CellOf(v.Decision.String(), v.Via.String(), !v.RootAllowed, v.DPI == audit.DPIAll)
 		switch {
 		case string(v.Token) == "*":
 			p.Star = cell

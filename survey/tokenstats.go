@@ -16,6 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
@@ -178,7 +179,7 @@ func (c *counter) agent(v *verdictColumns, policy int64, n sitesOf) {
 	if v.Lenient {
 		t.lenient += one(!c.namesStrictly(v.Token)) * n.rules
 	} else {
-		t.add(read.CellOf(v.Verdict, v.Via, !v.RootAllowed, v.DPI == "all"), n)
+		t.add(siterows.CellOf(v.Verdict, v.Via, !v.RootAllowed, v.DPI == "all"), n)
 		t.star.add(c.policies.policies[policy].Star, n)
 	}
 	if v.Known && !t.known {

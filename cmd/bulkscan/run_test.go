@@ -437,11 +437,11 @@ func consistent(t *testing.T, out string, scan *commit.Scan) {
 			t.Errorf("body %x of a site is not among the bodies", hash)
 		}
 	}
-	statistics(t, out, scan, int64(len(sites)), answered, conditional, blocked)
+	checkStatistics(t, out, scan, int64(len(sites)), answered, conditional, blocked)
 }
 
-// statistics holds the table token_stats against counts of the table sites.
-func statistics(t *testing.T, out string, scan *commit.Scan, all, answered, conditional int64,
+// checkStatistics holds the table token_stats against counts of the table sites.
+func checkStatistics(t *testing.T, out string, scan *commit.Scan, all, answered, conditional int64,
 	blocked map[string]int64) {
 	t.Helper()
 	st := mustPlace(t, out)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/statistics"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
@@ -50,7 +50,7 @@ counts at any time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; 
 
 // computeStats is survey.Stats alone with the scan.
 func computeStats(ctx context.Context, st store.Store, scanID string, o survey.Options) (err error) {
-	lock, err := sink.LockStats(ctx, st, scanID)
+	lock, err := statistics.Lock(ctx, st, scanID)
 	if held, ok := errors.AsType[*commit.HeldError](err); ok && held.Holder.Doing == "" {
 		return fmt.Errorf("%w; it computes its statistics itself when it is complete, and bulkscan summary counts meanwhile",
 			err)

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/parser"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/jsonlines"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/terminal"
 	"github.com/bulkscan/bulkscan/warc/replay"
@@ -118,7 +118,7 @@ var choices = map[string][]string{
 	"scheme":     {"https", "http"},
 	"tls-min":    slices.Sorted(maps.Keys(tlsVersions)),
 	"tables":     schema.AllTables,
-	"fields":     append([]string{sink.Short}, sink.JSONFields()...),
+	"fields":     append([]string{jsonlines.Short}, jsonlines.Fields()...),
 	"dialect":    {parser.Google.String(), parser.RFC.String()},
 }
 

@@ -22,12 +22,12 @@ import (
 	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/nightly"
 	"github.com/bulkscan/bulkscan/scan"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/statistics"
 	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
@@ -238,7 +238,7 @@ func (h *history) restarting(s *scanState, _, b byte) *command {
 func (h *history) counting(s *scanState, _, _ byte) *command {
 	return &command{name: "stats", of: s, refuses: func() bool { return !s.there || !s.complete },
 		run: func(ctx context.Context, st store.Store) error {
-			lock, err := sink.LockStats(ctx, st, s.id)
+			lock, err := statistics.Lock(ctx, st, s.id)
 			if err != nil {
 				return err
 			}

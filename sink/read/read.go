@@ -1,6 +1,5 @@
-// Package read answers one question: which rows has a scan? It opens the files that its commits name, and passes over
-// rows that do not count in its unit. policy.go says what a stored row of a policy means, and statistics.go opens what
-// was computed from a whole scan.
+// Package read answers one question: which rows does a scan have? It opens the files that its commits name, and passes
+// over rows that do not count in its unit. statistics.go opens what was computed from a whole scan.
 package read
 
 import (

@@ -1,29 +1,27 @@
-package sink
+// Package siterows answers one question: what do the rows of a site say? A Copier makes them of a judged site, and
+// policy.go says what stored rows of policies and verdicts mean.
+//
+// A row outlives the slot of its site until its batch is written. So bytes that the slot owns are copied, into slabs
+// that are freed as a whole after the write (memory.go). Strings of the list and of bulkscan's own tables are immutable
+// and not copied.
+package siterows
 
 import (
 	"math"
-	"net/netip"
 	"strings"
 	"time"
-	"unicode/utf8"
-	"unsafe"
-
-	"github.com/bulkscan/bulkscan/sink/read"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// This file turns a site into rows. A row outlives the slot of its site until its batch is written. So bytes that the
-// slot owns are copied, into slabs that are freed as a whole after the write. Strings of the list and of bulkscan's own
-// tables are immutable and not copied.
-
-// copier makes rows whose memory is valid until reset.
-type copier struct {
+// Copier makes rows whose memory is valid until Reset.
+type Copier struct {
 	scanID          string
 	registryVersion string
 	tokens          []tokenText // by registry index
@@ -39,8 +37,14 @@ type copier struct {
 // tokenText has the texts of a registry token in rows, made valid once for all rows.
 type tokenText struct{ name, category string }
 
-func newCopier(scanID string, registry *tokens.Registry) copier {
-	c := copier{scanID: scanID, registryVersion: schema.Bounded(registry.Version, schema.MaxVersion)}
+// Check returns the check by which this program judges.
+func Check() commit.Check {
+	return commit.Check{ID: audit.CheckID, Version: audit.CheckVersion, Suite: audit.CheckSuite, Reading: audit.Reading}
+}
+
+// New returns a Copier for the rows of a scan.
+func New(scanID string, registry *tokens.Registry) *Copier {
+	c := &Copier{scanID: scanID, registryVersion: schema.Bounded(registry.Version, schema.MaxVersion)}
 	for _, t := range registry.Tokens {
 		c.tokens = append(c.tokens, tokenText{schema.Bounded(t.Name, schema.MaxToken),
 			schema.Bounded(t.Category, schema.MaxToken)})
@@ -48,8 +52,8 @@ func newCopier(scanID string, registry *tokens.Registry) copier {
 	return c
 }
 
-// reset reuses the memory of all rows made so far.
-func (c *copier) reset() {
+// Reset reuses the memory of all rows made so far.
+func (c *Copier) Reset() {
 	c.bytes.reset()
 	c.bodies.reset()
 	c.lists.reset()
@@ -58,100 +62,26 @@ func (c *copier) reset() {
 	c.ints.reset()
 }
 
-// slab hands out slices that stay valid until reset. A full slab begins a new block; the old one lives as long as its
-// slices.
-type slab[T any] struct{ block []T }
+// Copied returns how many bytes of texts and of bodies the rows made since Reset have.
+func (c *Copier) Copied() (texts, bodies int) { return len(c.bytes.block), len(c.bodies.block) }
 
-const (
-	slabStart = 256 << 10 // bytes of the first block
-	slabKeep  = 8 << 20   // maximum bytes of a block kept for the next batch
-)
+// Shared are the columns that all rows of a site share.
+var Shared = []string{"origin", "host", "port", "requested", "seq", "rank", "tld"}
 
-func (s *slab[T]) take(n int) []T {
-	if cap(s.block)-len(s.block) < n {
-		size := int(unsafe.Sizeof(*new(T)))
-		s.block = make([]T, 0, max(slabStart/size, 2*cap(s.block), n))
-	}
-	at := len(s.block)
-	s.block = s.block[:at+n]
-	return s.block[at : at+n : at+n]
-}
-
-// giveBack returns the last n elements taken.
-func (s *slab[T]) giveBack(n int) { s.block = s.block[:len(s.block)-n] }
-
-func (s *slab[T]) reset() {
-	if cap(s.block)*int(unsafe.Sizeof(*new(T))) > slabKeep {
-		s.block = nil
-	}
-	s.block = s.block[:0]
-}
-
-// text copies raw as valid UTF-8 of at most limit bytes.
-func (c *copier) text(raw []byte, limit int) string {
-	if len(raw) == 0 {
-		return ""
-	}
-	if len(raw) <= limit && utf8.Valid(raw) {
-		kept := c.bytes.take(len(raw))
-		copy(kept, raw)
-		return unsafe.String(&kept[0], len(kept))
-	}
-	room := min(limit, 3*len(raw))
-	kept := c.bytes.take(room)
-	n := len(schema.AppendValid(kept[:0], raw, room))
-	c.bytes.giveBack(room - n)
-	return unsafe.String(unsafe.SliceData(kept), n)
-}
-
-// ours is text for an immutable string, which is copied only if it must change.
-func (c *copier) ours(s string, limit int) string {
-	if len(s) <= limit && utf8.ValidString(s) {
-		return s
-	}
-	return c.text(unsafe.Slice(unsafe.StringData(s), len(s)), limit)
-}
-
-// maxOrigin exceeds the length of every origin: scheme, brackets, a host of 253 bytes, and a port.
-const maxOrigin = 300
-
-func (c *copier) origin(o origin.Origin) string {
-	kept := c.bytes.take(maxOrigin)
-	text := o.AppendTo(kept[:0])
-	c.bytes.giveBack(maxOrigin - len(text))
-	return unsafe.String(unsafe.SliceData(text), len(text))
-}
-
-func (c *copier) target(t exchange.Target) string {
-	room := maxOrigin + len(exchange.RobotsPath) + len(t.Path)
-	text := t.AppendTo(c.bytes.take(room)[:0])
-	if len(text) > schema.MaxURL || !utf8.Valid(text) {
-		return c.text(text, schema.MaxURL)
-	}
-	c.bytes.giveBack(room - len(text))
-	return unsafe.String(unsafe.SliceData(text), len(text))
-}
-
-func (c *copier) address(a netip.Addr) string {
-	const room = 64 // at most 45 without a zone
-	text := a.WithZone("").AppendTo(c.bytes.take(room)[:0])
-	c.bytes.giveBack(room - len(text))
-	return unsafe.String(unsafe.SliceData(text), len(text))
-}
-
-// key has the columns that all rows of a site share.
-type key struct {
+// Key has the Shared columns of a site.
+type Key struct {
 	origin, host, requested, tld string
 	port                         int32
 	seq, rank                    int64
 }
 
-func (c *copier) key(s *audit.Site) key {
+// Key returns what the rows of a site share.
+func (c *Copier) Key(s *audit.Site) Key {
 	answered := s.Fetch.Answered
 	if !answered.IsValid() {
 		answered = s.Origin.As(origin.HTTPS)
 	}
-	return key{
+	return Key{
 		origin:    c.origin(answered),
 		host:      c.ours(s.Origin.Host(), 255),
 		requested: s.Origin.Scheme().String(),
@@ -176,19 +106,8 @@ func truth(t exchange.Tristate) *bool {
 	return nil
 }
 
-// lastingTruth returns the same value with a pointer that stays valid.
-func lastingTruth(b *bool) *bool {
-	switch {
-	case b == nil:
-		return nil
-	case *b:
-		return &yes
-	}
-	return &no
-}
-
-// site fills a row of the table sites.
-func (c *copier) site(row *schema.SiteRow, k key, s *audit.Site) {
+// Site fills a row of the table sites.
+func (c *Copier) Site(row *schema.SiteRow, k Key, s *audit.Site) {
 	f, r := &s.Fetch, &s.Report
 	*row = schema.SiteRow{
 		ScanID:    c.scanID,
@@ -233,7 +152,7 @@ func (c *copier) site(row *schema.SiteRow, k key, s *audit.Site) {
 		Truncated: f.Truncated,
 		BodyHash:  int64(r.BodyHash),
 	}
-	c.judgement(row, r)
+	c.Judge(row, r)
 	if !f.FetchedAt.IsZero() {
 		row.FetchedAt = f.FetchedAt.UnixMilli()
 	}
@@ -248,8 +167,8 @@ func (c *copier) site(row *schema.SiteRow, k key, s *audit.Site) {
 	row.RedirectScope = redirectScope(s)
 }
 
-// judgement sets exactly the columns of a row of sites that are tagged as judged.
-func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
+// Judge sets exactly the columns of a row of sites that are tagged as judged.
+func (c *Copier) Judge(row *schema.SiteRow, r *audit.Report) {
 	row.RegistryVersion = c.registryVersion
 	row.Finding = r.Finding.String()
 	row.Access, row.AccessSource = r.Access.String(), audit.AccessSource
@@ -278,63 +197,6 @@ func (c *copier) judgement(row *schema.SiteRow, r *audit.Report) {
 	row.Advice = c.advice(r.Advice)
 }
 
-// policy fills a row of the table policies.
-func (c *copier) policy(row *schema.PolicyRow, p *audit.Policy) {
-	*row = schema.PolicyRow{
-		PolicyID: int64(p.ID), Star: p.Star&audit.CellStar != 0, StarVerdict: p.Star.Decision().String(),
-		StarRootDenied: p.Star&audit.CellRoot != 0, StarDPIAll: p.Star&audit.CellDPIAll != 0,
-		Own: c.having(p, audit.CellOwn), OwnBlocked: c.having(p, audit.CellBlocked),
-		OwnPartial:    c.having(p, audit.CellPartial),
-		OwnRootDenied: c.having(p, audit.CellRoot), OwnDPIAll: c.having(p, audit.CellDPIAll),
-		ContentSignal: c.text(p.ContentSignal, schema.MaxField), ContentUsage: p.ContentUsage.String(), Licensed: p.Licensed,
-		ManagedBy: p.ManagedBy,
-	}
-}
-
-// PolicyOfVerdicts makes the policy of a judged file of its rows. A content signal that the row cuts off is part of its
-// id.
-func PolicyOfVerdicts(rows *SiteRows, auditor *audit.Auditor) (p audit.Policy) {
-	site := &rows.Site
-	p.ContentSignal, p.Licensed, p.ManagedBy = []byte(site.ContentSignal), site.License != "", site.ManagedBy
-	for i := range rows.Verdicts {
-		v := &rows.Verdicts[i]
-		cell := read.CellOf(v.Verdict, v.Via, !v.RootAllowed, v.DPI == audit.DPIAll.String())
-		if v.Token == "*" {
-			p.Star, p.ContentUsage = cell, audit.PreferencesOf(v.ContentUsage)
-		} else if id := auditor.Registry().Lookup(v.Token); v.Known && !v.Lenient && id >= 0 && cell&audit.CellOwn != 0 {
-			p.Named = append(p.Named, audit.NamedCell{Token: uint16(id), Cell: cell})
-		}
-	}
-	auditor.Identify(&p)
-	return p
-}
-
-// having spells the tokens with cells of their own that have a fact.
-func (c *copier) having(p *audit.Policy, fact audit.Cell) []string {
-	list := c.lists.take(len(p.Named))
-	n := 0
-	for _, named := range p.Named {
-		if named.Cell&fact != 0 && int(named.Token) < len(c.tokens) {
-			list[n] = c.tokens[named.Token].name
-			n++
-		}
-	}
-	c.lists.giveBack(len(list) - n)
-	return list[:n]
-}
-
-// Judged returns a function that makes rows of sites with the judged columns alone, as a scan with that registry would
-// write them. A row is valid until the next call.
-func Judged(registry *tokens.Registry) func(*audit.Report) *schema.SiteRow {
-	c, row := newCopier("", registry), &schema.SiteRow{}
-	return func(r *audit.Report) *schema.SiteRow {
-		c.reset()
-		*row = schema.SiteRow{}
-		c.judgement(row, r)
-		return row
-	}
-}
-
 // starVerdict is the verdict of an agent that no group names. With unknown access it is "unknown": the zero Decision
 // would say that everything is allowed.
 func starVerdict(r *audit.Report) string {
@@ -344,8 +206,8 @@ func starVerdict(r *audit.Report) string {
 	return r.Star.String()
 }
 
-// verdict fills a row of the table verdicts.
-func (c *copier) verdict(row *schema.VerdictRow, k key, v *audit.Verdict) {
+// Verdict fills a row of the table verdicts.
+func (c *Copier) Verdict(row *schema.VerdictRow, k Key, v *audit.Verdict) {
 	*row = schema.VerdictRow{
 		Origin: k.origin, Host: k.host, Port: k.port, Requested: k.requested, Seq: k.seq, Rank: k.rank, TLD: k.tld,
 
@@ -373,8 +235,8 @@ func (c *copier) verdict(row *schema.VerdictRow, k key, v *audit.Verdict) {
 	}
 }
 
-// evidence fills a row of the table evidence.
-func (c *copier) evidence(row *schema.EvidenceRow, k key, e *audit.Evidence) {
+// Evidence fills a row of the table evidence.
+func (c *Copier) Evidence(row *schema.EvidenceRow, k Key, e *audit.Evidence) {
 	*row = schema.EvidenceRow{
 		Origin:    k.origin,
 		Seq:       k.seq,
@@ -386,7 +248,13 @@ func (c *copier) evidence(row *schema.EvidenceRow, k key, e *audit.Evidence) {
 	}
 }
 
-func (c *copier) texts(raw [][]byte, limit int) []string {
+// Body fills a row of the table bodies.
+func (c *Copier) Body(row *schema.BodyRow, hash uint64, body []byte) {
+	*row = schema.BodyRow{BodyHash: int64(hash), Body: c.bodies.take(len(body))}
+	copy(row.Body, body)
+}
+
+func (c *Copier) texts(raw [][]byte, limit int) []string {
 	list := c.lists.take(len(raw))
 	for i := range raw {
 		list[i] = c.text(raw[i], limit)
@@ -395,7 +263,7 @@ func (c *copier) texts(raw [][]byte, limit int) []string {
 }
 
 // names spells registry tokens. It leaves out indexes that the registry does not have.
-func (c *copier) names(ids []uint16) []string {
+func (c *Copier) names(ids []uint16) []string {
 	list := c.lists.take(len(ids))
 	n := 0
 	for _, id := range ids {
@@ -408,7 +276,7 @@ func (c *copier) names(ids []uint16) []string {
 }
 
 // advice spells a set of advice.
-func (c *copier) advice(set audit.AdviceSet) []string {
+func (c *Copier) advice(set audit.AdviceSet) []string {
 	list := c.lists.take(set.Len())
 	n := 0
 	for a := range set.All() {
@@ -436,7 +304,7 @@ func redirectScope(s *audit.Site) string {
 	return "other_domain"
 }
 
-func (c *copier) redirects(hops []exchange.Hop) []schema.HopRow {
+func (c *Copier) redirects(hops []exchange.Hop) []schema.HopRow {
 	hops = hops[:min(len(hops), schema.MaxHops)]
 	list := c.hops.take(len(hops))
 	for i, hop := range hops {
@@ -453,7 +321,7 @@ func finite(f float64) float64 {
 	return f
 }
 
-func (c *copier) float(f float64, has bool) *float64 {
+func (c *Copier) float(f float64, has bool) *float64 {
 	if !has || math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil
 	}
@@ -462,7 +330,7 @@ func (c *copier) float(f float64, has bool) *float64 {
 	return &kept[0]
 }
 
-func (c *copier) integer(n int, has bool) *int32 {
+func (c *Copier) integer(n int, has bool) *int32 {
 	if !has {
 		return nil
 	}

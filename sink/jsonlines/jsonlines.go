@@ -1,4 +1,9 @@
-package sink
+// Package jsonlines answers one question: what does a scan print? It is the sink of `-o -`: one JSON object for each
+// site on one line, with the columns of sites by name, and `verdicts`, a list of objects with the remaining columns of
+// verdicts; or only some of these fields, in another order. Absent values are null, ids of 64 bits are strings. Lines
+// are valid UTF-8. Characters that could affect a terminal are escaped: control characters, including the C1 block, and
+// characters that reverse or hide text.
+package jsonlines
 
 import (
 	"bufio"
@@ -18,17 +23,14 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 )
 
-// JSONLines is the sink of `-o -`. It writes one JSON object for each site on one line: the columns of sites by name,
-// and `verdicts`, a list of objects with the remaining columns of verdicts; or only some of these fields, in another
-// order. Absent values are null, ids of 64 bits are strings. Lines are valid UTF-8. Characters that could affect a
-// terminal are escaped: control characters, including the C1 block, and characters that reverse or hide text. A line is
-// written whole, at most one second after its site was added.
-type JSONLines struct {
+// Writer writes lines. A line is written whole, at most one second after its site was added.
+type Writer struct {
 	mu      sync.Mutex
-	copier  copier
-	fields  []jsonField
+	copier  *siterows.Copier
+	fields  []field
 	most    int // bytes of a line; 0: no bound
 	out     *bufio.Writer
 	line    []byte
@@ -40,9 +42,9 @@ type JSONLines struct {
 }
 
 const (
-	jsonBuffer = 64 << 10
-	jsonDelay  = time.Second
-	jsonKeep   = 1 << 20 // bytes of a line's buffer that are kept for reuse
+	buffered = 64 << 10
+	delay    = time.Second
+	keptLine = 1 << 20 // bytes of a line's buffer that are kept for reuse
 )
 
 // Short is the name of some fields that say in at most 300 bytes what a site came to. Where the name of a host is so
@@ -53,16 +55,13 @@ const shortLine = 300
 
 var shortFields = []string{"host", "finding", "status", "star_verdict", "score"}
 
-// NewJSONLines returns a sink that writes to w lines with these fields, in this order, or with all. Their names are
-// those of JSONFields, and Short. Of the options it uses ScanID and Registry.
-func NewJSONLines(w io.Writer, o Options, names ...string) *JSONLines {
-	if o.Registry == nil {
-		o.Registry = tokens.Default()
-	}
-	j := &JSONLines{
-		copier: newCopier(o.ScanID, o.Registry),
+// New returns a sink that writes to w lines with these fields, in this order, or with all. Their names are those of
+// Fields, and Short. The registry is the one with which the sites are judged.
+func New(w io.Writer, scanID string, registry *tokens.Registry, names ...string) *Writer {
+	j := &Writer{
+		copier: siterows.New(scanID, registry),
 		fields: lineFields,
-		out:    bufio.NewWriterSize(w, jsonBuffer),
+		out:    bufio.NewWriterSize(w, buffered),
 	}
 	if slices.Equal(names, []string{Short}) {
 		j.most = shortLine
@@ -74,15 +73,15 @@ func NewJSONLines(w io.Writer, o Options, names ...string) *JSONLines {
 		j.fields = nil
 	}
 	for i, name := range names {
-		if at := slices.Index(JSONFields(), name); at >= 0 && !slices.Contains(names[:i], name) {
+		if at := slices.Index(Fields(), name); at >= 0 && !slices.Contains(names[:i], name) {
 			j.fields = append(j.fields, lineFields[at])
 		}
 	}
 	return j
 }
 
-// JSONFields are the names of all fields of a line, in its order.
-func JSONFields() (names []string) {
+// Fields are the names of all fields of a line, in its order.
+func Fields() (names []string) {
 	for _, field := range lineFields {
 		names = append(names, strings.Trim(field.label, `":`))
 	}
@@ -90,14 +89,12 @@ func JSONFields() (names []string) {
 }
 
 var (
-	lineFields = append(jsonFieldsOf(reflect.TypeFor[schema.SiteRow]()), jsonField{label: `"verdicts":`,
-		index: ofVerdicts})
-	verdictFields = jsonFieldsOf(reflect.TypeFor[schema.VerdictRow](), "origin", "host", "port", "requested", "seq",
-		"rank", "tld")
+	lineFields    = append(fieldsOf(reflect.TypeFor[schema.SiteRow]()), field{label: `"verdicts":`, index: ofVerdicts})
+	verdictFields = fieldsOf(reflect.TypeFor[schema.VerdictRow](), siterows.Shared...)
 )
 
 // Add writes a site's line.
-func (j *JSONLines) Add(s *audit.Site) error {
+func (j *Writer) Add(s *audit.Site) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
@@ -106,8 +103,8 @@ func (j *JSONLines) Add(s *audit.Site) error {
 	if j.err != nil {
 		return j.err
 	}
-	k := j.copier.key(s)
-	j.copier.site(&j.site, k, s)
+	k := j.copier.Key(s)
+	j.copier.Site(&j.site, k, s)
 	b, row := append(j.line[:0], '{'), reflect.ValueOf(&j.site).Elem()
 	for i := range j.fields {
 		f, before := &j.fields[i], len(b)
@@ -126,14 +123,14 @@ func (j *JSONLines) Add(s *audit.Site) error {
 		}
 	}
 	b = append(b, "}\n"...)
-	j.copier.reset()
+	j.copier.Reset()
 	if j.out.Available() < len(b) && j.out.Buffered() > 0 {
 		j.err = j.out.Flush() // whole lines only, so that a reader of a pipe never waits for the rest of a line
 	}
 	if j.err == nil {
 		_, j.err = j.out.Write(b)
 	}
-	if j.line = b; cap(b) > jsonKeep {
+	if j.line = b; cap(b) > keptLine {
 		j.line = nil
 	}
 	if j.err != nil {
@@ -141,21 +138,21 @@ func (j *JSONLines) Add(s *audit.Site) error {
 		return j.err
 	}
 	if j.flusher == nil {
-		j.flusher = time.AfterFunc(jsonDelay, j.flushLater)
+		j.flusher = time.AfterFunc(delay, j.flushLater)
 	} else if j.out.Buffered() == len(b) {
-		j.flusher.Reset(jsonDelay)
+		j.flusher.Reset(delay)
 	}
 	return nil
 }
 
 // appendVerdicts appends the list of a site's verdicts.
-func (j *JSONLines) appendVerdicts(b []byte, k key, s *audit.Site) []byte {
+func (j *Writer) appendVerdicts(b []byte, k siterows.Key, s *audit.Site) []byte {
 	b = append(b, '[')
 	for i := range s.Report.Verdicts {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		j.copier.verdict(&j.verdict, k, &s.Report.Verdicts[i])
+		j.copier.Verdict(&j.verdict, k, &s.Report.Verdicts[i])
 		b = append(b, '{')
 		b = appendFields(b, verdictFields, reflect.ValueOf(&j.verdict).Elem())
 		b = append(b, '}')
@@ -164,7 +161,7 @@ func (j *JSONLines) appendVerdicts(b []byte, k key, s *audit.Site) []byte {
 }
 
 // flushLater writes the buffered lines.
-func (j *JSONLines) flushLater() {
+func (j *Writer) flushLater() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.out.Flush(); err != nil && j.err == nil {
@@ -173,7 +170,7 @@ func (j *JSONLines) flushLater() {
 }
 
 // Close writes what is buffered. It does not close the io.Writer.
-func (j *JSONLines) Close(context.Context) error {
+func (j *Writer) Close(context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
@@ -189,28 +186,28 @@ func (j *JSONLines) Close(context.Context) error {
 	return j.err
 }
 
-// jsonField says how to write a column: its `"name":` and its field.
-type jsonField struct {
+// field says how to write a column: its `"name":` and its field.
+type field struct {
 	label     string
 	index     int  // in the row, or ofVerdicts
 	optional  bool // null if the field is zero
 	timestamp bool
-	text      bool        // a number that is written as a string
-	fields    []jsonField // fields of a struct, or of the structs in a list
+	text      bool    // a number that is written as a string
+	fields    []field // fields of a struct, or of the structs in a list
 }
 
 // ofVerdicts is the index of a field that is a list of rows of verdicts.
 const ofVerdicts = -1
 
-// jsonFieldsOf returns the columns of a row type, except those in without.
-func jsonFieldsOf(row reflect.Type, without ...string) []jsonField {
-	var fields []jsonField
+// fieldsOf returns the columns of a row type, except those in without.
+func fieldsOf(row reflect.Type, without ...string) []field {
+	var fields []field
 	for i := range row.NumField() {
 		f := row.Field(i)
 		if slices.Contains(without, schema.ColumnName(f)) {
 			continue
 		}
-		field := jsonField{
+		field := field{
 			label:     strconv.Quote(schema.ColumnName(f)) + ":",
 			index:     i,
 			optional:  schema.HasOption(f, "optional"),
@@ -218,7 +215,7 @@ func jsonFieldsOf(row reflect.Type, without ...string) []jsonField {
 			text:      schema.IsText(f),
 		}
 		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
-			field.fields = jsonFieldsOf(f.Type.Elem())
+			field.fields = fieldsOf(f.Type.Elem())
 		}
 		fields = append(fields, field)
 	}
@@ -226,7 +223,7 @@ func jsonFieldsOf(row reflect.Type, without ...string) []jsonField {
 }
 
 // appendFields appends a row's columns without its braces.
-func appendFields(b []byte, fields []jsonField, row reflect.Value) []byte {
+func appendFields(b []byte, fields []field, row reflect.Value) []byte {
 	for i := range fields {
 		if i > 0 {
 			b = append(b, ',')
@@ -237,7 +234,7 @@ func appendFields(b []byte, fields []jsonField, row reflect.Value) []byte {
 	return b
 }
 
-func appendField(b []byte, f *jsonField, v reflect.Value) []byte {
+func appendField(b []byte, f *field, v reflect.Value) []byte {
 	if f.optional && v.IsZero() {
 		return append(b, "null"...)
 	}
@@ -279,7 +276,7 @@ func appendField(b []byte, f *jsonField, v reflect.Value) []byte {
 		}
 		return append(b, ']')
 	}
-	panic("sink: a column of kind " + v.Kind().String()) // a new kind in a row type; tests cover all kinds that exist
+	panic("jsonlines: a column of kind " + v.Kind().String()) // a new kind in a row type; tests cover all kinds that exist
 }
 
 // appendJSONFloat writes a finite number. JSON has no others, so they are null.

@@ -1,9 +1,10 @@
-package sink
+package jsonlines
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -12,18 +13,27 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/sitetest"
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // TestJSONLines shows that a line has the columns of sites and the remaining columns of verdicts, that all values
 // survive, and that no line affects a terminal.
 func TestJSONLines(t *testing.T) {
+	bad := []byte("a\xff\x00\x1b[31m\u202e\xe2\x82")
+	hostile := sitetest.Typical(t, 9)
+	hostile.Input, hostile.Label, hostile.Fetch.Fields.Server = "x\xff", string(bad), bad
+	hostile.Report.Score, hostile.Report.CrawlDelay = math.MaxFloat64, math.Inf(1)
+	hostile.Report.Verdicts = append(hostile.Report.Verdicts, audit.Verdict{Token: bad, ID: math.MaxInt32,
+		CrawlDelay: math.NaN(), HasCrawlDelay: true})
 	var out bytes.Buffer
-	j := NewJSONLines(&out, Options{ScanID: "json"})
+	j := New(&out, "json", tokens.Default())
 	for _, s := range []func() error{
-		func() error { return j.Add(typicalSite(t, 7)) },
-		func() error { return j.Add(deadSite(t, 8)) },
-		func() error { return j.Add(extremeSite(t, 9)) },
+		func() error { return j.Add(sitetest.Typical(t, 7)) },
+		func() error { return j.Add(sitetest.Dead(t, 8)) },
+		func() error { return j.Add(hostile) },
 		func() error { return j.Close(t.Context()) },
 		func() error { return j.Close(t.Context()) },
 	} {
@@ -31,7 +41,7 @@ func TestJSONLines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := j.Add(typicalSite(t, 1)); err == nil {
+	if err := j.Add(sitetest.Typical(t, 1)); err == nil {
 		t.Error("Add after Close")
 	}
 	for _, r := range out.String() {
@@ -59,7 +69,10 @@ func TestJSONLines(t *testing.T) {
 			t.Errorf("line %d has %d names", i, len(object))
 		}
 	}
-	golden(t, "testdata/site.jsonl", []byte(strings.ReplaceAll(lines[0]+"\n"+lines[1]+"\n", typicalVersion(t), "VERSION")))
+	got := strings.ReplaceAll(lines[0]+"\n"+lines[1]+"\n", tokens.Default().Version, "VERSION")
+	if want, err := os.ReadFile("testdata/site.jsonl"); err != nil || got != string(want) {
+		t.Errorf("testdata/site.jsonl is not up to date (%v). Now:\n%s", err, got)
+	}
 	var extreme struct {
 		Server   string
 		Verdicts []struct{ Token string }
@@ -76,12 +89,12 @@ func TestJSONLines(t *testing.T) {
 func TestJSONLinesFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		j := NewJSONLines(&out, Options{ScanID: "json"})
+		j := New(&out, "json", tokens.Default())
 		for n := 1; n <= 3; n++ {
-			if err := j.Add(typicalSite(t, 1)); err != nil {
+			if err := j.Add(sitetest.Typical(t, 1)); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(jsonDelay + time.Millisecond)
+			time.Sleep(delay + time.Millisecond)
 			synctest.Wait()
 			if got := strings.Count(out.String(), "\n"); got != n {
 				t.Errorf("%d lines, want %d", got, n)
@@ -98,10 +111,10 @@ type failingWriter struct{}
 func (failingWriter) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
 func TestJSONLinesError(t *testing.T) {
-	j := NewJSONLines(failingWriter{}, Options{})
+	j := New(failingWriter{}, "", tokens.Default())
 	var err error
 	for i := 0; err == nil && i < 1000; i++ {
-		err = j.Add(typicalSite(t, 1))
+		err = j.Add(sitetest.Typical(t, 1))
 	}
 	if !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Add: %v", err)

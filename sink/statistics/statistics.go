@@ -1,4 +1,5 @@
-package sink
+// Package statistics answers one question: how is a table written that is computed from a whole scan?
+package statistics
 
 import (
 	"context"
@@ -14,19 +15,21 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// TableWriter writes one file of a table that is computed from a whole scan.
-type TableWriter[T any] struct {
+const batchRows = 512 // rows passed to parquet-go at once
+
+// Writer writes one file of such a table.
+type Writer[T any] struct {
 	table  *table.Writer[T]
 	store  store.Store
 	record commit.FileRecord
 
-	Unlisted bool // as in Options
+	Unlisted bool // leave index and views as they are
 }
 
-// LockStats takes a scan's lock for computing statistics (see CreateTable). While it is held, no commit is added, so
-// the statistics cover the whole scan, and no other process writes them or sweeps their drafts. The caller does not
-// need it if it has a Writer of the scan. The error is a *commit.HeldError if another process has the lock.
-func LockStats(ctx context.Context, st store.Store, scanID string) (store.Unlocker, error) {
+// Lock takes a scan's lock for computing statistics (see Create). While it is held, no commit is added, so
+// the statistics cover the whole scan, and no other process writes them or sweeps their drafts. A sink.Writer of
+// the scan holds it already. The error is a *commit.HeldError if another process has the lock.
+func Lock(ctx context.Context, st store.Store, scanID string) (store.Unlocker, error) {
 	lock, m, err := commit.LockScan(ctx, st, scanID, commit.DoingStats)
 	if err != nil {
 		return nil, err
@@ -35,20 +38,20 @@ func LockStats(ctx context.Context, st store.Store, scanID string) (store.Unlock
 	err = errors.Join(
 		commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, m.ScanDate, scanID),
 			commit.StatsName(schema.RecordStats, m.ScanDate, scanID)),
-		st.Sweep(ctx, commit.FilesFolder(scanID), everything))
+		st.Sweep(ctx, commit.FilesFolder(scanID), func(string) bool { return true }))
 	if err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
 	return lock, nil
 }
 
-// CreateTable begins the file of a table that is computed from a whole scan (see commit.StatsName). The caller has held
-// the scan's lock since before it read the commits (see LockStats). Close publishes the file and replaces an earlier
+// Create begins the file of a table that is computed from a whole scan (see commit.StatsName). The caller has held
+// the scan's lock since before it read the commits (see Lock). Close publishes the file and replaces an earlier
 // one.
-func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, name, tableName,
-	toolVersion string) (*TableWriter[T], error) {
+func Create[T any](ctx context.Context, st store.Store, scan *commit.Scan, name, tableName,
+	toolVersion string) (*Writer[T], error) {
 	m := scan.Manifest
-	t := table.NewWriter[T](tableName, detailRows, table.PageBytes, map[string]string{
+	t := table.NewWriter[T](tableName, batchRows, table.PageBytes, map[string]string{
 		table.MetaSchema:   strconv.Itoa(schema.Version),
 		table.MetaTool:     toolVersion,
 		table.MetaRegistry: m.RegistryVersion,
@@ -61,14 +64,14 @@ func CreateTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, 
 	sites := commit.CountCommits(own).Rows
 	record := commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), SchemaVersion: schema.Version,
 		Sites: &sites, Unit: scan.Unit.Sum}
-	return &TableWriter[T]{table: t, store: st, record: record}, nil
+	return &Writer[T]{table: t, store: st, record: record}, nil
 }
 
 // Add writes a row.
-func (w *TableWriter[T]) Add(row T) error { return w.table.Add([]T{row}) }
+func (w *Writer[T]) Add(row T) error { return w.table.Add([]T{row}) }
 
 // Close publishes the file and writes its record with its hash and number of sites.
-func (w *TableWriter[T]) Close(ctx context.Context) error {
+func (w *Writer[T]) Close(ctx context.Context) error {
 	err := w.table.Seal()
 	if err == nil {
 		w.record.File = w.table.Describe()
@@ -81,4 +84,4 @@ func (w *TableWriter[T]) Close(ctx context.Context) error {
 }
 
 // Discard drops the file. After Close it does nothing.
-func (w *TableWriter[T]) Discard() error { return w.table.Discard() }
+func (w *Writer[T]) Discard() error { return w.table.Discard() }

@@ -10,6 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/statistics"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
@@ -20,8 +21,8 @@ func TestStatsExcludeOthers(t *testing.T) {
 	dir := newDir(t)
 	alone := func(want string) {
 		t.Helper()
-		if _, err := LockStats(t.Context(), dir, crashOptions.ScanID); !isHeld(err, want) {
-			t.Errorf("LockStats: %v", err)
+		if _, err := statistics.Lock(t.Context(), dir, crashOptions.ScanID); !isHeld(err, want) {
+			t.Errorf("statistics.Lock: %v", err)
 		}
 		if _, err := Open(t.Context(), dir, crashOptions); !isHeld(err, want) {
 			t.Errorf("Open: %v", err)
@@ -43,7 +44,7 @@ func TestStatsExcludeOthers(t *testing.T) {
 	}}
 	mustCompact(t, merging, compact.Options{})
 	for range 2 {
-		lock, err := LockStats(t.Context(), dir, crashOptions.ScanID)
+		lock, err := statistics.Lock(t.Context(), dir, crashOptions.ScanID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,8 +62,8 @@ func TestStatsExcludeOthers(t *testing.T) {
 // the attempt leaves neither a folder nor a lock.
 func TestStatsOfNoScan(t *testing.T) {
 	dir := newDir(t)
-	if _, err := LockStats(t.Context(), dir, "none"); !errors.Is(err, store.ErrNotExist) {
-		t.Errorf("LockStats of no scan: %v", err)
+	if _, err := statistics.Lock(t.Context(), dir, "none"); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("statistics.Lock of no scan: %v", err)
 	}
 	if entries, err := os.ReadDir(dir.Root()); err != nil || len(entries) > 0 {
 		t.Errorf("%v, %v", entries, err)
@@ -112,7 +113,7 @@ func TestDraftsOfKilledCommands(t *testing.T) {
 		return err
 	}
 	count := func() error {
-		lock, err := LockStats(t.Context(), dir, id)
+		lock, err := statistics.Lock(t.Context(), dir, id)
 		if err != nil {
 			return err
 		}
