@@ -145,7 +145,7 @@ func (l *List) Select(columns ...int) error {
 		for j := range l.file.Metadata().RowGroups {
 			chunk := &l.file.Metadata().RowGroups[j].Columns[i]
 			switch m := &chunk.MetaData; {
-			case m.Codec == format.LZO, m.Codec == format.Lz4Raw: // parquet-go misreads dictionaries in LZ4_RAW
+			case m.Codec == format.LZO, m.Codec == format.Lz4Raw: // see upstream.go
 				return fmt.Errorf("%w: column %q is compressed by %v", ErrUnsupported, c.name, m.Codec)
 			case chunk.FilePath != "":
 				return fmt.Errorf("%w: the values of column %q are in another file", ErrUnsupported, c.name)

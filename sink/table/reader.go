@@ -99,10 +99,3 @@ func (p *Place) file() (*parquet.File, error) {
 	return parquet.OpenFile(g, g.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true),
 		parquet.ReadBufferSize(64<<10))
 }
-
-// rescue turns a panic into an error.
-func rescue(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: %v", ErrPage, p)
-	}
-}

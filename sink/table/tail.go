@@ -15,25 +15,14 @@ import (
 )
 
 // This file writes the end of a Parquet file: column indexes, offset indexes, footer. All files of a dataset use it,
-// those of parts and statistics as well as merged ones, so that their statements on pages are true.
-//
-// A column index has the bounds of the values of each page, and readers skip pages by it. For columns without bounds
-// parquet-go writes an index, too, whose bounds are zero or empty: a reader that looks for any other value skips every
-// page (similar: https://github.com/parquet-go/parquet-go/issues/314). Such an index is left out. Its chunk has no
-// minimum, which distinguishes it.
-//
-// parquet-go reads the column indexes of a file only if the first column has one. Otherwise it returns indexes without
-// pages for all columns, and finds no value in them. The first columns of bulkscan's tables have no bounds. So if
-// another column has some, the first one gets an index that includes all values.
+// those of parts and statistics as well as merged ones, so that their statements on pages are true (see
+// completeBounds).
 
 // encodedIndexes are the page indexes of a column chunk, encoded.
 type encodedIndexes struct {
 	bounds  []byte // column index, or nil
 	offsets []byte // offset index, with the final positions of the pages
 }
-
-// hasBounds reports whether the column index of a chunk has true bounds.
-func hasBounds(m *format.ColumnMetaData) bool { return m.Statistics.MinValue != nil }
 
 // writeTail writes the end of a file whose pages end at position at, and sets the positions of the indexes in the
 // footer. The indexes are in the order of row groups and columns. It returns schema.File.Footer.
@@ -86,51 +75,6 @@ func chunksOf(footer *format.FileMetaData) func(yield func(int, *format.ColumnCh
 			}
 		}
 	}
-}
-
-// completeBounds removes false column indexes, and adds one for the first column if another column has one.
-func completeBounds(footer *format.FileMetaData, indexes []encodedIndexes) error {
-	has := false
-	for k, c := range chunksOf(footer) {
-		if !hasBounds(&c.MetaData) {
-			indexes[k].bounds = nil
-		}
-		has = has || indexes[k].bounds != nil
-	}
-	if !has {
-		return nil
-	}
-	k := 0 // index of the first column's chunk
-	for i := range footer.RowGroups {
-		if first := &footer.RowGroups[i].Columns[0]; indexes[k].bounds == nil {
-			var err error
-			if indexes[k].bounds, err = widestBounds(first.MetaData.Type, indexes[k].offsets); err != nil {
-				return err
-			}
-		}
-		k += len(footer.RowGroups[i].Columns)
-	}
-	return nil
-}
-
-// highest sorts after every text of the first columns, scan ids and origins, which are ASCII. Bounds must be valid
-// UTF-8.
-const highest = "\U0010FFFF"
-
-// widestBounds returns a column index that includes all texts. The column has no nulls.
-func widestBounds(of format.Type, offsets []byte) ([]byte, error) {
-	if of != format.ByteArray {
-		return nil, fmt.Errorf("the first column is of type %v, for which there are no widest bounds", of)
-	}
-	var pages format.OffsetIndex
-	if err := DecodeOffsets(offsets, &pages); err != nil {
-		return nil, err
-	}
-	n := len(pages.PageLocations)
-	return thrift.Marshal(new(thrift.CompactProtocol), &format.ColumnIndex{
-		NullPages: make([]bool, n), NullCounts: make([]int64, n),
-		MinValues: slices.Repeat([][]byte{{}}, n), MaxValues: slices.Repeat([][]byte{[]byte(highest)}, n),
-	})
 }
 
 // tailedWriter is a Parquet writer whose files end with writeTail. It holds back what parquet-go writes at the end of a
@@ -194,13 +138,12 @@ func (t *tailedWriter[T]) Close() error {
 		return held[at-from:][:length:length]
 	}
 	var indexes []encodedIndexes
-	paths := t.Schema().Columns()
+	paths := t.Schema().Columns() // see upstream.go
 	for i := range footer.RowGroups {
 		group := &footer.RowGroups[i]
 		group.Columns = slices.Clone(group.Columns) // the originals belong to the writer
 		for j := range group.Columns {
 			c := &group.Columns[j]
-			// a reused writer leaves it out: https://github.com/parquet-go/parquet-go/issues/602
 			c.MetaData.PathInSchema = paths[j]
 			indexes = append(indexes, encodedIndexes{piece(c.ColumnIndexOffset, c.ColumnIndexLength),
 				piece(c.OffsetIndexOffset, c.OffsetIndexLength)})

@@ -119,7 +119,7 @@ func (t *Writer[T]) Flush() error {
 }
 
 // Write hands rows to the Parquet writer, each row group's separately. The writer would cut them there, too, and the
-// cut decides which nulls it would lose (see nulls.go).
+// cut decides which nulls it would lose (see upstream.go).
 func (t *Writer[T]) Write(rows []T) error {
 	for len(rows) > 0 {
 		if t.group == GroupRows {
@@ -138,7 +138,7 @@ func (t *Writer[T]) Write(rows []T) error {
 	return nil
 }
 
-// writePieces writes rows of one row group in pieces that keep their nulls (see nulls.go).
+// writePieces writes rows of one row group in pieces that keep their nulls (see upstream.go).
 func (t *Writer[T]) writePieces(rows []T) error {
 	if len(rows) > 2 && misread(rows, t.nulls) {
 		if err := t.writePieces(rows[:len(rows)/2]); err != nil {
