@@ -108,24 +108,17 @@ func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) erro
 	if err != nil {
 		return err
 	}
-	type read struct {
-		night *Night
-		err   error
-	}
-	readOne := func(ctx context.Context, date string) read {
-		n, err := ReadNight(ctx, st, date)
-		return read{n, err}
-	}
-	for date, r := range store.Ahead(ctx, all, readOne, func(read) {}) {
-		id := scanOf(date)
-		if r.err == nil {
-			id = r.night.ScanID
+	readOne := func(ctx context.Context, date string) (*Night, error) { return ReadNight(ctx, st, date) }
+	for date, r := range store.ReadAhead(ctx, all, readOne) {
+		id, night := scanOf(date), r.Value
+		if r.Err == nil {
+			id = night.ScanID
 		}
 		e := byID[id]
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(r.err, store.ErrNotExist) && (e == nil || e.Publication != commit.PublicationDone):
+		case errors.Is(r.Err, store.ErrNotExist) && (e == nil || e.Publication != commit.PublicationDone):
 			continue // as for Verify, or the file is another program's
 		case e == nil:
 			e = &Entry{ScanID: id}
@@ -134,12 +127,12 @@ func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) erro
 		e.Date = date
 		switch {
 		case e.State == Damaged, e.State == Newer:
-		case r.err != nil:
-			e.unreadable(r.err)
+		case r.Err != nil:
+			e.unreadable(r.Err)
 		default:
-			e.State, e.Note = string(r.night.State), r.night.Note()
+			e.State, e.Note = string(night.State), night.Note()
 			if e.StartedAt.IsZero() {
-				e.StartedAt = r.night.StartedAt
+				e.StartedAt = night.StartedAt
 			}
 		}
 	}

@@ -103,7 +103,6 @@ func (p *part) tables() (files []file) {
 	return files
 }
 
-// begin opens the part's files.
 func (p *part) begin(ctx context.Context, st store.Store, o *Options, n int) error {
 	p.n, p.weight = n, 0
 	p.seqs = p.seqs[:0]
@@ -190,7 +189,6 @@ func (p *part) added(seq uint64) error {
 	return nil
 }
 
-// full reports whether a file has reached partGroups.
 func (p *part) full() bool {
 	return slices.ContainsFunc(p.files, func(f file) bool { return f.RowGroups() >= partGroups })
 }
@@ -201,7 +199,6 @@ func keepsBody(s *audit.Site) bool {
 	return s.Report.BodyHash != 0 && len(s.Fetch.Body) > 0 && !s.Report.IsHTML && s.Report.Counts.Records > 0
 }
 
-// addBody adds a body that the part does not have.
 func (p *part) addBody(hash uint64, body []byte) error {
 	if _, has := p.hashes[hash]; has {
 		return nil
@@ -257,7 +254,6 @@ func (p *part) seal(ctx context.Context) ([]schema.File, error) {
 	return files, nil
 }
 
-// discard drops unpublished files and the rows in memory.
 func (p *part) discard() error {
 	var errs []error
 	for _, f := range p.files {

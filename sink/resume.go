@@ -15,7 +15,6 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// newManifest returns the manifest of a new scan.
 func newManifest(o *Options, now time.Time) *commit.Manifest {
 	m := &commit.Manifest{
 		SchemaVersion: schema.Version, ScanID: o.ScanID, State: commit.Running, ScanDate: o.Date, StartedAt: now,

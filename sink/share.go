@@ -214,7 +214,6 @@ func (o *Options) mayReopen(ctx context.Context, st store.Store, share,
 	}
 }
 
-// cannotGoOn is the error of a scan or share that cannot be continued.
 func (o *Options) cannotGoOn(err error) error {
 	if o.Shares == 0 {
 		return fmt.Errorf("cannot resume scan %s: %w", o.ScanID, err)

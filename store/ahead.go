@@ -36,3 +36,18 @@ func Ahead[T, R any](ctx context.Context, items []T, read func(context.Context, 
 		}
 	}
 }
+
+// Read is a value that was read, or the error.
+type Read[V any] struct {
+	Value V
+	Err   error
+}
+
+// ReadAhead is Ahead for values of which nothing is to be closed.
+func ReadAhead[T, V any](ctx context.Context, items []T,
+	read func(context.Context, T) (V, error)) iter.Seq2[T, Read[V]] {
+	return Ahead(ctx, items, func(ctx context.Context, item T) (r Read[V]) {
+		r.Value, r.Err = read(ctx, item)
+		return r
+	}, func(Read[V]) {})
+}

@@ -226,10 +226,8 @@ func newGroups(registry *tokens.Registry, property tokens.Field) *groups {
 	return g
 }
 
-// of returns the sum that has a token.
 func (g *groups) of(id int) *Sum { return &g.values[g.places[id]] }
 
-// mark marks the value of a token.
 func (g *groups) mark(id int) { g.marked[g.places[id]] = true }
 
 // count counts sites for the marked values, and removes the marks.

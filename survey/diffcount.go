@@ -84,7 +84,6 @@ func newDiffCounter(c *comparison, out *diffFiles) *diffCounter {
 	return d
 }
 
-// site counts a site of the later scan.
 func (d *diffCounter) site(before, after *siteState) error {
 	switch {
 	case before == nil:
@@ -308,7 +307,6 @@ func compareSites(a, b *SiteDiff) int {
 		cmp.Compare(a.Port, b.Port), cmp.Compare(a.Requested, b.Requested))
 }
 
-// finish converts the counts.
 func (d *diffCounter) finish() *Diff {
 	c := d.c
 	all := &Diff{

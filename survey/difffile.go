@@ -47,7 +47,6 @@ type ChangedSiteRow struct {
 	FetchedAfter  int64  `parquet:"fetched_at_after,optional,timestamp(millisecond)" about:"time of the last attempt"`
 }
 
-// diffFiles writes both files.
 type diffFiles struct {
 	changes *table.Writer[ChangeRow]
 	sites   *table.Writer[ChangedSiteRow]
@@ -74,7 +73,6 @@ func createDiffFiles(ctx context.Context, c *comparison) (*diffFiles, error) {
 	return f, nil
 }
 
-// change adds a token of a site.
 func (f *diffFiles) change(s *siteName, t *TokenDiff, was, is, change, cause string, before, after *siteState) error {
 	row, err := f.changes.Next()
 	if err != nil {
@@ -104,7 +102,6 @@ func (f *diffFiles) site(s *siteName, change string, before, after *siteState) e
 	return nil
 }
 
-// publish gives both files their names.
 func (f *diffFiles) publish(ctx context.Context) error {
 	for _, step := range []func() error{
 		f.changes.Flush, f.sites.Flush, f.changes.Seal, f.sites.Seal,
@@ -117,5 +114,4 @@ func (f *diffFiles) publish(ctx context.Context) error {
 	return nil
 }
 
-// discard drops what is not published.
 func (f *diffFiles) discard() error { return errors.Join(f.changes.Discard(), f.sites.Discard()) }

@@ -79,7 +79,6 @@ func ComparePaired(ctx context.Context, from, to ScanAt, o DiffOptions) (*Paired
 	return d, nil
 }
 
-// add counts a site.
 func (p *PairedSum) add(c *comparison, before, after *siteState) {
 	p.Sites++
 	p.OtherFinding += one(before.finding != after.finding)

@@ -60,7 +60,6 @@ func (t *interned) id(value []byte) uint32 {
 	return id
 }
 
-// side reads one of the two scans.
 type side struct {
 	c        *comparison
 	scan     *commit.Scan
@@ -217,7 +216,6 @@ func (s *side) key() int64 {
 	return id
 }
 
-// current is the current row.
 func (s *side) current() siteRow {
 	r := &s.row
 	finding, ok := audit.FindingNamed(r.Finding)
@@ -231,7 +229,6 @@ func (s *side) current() siteRow {
 	return siteRow{siteState: now, siteName: r.siteName, key: s.key(), CDN: r.CDN, Registry: r.Registry}
 }
 
-// policy returns the number of the current site's policy.
 func (s *side) policy() uint32 {
 	n, known := s.policies[s.row.PolicyID]
 	if !known && s.unnamed == nil {

@@ -127,14 +127,12 @@ func (n sitesOf) over(d *Definition) int64 {
 	return n.rules
 }
 
-// add adds sites.
 func (n *sitesOf) add(m sitesOf) {
 	n.file += m.file
 	n.rules += m.rules
 	n.answered += m.answered
 }
 
-// siteOf counts one site.
 func siteOf(rules, answered bool) sitesOf { return sitesOf{1, one(rules), one(answered)} }
 
 // sitesByPolicy counts the sites of each policy_id.
@@ -172,7 +170,6 @@ type tally struct {
 	via, full, any [numVias]int64
 }
 
-// add counts sites with a cell.
 func (t *tally) add(c audit.Cell, n sitesOf) {
 	for i := range definitions {
 		if blocksBy[c]>>i&1 == 1 {
@@ -242,7 +239,6 @@ func (t *traces) fields(index tokenIndex) []table.Field {
 	}
 }
 
-// site notes the tokens of the current site.
 func (t *traces) site() {
 	if t == nil {
 		return
@@ -254,7 +250,6 @@ func (t *traces) site() {
 	}
 }
 
-// token notes a token.
 func (t *traces) token(id int32) {
 	if t != nil && id != noToken {
 		t.tokens[id] = true

@@ -136,7 +136,6 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	}, nil
 }
 
-// sensitivity counts.
 type sensitivity struct {
 	scan  *commit.Scan
 	by    *Definition
@@ -181,7 +180,6 @@ type sharedFile struct {
 	domains map[uint64]struct{} // in the second pass, of files that enough sites have; at most sharedBy
 }
 
-// countSites reads the sites.
 func (s *sensitivity) countSites(ctx context.Context) error {
 	if err := eachSite(ctx, s.scan, table.FieldsOf(&s.site, false, nil), s.count); err != nil {
 		return err
@@ -203,7 +201,6 @@ func (s *sensitivity) countDomainsOfFiles(ctx context.Context) error {
 	return nil
 }
 
-// count counts the current site under every choice.
 func (s *sensitivity) count() {
 	r := &s.site
 	blocks := s.by.Blocks(s.cells.of(r.Policy, r.Access, r.Host))
@@ -267,7 +264,6 @@ func (s *sensitivity) speak(rules, blocks bool) {
 	}
 }
 
-// domainsOfFiles counts the domains of the current site's file.
 func (s *sensitivity) domainsOfFiles() {
 	f := s.files[s.site.BodyHash]
 	if s.site.Finding != "rules" || f == nil || f.sites < sharedBy || len(f.domains) == sharedBy {
@@ -279,7 +275,6 @@ func (s *sensitivity) domainsOfFiles() {
 	f.domains[s.domainOf()] = struct{}{}
 }
 
-// finish makes the rows.
 func (s *sensitivity) finish() []Choice {
 	rules := s.counts[choiceRules]
 	for choice, unseen := range map[int]int64{choiceUnobservedOpen: s.unobserved, choiceUnreadOpen: s.unobserved +

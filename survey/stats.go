@@ -44,7 +44,6 @@ type Options struct {
 	limit int // keys of unknown agents in memory; 0 is maxKeys. Tests set it.
 }
 
-// withDefaults fills in missing options.
 func (o Options) withDefaults() Options {
 	if o.Registry == nil {
 		o.Registry = tokens.Default()
@@ -243,7 +242,6 @@ func tokenStats(ctx context.Context, scan *commit.Scan, o *Options, add func(sch
 	}
 }
 
-// workersFor returns the number of workers for a scan.
 func workersFor(scan *commit.Scan) int {
 	return max(1, min(maxWorkers, runtime.GOMAXPROCS(0), len(scan.Commits)))
 }

@@ -126,7 +126,6 @@ type Bin struct {
 // Complete reports whether the scan is finished.
 func (s *Summary) Complete() bool { return s.State == string(commit.Complete) }
 
-// summaryColumns are the columns of sites that a summary needs.
 type summaryColumns struct {
 	Seq         int64   // set only if verdicts are read together with sites
 	PolicyID    int64   `parquet:"policy_id"`
@@ -287,7 +286,6 @@ type further struct {
 	site    func(r *summaryColumns) // called for each site
 }
 
-// gatherer builds a Summary row by row.
 type gatherer struct {
 	s        *Summary
 	policies *policySet
@@ -350,7 +348,6 @@ func (g *gatherer) verdict(v *verdictColumns) {
 	}
 }
 
-// row counts the current site.
 func (g *gatherer) row() {
 	s, r := g.s, &g.columns
 	s.Rows++

@@ -95,7 +95,6 @@ func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*S
 	return s, nil
 }
 
-// add adds a table.
 func (s *Survey) add(name string, columns []string, rows [][]any) *Table {
 	t := &Table{Name: name, Columns: columns, Rows: rows}
 	s.Tables[name] = t

@@ -27,10 +27,8 @@ type blockTables struct {
 	networks *cells[network]
 }
 
-// sharing is how many sites block, of how many.
 type sharing struct{ blocking, sites int64 }
 
-// network counts the sites of a delivery network.
 type network struct {
 	rules, answered int64
 	blocking        [len(definitions)]int64
@@ -45,7 +43,6 @@ func newBlockTables(policies *policySet) *blockTables {
 // networkName is what tables call the network of a site.
 func networkName(cdn string) string { return cmp.Or(cdn, "none") }
 
-// site counts a site.
 func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
 	rules := r.Finding == findingRules
 	cell := t.surveyed.of(r.PolicyID, r.Access, s.Origin)
@@ -71,7 +68,6 @@ func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
 	}
 }
 
-// tables adds the tables to a survey.
 func (t *blockTables) tables(s *Survey, sites sitesByPolicy) error {
 	registry := t.policies.registry
 	operators, purposes := newStrictest(registry, tokens.Operator), newStrictest(registry, tokens.Purpose)
@@ -123,7 +119,6 @@ func newStrictest(registry *tokens.Registry, property tokens.Field) strictest {
 	return strictest{newGroups(registry, property), newGroups(registry, property)}
 }
 
-// count counts sites by a policy.
 func (g strictest) count(cells []audit.Cell, sites int64) {
 	for id, cell := range cells {
 		switch cell.Decision() {
@@ -174,7 +169,6 @@ func newPairs(registry *tokens.Registry) *pairs {
 	return p
 }
 
-// count counts sites by a policy.
 func (p *pairs) count(cells []audit.Cell, sites int64) {
 	clear(p.set)
 	for place, id := range p.ids {

@@ -196,24 +196,19 @@ func countedTokens(ctx context.Context, st store.Store, o Options, scanID string
 // eachNight calls do for the rows of knownTokens of each file, in order.
 func eachNight(ctx context.Context, st store.Store, o *Options, files []index.Row,
 	do func(index.Row, []schema.TokenStatsRow)) error {
-	type read struct {
-		rows []schema.TokenStatsRow
-		err  error
+	readFile := func(ctx context.Context, file index.Row) ([]schema.TokenStatsRow, error) {
+		return knownTokens(ctx, st, file)
 	}
-	readFile := func(ctx context.Context, file index.Row) read {
-		rows, err := knownTokens(ctx, st, file)
-		return read{rows, err}
-	}
-	for file, r := range store.Ahead(ctx, files, readFile, func(read) {}) {
-		if o.Skip.Without("nothing, since scan "+file.ScanID+" is counted again", file.ScanID, r.err) ||
+	for file, r := range store.ReadAhead(ctx, files, readFile) {
+		if o.Skip.Without("nothing, since scan "+file.ScanID+" is counted again", file.ScanID, r.Err) ||
 			o.Skip.lacks(file.ScanID) {
-			r.rows, r.err = countedTokens(ctx, st, *o, file.ScanID)
+			r.Value, r.Err = countedTokens(ctx, st, *o, file.ScanID)
 		}
-		if r.err != nil {
+		if r.Err != nil {
 			return fmt.Errorf("table %s of %s: %w; bulkscan stats --scan-id %s computes it again", schema.TokenStats,
-				file.ScanDate, r.err, file.ScanID)
+				file.ScanDate, r.Err, file.ScanID)
 		}
-		do(file, r.rows)
+		do(file, r.Value)
 	}
 	return nil
 }
@@ -319,7 +314,6 @@ func RegistriesOnlyOf(ctx context.Context, st store.Store, scans []*commit.Manif
 	return tokensBy(ctx, st, &Options{}, judged)
 }
 
-// fromLedger adds the tables of the ledger.
 func (s *Survey) fromLedger(counts *history.TokenCounts) {
 	first := s.add("first-blocked", []string{"token", "first_blocked", "censoring", "sites", "so_far"}, nil)
 	changes := s.add("transitions", []string{"token", "before", "after", "change", "sites"}, nil)

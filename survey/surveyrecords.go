@@ -60,7 +60,6 @@ type hostLicenses struct {
 	example         string // the least
 }
 
-// delays counts the delays of an agent.
 type delays struct {
 	sites       int64
 	least, most float64
@@ -151,7 +150,6 @@ func (d *delays) quantile(thousandths int64) float64 {
 // urlHost is that of the views: the host of an absolute URL, in lower case.
 var urlHost = regexp.MustCompile(`(?i)^[a-z]+://(?:[^/\\?#]*@)?(\[[^\]]*\]|[^/\\:?#]*)`)
 
-// site counts the licence of a site.
 func (t *recordTables) site(r *summaryColumns, s *surveyColumns) {
 	if r.Finding != "rules" || s.License == "" {
 		return
@@ -198,7 +196,6 @@ func (t *recordTables) readEvidence(ctx context.Context, scan *commit.Scan) erro
 	})
 }
 
-// tables adds the tables to a survey.
 func (t *recordTables) tables(s *Survey) {
 	bySites := func(counts *cells[sitesOnce]) [][]any {
 		return sorted(counts.rows(func(k key, n sitesOnce) []any { return []any{k.a, k.b, n.sites} }), 0, ^2, 1)

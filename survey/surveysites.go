@@ -137,7 +137,6 @@ var faultKinds = [...]string{"invalid", "unknown", "legacy", "typo", "orphan", "
 
 const countedFaults = 5
 
-// site counts a site.
 func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
 	bucket := lastBucket + 1
 	if s.Rank > 0 {
@@ -178,7 +177,6 @@ func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
 	}
 }
 
-// file counts what is wrong with a file.
 func (a *answerTables) file(s *surveyColumns) {
 	for i, lines := range [countedFaults]int32{s.Invalid, s.Unknown, s.Legacy, s.Typo, s.Orphan} {
 		a.faults[i].sites += one(lines > 0)

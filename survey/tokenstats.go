@@ -143,7 +143,6 @@ func (c *counter) site(s *siteColumns) {
 	}
 }
 
-// site counts a site of the segment.
 func (g *segment) site(s *siteColumns, n sitesOf) {
 	g.all++
 	switch {
@@ -170,7 +169,6 @@ func (c *counter) namesStrictly(token string) bool {
 	})
 }
 
-// agent counts a row of an agent that the registry lacks.
 func (c *counter) agent(v *verdictColumns, policy int64, n sitesOf) {
 	t := c.unknown.at(v.Token)
 	if t == nil {
@@ -187,7 +185,6 @@ func (c *counter) agent(v *verdictColumns, policy int64, n sitesOf) {
 	}
 }
 
-// selectSegments selects the segments of a site.
 func (c *counter) selectSegments(s *siteColumns) {
 	c.selected = append(c.selected[:0], c.total)
 	if s.Rank > 0 {
@@ -315,7 +312,6 @@ func rankBucket(rank int64) int {
 	return bucket
 }
 
-// registryRows adds a row for each registry token in each segment.
 func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 	segments := []*segment{c.total}
 	for i, g := range c.ranks {
@@ -376,7 +372,6 @@ func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
 	return nil
 }
 
-// row fills in the counts of a token.
 func (g *segment) row(t *tally, lenient int64) schema.TokenStatsRow {
 	row := schema.TokenStatsRow{
 		SegmentKind: g.kind, SegmentValue: g.value,
@@ -402,7 +397,6 @@ func (g *segment) row(t *tally, lenient int64) schema.TokenStatsRow {
 	return row
 }
 
-// add adds the counts of another segment.
 func (g *segment) add(o *segment) {
 	g.all += o.all
 	g.answered += o.answered

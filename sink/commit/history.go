@@ -123,14 +123,7 @@ func (e *recordError) Unwrap() error { return e.error }
 // is left out.
 func GatherHistory(ctx context.Context, st store.Store, scanID, shard string, judge func(name string, c *Commit,
 	err error) (*Commit, error)) (*History, error) {
-	type result struct {
-		commit *Commit
-		err    error
-	}
-	read := func(ctx context.Context, name string) (r result) {
-		r.commit, r.err = ReadCommit(ctx, st, scanID, name)
-		return r
-	}
+	read := func(ctx context.Context, name string) (*Commit, error) { return ReadCommit(ctx, st, scanID, name) }
 	records := map[string]*Commit{} // by name; nil: left out
 	gone := map[string]bool{}       // listed, and deleted before they were read
 	all, compactions := CommitsFolder(scanID), CommitsFolder(scanID)+CompactedShard+"-"
@@ -163,8 +156,8 @@ func GatherHistory(ctx context.Context, st store.Store, scanID, shard string, ju
 			break
 		}
 		prefix, before = compactions, listed
-		for name, r := range store.Ahead(ctx, unread, read, func(result) {}) {
-			c, err := judge(name, r.commit, r.err)
+		for name, r := range store.ReadAhead(ctx, unread, read) {
+			c, err := judge(name, r.Value, r.Err)
 			if vanished := errors.Is(err, store.ErrNotExist) || errors.Is(err, store.ErrChanged); vanished && !gone[name] {
 				gone[name], prefix = true, all
 				continue

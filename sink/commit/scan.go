@@ -232,26 +232,22 @@ func (h *Head) manifests(ctx context.Context, ids []string) ([]*Manifest, error)
 	ids = slices.Compact(ids)
 	var all []*Manifest
 	damaged := &DamagedScansError{}
-	type read struct {
-		manifest *Manifest
-		err      error
-	}
-	readOne := func(ctx context.Context, id string) read {
+	readOne := func(ctx context.Context, id string) (*Manifest, error) {
 		m, err := h.Manifest(ctx, id)
 		if errors.Is(err, ErrRecord) || errors.Is(err, store.ErrNotExist) { // the head may be an older one by now
 			m, err = readNamed(ctx, h.store, id)
 		}
-		return read{m, err}
+		return m, err
 	}
-	for id, r := range store.Ahead(ctx, ids, readOne, func(read) {}) {
+	for id, r := range store.ReadAhead(ctx, ids, readOne) {
 		switch {
-		case errors.Is(r.err, store.ErrNotExist): // a restart or pruning deleted it after it was listed
-		case r.err != nil && ctx.Err() != nil:
-			return nil, r.err
-		case r.err != nil:
-			damaged.Scans = append(damaged.Scans, DamagedScan{id, r.err})
+		case errors.Is(r.Err, store.ErrNotExist): // a restart or pruning deleted it after it was listed
+		case r.Err != nil && ctx.Err() != nil:
+			return nil, r.Err
+		case r.Err != nil:
+			damaged.Scans = append(damaged.Scans, DamagedScan{id, r.Err})
 		default:
-			all = append(all, r.manifest)
+			all = append(all, r.Value)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *Manifest) int { return a.StartedAt.Compare(b.StartedAt) })

@@ -180,24 +180,19 @@ func Shares(ctx context.Context, st store.Store, m *Manifest) (map[int]*Share, e
 			shards = append(shards, shard)
 		}
 	}
-	type result struct {
-		share *Share
-		err   error
-	}
-	read := func(ctx context.Context, shard string) (r result) {
-		r.share, r.err = ReadShareRecord(ctx, st, scanID, shard)
-		return r
+	read := func(ctx context.Context, shard string) (*Share, error) {
+		return ReadShareRecord(ctx, st, scanID, shard)
 	}
 	all, damaged := map[int]*Share{}, error(nil)
-	for shard, r := range store.Ahead(ctx, shards, read, func(result) {}) {
+	for shard, r := range store.ReadAhead(ctx, shards, read) {
 		switch {
-		case errors.Is(r.err, store.ErrNotExist): // a restart deleted it
-		case errors.Is(r.err, ErrRecord):
-			damaged = errors.Join(damaged, Remedied(r.err, m.Remedy(shard)))
-		case r.err != nil:
-			return nil, r.err
+		case errors.Is(r.Err, store.ErrNotExist): // a restart deleted it
+		case errors.Is(r.Err, ErrRecord):
+			damaged = errors.Join(damaged, Remedied(r.Err, m.Remedy(shard)))
+		case r.Err != nil:
+			return nil, r.Err
 		default:
-			all[r.share.I] = r.share
+			all[r.Value.I] = r.Value
 		}
 	}
 	return all, damaged

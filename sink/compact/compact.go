@@ -86,7 +86,6 @@ func Scan(ctx context.Context, st store.Store, scanID string, o Options) (_ *Res
 	return &c.done, nil
 }
 
-// compaction is one run of Scan.
 type compaction struct {
 	store    store.Store
 	lock     store.Unlocker

@@ -164,19 +164,14 @@ func next(ctx context.Context, st store.Store, head *commit.Head, records map[st
 			others = append(others, id)
 		}
 	}
-	type read struct {
-		rows []Row
-		err  error
+	readScan := func(ctx context.Context, id string) ([]Row, error) {
+		return rowsOf(ctx, st, head, id, records[id], before[id])
 	}
-	readScan := func(ctx context.Context, id string) read {
-		rows, err := rowsOf(ctx, st, head, id, records[id], before[id])
-		return read{rows, err}
-	}
-	for _, r := range store.Ahead(ctx, others, readScan, func(read) {}) {
-		if r.err != nil {
-			return nil, false, r.err
+	for _, r := range store.ReadAhead(ctx, others, readScan) {
+		if r.Err != nil {
+			return nil, false, r.Err
 		}
-		rows = append(rows, r.rows...)
+		rows = append(rows, r.Value...)
 	}
 	sortRows(rows)
 	var superseded []Row

@@ -99,7 +99,6 @@ func monthsOf(rows []Row) map[string][]*Row {
 	return months
 }
 
-// monthOf returns the month of a date, YYYY-MM.
 func monthOf(date string) string { return date[:min(len(date), len("2006-01"))] }
 
 // countingMonths returns the rows of the months that count: they have a file and a record, and are of the files in

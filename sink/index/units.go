@@ -152,7 +152,6 @@ func (u *unit) choose(ctx context.Context, st store.Store, stem string) (*Row, e
 // statisticsNeed are the tables that statistics need, beside sites and policies.
 var statisticsNeed = map[string]string{schema.TokenStats: schema.Verdicts, schema.RecordStats: schema.Evidence}
 
-// all reports whether all scans of the unit have a table.
 func (u *unit) all(table string) bool {
 	return !slices.ContainsFunc(u.scans, func(id string) bool {
 		return !slices.ContainsFunc(u.rows, func(row *Row) bool { return row.ScanID == id && row.Table == table })

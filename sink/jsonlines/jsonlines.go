@@ -145,7 +145,6 @@ func (j *Writer) Add(s *audit.Site) error {
 	return nil
 }
 
-// appendVerdicts appends the list of a site's verdicts.
 func (j *Writer) appendVerdicts(b []byte, k siterows.Key, s *audit.Site) []byte {
 	b = append(b, '[')
 	for i := range s.Report.Verdicts {
@@ -222,7 +221,6 @@ func fieldsOf(row reflect.Type, without ...string) []field {
 	return fields
 }
 
-// appendFields appends a row's columns without its braces.
 func appendFields(b []byte, fields []field, row reflect.Value) []byte {
 	for i := range fields {
 		if i > 0 {

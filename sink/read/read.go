@@ -114,7 +114,6 @@ func Cursors(ctx context.Context, s *commit.Scan, tableName string,
 	}
 }
 
-// openNow opens a commit's file of a table.
 func openNow(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string) table.Opened {
 	at, err := s.Open(ctx, c, tableName)
 	return table.Opened{Place: table.Place(at), Err: err}

@@ -220,7 +220,6 @@ func (r *Found) check(ctx context.Context) error {
 	return nil
 }
 
-// last returns the record name of the highest lost number.
 func (r *Found) last() string {
 	key := slices.MaxFunc(slices.Collect(maps.Keys(r.lost)), commit.Key.Compare)
 	return commit.RecordName(r.manifest.ScanID, key.Shard, key.N)

@@ -29,7 +29,6 @@ func (s *slab[T]) take(n int) []T {
 	return s.block[at : at+n : at+n]
 }
 
-// giveBack returns the last n elements taken.
 func (s *slab[T]) giveBack(n int) { s.block = s.block[:len(s.block)-n] }
 
 func (s *slab[T]) reset() {
@@ -39,7 +38,6 @@ func (s *slab[T]) reset() {
 	s.block = s.block[:0]
 }
 
-// copy copies a list into the slab.
 func (s *slab[T]) copy(list []T) []T {
 	kept := s.take(len(list))
 	copy(kept, list)

@@ -275,7 +275,6 @@ func (c *Copier) names(ids []uint16) []string {
 	return list[:n]
 }
 
-// advice spells a set of advice.
 func (c *Copier) advice(set audit.AdviceSet) []string {
 	list := c.lists.take(set.Len())
 	n := 0

@@ -137,7 +137,6 @@ func (r *fieldReader) bind(f Field) (kind parquet.Kind, err error) {
 	return kind, nil
 }
 
-// truth returns the boolean at an index of the page.
 func (r *fieldReader) truth(at int) bool { return r.bools[at/8]>>(at%8)&1 == 1 }
 
 // text returns the text at an index of the page, or "" if absent.
@@ -183,7 +182,6 @@ func setter[T any](into *T, values *[]T) func(at int) {
 	}
 }
 
-// begin advances to the column's chunk in the next row group.
 func (r *fieldReader) begin(chunk parquet.ColumnChunk) error {
 	if err := r.finish(); err != nil {
 		return err
@@ -221,7 +219,6 @@ func (r *fieldReader) close() error {
 
 var errEntries = errors.New("damaged Parquet file: a column has another number of entries than its group has rows")
 
-// next sets the variable for the next row.
 func (r *fieldReader) next() error {
 	if r.leaf == nil {
 		r.set(absent)
@@ -299,7 +296,6 @@ func (r *fieldReader) entries() (more bool, err error) {
 	return true, nil
 }
 
-// load reads a page's levels and values.
 func (r *fieldReader) load() (err error) {
 	r.repeat, r.define, r.length = r.page.RepetitionLevels(), r.page.DefinitionLevels(), int(r.page.NumValues())
 	if r.list != nil && len(r.repeat) != r.length || len(r.define) != 0 && len(r.define) != r.length {

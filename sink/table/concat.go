@@ -37,7 +37,6 @@ import (
 // maxIndexes bounds the page indexes of one source in memory, in bytes. Those of a part take 100 KB.
 const maxIndexes = 64 << 20
 
-// concatenation makes one file out of several.
 type concatenation struct {
 	name string
 	out  *bufio.Writer // to the draft; buffered, since indexes are short writes
@@ -301,7 +300,6 @@ func DecodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
 	return thrift.Unmarshal(new(thrift.CompactProtocol), encoded, into)
 }
 
-// finish writes the indexes and the footer.
 func (s *concatenation) finish() error {
 	var err error
 	if s.sum, err = writeTail(s, s.size, &s.footer, s.indexes); err != nil {

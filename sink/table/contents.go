@@ -19,7 +19,6 @@ type shape struct {
 	definition int
 }
 
-// shapesOf returns the shapes of a schema's columns, in order.
 func shapesOf(schema []format.SchemaElement) ([]shape, error) {
 	errSchema := fmt.Errorf("%w: its schema is not a tree", errFooter)
 	if len(schema) == 0 || schema[0].NumChildren.V < 0 {

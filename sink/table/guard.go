@@ -241,7 +241,6 @@ type guardedChunk struct {
 	walker     *pageWalker // nil before the first page
 }
 
-// newGuard returns a guard for the chunks in a footer.
 func newGuard(t *Tailed, footer *format.FileMetaData, footerAt int64) (*guard, error) {
 	g := &guard{Tailed: t}
 	shapes, err := shapesOf(footer.Schema)

@@ -223,7 +223,6 @@ type listReader struct {
 // valuesAtOnce is the number of values requested at a time.
 const valuesAtOnce = 1024
 
-// next reads the next value.
 func (r *listReader) next() error {
 	for r.at == len(r.have) {
 		if err := r.more(); err != nil {

@@ -24,7 +24,6 @@ func (v *verifier) file(ctx context.Context, f schema.File, scanID string) ([]Fi
 	return v.parquet(ctx, f, scanID)
 }
 
-// bytes verifies only the size and the hash of a file.
 func (v *verifier) bytes(ctx context.Context, f schema.File) ([]Finding, error) {
 	object, findings, err := v.openFile(ctx, f)
 	if object != nil {

@@ -100,15 +100,14 @@ func (v *verifier) commitReader(ctx context.Context, unreadable map[string]bool,
 // records compares the records of a scan with each other.
 func (v *verifier) records(id string, s *verifiedScan) {
 	for _, name := range s.past.Claimed {
-		v.report(Finding{Kind: Leftover, File: name,
-			What: "an empty record: its writer was killed before committing anything"})
+		v.report(leftover(name, "an empty record: its writer was killed before committing anything"))
 	}
 	for i := range s.past.Replaced {
 		what := "a compaction or repair replaced it, and was killed before deleting it"
 		if s.restarting() {
 			what = whatRestarts
 		}
-		v.report(Finding{Kind: Leftover, File: s.past.Replaced[i].Name(), What: what})
+		v.report(leftover(s.past.Replaced[i].Name(), what))
 	}
 	v.gaps(id, s.past, s.unreadable)
 	v.overlaps(s.past)
@@ -135,7 +134,6 @@ func (v *verifier) gaps(id string, past *commit.History, unreadable map[string]b
 	}
 }
 
-// overlaps reports commits with the same site.
 func (v *verifier) overlaps(past *commit.History) {
 	all := roaring64.New()
 	for i := range past.Current {

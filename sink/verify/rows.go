@@ -136,7 +136,6 @@ func (r *rowCheck) failed(f schema.File, err error) error {
 	return nil
 }
 
-// openCursor opens a commit's file of a table.
 func openCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, name string,
 	fields ...table.Field) (*table.Cursor, error) {
 	open := func() table.Opened {

@@ -109,8 +109,7 @@ func (v *verifier) again(ctx context.Context, id string) error {
 
 // ofDiscarded explains a file that a discarded scan has left, of which nothing else is there.
 func ofDiscarded(name string) Finding {
-	return Finding{Kind: Leftover, File: name,
-		What: "its scan was discarded, and its records are gone: no reader finds it, and it can be deleted"}
+	return leftover(name, "its scan was discarded, and its records are gone: no reader finds it, and it can be deleted")
 }
 
 // whyUnnamed explains a file that no record names; ok is false if it is not to be reported.
@@ -127,17 +126,17 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 		return s.unrecorded(name), s != nil || v.options.ScanID == ""
 	}
 	if !strings.HasSuffix(base, ".parquet") {
-		return Finding{Kind: Leftover, File: name,
-			What: "it is not a file of bulkscan; programs that read the whole folder may fail on it"}, v.options.ScanID == ""
+		return leftover(name,
+			"it is not a file of bulkscan; programs that read the whole folder may fail on it"), v.options.ScanID == ""
 	}
 	table, _, _ := strings.Cut(name, "/")
 	if s := v.scans[scanOf(name)]; s != nil && s.manifest != nil && slices.Contains(s.manifest.Pruned, table) {
-		return Finding{Kind: Leftover, File: name, What: whatPruned}, true
+		return leftover(name, whatPruned), true
 	}
 	if id := scanOf(name); schema.IsStatistics(table) && v.scans[id] != nil &&
 		base == path.Base(commit.StatsName("", "", id)) {
 		if m := v.scans[id].manifest; v.scans[id].restarting() {
-			return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
+			return leftover(name, whatRestarts), true
 		} else if m != nil && name != commit.StatsName(table, m.ScanDate, id) {
 			return damaged(name, "statistics in a partition that is not the scan's"), true
 		}
@@ -155,19 +154,16 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	case s.unreadable[commit.RecordName(id, shard, n)]:
 		return Finding{}, false // the record is reported
 	case s.restarting() && s.stale[commit.Key{Shard: shard, N: n}]:
-		return Finding{Kind: Leftover, File: name, What: whatRestarts}, true
+		return leftover(name, whatRestarts), true
 	case s.stale[commit.Key{Shard: shard, N: n}]:
-		return Finding{Kind: Leftover, File: name,
-			What: "a compaction or repair replaced it, and was killed before deleting it, or is about to delete it"}, true
+		return leftover(name,
+			"a compaction or repair replaced it, and was killed before deleting it, or is about to delete it"), true
 	case shard == commit.CompactedShard:
-		return Finding{Kind: Leftover, File: name,
-			What: "no commit names it: a compaction was killed before committing it, or is about to"}, true
+		return leftover(name, "no commit names it: a compaction was killed before committing it, or is about to"), true
 	case slices.ContainsFunc(s.past.Tombstones, func(c commit.Commit) bool { return c.Shard == shard && c.N >= n }):
-		return Finding{Kind: Leftover, File: name,
-			What: "no commit names it: its writer lost the lock of the scan before committing it"}, true
+		return leftover(name, "no commit names it: its writer lost the lock of the scan before committing it"), true
 	case n >= s.nextOf(shard) && s.manifest != nil && s.manifest.State == commit.Running:
-		return Finding{Kind: Leftover, File: name,
-			What: "no commit names it: the scan was killed before committing it, or is about to"}, true
+		return leftover(name, "no commit names it: the scan was killed before committing it, or is about to"), true
 	}
 	return damaged(name, "no commit names it"), true
 }
@@ -176,8 +172,7 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 // of that name.
 func (s *verifiedScan) unrecorded(name string) Finding {
 	if s != nil && s.manifest != nil && s.manifest.State == commit.Running {
-		return Finding{Kind: Leftover, File: name,
-			What: "no record has its hash: its writer was killed before writing the record, or is about to"}
+		return leftover(name, "no record has its hash: its writer was killed before writing the record, or is about to")
 	}
 	return damaged(name, "no record has its hash")
 }
@@ -196,9 +191,8 @@ func (v *verifier) unpublished(ctx context.Context) error {
 		case err != nil:
 			return err
 		case v.options.ScanID == "" || v.options.ScanID == scanOf(draft.Name):
-			v.report(Finding{Kind: Leftover, File: draft.Name,
-				What: fmt.Sprintf(
-					"an upload begun at %s and not completed: its writer was killed or is still running; resuming the scan, or compact, aborts leftovers", draft.Modified.Format(time.RFC3339))})
+			v.report(leftover(draft.Name, fmt.Sprintf(
+				"an upload begun at %s and not completed: its writer was killed or is still running; resuming the scan, or compact, aborts leftovers", draft.Modified.Format(time.RFC3339))))
 		}
 	}
 	return nil
@@ -234,11 +228,11 @@ func (v *verifier) views(ctx context.Context) error {
 func (v *verifier) index(ctx context.Context) error {
 	state, err := index.Check(ctx, v.store)
 	if undamaged := err == nil && v.done.Damaged+v.done.Newer == 0; undamaged && state == index.Older {
-		v.report(Finding{Kind: Leftover, File: index.Name,
-			What: "it is older than the records: a scan or compaction was killed before writing it, or is about to" + again})
+		v.report(leftover(index.Name,
+			"it is older than the records: a scan or compaction was killed before writing it, or is about to"+again))
 	} else if undamaged && state == index.Undescribed {
-		v.report(Finding{Kind: Leftover, File: schema.PackageName,
-			What: "it does not describe what is there: it was changed or deleted, or a scan or compaction was killed before writing it, or is about to" + again})
+		v.report(leftover(schema.PackageName,
+			"it does not describe what is there: it was changed or deleted, or a scan or compaction was killed before writing it, or is about to"+again))
 	}
 	if _, err := store.ReadAll(ctx, v.store, schema.PackageName, 0); table.IsDamage(err) {
 		// it may be long, and of another program, but no pipe
@@ -264,8 +258,8 @@ func (v *verifier) months(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, store.ErrNotExist):
-			v.report(Finding{Kind: Leftover, File: entry.Name,
-				What: "it has no record: a scan was killed while it wrote the file, or is about to write the record"})
+			v.report(leftover(entry.Name,
+				"it has no record: a scan was killed while it wrote the file, or is about to write the record"))
 			continue
 		case err != nil:
 			if strings.HasSuffix(entry.Name, ".json") { // it is the record

@@ -85,7 +85,6 @@ func Dataset(ctx context.Context, st store.Store, o Options) (*Totals, error) {
 	return &v.done, nil
 }
 
-// verifier is one run of Dataset.
 type verifier struct {
 	store   store.Store
 	options Options
@@ -100,7 +99,6 @@ type verifier struct {
 	scans     map[string]*verifiedScan // by id
 }
 
-// verifiedScan keeps facts about a scan for later checks.
 type verifiedScan struct {
 	manifest   *commit.Manifest // nil if it cannot be read
 	head       *commit.Head     // by which it was read; nil if that cannot be read
@@ -144,7 +142,7 @@ func (v *verifier) ofPruned(name, id string) Finding {
 	if !slices.Contains(v.head.Removing, id) {
 		what = "its scan was pruned, and this was copied back; the next pruning deletes it if the scan's manifest was copied back, too"
 	}
-	return Finding{Kind: Leftover, File: name, What: what}
+	return leftover(name, what)
 }
 
 func (s *verifiedScan) nextOf(shard string) int {
@@ -227,14 +225,12 @@ func (v *verifier) report(f Finding) {
 	}
 }
 
-// newer returns a finding for a file of a later version.
 func newer(file string, version int) Finding {
 	return Finding{Kind: Newer, File: file,
 		What: fmt.Sprintf("it is of schema version %d, and this bulkscan knows versions up to %d: only bytes are verified",
 			version, schema.Version)}
 }
 
-// sound reports whether the findings include no damage.
 func sound(findings []Finding) bool {
 	return !slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == Damaged })
 }
@@ -245,8 +241,10 @@ func foreign(entry store.Entry) Finding {
 		return damaged(entry.Name,
 			"it is no file, or a link that leads nowhere; bring back what it led to (a disk: mount it), or move it away")
 	}
-	return Finding{Kind: Leftover, File: entry.Name, What: "it is not a record of bulkscan"}
+	return leftover(entry.Name, "it is not a record of bulkscan")
 }
+
+func leftover(file, what string) Finding { return Finding{Kind: Leftover, File: file, What: what} }
 
 func damaged(file, what string) Finding { return Finding{Kind: Damaged, File: file, What: what} }
 
@@ -423,7 +421,6 @@ func (v *verifier) commits(ctx context.Context, id string, s *verifiedScan) (map
 	}
 }
 
-// commit verifies a commit and its files.
 func (v *verifier) commit(ctx context.Context, c *commit.Commit) (findings []Finding, err error) {
 	if c.SchemaVersion > schema.Version {
 		for _, f := range c.Files {

@@ -396,7 +396,6 @@ func listsOf(with []string, listed map[string]bool) map[string][]list {
 	return lists
 }
 
-// viewsOf returns the text of views.sql for these tables.
 func viewsOf(with []string, lists map[string][]list, ledger bool, registry string, p pruned) string {
 	var b strings.Builder
 	b.WriteString(viewsAbout)
@@ -492,7 +491,6 @@ func viewsOf(with []string, lists map[string][]list, ledger bool, registry strin
 	return b.String()
 }
 
-// writeAnalyses writes the views whose tables exist.
 func writeAnalyses(b *strings.Builder, all string, with []string) {
 	for view := range strings.SplitSeq(all, "\n-- needs: ") {
 		needs, view, _ := strings.Cut(strings.TrimPrefix(view, "-- needs: "), "\n")
@@ -540,5 +538,4 @@ func registryView(registry *tokens.Registry, before []byte) string {
 	return viewsRegistry + strings.Join(rows, ",\n") + "\n" + viewsRegistryEnd
 }
 
-// quoted returns a text as an SQL literal.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -82,7 +82,6 @@ func (f frame) where(column, text string) (rows [][]any) {
 	return rows
 }
 
-// sum adds up a column of rows.
 func (f frame) sum(rows [][]any, column string) (n int64) {
 	for _, row := range rows {
 		n += f.number(row, column)

@@ -157,12 +157,10 @@ func (s *sketch) plot(x, y, width, height int, template string, of any) {
 	s.out.WriteString("</svg>\n")
 }
 
-// swatch adds a rectangle of a class.
 func (s *sketch) swatch(x, y, width, height int, class string) {
 	s.plot(x, y, width, height, "parts", []part{{class, "0%", "100%"}})
 }
 
-// line adds a line of text.
 func (s *sketch) line(x, y int, class, text string) {
 	fmt.Fprintf(&s.out, "<text x=\"%d\" y=\"%d\" class=\"%s\">%s</text>\n", x, y, class, html.EscapeString(text))
 }

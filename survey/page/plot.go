@@ -37,10 +37,8 @@ type bar struct {
 	Parts              []part
 }
 
-// part is a piece of a bar; Class says what it stands for.
 type part struct{ Class, X, W string }
 
-// key explains a class of parts.
 type key struct{ Class, Label string }
 
 // lengths are the shares of a bar's parts, by class.
@@ -61,7 +59,6 @@ func newBars(id, label string, most float64, keys ...key) (chart *bars, scale fl
 	return chart, top
 }
 
-// add adds a bar.
 func (b *bars) add(scale float64, name, under, value string, of lengths) {
 	row := bar{Name: name, Under: under, Value: value}
 	at := 0.0
@@ -228,7 +225,6 @@ func apart(places []float64, room, bottom float64) []float64 {
 	return moved
 }
 
-// columns are a histogram.
 type columns struct {
 	ID, Description string
 	Height, Bottom  int
@@ -263,7 +259,6 @@ const (
 	tickRoom      = 0.05 // between two labels under a histogram
 )
 
-// bin is a column of a histogram.
 type bin struct {
 	label, class string
 	sites        int64
