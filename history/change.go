@@ -274,8 +274,7 @@ func (c *TokenCounts) Decide(changes []TokenChange, files int64) error {
 		for _, f := range []*LastFile{&changes[i].Was, &changes[i].Is} {
 			wanted[f.hash] = true
 			decide[f.hash] = append(decide[f.hash], func(site *audit.Site) {
-				f.Treated = byFile(c.auditor, site,
-					changes[i].Token)
+				f.Treated = byFile(c.auditor, site, changes[i].Token)
 			})
 		}
 	}

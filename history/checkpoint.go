@@ -26,8 +26,7 @@ func (l *Ledger) at(c Checkpoint) *Ledger {
 	was := *l
 	was.Scans, was.Judge = l.Scans[:c.Scans], c.Judge
 	was.Files = slices.Concat(c.Files, slices.DeleteFunc(slices.Clone(l.Files), func(f File) bool {
-		return f.Open ||
-			f.Table == Policies || f.Nights > c.Nights
+		return f.Open || f.Table == Policies || f.Nights > c.Nights
 	}))
 	was.Checkpoints = slices.DeleteFunc(slices.Clone(l.Checkpoints),
 		func(o Checkpoint) bool { return o.Nights >= c.Nights })

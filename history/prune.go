@@ -212,8 +212,7 @@ func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (removing 
 		back := p.Nights // scans that have come back, from a copy
 		p.Nights = slices.DeleteFunc(slices.Clone(p.Nights), func(m *commit.Manifest) bool { return before.Has(m.ScanID) })
 		back = slices.DeleteFunc(slices.Clone(back), func(m *commit.Manifest) bool {
-			return has(p.Nights, m.ScanID) ||
-				slices.Contains(h.Removing, m.ScanID)
+			return has(p.Nights, m.ScanID) || slices.Contains(h.Removing, m.ScanID)
 		})
 		next := before
 		if len(p.Nights)+len(p.Without) > 0 {

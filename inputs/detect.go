@@ -445,8 +445,7 @@ func (l *layout) findHeader(rows [][]string, columns []weight, opt Options) {
 		return
 	}
 	below := len(rows) > 1 && slices.ContainsFunc(columns, func(w weight) bool {
-		return w.holdsNames() ||
-			w.holdsAddresses() || w.holdsNumbers()
+		return w.holdsNames() || w.holdsAddresses() || w.holdsNumbers()
 	})
 	if l.header = known || below; l.header {
 		l.names = rows[0]

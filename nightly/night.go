@@ -306,8 +306,7 @@ func changesOf(d *survey.Diff) *Changes {
 	c := &Changes{From: d.From.ScanDate, Appeared: d.Appeared, Vanished: d.Vanished, Changed: d.Changed}
 	c.Tokens = slices.Clone(d.Tokens)
 	slices.SortStableFunc(c.Tokens, func(a, b survey.TokenDiff) int {
-		return cmp.Compare(b.Began+b.Ceased, a.Began+
-			a.Ceased)
+		return cmp.Compare(b.Began+b.Ceased, a.Began+a.Ceased)
 	})
 	c.Tokens = c.Tokens[:min(len(c.Tokens), maxTokens)]
 	return c

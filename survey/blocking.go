@@ -252,8 +252,7 @@ func (g *groups) sums(failing, of int64) []Sum {
 		}
 	}
 	slices.SortFunc(list, func(a, b Sum) int {
-		return cmp.Or(cmp.Compare(b.Sites, a.Sites),
-			cmp.Compare(a.Value, b.Value))
+		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.Value, b.Value))
 	})
 	return list
 }

@@ -70,8 +70,7 @@ func ComparePaired(ctx context.Context, from, to ScanAt, o DiffOptions) (*Paired
 		d.CDNs = append(d.CDNs, *sum)
 	}
 	slices.SortFunc(d.CDNs, func(a, b PairedSum) int {
-		return cmp.Or(cmp.Compare(b.Sites, a.Sites),
-			cmp.Compare(a.CDN, b.CDN))
+		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.CDN, b.CDN))
 	})
 	if top := o.Top; top > 0 {
 		d.CDNs = d.CDNs[:min(top, len(d.CDNs))]

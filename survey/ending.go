@@ -38,8 +38,7 @@ type Answers struct {
 func AnswersOf(counts []Count) (a Answers) {
 	notAsked := func(outcome string) bool {
 		return slices.ContainsFunc(exchange.Outcomes(), func(o exchange.Outcome) bool {
-			return o.String() == outcome &&
-				!o.Asked()
+			return o.String() == outcome && !o.Asked()
 		})
 	}
 	for _, c := range counts {

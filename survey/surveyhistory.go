@@ -122,8 +122,7 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log 
 		RegistryVersion: scan.RegistryVersion, ListID: scan.ListID}
 	if scan.Published() && !listed[now.ScanID] { // the index comes last, behind the pages of a night
 		nights = slices.DeleteFunc(nights, func(row index.Row) bool {
-			return row.ScanDate == now.ScanDate &&
-				row.ListID == now.ListID
+			return row.ScanDate == now.ScanDate && row.ListID == now.ListID
 		})
 		nights, listed[now.ScanID], own[now.ScanDate] = append(nights, now), true, true
 		if now.ScanDate > judged[now.RegistryVersion].ScanDate {

@@ -108,8 +108,7 @@ func shareOrNil(part, whole int64) any {
 // sortedDefinitions lists the definitions by name, as ORDER BY does.
 func sortedDefinitions() []Definition {
 	return slices.SortedFunc(slices.Values(Definitions()), func(a, b Definition) int {
-		return strings.Compare(a.Name,
-			b.Name)
+		return strings.Compare(a.Name, b.Name)
 	})
 }
 

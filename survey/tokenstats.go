@@ -164,8 +164,7 @@ func (g *segment) site(s *siteColumns, n sitesOf) {
 // namesStrictly reports whether the current site has a strict own row of a token.
 func (c *counter) namesStrictly(token string) bool {
 	return slices.ContainsFunc(c.rows, func(v verdictColumns) bool {
-		return v.Via == "own" && !v.Lenient &&
-			v.Token == token
+		return v.Via == "own" && !v.Lenient && v.Token == token
 	})
 }
 
@@ -354,8 +353,7 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
 	var unnamed tally // what an agent gets on sites that do not name it
 	if err := c.policies.each(c.total.policies, func(p *audit.Policy, _ []audit.Cell, n *sitesOf) {
-		unnamed.add(p.Star,
-			*n)
+		unnamed.add(p.Star, *n)
 	}); err != nil {
 		return err
 	}

@@ -190,12 +190,10 @@ func DNSGroup(s *resolve.Stats) slog.Attr {
 func troubles(servers []resolve.ServerStats) string {
 	const most = 3
 	bad := slices.DeleteFunc(slices.Clone(servers), func(s resolve.ServerStats) bool {
-		return s.Failures+s.Unheard == 0 &&
-			!s.Down
+		return s.Failures+s.Unheard == 0 && !s.Down
 	})
 	slices.SortStableFunc(bad, func(a, b resolve.ServerStats) int {
-		return cmp.Compare(b.Failures+b.Unheard, a.Failures+
-			a.Unheard)
+		return cmp.Compare(b.Failures+b.Unheard, a.Failures+a.Unheard)
 	})
 	var list []string
 	for _, s := range bad[:min(len(bad), most)] {

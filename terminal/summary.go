@@ -499,7 +499,6 @@ func (f *figure) cells() []piece {
 // ranges say how sure a figure's share is.
 func (f *figure) ranges() piece {
 	return styled(dim, "%s", strings.TrimSpace(f.sure.Ranges(func(share float64) string {
-		return fmt.Sprintf("%.2f",
-			100*share)
+		return fmt.Sprintf("%.2f", 100*share)
 	})))
 }

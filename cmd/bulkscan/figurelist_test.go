@@ -188,7 +188,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "each of the {} definitions", definitions)
 	f(page, "`rank_bucket(rank)`, 1000, 10000 and so on")
 	f(page, "round numbers beyond 2⁵³")
-	f(page, "each line within {} bytes", plain(float64(c("sink.shortLine"))))
+	f(page, "each line within {} bytes", plain(float64(c("sink/jsonlines.shortLine"))))
 	copied := in("sink/views/analyses.sql", `86400000 <= (\d+) THEN 'stale'`)
 	failing := in("sink/views/analyses.sql", `OR days > (\d+) THEN 'expired'`)
 	f(page, "drops the copy after {} days of failures", copied)

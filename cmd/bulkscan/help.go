@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
@@ -65,7 +66,7 @@ func (a *app) help(c *cobra.Command, _ []string) {
 			column = max(column, utf8.RuneCountInString(f.name))
 		}
 		for _, f := range list {
-			text := strings.ReplaceAll(wrapped(f.meaning, width-column-4), "\n", "\n"+strings.Repeat(" ", column+4))
+			text := strings.ReplaceAll(printable.Wrap(f.meaning, width-column-4), "\n", "\n"+strings.Repeat(" ", column+4))
 			fmt.Fprintf(&lines, "  %-*s  %s\n", column, f.name, text)
 		}
 		section(title, lines.String())
@@ -74,7 +75,7 @@ func (a *app) help(c *cobra.Command, _ []string) {
 	if text == "" {
 		text = c.Short + "."
 	}
-	b.WriteString(wrapped(text, width) + "\n")
+	b.WriteString(printable.Wrap(text, width) + "\n")
 	use := c.UseLine()
 	if c.HasAvailableSubCommands() {
 		use = c.CommandPath() + " COMMAND [flags] [ARGUMENT…]"
@@ -104,7 +105,7 @@ func (a *app) help(c *cobra.Command, _ []string) {
 		facts("Environment", variables)
 		facts("Exit codes", exitCodes)
 		b.WriteString("\n" +
-			wrapped(
+			printable.Wrap(
 				"`bulkscan COMMAND --help` has the flags and examples of a command. Settings in a file: docs/configuration.md.",
 				width) + "\n")
 	} else {
@@ -147,37 +148,4 @@ func groupsOf(c *cobra.Command) []flagGroup {
 		return append(groups, own)
 	}
 	return append([]flagGroup{own}, groups...)
-}
-
-// wrapped breaks the lines of a text anew. Those that begin with a space stay as they are.
-func wrapped(text string, width int) string {
-	var b strings.Builder
-	column := 0
-	for i, line := range strings.Split(text, "\n") {
-		if line == "" || line[0] == ' ' || column == 0 {
-			if i > 0 {
-				b.WriteByte('\n')
-			}
-			column = 0
-		}
-		if line == "" || line[0] == ' ' {
-			b.WriteString(line)
-			continue
-		}
-		for word := range strings.FieldsSeq(line) {
-			size := utf8.RuneCountInString(word)
-			switch {
-			case column == 0:
-			case column+1+size > width:
-				b.WriteByte('\n')
-				column = 0
-			default:
-				b.WriteByte(' ')
-				column++
-			}
-			b.WriteString(word)
-			column += size
-		}
-	}
-	return b.String()
 }

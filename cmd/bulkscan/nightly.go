@@ -281,8 +281,7 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 			return usagef("--prune: write keep-nights = \"90d\" below [nightly] in the file of --config, or give --keep-nights")
 		}
 		return a.interruptible(ctx, func(ctx context.Context) error {
-			return busy(nightly.Prune(ctx, o, f.acceptPruning,
-				f.dryRun))
+			return busy(nightly.Prune(ctx, o, f.acceptPruning, f.dryRun))
 		})
 	}
 	if f.release+f.discard+f.withdraw != "" {

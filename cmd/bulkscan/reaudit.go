@@ -190,8 +190,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 	var drawn sync.WaitGroup
 	drawn.Go(func() {
 		terminal.ShowCount(shown, f.progress, "sites", a.stderr, log, func() (int64, int64) {
-			return done.Load(),
-				total.Load()
+			return done.Load(), total.Load()
 		})
 	})
 	came, err := reaudit.Scan(ctx, source, to, reaudit.Options{

@@ -39,8 +39,7 @@ func (a *app) schemaCommand() *cobra.Command {
 			}
 			if asJSON {
 				chosen := slices.DeleteFunc(schema.Tables(), func(t schema.Table) bool {
-					return len(args) > 0 &&
-						!slices.Contains(args, t.Name)
+					return len(args) > 0 && !slices.Contains(args, t.Name)
 				})
 				return terminal.WriteJSON(a.stdout, chosen)
 			}

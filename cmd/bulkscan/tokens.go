@@ -170,8 +170,7 @@ func countedTokens(value string) (*tokens.Registry, []string, error) {
 			return nil, nil, usagef("--tokens: %s is longer than %d bytes", clipped(value), maxNames)
 		}
 		names = strings.FieldsFunc(comments.ReplaceAllString(string(text), ""), func(r rune) bool {
-			return r == '\n' ||
-				r == '\r' || r == ','
+			return r == '\n' || r == '\r' || r == ','
 		})
 		if len(names) > 0 && registryForm.MatchString(names[0]) {
 			registry, err := (&fetchFlags{tokens: value}).registry()

@@ -177,3 +177,37 @@ func (w *Writer) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// Wrap breaks the lines of a text anew, at most width characters each; a longer word has a line of its own. Lines that
+// begin with a space stay as they are.
+func Wrap(text string, width int) string {
+	var b strings.Builder
+	column := 0
+	for i, line := range strings.Split(text, "\n") {
+		if line == "" || line[0] == ' ' || column == 0 {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			column = 0
+		}
+		if line == "" || line[0] == ' ' {
+			b.WriteString(line)
+			continue
+		}
+		for word := range strings.FieldsSeq(line) {
+			size := utf8.RuneCountInString(word)
+			switch {
+			case column == 0:
+			case column+1+size > width:
+				b.WriteByte('\n')
+				column = 0
+			default:
+				b.WriteByte(' ')
+				column++
+			}
+			b.WriteString(word)
+			column += size
+		}
+	}
+	return b.String()
+}

@@ -298,8 +298,7 @@ func (h *Head) find(ctx context.Context, date, scanID string) (*Named, error) {
 func (h *Head) Needs(ctx context.Context, scanID string) (bool, error) {
 	all, err := h.All(ctx)
 	return slices.ContainsFunc(all, func(s Named) bool {
-		return s.ScanID == scanID &&
-			s.Publication != PublicationDiscarded
+		return s.ScanID == scanID && s.Publication != PublicationDiscarded
 	}), err
 }
 

@@ -44,8 +44,7 @@ func ProductOf(userAgent string) string {
 		userAgent = strings.TrimSpace(after)
 	}
 	end := strings.IndexFunc(userAgent, func(r rune) bool {
-		return strings.ContainsRune("/ ;()", r) || r < ' ' ||
-			r > '~'
+		return strings.ContainsRune("/ ;()", r) || r < ' ' || r > '~'
 	})
 	if end >= 0 {
 		userAgent = userAgent[:end]

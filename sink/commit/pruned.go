@@ -112,8 +112,7 @@ func (p *Pruned) Has(scanID string) bool {
 // HasDiscarded reports whether a scan was discarded, and deleted.
 func (p *Pruned) HasDiscarded(scanID string) bool {
 	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool {
-		return s.ScanID == scanID &&
-			s.Publication == PublicationDiscarded
+		return s.ScanID == scanID && s.Publication == PublicationDiscarded
 	})
 }
 
@@ -128,8 +127,7 @@ func (p *Pruned) Left(scanID string) string {
 // HasDate reports whether a published scan of a date was deleted.
 func (p *Pruned) HasDate(date string) bool {
 	return slices.ContainsFunc(p.Scans, func(s PrunedScan) bool {
-		return s.ScanDate == date &&
-			s.Publication != PublicationDiscarded
+		return s.ScanDate == date && s.Publication != PublicationDiscarded
 	})
 }
 

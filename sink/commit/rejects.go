@@ -119,13 +119,6 @@ func (r *Rejects) Copy(ctx context.Context, st store.Store, name string) (err er
 	}
 }
 
-// Count is the number of added lines.
-func (r *Rejects) Count() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.count
-}
-
 // Close publishes the file and writes its record. Further calls do nothing.
 func (r *Rejects) Close(ctx context.Context) error {
 	r.mu.Lock()

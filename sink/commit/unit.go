@@ -56,8 +56,7 @@ func ByStart(a, b *Manifest) int {
 func UnitSum(sites []schema.File) string {
 	sum := sha256.New()
 	for _, f := range slices.SortedFunc(slices.Values(sites), func(a, b schema.File) int {
-		return strings.Compare(a.Name,
-			b.Name)
+		return strings.Compare(a.Name, b.Name)
 	}) {
 		fmt.Fprintf(sum, "%s %.16s\n", f.Name, f.SHA256)
 	}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -359,21 +358,12 @@ func (c *compaction) delete(ctx context.Context, commits []commit.Commit) error 
 	return c.deleteAll(ctx, names)
 }
 
-// deleteAtOnce bounds how many objects are deleted at a time. Each deletion waits for a disk or a server.
-const deleteAtOnce = 8
-
+// deleteAll deletes several objects at a time, since each deletion waits for a disk or a server.
 func (c *compaction) deleteAll(ctx context.Context, names []string) error {
-	errs := make([]error, len(names))
-	turns := make(chan struct{}, deleteAtOnce)
-	var wait sync.WaitGroup
-	for i, name := range names {
-		turns <- struct{}{}
-		wait.Go(func() {
-			errs[i] = c.store.Delete(ctx, name)
-			<-turns
-		})
+	var errs []error
+	for _, err := range store.Ahead(ctx, names, c.store.Delete, func(error) {}) {
+		errs = append(errs, err)
 	}
-	wait.Wait()
 	return errors.Join(errs...)
 }
 

@@ -35,25 +35,22 @@ const (
 // monthName returns the name of a month's file. stem is what its record has as the table.
 func monthName(stem string) string { return MonthsFolder + stem + ".parquet" }
 
-// monthKey says which scan a row of a month is of.
-type monthKey struct {
-	id, observer string
-	date         int32 // days since 1970
+// MonthScan says which scan a row of a month is of.
+type MonthScan struct {
+	ScanID   string `parquet:"scan_id,dict"`
+	ScanDate int32  `parquet:"scan_date,date" stats:"y"` // days since 1970
+	Observer string `parquet:"observer,dict"`
 }
 
 // TokenStatsMonth is a row of a month of token_stats.
 type TokenStatsMonth struct {
-	ScanID   string `parquet:"scan_id,dict"`
-	ScanDate int32  `parquet:"scan_date,date" stats:"y"`
-	Observer string `parquet:"observer,dict"`
+	MonthScan
 	schema.TokenStatsRow
 }
 
 // RecordStatsMonth is a row of a month of record_stats.
 type RecordStatsMonth struct {
-	ScanID   string `parquet:"scan_id,dict"`
-	ScanDate int32  `parquet:"scan_date,date" stats:"y"`
-	Observer string `parquet:"observer,dict"`
+	MonthScan
 	schema.RecordStatsRow
 }
 
@@ -130,8 +127,7 @@ func derivedRow(ctx context.Context, st store.Store, records map[string]int64, s
 		return nil, nil
 	}
 	if i := slices.IndexFunc(before, func(was Row) bool {
-		return was.Name == monthName(stem) &&
-			was.Records == record
+		return was.Name == monthName(stem) && was.Records == record
 	}); i >= 0 {
 		row := before[i]
 		return &row, nil
@@ -218,17 +214,17 @@ func planMonths(ctx context.Context, st store.Store) (due map[string][]*Row, out
 // writeMonth publishes a month, and then its record.
 func writeMonth(ctx context.Context, st store.Store, stem string, of []*Row, toolVersion string) error {
 	if of[0].Table == schema.TokenStats {
-		return mergeFiles(ctx, st, stem, of, toolVersion, func(key monthKey, row *schema.TokenStatsRow) TokenStatsMonth {
-			return TokenStatsMonth{key.id, key.date, key.observer, *row}
+		return mergeFiles(ctx, st, stem, of, toolVersion, func(scan MonthScan, row *schema.TokenStatsRow) TokenStatsMonth {
+			return TokenStatsMonth{scan, *row}
 		})
 	}
-	return mergeFiles(ctx, st, stem, of, toolVersion, func(key monthKey, row *schema.RecordStatsRow) RecordStatsMonth {
-		return RecordStatsMonth{key.id, key.date, key.observer, *row}
+	return mergeFiles(ctx, st, stem, of, toolVersion, func(scan MonthScan, row *schema.RecordStatsRow) RecordStatsMonth {
+		return RecordStatsMonth{scan, *row}
 	})
 }
 
 func mergeFiles[R, M any](ctx context.Context, st store.Store, stem string, of []*Row, toolVersion string,
-	with func(monthKey, *R) M) error {
+	with func(MonthScan, *R) M) error {
 	w := table.NewWriter[M](stem, 1024, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version),
 		table.MetaTool: toolVersion})
 	if err := w.Begin(ctx, st, monthName(stem)); err != nil {
@@ -250,7 +246,7 @@ func mergeFiles[R, M any](ctx context.Context, st store.Store, stem string, of [
 // addFile adds the rows of a scan's file, if the file has the sum in the index: a killed process may have left an
 // earlier one.
 func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], file *Row,
-	with func(monthKey, *R) M) error {
+	with func(MonthScan, *R) M) error {
 	date, err := time.Parse(time.DateOnly, file.ScanDate)
 	if err != nil {
 		return err
@@ -267,12 +263,12 @@ func addFile[R, M any](ctx context.Context, st store.Store, w *table.Writer[M], 
 	if sumOf(sum) != file.Sum {
 		return fmt.Errorf("cannot read %s: its sum is not that of its record; bulkscan stats writes it anew", file.Name)
 	}
-	key := monthKey{file.ScanID, file.Observer, int32(date.Unix() / (24 * 60 * 60))}
+	scan := MonthScan{file.ScanID, int32(date.Unix() / (24 * 60 * 60)), file.Observer}
 	for row, err := range table.FileRows[R](ctx, st, file.Name) {
 		if err != nil {
 			return err
 		}
-		if err := w.Add([]M{with(key, row)}); err != nil {
+		if err := w.Add([]M{with(scan, row)}); err != nil {
 			return err
 		}
 	}

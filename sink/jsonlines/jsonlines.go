@@ -125,16 +125,14 @@ func (j *Writer) Add(s *audit.Site) error {
 	b = append(b, "}\n"...)
 	j.copier.Reset()
 	if j.out.Available() < len(b) && j.out.Buffered() > 0 {
-		j.err = j.out.Flush() // whole lines only, so that a reader of a pipe never waits for the rest of a line
+		j.failed(j.out.Flush()) // whole lines only, so that a reader of a pipe never waits for the rest of a line
 	}
-	if j.err == nil {
-		_, j.err = j.out.Write(b)
-	}
+	_, err := j.out.Write(b) // after an error of Flush the same
+	j.failed(err)
 	if j.line = b; cap(b) > keptLine {
 		j.line = nil
 	}
 	if j.err != nil {
-		j.err = fmt.Errorf("cannot write a JSON line: %w", j.err)
 		return j.err
 	}
 	if j.flusher == nil {
@@ -163,7 +161,12 @@ func (j *Writer) appendVerdicts(b []byte, k siterows.Key, s *audit.Site) []byte 
 func (j *Writer) flushLater() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.out.Flush(); err != nil && j.err == nil {
+	j.failed(j.out.Flush())
+}
+
+// failed keeps the first error of writing.
+func (j *Writer) failed(err error) {
+	if err != nil && j.err == nil {
 		j.err = fmt.Errorf("cannot write a JSON line: %w", err)
 	}
 }
@@ -179,9 +182,7 @@ func (j *Writer) Close(context.Context) error {
 	if j.flusher != nil {
 		j.flusher.Stop()
 	}
-	if err := j.out.Flush(); err != nil && j.err == nil {
-		j.err = fmt.Errorf("cannot write a JSON line: %w", err)
-	}
+	j.failed(j.out.Flush())
 	return j.err
 }
 

@@ -51,8 +51,7 @@ const (
 	MaxValue   = 500  // evidence.value
 	MaxReject  = 500  // text of a rejected input line
 	MaxHops    = 20   // entries of sites.redirects
-	MaxInt32   = 1<<31 - 1
-	MaxVersion = 64 // scan ids, versions
+	MaxVersion = 64   // scan ids, versions
 )
 
 // SiteRow is a row of the table sites: what one list entry came to.

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
 // The tables of a dataset, in reading order.
@@ -204,24 +205,8 @@ func Print(w io.Writer, width int, names ...string) error {
 	return err
 }
 
-// wrap writes words in lines of at most width characters, indented. A longer word has a line of its own.
+// wrap writes words in lines of at most width characters, indented.
 func wrap(b *strings.Builder, text string, indent, width int) {
-	at := 0
-	for word := range strings.FieldsSeq(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case at == 0:
-			at = indent
-			b.WriteString(strings.Repeat(" ", indent))
-		case at+1+n > width:
-			at = indent
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-		default:
-			at++
-			b.WriteString(" ")
-		}
-		b.WriteString(word)
-		at += n
-	}
-	b.WriteString("\n")
+	margin := strings.Repeat(" ", indent)
+	b.WriteString(margin + strings.ReplaceAll(printable.Wrap(text, width-indent), "\n", "\n"+margin) + "\n")
 }

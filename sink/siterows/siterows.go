@@ -338,7 +338,7 @@ func (c *Copier) integer(n int, has bool) *int32 {
 	return &kept[0]
 }
 
-func clamp(n int) int32 { return int32(max(-schema.MaxInt32, min(n, schema.MaxInt32))) }
+func clamp(n int) int32 { return int32(max(-math.MaxInt32, min(n, math.MaxInt32))) }
 
 // millis rounds a duration to nine significant bits, three decimal digits: network measurements are not more exact, and
 // the further bits, which do not compress, were a tenth of the dataset.

@@ -208,9 +208,8 @@ func newParquetWriter[T any](w io.Writer, page int, metadata map[string]string) 
 		options = append(options, parquet.KeyValueMetadata(key, value))
 	}
 	filtered := map[string]bool{}
-	row := reflect.TypeFor[T]()
-	for i := range row.NumField() {
-		filtered[schema.ColumnName(row.Field(i))] = row.Field(i).Tag.Get("stats") != ""
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		filtered[schema.ColumnName(field)] = field.Tag.Get("stats") != ""
 	}
 	for _, path := range parquet.SchemaOf(new(T)).Columns() {
 		if !filtered[path[0]] {

@@ -43,8 +43,7 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 		}
 		if slices.ContainsFunc(h.Causes, func(c commit.Cause) bool { return c.What == commit.CauseLost }) {
 			for _, f := range unread {
-				v.report(leftover(f.File, "it cannot be read, and "+h.Name()+
-					" continues without it"))
+				v.report(leftover(f.File, "it cannot be read, and "+h.Name()+" continues without it"))
 			}
 			unread = nil
 		}
@@ -72,8 +71,7 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 		case !commit.IsHead(entry.Name):
 			v.report(foreign(entry))
 		case !named[entry.Name] && !slices.Contains(names, entry.Name):
-			v.report(leftover(entry.Name,
-				"no head names it: its writer was killed before it wrote the head, or is about to"))
+			v.report(leftover(entry.Name, "no head names it: its writer was killed before it wrote the head, or is about to"))
 		}
 	}
 	h, err := commit.ReadHead(ctx, v.store)
@@ -96,8 +94,7 @@ func (v *verifier) named(id string, s *verifiedScan) {
 	case s.misfit != nil:
 		v.report(damaged(name, cause(s.misfit)))
 	case m.Waits() && m.ScanDate <= v.pruned.Through:
-		v.report(leftover(name, "it is not published, and cannot be: the nights up to "+
-			v.pruned.Through+" were pruned"))
+		v.report(leftover(name, "it is not published, and cannot be: the nights up to "+v.pruned.Through+" were pruned"))
 	case m.Waits():
 		v.report(leftover(name,
 			"it is complete, and no head names it: the scan was killed before its publication, or is about to be published; the next scan publishes it, too"))

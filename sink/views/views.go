@@ -495,8 +495,7 @@ func writeAnalyses(b *strings.Builder, all string, with []string) {
 	for view := range strings.SplitSeq(all, "\n-- needs: ") {
 		needs, view, _ := strings.Cut(strings.TrimPrefix(view, "-- needs: "), "\n")
 		if !slices.ContainsFunc(strings.Split(needs, ", "), func(table string) bool {
-			return !slices.Contains(with,
-				table)
+			return !slices.Contains(with, table)
 		}) {
 			b.WriteString("\n" + strings.TrimSuffix(view, "\n") + "\n")
 		}

@@ -38,8 +38,7 @@ func (b *builder) changes() figure {
 	columns := []string{"site", "token", "change", "last seen before", "first seen after", "line before", "line after",
 		"rank", "label"}
 	for n := len(columns) - 1; n > 0 && !slices.ContainsFunc(rows, func(row []any) bool {
-		return row[n] != nil &&
-			row[n] != ""
+		return row[n] != nil && row[n] != ""
 	}); n-- {
 		columns = columns[:n] // a list may have no ranks and labels
 	}

@@ -245,8 +245,7 @@ func (b *builder) tally(id, short, queryName, since, subtitle, caveat string, he
 		v.Caveat += " Note: " + t.Note + "."
 	}
 	v.Headline = headline(t, slices.MaxFunc(t.Rows, func(x, y []any) int {
-		return cmp.Compare(t.number(x, "sites"),
-			t.number(y, "sites"))
+		return cmp.Compare(t.number(x, "sites"), t.number(y, "sites"))
 	}))
 	v.Plots = []any{counted(id, "share of sites with rules", t, t.Rows, func(row []any) string { return name(t, row) },
 		func(row []any) string { return things(t.number(row, "sites"), "site") }, "sites", of)}

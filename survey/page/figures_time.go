@@ -151,8 +151,7 @@ func (b *builder) events(c calendar) (marks []mark) {
 		texts[judged.Date] = append(texts[judged.Date], "registry "+judged.Registry)
 	}
 	dates := slices.DeleteFunc(slices.Sorted(maps.Keys(texts)), func(date string) bool {
-		return c.at(date) < 0 ||
-			c.at(date) > 1
+		return c.at(date) < 0 || c.at(date) > 1
 	})
 	dates = dates[:min(len(dates), mostEvents)]
 	// Labels behind their line come down, then those before theirs go up, so that no line crosses the label of another;
@@ -161,8 +160,7 @@ func (b *builder) events(c calendar) (marks []mark) {
 	behind := len(dates)
 	if behind > 0 && c.at(dates[behind-1]) > 0.75 {
 		behind = len(slices.DeleteFunc(slices.Clone(dates), func(date string) bool {
-			return newMark(c.at(date), "",
-				0).Before
+			return newMark(c.at(date), "", 0).Before
 		}))
 	}
 	for i, date := range dates {
