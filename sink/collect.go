@@ -141,7 +141,7 @@ func (c *Collection) Complete(ctx context.Context, log *slog.Logger, as commit.P
 
 // Clean deletes what a collected scan does not need any more.
 func (c *Collection) Clean(ctx context.Context) error {
-	return removeAll(ctx, c.store, commit.SharesFolder(c.Manifest.ScanID),
+	return commit.RemoveAll(ctx, c.store, commit.SharesFolder(c.Manifest.ScanID),
 		func(name string) bool { return path.Ext(name) == ".jsonl" })
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/repair"
+	"github.com/bulkscan/bulkscan/sink/restart"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
@@ -48,7 +49,7 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 		if err := commit.Forget(ctx, st, o.Log, o.ScanID); err != nil {
 			return nil, err
 		}
-		if err := deleteScan(ctx, st, lock, &o, manifest); err != nil {
+		if err := restart.Scan(ctx, st, lock, manifest, o.Shard); err != nil {
 			return nil, err
 		}
 	}
@@ -233,3 +234,6 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 	}
 	return nil
 }
+
+// everything selects the drafts of all objects of a folder that belongs to one scan.
+func everything(string) bool { return true }

@@ -2,7 +2,7 @@
 // parts, each committed as a whole.
 //
 // part.go has the open files of a part, which package siterows fills, and this file decides when a part is full, seals
-// and commits it. options.go, open.go, resume.go and restart.go prepare a scan for writing, share.go and collect.go one
+// and commits it. options.go, open.go and resume.go prepare a scan for writing, share.go and collect.go one
 // that is written in shares. remade.go is how package reaudit writes.
 //
 // Guarantees. A file that a commit names is complete and never changes. A scan that is killed loses at most one part,

@@ -29,6 +29,17 @@ func SweepAndList(ctx context.Context, st store.Store, prefix string, ours func(
 	return names, nil
 }
 
+// RemoveAll deletes these objects and their drafts.
+func RemoveAll(ctx context.Context, st store.Store, prefix string, ours func(name string) bool) error {
+	names, err := SweepAndList(ctx, st, prefix, ours)
+	for _, name := range names {
+		if err == nil {
+			err = st.Delete(ctx, name)
+		}
+	}
+	return err
+}
+
 // UsedNumbers returns the history of one shard of a scan, or of all (""), in which unreadable records have only their
 // numbers.
 func UsedNumbers(ctx context.Context, st store.Store, scanID, shard string) (*History, error) {
