@@ -8,9 +8,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -37,24 +37,19 @@ import (
 // maxIndexes bounds the page indexes of one source in memory, in bytes. Those of a part take 100 KB.
 const maxIndexes = 64 << 20
 
+// concatenation makes one file out of several.
 type concatenation struct {
-	name string
-	out  *bufio.Writer // to the draft; buffered, since indexes are short writes
-	hash hash.Hash
-	size int64
-	sum  string // schema.File.Footer, once it is written
+	file digest
+	out  *bufio.Writer // to the file; buffered, since indexes are short writes
+	sum  string        // schema.File.Footer, once it is written
 
 	footer  format.FileMetaData // of the first source, with the row groups of all
 	indexes []encodedIndexes    // by row group and column
 	copy    []byte
 }
 
-func (s *concatenation) Write(b []byte) (int, error) {
-	n, err := s.out.Write(b)
-	s.hash.Write(b[:n])
-	s.size += int64(n)
-	return n, Writing(err)
-}
+// size counts what was written, buffered bytes included.
+func (s *concatenation) size() int64 { return s.file.Size + int64(s.out.Buffered()) }
 
 // Concat writes a sealed draft with the rows of sources, in their order, and describes it. All sources are files of one
 // table. The metadata is that of the first source, unless other metadata is given. The caller publishes or discards the
@@ -65,8 +60,8 @@ func Concat(ctx context.Context, from, to store.Store, name string, sources []sc
 	if err != nil {
 		return nil, schema.File{}, Writing(err)
 	}
-	s := &concatenation{name: name, out: bufio.NewWriterSize(draft, 256<<10), hash: sha256.New(),
-		copy: make([]byte, 1<<20)}
+	s := &concatenation{file: digest{Name: name, draft: draft, hash: sha256.New()}, copy: make([]byte, 1<<20)}
+	s.out = bufio.NewWriterSize(&s.file, 256<<10)
 	err = s.join(ctx, from, sources, metadata)
 	if err == nil {
 		err = Writing(draft.Seal())
@@ -74,13 +69,12 @@ func Concat(ctx context.Context, from, to store.Store, name string, sources []sc
 	if err != nil {
 		return nil, schema.File{}, errors.Join(err, draft.Discard())
 	}
-	return draft, schema.File{Table: sources[0].Table, Name: name, Rows: s.footer.NumRows, Bytes: s.size,
-		SHA256: hex.EncodeToString(s.hash.Sum(nil)), Footer: s.sum, Groups: len(s.footer.RowGroups)}, nil
+	return draft, s.file.describe(sources[0].Table, s.footer.NumRows, s.sum, len(s.footer.RowGroups)), nil
 }
 
 func (s *concatenation) join(ctx context.Context, st store.Store, sources []schema.File,
 	metadata map[string]string) error {
-	if _, err := s.Write([]byte(Magic)); err != nil {
+	if _, err := s.out.WriteString(Magic); err != nil {
 		return err
 	}
 	for _, source := range sources {
@@ -95,7 +89,7 @@ func (s *concatenation) join(ctx context.Context, st store.Store, sources []sche
 		}
 	}
 	if err := s.finish(); err != nil {
-		return fmt.Errorf("cannot write %s: %w", s.name, err)
+		return fmt.Errorf("cannot write %s: %w", s.file.Name, err)
 	}
 	return nil
 }
@@ -128,7 +122,7 @@ func (s *concatenation) add(ctx context.Context, st store.Store, source schema.F
 	if err := s.sameTable(footer); err != nil {
 		return err
 	}
-	move := s.size - int64(len(Magic))
+	move := s.size() - int64(len(Magic))
 	indexes, err := s.copyPages(ctx, tail, pagesEnd, object.Size()-8-int64(len(encoded)), source)
 	if err != nil {
 		return err
@@ -176,16 +170,10 @@ func (s *concatenation) sameTable(footer *format.FileMetaData) error {
 		s.footer.NumRows, s.footer.RowGroups = 0, nil
 		return nil
 	}
-	head := *footer
-	head.NumRows, head.RowGroups = s.footer.NumRows, s.footer.RowGroups
-	was, err1 := thrift.Marshal(new(thrift.CompactProtocol), &format.FileMetaData{Version: s.footer.Version,
-		Schema: s.footer.Schema, ColumnOrders: s.footer.ColumnOrders, KeyValueMetadata: s.footer.KeyValueMetadata})
-	is, err2 := thrift.Marshal(new(thrift.CompactProtocol), &format.FileMetaData{Version: head.Version,
-		Schema: head.Schema, ColumnOrders: head.ColumnOrders, KeyValueMetadata: head.KeyValueMetadata})
-	if err := errors.Join(err1, err2); err != nil {
-		return err
+	of := func(m *format.FileMetaData) []any {
+		return []any{m.Version, m.Schema, m.ColumnOrders, m.KeyValueMetadata}
 	}
-	if !bytes.Equal(was, is) {
+	if !reflect.DeepEqual(of(&s.footer), of(footer)) {
 		return errors.New("it has other columns or metadata than the parts before it")
 	}
 	return nil
@@ -219,7 +207,7 @@ func (s *concatenation) copyPages(ctx context.Context, object store.Object, page
 	head, indexes := bytes.NewBuffer(nil), bytes.NewBuffer(make([]byte, 0, footerAt-pagesEnd))
 	err := read(int64(len(Magic)), head)
 	if err == nil {
-		err = read(pagesEnd-int64(len(Magic)), s)
+		err = read(pagesEnd-int64(len(Magic)), s.out)
 	}
 	if err == nil {
 		err = read(footerAt-pagesEnd, indexes)
@@ -302,8 +290,8 @@ func DecodeOffsets(encoded []byte, into *format.OffsetIndex) (err error) {
 
 func (s *concatenation) finish() error {
 	var err error
-	if s.sum, err = writeTail(s, s.size, &s.footer, s.indexes); err != nil {
+	if s.sum, err = writeTail(s.out, s.size(), &s.footer, s.indexes); err != nil {
 		return err
 	}
-	return Writing(s.out.Flush())
+	return s.out.Flush()
 }

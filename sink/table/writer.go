@@ -39,7 +39,7 @@ type Writer[T any] struct {
 	groups int // row groups, including the open one
 }
 
-// digest is the destination of a Parquet writer: the draft, with its size and hash.
+// digest is the destination of a file: the draft, with its size and hash.
 type digest struct {
 	Name  string
 	draft store.Draft
@@ -51,7 +51,13 @@ func (d *digest) Write(b []byte) (int, error) {
 	n, err := d.draft.Write(b)
 	d.hash.Write(b[:n])
 	d.Size += int64(n)
-	return n, err
+	return n, Writing(err)
+}
+
+// describe returns the entry of the sealed file for its commit.
+func (d *digest) describe(table string, rows int64, footer string, groups int) schema.File {
+	return schema.File{Table: table, Name: d.Name, Rows: rows, Bytes: d.Size,
+		SHA256: hex.EncodeToString(d.hash.Sum(nil)), Footer: footer, Groups: groups}
 }
 
 // NewWriter returns a writer of a table that buffers batch rows, and pages of page bytes. Begin opens its first file.
@@ -187,8 +193,7 @@ func (t *Writer[T]) Discard() error {
 
 // Describe returns the sealed file's entry for its commit.
 func (t *Writer[T]) Describe() schema.File {
-	return schema.File{Table: t.name, Name: t.Out.Name, Rows: t.rows, Bytes: t.Out.Size,
-		SHA256: hex.EncodeToString(t.Out.hash.Sum(nil)), Footer: t.writer.sum, Groups: t.groups}
+	return t.Out.describe(t.name, t.rows, t.writer.sum, t.groups)
 }
 
 // newParquetWriter returns a writer of a table's rows with the settings of the dataset: data pages v1 (v2 leaves the
