@@ -15,12 +15,6 @@ import (
 // This file lets package reaudit write a scan that is made of a stored one (Options.Source), part by part. Parts are
 // filled at the same time, and committed in the order of their numbers.
 
-// SiteRows and PolicyOfVerdicts are those of package siterows.
-type SiteRows = siterows.Rows
-
-// PolicyOfVerdicts is that of package siterows.
-var PolicyOfVerdicts = siterows.PolicyOfVerdicts
-
 // Remade is a part that is made of a stored part. For each part: Begin; Judge, AddPolicies and Add for each site;
 // Finish; then Commit, LeaveOut or Discard. After that it is ready for another part. One goroutine uses it at a time.
 type Remade struct {

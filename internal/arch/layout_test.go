@@ -60,7 +60,7 @@ var arrows = map[string][]string{
 	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
 	"sink": {"sink/schema", "sink/table", "sink/commit", "sink/siterows", "sink/index", "sink/views", "sink/repair",
 		"sink/restart", "audit", "audit/tokens", "store"},
-	"sink/reaudit": {"sink", "sink/read", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "parser",
+	"sink/reaudit": {"sink", "sink/siterows", "sink/read", "sink/schema", "sink/table", "sink/commit", "audit", "audit/tokens", "parser",
 		"origin/exchange", "store", "internal/printable"},
 	"history": {"audit", "audit/tokens", "origin/exchange", "sink/siterows", "sink/read", "sink/schema", "sink/table",
 		"sink/commit", "sink/units", "sink/verify", "store"},

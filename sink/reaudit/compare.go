@@ -11,9 +11,9 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/printable"
-	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 )
 
 // This file counts in what the rows of a site differ from the stored ones, and prints the counts.
@@ -73,7 +73,7 @@ func newDifferences(came *commit.Rejudged, version int) *differences {
 
 // count counts a site that was judged. It returns a table of copied whose rows differ, also by their order: "" if there
 // is none.
-func (d *differences) count(was, is *sink.SiteRows, site *audit.Site, copied map[string]bool) (table string) {
+func (d *differences) count(was, is *siterows.Rows, site *audit.Site, copied map[string]bool) (table string) {
 	came, differs := d.came, false
 	if len(site.Fetch.Body) > 0 {
 		came.Bodies++

@@ -29,6 +29,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -339,7 +340,7 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 		return came, "", err
 	}
 	diff := newDifferences(came, m.stored.SchemaVersion)
-	site, judged, auditor := new(audit.Site), new(sink.SiteRows), audit.New(m.options.Registry)
+	site, judged, auditor := new(audit.Site), new(siterows.Rows), audit.New(m.options.Registry)
 	for n := int64(0); ; n++ {
 		more, err := stored.next()
 		switch {

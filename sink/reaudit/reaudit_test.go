@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/sink/read"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -811,7 +812,7 @@ func TestPrintHostile(t *testing.T) {
 func TestRestoreWhatIsNotKnown(t *testing.T) {
 	f := func(outcome, source string, seq int64, want string) {
 		t.Helper()
-		p := &storedPart{now: sink.SiteRows{Site: schema.SiteRow{Seq: seq, Outcome: outcome, AccessSource: source}}}
+		p := &storedPart{now: siterows.Rows{Site: schema.SiteRow{Seq: seq, Outcome: outcome, AccessSource: source}}}
 		if carried, err := p.restore(new(audit.Site)); carried != want || err != nil {
 			t.Errorf("%s, %s, %d: %q, %v; want %q", outcome, source, seq, carried, err, want)
 		}
@@ -908,7 +909,7 @@ func TestRowsDiffer(t *testing.T) {
 		t.Error("verdicts are compared by other things than their values")
 	}
 	came := commit.NewRejudged()
-	rows := func(e schema.EvidenceRow) *sink.SiteRows { return &sink.SiteRows{Evidence: []schema.EvidenceRow{e}} }
+	rows := func(e schema.EvidenceRow) *siterows.Rows { return &siterows.Rows{Evidence: []schema.EvidenceRow{e}} }
 	if newDifferences(came, schema.Version).count(rows(schema.EvidenceRow{Line: 1}),
 		rows(schema.EvidenceRow{Line: 1, GroupLine: 1}), new(audit.Site),
 		map[string]bool{schema.Evidence: true}) != schema.Evidence || came.Sites != 1 {

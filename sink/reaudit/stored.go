@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/bulkscan/bulkscan/sink/read"
+	"github.com/bulkscan/bulkscan/sink/siterows"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/origin/exchange"
@@ -34,7 +35,7 @@ type storedPart struct {
 	kept     map[int64][]byte                            // by hash, where there is no table
 	policies func() (map[int64]*schema.PolicyRow, error) // by id, read when a site keeps its judgement
 
-	now sink.SiteRows // of the current site, until the next call of next
+	now siterows.Rows // of the current site, until the next call of next
 }
 
 // maxSiteRows bounds the rows that one site may have in a table of a stored part, which may come from elsewhere.
@@ -72,7 +73,7 @@ func readPolicies(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[in
 func (p *storedPart) keepPolicies(to *sink.Remade, auditor *audit.Auditor) error {
 	if site := &p.now.Site; site.PolicyID == 0 && site.Access == parser.AccessConditional.String() &&
 		len(p.now.Verdicts) > 0 {
-		made := audit.Report{Policy: sink.PolicyOfVerdicts(&p.now, auditor)}
+		made := audit.Report{Policy: siterows.PolicyOfVerdicts(&p.now, auditor)}
 		site.PolicyID = int64(made.Policy.ID)
 		return to.AddPolicies(&made)
 	}
@@ -108,12 +109,15 @@ func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, facts boo
 		}
 	}()
 	p.sites, err = openAhead(ctx, s, c, schema.Sites, &p.now.Site, func(f reflect.StructField, name string) bool {
-		return facts || f.Tag.Get("judged") != "" || slices.Contains(factsOfAll, name) || slices.Contains(factsToJudge, name)
+		return facts || f.Tag.Get("judged") != "" || slices.Contains(siterows.Shared, name) ||
+			slices.Contains(factsToJudge, name)
 	})
 	if err != nil {
 		return nil, err
 	}
-	notOfSite := func(_ reflect.StructField, name string) bool { return !slices.Contains(factsOfAll, name) }
+	notOfSite := func(_ reflect.StructField, name string) bool {
+		return name == "seq" || !slices.Contains(siterows.Shared, name)
+	}
 	if s.Has(schema.Verdicts) {
 		if p.verdicts, err = openAhead(ctx, s, c, schema.Verdicts, new(schema.VerdictRow), notOfSite); err != nil {
 			return nil, err
@@ -130,12 +134,8 @@ func openStored(ctx context.Context, s *commit.Scan, c *commit.Commit, facts boo
 	return p, err
 }
 
-// factsOfAll are the columns of sites that other tables repeat, except seq, which links the rows. factsToJudge are the
-// columns that a judgement needs.
-var (
-	factsOfAll   = []string{"origin", "host", "port", "requested", "rank", "tld"}
-	factsToJudge = []string{"seq", "outcome", "status", "truncated", "body_hash", "challenge", "x_robots_tag"}
-)
+// factsToJudge are the columns that a judgement needs, beside the keys.
+var factsToJudge = []string{"outcome", "status", "truncated", "body_hash", "challenge", "x_robots_tag"}
 
 func (p *storedPart) close() error {
 	errs := []error{p.sites.close(), p.verdicts.close(), p.evidence.close()}
@@ -146,7 +146,7 @@ func (p *storedPart) close() error {
 }
 
 // rows returns the rows of the current site, valid until the next call of next.
-func (p *storedPart) rows() *sink.SiteRows { return &p.now }
+func (p *storedPart) rows() *siterows.Rows { return &p.now }
 
 // next advances to the next site.
 func (p *storedPart) next() (more bool, err error) {
