@@ -143,7 +143,7 @@ func TestSkipDamaged(t *testing.T) {
 			}
 			skip := &survey.Skip{On: true}
 			summary, report, errs := ask(st, skip)
-			line := skip.Omissions().Line(func(n int64) string { return fmt.Sprint(n) })
+			line := skip.Omissions().Line()
 			_, _, refused := ask(st, nil)
 			says := func(parts ...string) {
 				t.Helper()
@@ -259,7 +259,7 @@ func TestSkipDamagedOfUnit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := s.LeftOut.Line(func(n int64) string { return fmt.Sprint(n) })
+		got := s.LeftOut.Line()
 		if s.Rows != 3 || s.Replaced != replaced || len(s.LeftOut) != 1 || !strings.HasPrefix(got, "left out: "+line) {
 			t.Errorf("%s: %d rows, %d replaced, %s", name, s.Rows, s.Replaced, got)
 		}

@@ -113,7 +113,7 @@ func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
 	if !foreign {
 		return nil
 	}
-	fields := s.traces.fields(newTokenIndex(c.o.Registry))
+	fields := s.traces.fields(c.o.Registry)
 	if c.o.Panel != nil {
 		fields = append(fields, table.Field{Name: "host", Into: &s.row.Host})
 	}

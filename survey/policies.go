@@ -229,13 +229,14 @@ func newTraces(registry *tokens.Registry, foreign bool) *traces {
 }
 
 // fields are the columns of sites that have traces.
-func (t *traces) fields(index tokenIndex) []table.Field {
+func (t *traces) fields(registry *tokens.Registry) []table.Field {
 	if t == nil {
 		return nil
 	}
+	index := func(name string) int32 { return int32(registry.Lookup(name)) }
 	return []table.Field{
-		{Name: "named", Into: &t.named, Index: index.index}, {Name: "blocked", Into: &t.blocked, Index: index.index},
-		{Name: "partial", Into: &t.partial, Index: index.index},
+		{Name: "named", Into: &t.named, Index: index}, {Name: "blocked", Into: &t.blocked, Index: index},
+		{Name: "partial", Into: &t.partial, Index: index},
 	}
 }
 

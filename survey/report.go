@@ -14,7 +14,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -51,26 +50,8 @@ func eachOf(rows *table.Cursor, do func()) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// tokenIndex finds registry tokens by their names.
-type tokenIndex map[string]int32
-
 // noToken is the index of tokens that the registry does not have.
 const noToken = -1
-
-func newTokenIndex(registry *tokens.Registry) tokenIndex {
-	t := tokenIndex{}
-	for i := range registry.Tokens {
-		t[registry.Tokens[i].Name] = int32(i)
-	}
-	return t
-}
-
-func (t tokenIndex) index(name string) int32 {
-	if i, ok := t[name]; ok {
-		return i
-	}
-	return noToken
-}
 
 // window counts by keys of unknown number, exactly and in bounded memory. It keeps the keys whose hash lies in a
 // range, and narrows the range when there are too many. Further passes over the data count the others.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/verify"
@@ -28,8 +29,8 @@ type Omission struct {
 // Omissions are in the order in which they were found.
 type Omissions []Omission
 
-// Line says in one line what is left out; it is "" if nothing is. number writes a number.
-func (list Omissions) Line(number func(int64) string) string {
+// Line says in one line what is left out; it is "" if nothing is.
+func (list Omissions) Line() string {
 	if len(list) == 0 {
 		return ""
 	}
@@ -40,7 +41,8 @@ func (list Omissions) Line(number func(int64) string) string {
 			continue
 		}
 		text += fmt.Sprintf("%s of %s parts (%s of %s sites) of scan %s: %s is damaged (%s); ",
-			number(int64(o.Parts)), number(int64(o.OfParts)), number(o.Sites), number(o.OfSites), o.ScanID, o.File, o.Reason)
+			printable.Number(o.Parts), printable.Number(o.OfParts), printable.Number(o.Sites),
+			printable.Number(o.OfSites), o.ScanID, o.File, o.Reason)
 	}
 	return text + "see bulkscan verify"
 }

@@ -321,10 +321,10 @@ var lenientColumns = table.Some("seq", "token", "known", "lenient")
 
 // verdictReader reads verdicts together with sites: a commit has both in the same order.
 type verdictReader struct {
-	tokens tokenIndex
-	row    verdictColumns        // set by the cursor of verdicts
-	rows   []verdictColumns      // of the current site
-	each   func(*verdictColumns) // called for each row, if not nil
+	registry *tokens.Registry
+	row      verdictColumns        // set by the cursor of verdicts
+	rows     []verdictColumns      // of the current site
+	each     func(*verdictColumns) // called for each row, if not nil
 }
 
 // read calls do for each site of a commit, with the fields of both tables set, and closes the cursors. seq is where
@@ -333,7 +333,7 @@ func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *in
 	do func()) error {
 	verdict := func() {
 		if r.row.id = noToken; r.row.Known {
-			r.row.id = r.tokens.index(r.row.Token)
+			r.row.id = int32(r.registry.Lookup(r.row.Token))
 		}
 		r.rows = append(r.rows, r.row)
 		if r.each != nil {

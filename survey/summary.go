@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -81,15 +82,15 @@ type Summary struct {
 const shownScans = 3
 
 // Counted says which scans the figures are of, and how many rows were replaced; "" if each site of one scan has one
-// row. number writes a number.
-func (s *Summary) Counted(number func(int64) string) string {
+// row.
+func (s *Summary) Counted() string {
 	names := s.Unit[max(0, len(s.Unit)-shownScans):]
 	scans := fmt.Sprintf("scans of this date, observer and list (%s)", strings.Join(names, ", "))
 	if more := len(s.Unit) - len(names); more > 0 {
 		scans = strings.Replace(scans, "(", fmt.Sprintf("(%d more, ", more), 1)
 	}
 	replaced := fmt.Sprintf(
-		"each site once; rows replaced: %s (of a site the last observation counts, else the last failure; of captures those by https)", number(s.Replaced))
+		"each site once; rows replaced: %s (of a site the last observation counts, else the last failure; of captures those by https)", printable.Number(s.Replaced))
 	switch {
 	case s.Alone:
 		return fmt.Sprintf("scan %s alone, one of %d %s; without --scan-id each site of them counts once", s.ScanID,
@@ -319,12 +320,12 @@ func newGatherer(s *Summary, policies *policySet, foreign bool, also further) *g
 
 // read reads each site of a scan, with its verdicts where the scan has them.
 func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
-	index := newTokenIndex(g.policies.registry)
-	fields := slices.Concat(table.FieldsOf(&g.columns, false, nil), g.blocks.traces.fields(index), g.further.sites)
+	registry := g.policies.registry
+	fields := slices.Concat(table.FieldsOf(&g.columns, false, nil), g.blocks.traces.fields(registry), g.further.sites)
 	if !scan.Has(schema.Verdicts) {
 		return eachSite(ctx, scan, fields, g.row)
 	}
-	reader := verdictReader{tokens: index, each: g.verdict}
+	reader := verdictReader{registry: registry, each: g.verdict}
 	columns := table.FieldsOf(&reader.row, false, lenientColumns)
 	if g.further.verdict != nil {
 		columns = append(table.FieldsOf(&reader.row, false, nil), g.further.verdicts...)

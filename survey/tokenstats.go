@@ -90,7 +90,7 @@ type counter struct {
 
 func newCounter(o *Options, policies *policySet, foreign bool) *counter {
 	return &counter{
-		verdictReader: verdictReader{tokens: newTokenIndex(o.Registry)}, only: o.Only, policies: policies,
+		verdictReader: verdictReader{registry: o.Registry}, only: o.Only, policies: policies,
 		traces: newTraces(o.Registry, foreign),
 		total:  newSegment("all", ""), tlds: newNamed("tld", maxTLDs), labels: newNamed("label", maxLabels),
 		unknown: newWindow[agent](o.limit),
@@ -105,7 +105,7 @@ func newSegment(kind, value string) *segment {
 func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.Commit) error {
 	site := siteColumns{}
 	sites, err := read.OpenCursor(ctx, scan, commit, schema.Sites, append(table.FieldsOf(&site, false, nil),
-		c.traces.fields(c.tokens)...)...)
+		c.traces.fields(c.registry)...)...)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cheggaaa/pb/v3"
+
+	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
 // The bar of a run: how many sites of how many, the bar itself, and behind it as many facts as the terminal has room
@@ -76,14 +78,14 @@ func drawBar(ctx context.Context, w io.Writer, look func() barState) {
 // lay returns the text in front of the bar and behind it: facts as far as there is room for a bar, too.
 func (s *barState) lay(width int, pace float64, steady bool) (count, facts string) {
 	unit := cmp.Or(s.unit, "sites")
-	count = number(s.done) + " " + unit
+	count = printable.Number(s.done) + " " + unit
 	var list []string
 	if s.total > 0 {
 		about := ""
 		if s.about {
 			about = "~"
 		}
-		count = fmt.Sprintf("%s of %s%s %s", number(s.done), about, number(s.total), unit)
+		count = fmt.Sprintf("%s of %s%s %s", printable.Number(s.done), about, printable.Number(s.total), unit)
 		rest, tail := float64(s.total-s.done)/pace, s.tail.Seconds()
 		switch {
 		case s.done >= s.total:

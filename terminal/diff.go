@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -43,7 +44,8 @@ func Paired(w io.Writer, d *survey.Paired, when Color) error {
 			"The two scans have one observer: without --paired, differences are counted as changes.")))
 		x.page.line()
 	}
-	x.head("one", "two", textf("%s only in one, %s only in two", plural(int(d.OnlyFrom), "site"), number(d.OnlyTo)))
+	x.head("one", "two", textf("%s only in one, %s only in two", printable.Count(d.OnlyFrom, "site"),
+		printable.Number(d.OnlyTo)))
 	x.findings("one", "two")
 	t := x.table("Other answers, by delivery network",
 		"shares of other findings are of the sites in both scans, those of other files and policies of the sites with rules in both",
@@ -53,8 +55,8 @@ func Paired(w io.Writer, d *survey.Paired, when Color) error {
 		if i == 0 {
 			name = styled(bold, "all")
 		}
-		t.add(append(append([]piece{name}, right(number(s.Sites), percentOf(s.OtherFinding, s.Sites), number(s.Rules),
-			percentOf(s.OtherBody, s.Rules), percentOf(s.OtherPolicy, s.Rules))...), piece{})...)
+		t.add(append(append([]piece{name}, right(printable.Number(s.Sites), percentOf(s.OtherFinding, s.Sites),
+			printable.Number(s.Rules), percentOf(s.OtherBody, s.Rules), percentOf(s.OtherPolicy, s.Rules))...), piece{})...)
 	}
 	x.page.table(t)
 	return x.page.end()
@@ -72,13 +74,13 @@ func (x *diffPage) head(from, to string, more ...piece) {
 	x.page.line(styled(bold, "Scan %s of %s and scan %s of %s", c.From.ScanID, c.From.ScanDate, c.To.ScanID,
 		c.To.ScanDate))
 	if c.Panel != nil {
-		x.page.line(textf("only the %s of %s", plural(c.Panel.Hosts, "host"), c.Panel.List))
+		x.page.line(textf("only the %s of %s", printable.Count(c.Panel.Hosts, "host"), c.Panel.List))
 	}
 	t := &table{indent: indent, wrap: true}
 	for i, s := range []*survey.DiffScan{&c.From, &c.To} {
-		about := []string{plural(int(s.Sites), "site") + ", " + number(s.Rules) + " with rules"}
+		about := []string{printable.Count(s.Sites, "site") + ", " + printable.Number(s.Rules) + " with rules"}
 		if n := len(s.Scans); n > 1 {
-			about = append(about, plural(n, "scan")+" together")
+			about = append(about, printable.Count(n, "scan")+" together")
 		}
 		if s.State != "complete" {
 			about = append(about, "not complete")
@@ -89,27 +91,27 @@ func (x *diffPage) head(from, to string, more ...piece) {
 		about = append(about, "observer "+s.Observer, "registry "+s.RegistryVersion)
 		if s.Folded > 0 {
 			about = append(about, fmt.Sprintf("%s by http and https count once, of which %s disagree",
-				plural(int(s.Folded), "host"), number(s.FoldsDisagree)))
+				printable.Count(s.Folded, "host"), printable.Number(s.FoldsDisagree)))
 		}
 		if s.Repeated > 0 {
-			about = append(about, plural(int(s.Repeated), "repeated row")+" left out")
+			about = append(about, printable.Count(s.Repeated, "repeated row")+" left out")
 		}
 		for _, lost := range s.Lost {
-			about = append(about, fmt.Sprintf("lost: %s %s of %s, see bulkscan verify", lost.What, number(lost.Found),
-				number(lost.Expected)))
+			about = append(about, fmt.Sprintf("lost: %s %s of %s, see bulkscan verify", lost.What, printable.Number(lost.Found),
+				printable.Number(lost.Expected)))
 		}
 		t.add(styled(dim, "%s", []string{from, to}[i]), text(strings.Join(about, "; ")))
 	}
 	both := fmt.Sprintf(
 		"%s, %s with rules in both; of these %s (%s) have another file, and %s (%s) another verdict for one of %s",
-		plural(int(c.Both), "site"), number(c.RulesBoth), number(c.OtherBody), percentOf(c.OtherBody, c.RulesBoth),
-		number(c.OtherPolicy), percentOf(c.OtherPolicy, c.RulesBoth), plural(c.TokensCompared, "token"))
+		printable.Count(c.Both, "site"), printable.Number(c.RulesBoth), printable.Number(c.OtherBody), percentOf(c.OtherBody, c.RulesBoth),
+		printable.Number(c.OtherPolicy), percentOf(c.OtherPolicy, c.RulesBoth), printable.Count(c.TokensCompared, "token"))
 	t.add(styled(dim, "both"), text(both))
 	for _, line := range more {
 		t.add(piece{}, line)
 	}
 	if n := len(c.TokensUnknown); n > 0 {
-		t.add(styled(dim, "left out"), textf("%s of which one scan says nothing: %s", plural(n, "token"),
+		t.add(styled(dim, "left out"), textf("%s of which one scan says nothing: %s", printable.Count(n, "token"),
 			shortList(c.TokensUnknown, shownValues)))
 	}
 	x.page.table(t)
@@ -119,21 +121,21 @@ func (x *diffPage) head(from, to string, more ...piece) {
 func shortList(values []string, most int) string {
 	names := strings.Join(values[:min(len(values), most)], ", ")
 	if more := len(values) - most; more > 0 {
-		names += fmt.Sprintf(" and %s more", number(int64(more)))
+		names += fmt.Sprintf(" and %s more", printable.Number(more))
 	}
 	return names
 }
 
 // changed says in a sentence what has changed.
 func (x *diffPage) changed(d *survey.Diff) {
-	one, sites := d.AtLeastOne, plural(int(d.Changed), "site")
+	one, sites := d.AtLeastOne, printable.Count(d.Changed, "site")
 	if d.Changed == 0 {
 		sites = "No site"
 	}
 	x.page.flow(0, words(styled(bold, "%s began or ceased to block a token, by the definition %s.", sites, d.Definition),
 		textf("Of %s sites with rules in both scans %s (%s) blocked at least one before, %s (%s) after.",
-			number(x.c.RulesBoth),
-			number(one.Before), percentOf(one.Before, x.c.RulesBoth), number(one.After), percentOf(one.After, x.c.RulesBoth))))
+			printable.Number(x.c.RulesBoth), printable.Number(one.Before), percentOf(one.Before, x.c.RulesBoth),
+			printable.Number(one.After), percentOf(one.After, x.c.RulesBoth))))
 }
 
 // table begins a table, with its title in a line of its own.
@@ -193,7 +195,7 @@ func (x *diffPage) findings(rows, columns string) {
 		row := []piece{styled(dim, "%s", cmp.Or(shortFindings[before], before))}
 		for _, after := range is {
 			n := sites[[2]string{before, after}]
-			cell := piece{text: number(n), right: true}
+			cell := piece{text: printable.Number(n), right: true}
 			if n == 0 {
 				cell = piece{text: "-", style: dim, right: true}
 			}
@@ -207,14 +209,14 @@ func (x *diffPage) findings(rows, columns string) {
 // net is a difference with its sign.
 func net(n int64) string {
 	if n > 0 {
-		return "+" + number(n)
+		return "+" + printable.Number(n)
 	}
-	return number(n)
+	return printable.Number(n)
 }
 
 // moves are the cells that a token and an operator have.
 func (x *diffPage) moves(name string, m *survey.Moves) []piece {
-	cells := right(number(m.Began), number(m.Ceased), net(m.Net), percentOf(m.Before, x.c.RulesBoth),
+	cells := right(printable.Number(m.Began), printable.Number(m.Ceased), net(m.Net), percentOf(m.Before, x.c.RulesBoth),
 		percentOf(m.After, x.c.RulesBoth))
 	return append([]piece{text(name)}, cells...)
 }
@@ -222,7 +224,7 @@ func (x *diffPage) moves(name string, m *survey.Moves) []piece {
 // note is what stands behind the counts: how many blocks came and went with their files, too.
 func note(m *survey.Moves, notes ...string) piece {
 	if m.Appeared+m.Removed > 0 {
-		notes = append(notes, fmt.Sprintf("%s appeared, %s removed with the file", number(m.Appeared), number(m.Removed)))
+		notes = append(notes, fmt.Sprintf("%s appeared, %s removed with the file", printable.Number(m.Appeared), printable.Number(m.Removed)))
 	}
 	return styled(dim, "%s", strings.Join(notes, "; "))
 }
@@ -238,13 +240,13 @@ func (x *diffPage) tokens(d *survey.Diff) {
 		c := &d.Tokens[i]
 		var short []string
 		if c.Tightened+c.Loosened > 0 {
-			short = append(short, fmt.Sprintf("%s tightened, %s loosened", number(c.Tightened), number(c.Loosened)))
+			short = append(short, fmt.Sprintf("%s tightened, %s loosened", printable.Number(c.Tightened), printable.Number(c.Loosened)))
 		}
 		t.add(append(x.moves(c.Token, &c.Moves), note(&c.Moves, short...))...)
 	}
 	x.page.table(t)
 	if more := d.Changing - len(d.Tokens); more > 0 {
-		x.page.line(styled(dim, "  and %s more; --top 0 lists them", number(int64(more))))
+		x.page.line(styled(dim, "  and %s more; --top 0 lists them", printable.Number(more)))
 	}
 }
 
@@ -256,7 +258,7 @@ func (x *diffPage) operators(d *survey.Diff) {
 		"before", "after")
 	for i := range d.Operators {
 		s := &d.Operators[i]
-		t.add(append(x.moves(s.Value, &s.Moves), note(&s.Moves, plural(s.Tokens, "token")))...)
+		t.add(append(x.moves(s.Value, &s.Moves), note(&s.Moves, printable.Count(s.Tokens, "token")))...)
 	}
 	x.page.table(t)
 }
@@ -276,8 +278,8 @@ func (x *diffPage) causes(d *survey.Diff) {
 	}
 	t := x.table("Causes", "began and ceased are pairs of a site and a token", "cause", "sites", "began", "ceased")
 	for _, c := range d.Causes {
-		t.add(append(append([]piece{text(c.Cause)}, right(number(c.Sites), number(c.Began), number(c.Ceased))...),
-			styled(dim, "%s", causeMeanings[c.Cause]))...)
+		t.add(append(append([]piece{text(c.Cause)}, right(printable.Number(c.Sites), printable.Number(c.Began),
+			printable.Number(c.Ceased))...), styled(dim, "%s", causeMeanings[c.Cause]))...)
 	}
 	x.page.table(t)
 }
@@ -297,7 +299,7 @@ func (x *diffPage) sites(d *survey.Diff) {
 		s := &d.Sites[i]
 		rank := ""
 		if s.Rank > 0 {
-			rank = number(s.Rank)
+			rank = printable.Number(s.Rank)
 		}
 		var what []string
 		if len(s.Began) > 0 {
@@ -310,7 +312,7 @@ func (x *diffPage) sites(d *survey.Diff) {
 	}
 	x.page.table(t)
 	if more := d.Changed - int64(len(d.Sites)); more > 0 {
-		x.page.line(styled(dim, "  and %s more; --top 0 lists them, -o DIR writes them", number(more)))
+		x.page.line(styled(dim, "  and %s more; --top 0 lists them, -o DIR writes them", printable.Number(more)))
 	}
 }
 
@@ -332,7 +334,7 @@ func (x *diffPage) others(d *survey.Diff) {
 	var rows [][2]string
 	row := func(n int64, what string) {
 		if n > 0 {
-			rows = append(rows, [2]string{number(n), what})
+			rows = append(rows, [2]string{printable.Number(n), what})
 		}
 	}
 	row(d.Appeared, "appeared: in the later scan only")

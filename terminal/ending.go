@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -36,7 +37,7 @@ func Ending(w io.Writer, e *survey.Ending, o EndingOptions) error {
 	p.line()
 	how := "no site was asked"
 	if all > 0 {
-		how = fmt.Sprintf("%s of %s sites answered (%s)", number(a.Answered), number(all), percentOf(a.Answered, all))
+		how = fmt.Sprintf("%s of %s sites answered (%s)", printable.Number(a.Answered), printable.Number(all), percentOf(a.Answered, all))
 	}
 	took := ", in "
 	if e.AlreadyKept > 0 {
@@ -45,7 +46,7 @@ func Ending(w io.Writer, e *survey.Ending, o EndingOptions) error {
 	p.flow(0, words(styled(bold, "Scan %s:", e.ScanID), text(how+took+spanText(o.Took)+".")))
 	t := &table{indent: indent, wrap: true}
 	fact := func(name string, n int64, format string, args ...any) {
-		t.add(styled(dim, "%s", name), piece{text: number(n), right: true}, textf(format, args...))
+		t.add(styled(dim, "%s", name), piece{text: printable.Number(n), right: true}, textf(format, args...))
 	}
 	if a.Failed > 0 {
 		fact("failed", a.Failed, "%s", kindsText(a.Failures))
@@ -54,12 +55,12 @@ func Ending(w io.Writer, e *survey.Ending, o EndingOptions) error {
 		fact("not asked", a.NotAsked, "%s", kindsText(a.Refusals))
 	}
 	if e.AlreadyKept > 0 {
-		fact("kept before", e.AlreadyKept, "by earlier runs of this scan; this run kept %s", number(e.Kept))
+		fact("kept before", e.AlreadyKept, "by earlier runs of this scan; this run kept %s", printable.Number(e.Kept))
 	}
 	if e.Rejected > 0 {
 		what := "lines of the list"
 		if e.Duplicates > 0 {
-			what += fmt.Sprintf(", of them %s", plural(int(e.Duplicates), "duplicate"))
+			what += fmt.Sprintf(", of them %s", printable.Count(e.Duplicates, "duplicate"))
 		}
 		if e.Stored {
 			what += fmt.Sprintf("; see %s/_rejects/%s.jsonl", strings.TrimRight(o.Out, "/"), e.ScanID)
@@ -94,7 +95,7 @@ func Ending(w io.Writer, e *survey.Ending, o EndingOptions) error {
 func kindsText(counts []survey.Count) string {
 	var list []string
 	for _, c := range counts {
-		list = append(list, c.Value+" "+number(c.Rows))
+		list = append(list, c.Value+" "+printable.Number(c.Rows))
 	}
 	return strings.Join(list, "; ")
 }
@@ -105,7 +106,7 @@ func mostBlocked(b *survey.Blocking) string {
 	for _, c := range b.MostBlocked {
 		list = append(list, c.Token+" "+percentOf(c.Sites, b.Sites))
 	}
-	return fmt.Sprintf("%s of %s that have rules", strings.Join(list, ", "), plural(int(b.Sites), "site"))
+	return fmt.Sprintf("%s of %s that have rules", strings.Join(list, ", "), printable.Count(b.Sites, "site"))
 }
 
 // spanText is a duration as a person says it: in its two largest units.

@@ -80,22 +80,6 @@ func percentOf(part, whole int64) string {
 	return text + " %"
 }
 
-// number groups digits by three.
-func number(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return number(int64(n)) + " " + what + "s"
-}
-
 func bytesText(n int64) string {
 	const units = "kMGTPE"
 	if n < 1000 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/history"
+	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
 // Stories prints what the ledger has of some sites, each by date.
@@ -116,7 +117,7 @@ func (p *page) change(c *history.Change) {
 		p.fileLine(l, map[byte]style{'-': red, '+': green, '@': dim}[l[0]])
 	}
 	if c.More > 0 {
-		p.about("and " + number(int64(c.More)) + " more")
+		p.about("and " + printable.Number(c.More) + " more")
 	}
 }
 

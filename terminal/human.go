@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
 // human is the log of a terminal: a record is a sentence without time and level. Its facts follow behind a colon, and
@@ -78,9 +80,9 @@ func factText(a slog.Attr) (text string, ok bool) {
 	case slog.KindGroup:
 		return "", false
 	case slog.KindInt64:
-		return number(v.Int64()), true
+		return printable.Number(v.Int64()), true
 	case slog.KindUint64:
-		return number(int64(v.Uint64())), true
+		return printable.Number(v.Uint64()), true
 	case slog.KindTime:
 		return v.Time().UTC().Format(time.DateTime) + " UTC", true
 	case slog.KindAny:

@@ -31,11 +31,11 @@ func Nights(w io.Writer, nights []*nightly.Night, pruned *commit.Pruned, most in
 			if n.EndedAt != nil {
 				took = n.EndedAt.Sub(n.StartedAt)
 			}
-			copy(row.cells[2:], []string{number(f.Sites), percentOf(f.Silent(), f.Sites), percentOf(f.Rules, f.Sites),
+			copy(row.cells[2:], []string{printable.Number(f.Sites), percentOf(f.Silent(), f.Sites), percentOf(f.Rules, f.Sites),
 				percentOf(f.Blocked, f.Rules), "-", bytesText(n.Bytes), took.String()})
 		}
 		if n.Changes != nil {
-			row.cells[6] = number(n.Changes.Changed)
+			row.cells[6] = printable.Number(n.Changes.Changed)
 		}
 		rows = append(rows, row)
 	}
@@ -54,7 +54,7 @@ func Scans(w io.Writer, scans []*nightly.Entry, when Color) error {
 	for _, e := range scans {
 		sites, pruned, published := "-", strings.Join(e.Pruned, ", "), string(e.Publication)
 		if e.Sites > 0 {
-			sites = number(e.Sites)
+			sites = printable.Number(e.Sites)
 		}
 		if len(e.Tables) == 0 && pruned != "" {
 			pruned = "all"

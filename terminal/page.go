@@ -176,7 +176,7 @@ func (p *page) line(pieces ...piece) {
 }
 
 // LeftOut says in one line what is left out of an answer.
-func LeftOut(list survey.Omissions) string { return Line(list.Line(number)) }
+func LeftOut(list survey.Omissions) string { return Line(list.Line()) }
 
 // leftOut writes that line whole, so that whatever reads the first line has it.
 func (p *page) leftOut(list survey.Omissions) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/pipeline"
 )
@@ -109,10 +110,10 @@ func (d *Display) bar() barState {
 	if sites, exact, known := d.estimate(); known {
 		s.total, s.about = int64(sites), !exact
 	}
-	s.facts = append(s.facts, number(int64(kept-min(kept, answered)))+" failed")
+	s.facts = append(s.facts, printable.Number(kept-min(kept, answered))+" failed")
 	waiting, slow := p.Waiting.Load()+p.Spilled.Load(), p.Silent.Load()+p.Asleep.Load()
 	fact := func(n, above int64, text string) { // above is how many are more than the pace counts
-		switch text = number(n) + text; {
+		switch text = printable.Number(n) + text; {
 		case n == 0:
 		case s.unforeseen == "" && d.holdUp(above, &s):
 			s.unforeseen = text
@@ -126,7 +127,7 @@ func (d *Display) bar() barState {
 		// there are silent sites
 		s.tail = d.Longest + time.Duration(float64(d.Longest)*d.atEnd(slow, &s)/float64(max(1, d.Slots)))
 	}
-	s.facts = append(s.facts, number(int64(ok))+" with status 2xx")
+	s.facts = append(s.facts, printable.Number(ok)+" with status 2xx")
 	return s
 }
 

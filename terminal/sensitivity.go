@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -21,8 +22,8 @@ func Sensitivity(w io.Writer, s *survey.Sensitivity, when Color) error {
 	t.add(styled(dim, "choice"), piece{text: "blocking", style: dim, right: true}, piece{text: "of", style: dim,
 		right: true}, piece{text: "share", style: dim, right: true}, styled(dim, "over"))
 	for i, r := range s.Rows {
-		of, share, name := number(r.Of), "n/a", text(r.ID)
-		sites, about := number(r.Sites), r.About
+		of, share, name := printable.Number(r.Of), "n/a", text(r.ID)
+		sites, about := printable.Number(r.Sites), r.About
 		if r.Why != "" {
 			sites, of, about = "", "", r.About+" ("+r.Why+")"
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/scan/shares"
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
@@ -32,9 +33,9 @@ func Shares(w io.Writer, st *shares.Status, now time.Time) error {
 	if st.State == commit.Complete {
 		what = "collected"
 	}
-	fmt.Fprintf(&b, "Scan %s of %s, %s, %s: %s\n", st.ScanID, st.ScanDate, plural(len(st.Shares), "share"), what,
+	fmt.Fprintf(&b, "Scan %s of %s, %s, %s: %s\n", st.ScanID, st.ScanDate, printable.Count(len(st.Shares), "share"), what,
 		strings.Join(counts, ", "))
-	fmt.Fprintf(&b, "%s sites kept, %s a second now\n", number(st.Sites), number(int64(st.PerSecond)))
+	fmt.Fprintf(&b, "%s sites kept, %s a second now\n", printable.Number(st.Sites), printable.Number(int64(st.PerSecond)))
 	var shown []shares.ShareStatus
 	for _, s := range st.Shares {
 		if s.State != shares.Waiting && s.State != string(commit.ShareDone) {
@@ -57,7 +58,7 @@ func Shares(w io.Writer, st *shares.Status, now time.Time) error {
 		if s.ListRead != nil {
 			read = roundPercent(*s.ListRead)
 		}
-		fmt.Fprintf(&b, "%7d  %-11s  %7d  %10s  %8.0f  %9s  %8s  %s\n", s.I, s.State, s.Attempt, number(s.Sites), s.PerSecond,
+		fmt.Fprintf(&b, "%7d  %-11s  %7d  %10s  %8.0f  %9s  %8s  %s\n", s.I, s.State, s.Attempt, printable.Number(s.Sites), s.PerSecond,
 			read, ago(s.Since, now), Line(s.Host))
 		if s.Reason != "" {
 			fmt.Fprintf(&b, "         %s\n", Line(s.Reason))

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
@@ -71,7 +72,7 @@ func TestSites(t *testing.T) {
 			ai++
 		}
 	}
-	f(strings.Join([]string{"example.com", "server_error", "✗", number(int64(ai)), "blocked", "status", "503"}, " "),
+	f(strings.Join([]string{"example.com", "server_error", "✗", printable.Number(ai), "blocked", "status", "503"}, " "),
 		site("example.com", exchange.Answered, 503, ""))
 	f(strings.Repeat("x", 39)+"… rules ✗ 1 blocked GPTBot", site(long, exchange.Answered, 200,
 		"User-agent: GPTBot\nDisallow: /\n"))

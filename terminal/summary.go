@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -90,7 +91,7 @@ func (x *summaryPage) head() {
 	x.page.line(styled(bold, "Scan %s, %s, ", s.ScanID, s.ScanDate), state)
 	t := &table{indent: indent, wrap: true}
 	line := func(name, format string, args ...any) { t.add(styled(dim, "%s", name), textf(format, args...)) }
-	if text := s.Counted(number); text != "" {
+	if text := s.Counted(); text != "" {
 		line("counted", "%s", text)
 	}
 	line("started", "%s UTC", s.StartedAt.UTC().Format(time.DateTime))
@@ -104,14 +105,14 @@ func (x *summaryPage) head() {
 		line("so far", "nothing committed yet%s; the scan is being written, or was interrupted", openPart(s))
 	default:
 		line("so far", "%s sites, of a list of at least %s lines; the scan is being written, or was interrupted",
-			number(s.Rows), number(*s.ListRead))
+			printable.Number(s.Rows), printable.Number(*s.ListRead))
 	}
 	line("versions", "bulkscan %s, token registry %s", s.ToolVersion, s.RegistryVersion)
 	line("observer", "%s", s.Observer)
 	if s.ListID != "" {
 		line("list", "%s", s.ListID)
 	}
-	line("dataset", "%s in %s", bytesText(s.DatasetBytes), plural(s.Parts, "part"))
+	line("dataset", "%s in %s", bytesText(s.DatasetBytes), printable.Count(s.Parts, "part"))
 	line("bodies", "%s, decoded", bytesText(s.BodyBytes))
 	if s.MedianMillis != nil && s.P99Millis != nil {
 		line("latency", "median %s, 99 %% within %s", millisText(*s.MedianMillis), millisText(*s.P99Millis))
@@ -128,7 +129,7 @@ func openPart(s *survey.Summary) string {
 		return ""
 	}
 	return fmt.Sprintf(": the first part is, at %s sites or %s after its first one (--part-rows, --part-age)",
-		number(*s.PartRows), spanText(time.Duration(*s.PartSeconds*float64(time.Second))))
+		printable.Number(*s.PartRows), spanText(time.Duration(*s.PartSeconds*float64(time.Second))))
 }
 
 // lost says of a complete scan that some of it is missing: all figures are of the rest.
@@ -138,7 +139,7 @@ func (x *summaryPage) lost() {
 	}
 	var totals []string
 	for _, t := range x.s.Lost {
-		totals = append(totals, fmt.Sprintf("%s %s of %s", t.What, number(t.Found), number(t.Expected)))
+		totals = append(totals, fmt.Sprintf("%s %s of %s", t.What, printable.Number(t.Found), printable.Number(t.Expected)))
 	}
 	warning := styled(red, "Warning: some of scan %s is lost, and the figures are of the rest: %s.", x.s.ScanID,
 		strings.Join(totals, ", "))
@@ -163,7 +164,7 @@ func (x *summaryPage) others() string {
 	}
 	text := strings.Join(names, ", ")
 	if more := len(x.s.OtherScans) - len(names); more > 0 {
-		text += fmt.Sprintf(" and %s more", number(int64(more)))
+		text += fmt.Sprintf(" and %s more", printable.Number(more))
 	}
 	return text + "; --scan-id or --date chooses"
 }
@@ -192,7 +193,7 @@ func (x *summaryPage) sites() {
 	}
 	x.add(section{
 		title: "Sites", rows: rows,
-		of: fmt.Sprintf("%s listed, %s of them asked (%s): of these", number(s.Rows), number(s.Asked),
+		of: fmt.Sprintf("%s listed, %s of them asked (%s): of these", printable.Number(s.Rows), printable.Number(s.Asked),
 			percentOf(s.Asked, s.Rows)),
 	})
 }
@@ -235,8 +236,8 @@ func (x *summaryPage) blocking() {
 	x.add(section{
 		title: fmt.Sprintf("Who blocks %s, by the definition %s", x.selected(), b.Definition),
 		about: fmt.Sprintf("%s Shares are of the %s %s%s; at least one is of %s in registry %s. %s",
-			upperFirst(b.Question), number(b.Sites), of, x.s.Flag(b.Sites), plural(b.Selected, "token"), b.Registry,
-			x.s.Explain(b.Sites, b.Unobserved)),
+			upperFirst(b.Question), printable.Number(b.Sites), of, x.s.Flag(b.Sites), printable.Count(b.Selected, "token"),
+			b.Registry, x.s.Explain(b.Sites, b.Unobserved)),
 		rows: rows,
 	})
 }
@@ -274,7 +275,7 @@ func (x *summaryPage) tokens() {
 		title = "Blocked " + x.selected()
 	}
 	if len(b.MostBlocked) == 0 {
-		x.add(section{title: title, end: []piece{textf("none of %s", plural(b.Selected, "token"))}})
+		x.add(section{title: title, end: []piece{textf("none of %s", printable.Count(b.Selected, "token"))}})
 		return
 	}
 	rows, light := make([]figure, 0, len(b.MostBlocked)), false
@@ -293,8 +294,8 @@ func (x *summaryPage) tokens() {
 	}
 	s := section{title: title, rows: rows, full: full, about: about + "."}
 	if more := b.Blocked - len(rows); more > 0 {
-		s.end = []piece{styled(dim, "and %s more of %s tokens; --top 0 lists them", number(int64(more)),
-			number(int64(b.Selected)))}
+		s.end = []piece{styled(dim, "and %s more of %s tokens; --top 0 lists them", printable.Number(more),
+			printable.Number(b.Selected))}
 	}
 	x.add(s)
 }
@@ -314,7 +315,7 @@ func (x *summaryPage) lenient() {
 			"allow in a product token. No definition counts the sites as naming the token.",
 	}
 	if more := len(b.Lenient) - len(rows); more > 0 {
-		s.end = []piece{styled(dim, "and %s more; --json has them", number(int64(more)))}
+		s.end = []piece{styled(dim, "and %s more; --json has them", printable.Number(more))}
 	}
 	x.add(s)
 }
@@ -332,13 +333,13 @@ func (x *summaryPage) groups() {
 	var rows []figure
 	for _, sum := range sums[:min(len(sums), shownValues)] {
 		rows = append(rows, figure{name: sum.Value, n: sum.Sites, of: b.Sites, sure: sum.Certainty,
-			extra: plural(sum.Tokens, "token")})
+			extra: printable.Count(sum.Tokens, "token")})
 	}
 	full := wholeBar(rows)
 	s := section{title: "Sites that block at least one, by " + kind, rows: rows, full: full,
 		of: fmt.Sprintf("a whole bar is %s", roundPercent(full))}
 	if more := len(sums) - len(rows); more > 0 {
-		s.end = []piece{styled(dim, "and %s more; --json has them", number(int64(more)))}
+		s.end = []piece{styled(dim, "and %s more; --json has them", printable.Number(more))}
 	}
 	x.add(s)
 }
@@ -415,7 +416,7 @@ func counted(counts []survey.Count, of int64, most int) (rows []figure) {
 		}
 	}
 	if more := len(counts) - most; more > 0 {
-		rest.name = plural(more, "other")
+		rest.name = printable.Count(more, "other")
 		rows = append(rows, rest)
 	}
 	return rows
@@ -491,7 +492,7 @@ func (x *summaryPage) lay() {
 func (f *figure) cells() []piece {
 	return []piece{
 		{text: f.name, style: f.nameStyle},
-		{text: number(f.n), right: true},
+		{text: printable.Number(f.n), right: true},
 		{text: percentOf(f.n, f.of), right: true},
 	}
 }

@@ -310,10 +310,10 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	f(number(0), "0")
-	f(number(999), "999")
-	f(number(1000), "1,000")
-	f(number(-1234567), "-1,234,567")
+	f(printable.Number(0), "0")
+	f(printable.Number(999), "999")
+	f(printable.Number(1000), "1,000")
+	f(printable.Number(-1234567), "-1,234,567")
 	f(bytesText(999), "999 B")
 	f(bytesText(1000), "1.0 kB")
 	f(bytesText(999_949), "999.9 kB")
@@ -322,6 +322,6 @@ func TestNumbers(t *testing.T) {
 	f(bytesText(math.MaxInt64), "9.2 EB")
 	f(millisText(999.4), "999 ms")
 	f(millisText(1234), "1.2 s")
-	f(plural(1, "part"), "1 part")
-	f(plural(2000, "part"), "2,000 parts")
+	f(printable.Count(1, "part"), "1 part")
+	f(printable.Count(2000, "part"), "2,000 parts")
 }

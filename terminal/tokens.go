@@ -7,35 +7,6 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 )
 
-// tokenJSON is a token under the names that datasets and lists use.
-type tokenJSON struct {
-	Token        string   `json:"token"`
-	Aliases      []string `json:"aliases"`
-	Category     string   `json:"category"`
-	Purpose      string   `json:"purpose"`
-	Operator     string   `json:"operator"`
-	ProductToken bool     `json:"product_token"` // it fits RFC 9309 §2.2.1
-	HeedsStar    bool     `json:"heeds_star"`
-	Fallback     []string `json:"fallback"`
-	Source       string   `json:"source"`
-	SourceKind   string   `json:"source_kind"` // operator, third-party, unverified
-	Checked      string   `json:"checked"`
-}
-
-// TokensJSON returns tokens under the names that datasets and lists use.
-func TokensJSON(list []tokens.Token) any {
-	all := make([]tokenJSON, len(list))
-	for i, t := range list {
-		all[i] = tokenJSON{
-			Token: t.Name, Aliases: append([]string{}, t.Aliases...), Category: t.Category, Purpose: t.Purpose,
-			Operator:     t.Operator,
-			ProductToken: t.ProductToken, HeedsStar: t.HeedsStar, Fallback: append([]string{}, t.Fallback...),
-			Source: t.Source, SourceKind: t.SourceKind, Checked: t.Checked,
-		}
-	}
-	return all
-}
-
 func yesNo(is bool) string {
 	if is {
 		return "yes"

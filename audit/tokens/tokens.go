@@ -19,24 +19,27 @@ import (
 	"unicode/utf8"
 )
 
-// Token is a crawler's name in robots.txt files, with its facts.
+// Token is a crawler's name in robots.txt files, with its facts. Programs rely on its JSON, which `bulkscan tokens`
+// prints: the names are those of datasets and lists.
 type Token struct {
-	Name     string   // as its operator spells it
-	Aliases  []string // other spellings, which only the lenient reading finds, except InFiles
-	Category string   // search, ai, seo, social, archive; "custom" for a user's row without one
-	Operator string   // the crawler's operator; "unknown" if no page says
-	Purpose  string   // training, search, user-fetch, agent, data-provider, ads, preview, platform, seo, other
+	Name     string   `json:"token"`    // as its operator spells it
+	Aliases  []string `json:"aliases"`  // other spellings, which only the lenient reading finds, except InFiles
+	Category string   `json:"category"` // search, ai, seo, social, archive; "custom" for a user's row without one
+	// training, search, user-fetch, agent, data-provider, ads, preview, platform, seo, other
+	Purpose  string `json:"purpose"`
+	Operator string `json:"operator"` // the crawler's operator; "unknown" if no page says
 
 	// ProductToken reports whether Name fits RFC 9309 §2.2.1: letters, `-` and `_`. The strict reading never matches
 	// other names; see InFiles.
-	ProductToken bool
-	HeedsStar    bool     // follows the group of `*` if no group names it
-	Fallback     []string // the names it follows, in order, if no group names it
-	Chain        []int    // Fallback as indices into Registry.Tokens
+	ProductToken bool     `json:"product_token"`
+	HeedsStar    bool     `json:"heeds_star"` // follows the group of `*` if no group names it
+	Fallback     []string `json:"fallback"`   // the names it follows, in order, if no group names it
+	Chain        []int    `json:"-"`          // Fallback as indices into Registry.Tokens
 
-	Source     string // URL of the page that documents these facts
-	SourceKind string // the author of that page: operator or third-party; unverified if no copy of it was read
-	Checked    string // YYYY-MM-DD, the date of the copy that was read; empty if the copy has none
+	Source string `json:"source"` // URL of the page that documents these facts
+	// the author of that page: operator or third-party; unverified if no copy of it was read
+	SourceKind string `json:"source_kind"`
+	Checked    string `json:"checked"` // YYYY-MM-DD, the date of the copy that was read; empty if the copy has none
 }
 
 // The kinds of a source. Rows are compared with stored copies of pages, so a date is that of a copy, as the copy or
@@ -419,7 +422,8 @@ func row(header, fields []string) (Token, error) {
 	if len(fields) != len(header) {
 		return Token{}, fmt.Errorf("%d fields under %d columns", len(fields), len(header))
 	}
-	t := Token{Category: "custom", Operator: "unknown", Purpose: "other", HeedsStar: true, SourceKind: SourceUnverified}
+	t := Token{Category: "custom", Operator: "unknown", Purpose: "other", HeedsStar: true, SourceKind: SourceUnverified,
+		Aliases: []string{}, Fallback: []string{}}
 	for i, value := range fields {
 		if err := checkText(value, maxField); err != nil {
 			return Token{}, fmt.Errorf("column %s: %w", header[i], err)

@@ -90,7 +90,7 @@ func TestEveryFlagChanged(t *testing.T) {
 		"resolver": "127.0.0.1:1", "connect-to": "::192.0.2.1:9", "ca-file": file("other.pem", string(web.CAPEM())),
 		"opt-out": file("opt-out.txt", "nobody.example\n"), "rates": file("rates.txt", "192.0.2.0/24 5\n"),
 		"date": "2020-01-01", "part-rows": "9", "part-age": "9s", "progress": "log", "log-format": "json",
-		"log-level": "debug", "quiet": "true", "verbose": "true", "allow-empty": "true", "max-error-rate": "0.9",
+		"log-level": "debug", "quiet": "true", "allow-empty": "true", "max-error-rate": "0.9",
 		"cpuprofile": "", "metrics-addr": "127.0.0.1:0", "metrics-file": filepath.Join(folder, "scan.prom"),
 		"warc-out": filepath.Join(folder, "archive"), "repair": "true", "no-compact": "true", "no-publish": "true",
 		"accept-list": "true",

@@ -41,7 +41,7 @@ var flagGroups = []flagGroup{
 	}},
 	{"Resume", []string{"scan-id", "date", "restart", "repair"}},
 	{"Monitoring", []string{
-		"progress", "quiet", "verbose", "log-format", "log-level", "metrics-addr", "metrics-file", "max-error-rate",
+		"progress", "quiet", "log-format", "log-level", "metrics-addr", "metrics-file", "max-error-rate",
 		"allow-empty", "cpuprofile",
 	}},
 }

@@ -9,7 +9,7 @@ import (
 var ofImport = []string{
 	"out", "fields", "by", "limit", "sample", "dry-run", "scan-id", "vantage", "list-id", "restart", "repair", "tables",
 	"part-rows", "part-age", "progress", "log-format", "log-level",
-	"quiet", "verbose", "allow-empty", "no-compact", "no-publish", "max-redirects", "max-body", "tokens", "allow-private",
+	"quiet", "allow-empty", "no-compact", "no-publish", "max-redirects", "max-body", "tokens", "allow-private",
 }
 
 func (a *app) importCommand() *cobra.Command {

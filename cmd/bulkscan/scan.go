@@ -59,7 +59,7 @@ type scanFlags struct {
 	partAge             time.Duration
 	progress            string
 	logFormat, logLevel string
-	quiet, verbose      bool
+	quiet               bool
 	cpuProfile          string
 	metricsAddr         string
 	metricsFile         string
@@ -122,7 +122,6 @@ func (f *scanFlags) add(flags *pflag.FlagSet) {
 		"auto, text or json; auto is sentences and a last page on a terminal, and text elsewhere")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "only errors, and no progress; --log-level and --progress do not count")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "everything, as --log-level debug has it")
 	f.endBounds.add(flags)
 	flags.StringVar(&f.metricsAddr, "metrics-addr", "",
 		"HOST:PORT at which Prometheus may read the scan's metrics (docs/METRICS.md)")
@@ -195,7 +194,7 @@ func settings(flags *pflag.FlagSet) []commit.Setting {
 var ofThisRun = map[string]bool{
 	"help": true, "accept-list": true, "restart": true, "repair": true, "out": true, "fields": true, "cpuprofile": true,
 	"metrics-addr": true, "metrics-file": true, "warc-out": true,
-	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "verbose": true, "config": true,
+	"no-compact": true, "no-publish": true, "allow-empty": true, "quiet": true, "config": true,
 	"print-config": true, "shard": true, "collect": true,
 }
 
@@ -210,7 +209,9 @@ var changesAnswers = map[string]bool{
 
 // scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
 func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, paths []string) (err error) {
-	f.volume()
+	if f.quiet {
+		f.logLevel, f.progress = "error", "none"
+	}
 	if f.format == inputs.WARC.String() { // captures and rows have dates of their own where none is given
 		for i := range config {
 			config[i].Answers = config[i].Answers || config[i].Name == "date"
@@ -417,8 +418,6 @@ func (f *scanFlags) check() error {
 		return err
 	}
 	switch {
-	case f.quiet && f.verbose:
-		return usagef("-q, -v: give one of them")
 	case f.concurrency < 1:
 		return usagef("--concurrency %d: at least 1", f.concurrency)
 	case !(f.sample >= 0 && f.sample <= 1): // not a number is none of them
@@ -544,14 +543,4 @@ func (f *scanFlags) profile() (end func() error, err error) {
 		pprof.StopCPUProfile()
 		return file.Close()
 	}, nil
-}
-
-// volume makes -q and -v the settings that they stand for.
-func (f *scanFlags) volume() {
-	switch {
-	case f.quiet:
-		f.logLevel, f.progress = "error", "none"
-	case f.verbose:
-		f.logLevel = "debug"
-	}
 }

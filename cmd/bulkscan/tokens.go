@@ -98,7 +98,7 @@ of the copy that was read.`,
 			}
 			switch {
 			case asJSON:
-				return terminal.WriteJSON(a.stdout, terminal.TokensJSON(list))
+				return terminal.WriteJSON(a.stdout, list)
 			case long || len(names) > 0:
 				return terminal.DescribeTokens(a.stdout, list, color)
 			}

@@ -211,3 +211,20 @@ func Wrap(text string, width int) string {
 	}
 	return b.String()
 }
+
+// Number writes a number with commas between thousands.
+func Number[T int | int64 | uint64](n T) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// Count writes a number of things.
+func Count[T int | int64](n T, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return Number(n) + " " + thing + "s"
+}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/docs/queries"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -177,7 +178,7 @@ func sqlOf(names ...string) (list []query) {
 
 // subtitle says what a share is of, of how many sites, and of which date.
 func (b *builder) subtitle(of string, sites int64) string {
-	return fmt.Sprintf("%s, n = %s%s, %s", of, grouped(sites), b.full().Flag(sites), b.survey.Manifest.ScanDate)
+	return fmt.Sprintf("%s, n = %s%s, %s", of, printable.Number(sites), b.full().Flag(sites), b.survey.Manifest.ScanDate)
 }
 
 // by is the subtitle of a figure by a definition.
@@ -193,7 +194,7 @@ func overWhat(d survey.Definition) string {
 }
 
 // sites is the size of a group.
-func (b *builder) sites(n int64) string { return things(n, "site") + b.full().Flag(n) }
+func (b *builder) sites(n int64) string { return printable.Count(n, "site") + b.full().Flag(n) }
 
 // sure is a share of a group in a headline. The segment is "" where it is not known how many sites of the group were
 // not observed.
@@ -222,7 +223,7 @@ func (b *builder) enough(t frame, rows [][]any, of string) [][]any {
 // group.
 func (b *builder) extremes(t frame, rows [][]any, kind, blocking, of, first, then string) string {
 	if rows = b.enough(t, rows, of); len(rows) == 0 {
-		return "No group has " + things(b.full().LeastGroup, "site")
+		return "No group has " + printable.Count(b.full().LeastGroup, "site")
 	}
 	share := func(row []any) float64 { return ratio(t.number(row, blocking), t.number(row, of)) }
 	compare := func(x, y []any) int { return cmp.Compare(share(x), share(y)) }
@@ -237,20 +238,12 @@ func (b *builder) extremes(t frame, rows [][]any, kind, blocking, of, first, the
 	return say(first, high) + say(then, low)
 }
 
-// things writes a number of things.
-func things(n int64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return grouped(n) + " " + thing + "s"
-}
-
 // thingsDo is a number of things and what they do.
 func thingsDo(n int64, thing, verb string) string {
 	if n == 1 {
 		verb += "s"
 	}
-	return things(n, thing) + " " + verb
+	return printable.Count(n, thing) + " " + verb
 }
 
 // spoken are the shares that have a name, and whether it is of one site.

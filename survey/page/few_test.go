@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/survey"
 )
@@ -171,7 +172,7 @@ func TestTooFewForHeadlines(t *testing.T) {
 			if silent := strings.HasSuffix(v.Headline, ": too few sites for a headline"); silent != (all < 30) {
 				t.Errorf("%d sites: %s: %s", all, id, v.Headline)
 			}
-			n := fmt.Sprintf("n = %s%s", grouped(all), flag)
+			n := fmt.Sprintf("n = %s%s", printable.Number(all), flag)
 			if strings.HasPrefix(id, "time-") {
 				n += " to " + strings.TrimPrefix(n, "n = ")
 			}

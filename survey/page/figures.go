@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -57,10 +58,10 @@ func (b *builder) numbers() []number {
 	s := b.full()
 	full, _ := survey.DefinitionNamed(survey.Full)
 	return []number{
-		{grouped(s.Asked), "sites asked"},
-		{grouped(s.Rules), "have rules"},
-		{grouped(s.Blocking.OneByName), "block at least one AI crawler by name (" + full.Words + ")"},
-		{grouped(s.Blocking.OneByStar), "block AI crawlers by * alone (" + full.Words + ")"},
+		{printable.Number(s.Asked), "sites asked"},
+		{printable.Number(s.Rules), "have rules"},
+		{printable.Number(s.Blocking.OneByName), "block at least one AI crawler by name (" + full.Words + ")"},
+		{printable.Number(s.Blocking.OneByStar), "block AI crawlers by * alone (" + full.Words + ")"},
 	}
 }
 
@@ -73,7 +74,7 @@ func (b *builder) answer(s *survey.Summary, on bool) answer {
 		return a
 	}
 	share := ratio(s.Blocking.AtLeastOne, s.Blocking.Sites)
-	of := fmt.Sprintf("%s of %s %s", grouped(s.Blocking.AtLeastOne), grouped(s.Blocking.Sites), overWhat(d))
+	of := fmt.Sprintf("%s of %s %s", printable.Number(s.Blocking.AtLeastOne), printable.Number(s.Blocking.Sites), overWhat(d))
 	if !s.Enough(s.Blocking.Sites) {
 		a.Sentence = fmt.Sprintf("Too few sites for a headline: %s %s at least one AI crawler.", of, d.Verbs)
 		return a
@@ -144,7 +145,7 @@ func (b *builder) tokens() figure {
 		})
 	if len(others) > 0 {
 		table.Note = fmt.Sprintf("%s stands for %s that no file names; --csv writes all.", plain(others[0]),
-			things(int64(len(others)), "crawler"))
+			printable.Count(len(others), "crawler"))
 	}
 	f.Tables = []sheet{table}
 	return f
@@ -165,7 +166,7 @@ func tokenBars(id string, d survey.Definition, s *survey.Summary) *bars {
 	chart.folded(shownTokens)
 	if len(others) > 0 {
 		t := &list[slices.IndexFunc(list, func(t survey.TokenCount) bool { return t.Token == others[0] })]
-		chart.add(scale, things(int64(len(others)), "other"), "no file names them: blocked only by *"+t.Ranges(percent),
+		chart.add(scale, printable.Count(len(others), "other"), "no file names them: blocked only by *"+t.Ranges(percent),
 			percent(t.Share), reasons(t, d, s.Blocking.Sites))
 		chart.between(scale, t.Certainty)
 	}
@@ -245,7 +246,7 @@ func (b *builder) sums(id, short, property, caveat string, of func(*survey.Summa
 			return s.Share
 		}))
 		for _, sum := range shown {
-			chart.add(scale, sum.Value, things(int64(sum.Tokens), "crawler")+sum.Ranges(percent), percent(sum.Share),
+			chart.add(scale, sum.Value, printable.Count(sum.Tokens, "crawler")+sum.Ranges(percent), percent(sum.Share),
 				lengths{{"own", sum.Share}})
 			chart.between(scale, sum.Certainty)
 		}
@@ -356,17 +357,17 @@ func (b *builder) rankHeadline(token string, d survey.Definition, t frame, rows 
 func magnitude(n int64) string {
 	switch {
 	case n >= 1e6 && n%1e6 == 0:
-		return grouped(n/1e6) + "M"
+		return printable.Number(n/1e6) + "M"
 	case n >= 1000 && n%1000 == 0:
-		return grouped(n/1000) + "k"
+		return printable.Number(n/1000) + "k"
 	}
-	return grouped(n)
+	return printable.Number(n)
 }
 
 func (b *builder) suffixes() figure {
 	const short = "Top-level domains"
 	t := b.table("blocked-by-tld")
-	least := things(b.full().LeastGroup, "site")
+	least := printable.Count(b.full().LeastGroup, "site")
 	v := variant{By: survey.Full,
 		Subtitle: b.subtitle("Everything forbidden, of sites with rules under each public suffix with at least "+least,
 			b.full().Rules), Sites: b.full().Rules,

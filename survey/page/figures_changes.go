@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -22,8 +23,8 @@ func (b *builder) changes() figure {
 		return missing(id, short, map[bool]string{true: noHistory,
 			false: "no site had other rules for these crawlers than before"}[len(t.Columns) == 0])
 	}
-	v.Headline = fmt.Sprintf("%s a site began or ceased to block one of %s", things(all, "time"),
-		things(int64(len(b.survey.Lines)), "AI crawler"))
+	v.Headline = fmt.Sprintf("%s a site began or ceased to block one of %s", printable.Count(all, "time"),
+		printable.Count(len(b.survey.Lines), "AI crawler"))
 	var rows [][]any
 	for _, row := range t.Rows {
 		if token := t.text(row, "token"); len(rows) < survey.ShownChanges && slices.Contains(b.survey.Lines, token) {
@@ -33,8 +34,8 @@ func (b *builder) changes() figure {
 				t.line(row, "_before"), t.line(row, "_after"), t.value(row, "rank"), t.value(row, "label")})
 		}
 	}
-	note := fmt.Sprintf("The newest %s of %s changes; --csv writes more, and those of all AI tokens.", grouped(len(rows)),
-		grouped(all))
+	note := fmt.Sprintf("The newest %s of %s changes; --csv writes more, and those of all AI tokens.", printable.Number(len(rows)),
+		printable.Number(all))
 	columns := []string{"site", "token", "change", "last seen before", "first seen after", "line before", "line after",
 		"rank", "label"}
 	for n := len(columns) - 1; n > 0 && !slices.ContainsFunc(rows, func(row []any) bool {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -80,7 +81,7 @@ func (b *builder) statuses() figure {
 		if c.Value == "429" {
 			class = "warn"
 		}
-		chart.add(scale, c.Value, things(c.Rows, "site"), percent(ratio(c.Rows, s.Answered)),
+		chart.add(scale, c.Value, printable.Count(c.Rows, "site"), percent(ratio(c.Rows, s.Answered)),
 			lengths{{class, ratio(c.Rows, s.Answered)}})
 	}
 	v.Plots = []any{chart.folded(shownGroups)}
@@ -117,7 +118,7 @@ func (b *builder) logarithmic(id, kind, unit string, marks ...float64) (*columns
 		c.Marks = append(c.Marks, newMark(math.Log2(q/low)/(step*float64(len(bins))), []string{"median ", "99% below "}[i]+
 			amount(q, unit), i))
 	}
-	c.Description = fmt.Sprintf("%s sites from %s to %s", grouped(total), amount(low, unit), amount(high, unit))
+	c.Description = fmt.Sprintf("%s sites from %s to %s", printable.Number(total), amount(low, unit), amount(high, unit))
 	return c, total
 }
 
@@ -232,7 +233,7 @@ func (b *builder) scores() figure {
 	for i := range 6 {
 		c.X = append(c.X, tick{along(float64(i) / 5), fmt.Sprintf("%.1f", float64(i)/5)})
 	}
-	c.Description = fmt.Sprintf("%s of %s sites pass", grouped(passed), grouped(total))
+	c.Description = fmt.Sprintf("%s of %s sites pass", printable.Number(passed), printable.Number(total))
 	v.Plots = []any{c}
 	order := []string{"pass", "warn", "fail", "skipped"}
 	chart, _ := newBars("steps", "share of sites asked", 1, key{"pass", "✓ passes"}, key{"warn", "! has warnings"},
@@ -279,7 +280,7 @@ func (b *builder) syntax() figure {
 		b.sure(t.number(rows[0], "sites"), of, ""))
 	v.Plots = []any{counted("syntax", "share of sites with rules", t, rows,
 		func(row []any) string { return plain(faultInWords(t.text(row, "kind"))) }, func(row []any) string {
-			return plain(t.text(row, "kind")) + " · " + things(t.number(row, "sites"), "site")
+			return plain(t.text(row, "kind")) + " · " + printable.Count(t.number(row, "sites"), "site")
 		}, "sites", of)}
 	return b.single("syntax", "Faults", v, "syntax")
 }
@@ -289,7 +290,7 @@ func (b *builder) delays() figure {
 		"Sites whose group for the agent has a Crawl-delay, of sites with rules",
 		"Google ignores the record; Bing and others read it differently.",
 		func(t frame, row []any) string {
-			text := fmt.Sprintf("%s give %s a Crawl-delay, half of them %s or less", things(t.number(row, "sites"), "site"),
+			text := fmt.Sprintf("%s give %s a Crawl-delay, half of them %s or less", printable.Count(t.number(row, "sites"), "site"),
 				agent(t.text(row, "token")), amount(1000*t.share(row, "median"), "ms"))
 			return cmp.Or(b.ifEnough(t.number(row, "sites"), text), "Files have Crawl-delays")
 		},
@@ -316,7 +317,7 @@ func (b *builder) agents() figure {
 		plain(t.text(t.Rows[0], "token"))), "Files name unknown agents")
 	v.Plots = []any{counted("agents", "share of sites with rules", t, t.Rows,
 		func(row []any) string { return plain(t.text(row, "token")) },
-		func(row []any) string { return things(t.number(row, "mention"), "site") }, "mention", b.full().Rules)}
+		func(row []any) string { return printable.Count(t.number(row, "mention"), "site") }, "mention", b.full().Rules)}
 	return b.single("agents", "Unknown agents", v, "unknown-agents")
 }
 

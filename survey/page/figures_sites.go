@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -44,16 +45,16 @@ func (b *builder) numberBlocked() figure {
 	}
 	bins := []bin{{label: "no crawler", class: "open", sites: none, cut: true, tick: "none"}}
 	for n := int64(1); n <= last; n++ {
-		bins = append(bins, bin{label: things(n, "crawler"), class: "blocked", sites: counts[n], gap: n == 1,
-			tick: grouped(n)})
+		bins = append(bins, bin{label: printable.Count(n, "crawler"), class: "blocked", sites: counts[n], gap: n == 1,
+			tick: printable.Number(n)})
 	}
 	c := newColumns("count", "site", bins)
 	if none > 0 {
-		c.Marks = []mark{newMark(0, grouped(none)+" block none", 0)}
+		c.Marks = []mark{newMark(0, printable.Number(none)+" block none", 0)}
 		c.Marks[0].Plain = true
 	}
-	c.Description = fmt.Sprintf("%s block none, %s at least one, %s all of the last bar", grouped(none), grouped(more),
-		grouped(counts[last]))
+	c.Description = fmt.Sprintf("%s block none, %s at least one, %s all of the last bar", printable.Number(none), printable.Number(more),
+		printable.Number(counts[last]))
 	v.Plots = []any{c}
 	return b.single("count", "Crawlers per site", v, "ai-tokens-blocked")
 }
@@ -82,7 +83,7 @@ func (b *builder) together() figure {
 	names = slices.DeleteFunc(names, func(name string) bool { return !named[name] })
 	if len(names) < 2 {
 		return missing("together", "Blocked together", "fewer than two crawlers that files name are blocked by "+
-			things(b.full().LeastGroup, "site"))
+			printable.Count(b.full().LeastGroup, "site"))
 	}
 	names = byOperator(names, operator)
 	m := &matrix{ID: "together", Corner: "of the sites that block ↓, so many percent block →", Upright: true,
@@ -136,14 +137,14 @@ func stacked(id, label string, names, abouts, classes []string, counts []int64) 
 	}
 	chart, _ := newBars(id, label, 1)
 	chart.Stack = true
-	all := bar{Name: "all", Value: grouped(total)}
+	all := bar{Name: "all", Value: printable.Number(total)}
 	at := 0.0
 	for i, n := range counts {
 		share := ratio(n, total)
 		p := part{classes[i], along(at), along(share)}
 		at += share
 		all.Parts = append(all.Parts, p)
-		under := things(n, "site")
+		under := printable.Count(n, "site")
 		if abouts != nil {
 			under = abouts[i] + " · " + under
 		}
@@ -171,7 +172,7 @@ func (b *builder) managed() figure {
 	if total == 0 {
 		return missing("managed", "Managed files", noRules)
 	}
-	v.Headline = "Managed blocks: " + things(with, "file") + b.ifEnough(with, "; "+b.sure(withBlock, with, "")+
+	v.Headline = "Managed blocks: " + printable.Count(with, "file") + b.ifEnough(with, "; "+b.sure(withBlock, with, "")+
 		" of them block GPTBot") +
 		b.ifEnough(without, "; of the others "+b.sure(withoutBlock, without, "")+" block GPTBot")
 	chart, scale := newBars("managed", "share that blocks GPTBot", max(ratio(withBlock, with),
@@ -248,7 +249,7 @@ func (b *builder) tally(id, short, queryName, since, subtitle, caveat string, he
 		return cmp.Compare(t.number(x, "sites"), t.number(y, "sites"))
 	}))
 	v.Plots = []any{counted(id, "share of sites with rules", t, t.Rows, func(row []any) string { return name(t, row) },
-		func(row []any) string { return things(t.number(row, "sites"), "site") }, "sites", of)}
+		func(row []any) string { return printable.Count(t.number(row, "sites"), "site") }, "sites", of)}
 	return b.single(id, short, v, queryName)
 }
 

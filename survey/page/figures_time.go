@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -98,12 +99,12 @@ func (b *builder) overTime() figure {
 		of, then := t.number(own[0], "of"), t.number(own[len(own)-1], "of")
 		v.Sites = min(of, then)
 		v.Subtitle = fmt.Sprintf("%s, of %s of each date, n = %s%s to %s%s, %s to %s", capital(d.Words), overWhat(d),
-			grouped(of), b.full().Flag(of), grouped(then), b.full().Flag(then), dates[0], dates[len(dates)-1])
+			printable.Number(of), b.full().Flag(of), printable.Number(then), b.full().Flag(then), dates[0], dates[len(dates)-1])
 		before, after := t.share(own[0], "share"), t.share(own[len(own)-1], "share")
 		change := "from %s to %s of sites"
 		switch {
 		case fewer(of, then):
-			change = fmt.Sprintf("%%s of %s sites on the first date, %%s of %s on the last", grouped(of), grouped(then))
+			change = fmt.Sprintf("%%s of %s sites on the first date, %%s of %s on the last", printable.Number(of), printable.Number(then))
 		case before == after:
 			change = "%[2]s of sites, as on the first date"
 		}
@@ -199,8 +200,8 @@ func (b *builder) transitions() figure {
 		cells[[2]string{from, to}] += t.number(row, "sites")
 	}
 	v.Sites = t.sum(rows, "sites")
-	v.Headline = fmt.Sprintf("%s: %s began to block it, %s ceased", token, things(changes["began"], "site"),
-		grouped(changes["ceased"]))
+	v.Headline = fmt.Sprintf("%s: %s began to block it, %s ceased", token, printable.Count(changes["began"], "site"),
+		printable.Number(changes["ceased"]))
 	order := func(list []string) {
 		rank := []string{"blocked", "open", "unknown"}
 		slices.SortFunc(list, func(x, y string) int {
@@ -225,7 +226,7 @@ func (b *builder) transitions() figure {
 			case from != to:
 				class = "changed"
 			}
-			row.Cells = append(row.Cells, cell{grouped(n), class})
+			row.Cells = append(row.Cells, cell{printable.Number(n), class})
 		}
 		g.Down = append(g.Down, row)
 	}
@@ -263,7 +264,7 @@ func (b *builder) firstBlocked() figure {
 	v.Sites = cmp.Or(followed.sum(followed.where("token", b.survey.Lines[0]), "sites"), b.full().Rules)
 	v.Subtitle = fmt.Sprintf(
 		"Everything forbidden, sites first seen to block a crawler that had been seen not to, n = %s%s, to %s",
-		grouped(v.Sites), b.full().Flag(v.Sites), b.survey.Manifest.ScanDate)
+		printable.Number(v.Sites), b.full().Flag(v.Sites), b.survey.Manifest.ScanDate)
 	c := newCalendar(dates)
 	var values [][]point
 	var names []string
@@ -284,13 +285,13 @@ func (b *builder) firstBlocked() figure {
 			line = append(line, point{at: c.at(date), share: float64(n) / float64(top)})
 			n += t.number(row, "sites")
 			line = append(line, point{at: c.at(date), share: float64(n) / float64(top), title: fmt.Sprintf("%s, %s: %s", token,
-				date, things(n, "site"))})
+				date, printable.Count(n, "site"))})
 		}
 		line = append(line, point{at: 1, share: float64(n) / float64(top), title: fmt.Sprintf("%s: %s", token,
-			things(n, "site"))})
+			printable.Count(n, "site"))})
 		values, names = append(values, line), append(names, token)
 	}
-	v.Headline = fmt.Sprintf("%s began to block %s while observed", things(total[names[0]], "site"), names[0])
+	v.Headline = fmt.Sprintf("%s began to block %s while observed", printable.Count(total[names[0]], "site"), names[0])
 	plot := newLines("first", c.ticks(), names, values)
 	plot.inCounts(step, top, names, total)
 	plot.Events = b.events(c)
@@ -302,7 +303,7 @@ func (b *builder) firstBlocked() figure {
 func (l *lines) inCounts(step, whole int64, names []string, ends map[string]int64) {
 	l.Y = countLevels(linesHeight, step, whole)
 	for i, name := range names {
-		l.Series[i].Value = grouped(ends[name])
+		l.Series[i].Value = printable.Number(ends[name])
 		l.Series[i].Dots = nil
 	}
 	l.Description = topThree(names, func(i int) string { return l.Series[i].Value })

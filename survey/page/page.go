@@ -51,7 +51,7 @@ func digest(text string) string {
 }
 
 var markup = template.Must(template.New("page.html").Funcs(template.FuncMap{
-	"count":   grouped[int64],
+	"count":   printable.Number[int64],
 	"percent": percent,
 	"marked":  marked,
 	"whole":   whole,
@@ -148,7 +148,7 @@ func Write(w io.Writer, s *survey.Survey, o Options) error {
 		Policy: template.HTMLAttr(`content="` + policy + `"`),    //nolint:gosec // these texts are ours
 		Style:  template.CSS(style), Script: template.JS(script), //nolint:gosec // likewise
 		Tool: m.ToolVersion, Registry: m.RegistryVersion, ScanID: m.ScanID,
-		LeftOut: s.LeftOut.Line(grouped), Counted: s.Summaries[0].Counted(grouped), Numbers: b.numbers(),
+		LeftOut: s.LeftOut.Line(), Counted: s.Summaries[0].Counted(), Numbers: b.numbers(),
 		Explain: b.full().Explain(0, b.full().Blocking.Unobserved), Groups: groups, Missing: missing, Source: b.source(),
 	}
 	if v.Title == "" {

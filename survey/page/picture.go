@@ -142,7 +142,7 @@ func (b *builder) picture(v *variant) *sketch {
 		s.y += 16
 	}
 	s.text(edge, "small", v.Caveat, 12)
-	if leftOut := b.survey.LeftOut.Line(grouped); leftOut != "" {
+	if leftOut := b.survey.LeftOut.Line(); leftOut != "" {
 		s.text(edge, "small", capital(leftOut), 12)
 	}
 	s.text(edge, "small", "Source: "+b.source(), 12)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -313,7 +314,7 @@ func newColumns(id, of string, bins []bin) *columns {
 		}
 		h := columnsHeight * min(1, float64(b.sites)/float64(top))
 		c.Bars = append(c.Bars, column{along(places[i] / units), along(0.92 / units), across(columnsHeight - h), across(h),
-			b.class, b.label + ": " + things(b.sites, of)})
+			b.class, b.label + ": " + printable.Count(b.sites, of)})
 		if b.sites > top {
 			c.Breaks = append(c.Breaks, spot{along((places[i] + 0.46) / units), "24"})
 		}
@@ -343,7 +344,7 @@ func newColumns(id, of string, bins []bin) *columns {
 func countLevels(height float64, step, top int64) (levels []level) {
 	for n := int64(0); n <= top; n += step {
 		y := height * (1 - float64(n)/float64(top))
-		levels = append(levels, level{At: across(y), Text: across(y + 4), Label: grouped(n)})
+		levels = append(levels, level{At: across(y), Text: across(y + 4), Label: printable.Number(n)})
 	}
 	return levels
 }
@@ -398,16 +399,3 @@ func percent(share float64) string {
 
 // round writes a share of a scale.
 func round(share float64) string { return strings.Replace(percent(share), ".0%", "%", 1) }
-
-// grouped writes a number with commas between thousands.
-func grouped[T int | int64](n T) string {
-	digits := strconv.FormatInt(int64(n), 10)
-	sign := ""
-	if digits[0] == '-' {
-		sign, digits = "-", digits[1:]
-	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
-}

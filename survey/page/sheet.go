@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 )
 
@@ -50,8 +51,8 @@ func sheetOf(f frame, name string) sheet {
 func newSheet(name, caption string, columns []string, rows [][]any, note string) sheet {
 	s := sheet{Name: name + ".csv", Caption: caption, Note: note, columns: columns, rows: rows}
 	if len(rows) > maxSheet {
-		s.Note = strings.TrimPrefix(fmt.Sprintf("%s; the first %s of %s rows: --csv writes all", note, grouped(maxSheet),
-			grouped(len(rows))), "; ")
+		s.Note = strings.TrimPrefix(fmt.Sprintf("%s; the first %s of %s rows: --csv writes all", note, printable.Number(maxSheet),
+			printable.Number(len(rows))), "; ")
 		rows = rows[:maxSheet]
 	}
 	for i, column := range columns {
@@ -139,7 +140,7 @@ func shown(column string, v any) string {
 		}
 		return plain(v)
 	case int64:
-		return grouped(v)
+		return printable.Number(v)
 	case float64:
 		if strings.HasPrefix(column, "share") || column == "change" {
 			return percent(v)

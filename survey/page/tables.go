@@ -16,7 +16,7 @@ import (
 // them.
 func WriteTables(s *survey.Survey, write func(name string, content []byte) error) error {
 	about := s.Manifest.Package("bulkscan-" + strings.ToLower(s.Manifest.ScanID))
-	about.Description = s.LeftOut.Line(grouped)
+	about.Description = s.LeftOut.Line()
 	tables := maps.Clone(s.Tables)
 	tables["headlines"] = headlines(s)
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
