@@ -1,10 +1,8 @@
 package terminal
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -15,9 +13,9 @@ import (
 )
 
 // The rows of test. A URL goes through here as its path, one decision for each set of groups that some crawler follows,
-// and one row for each crawler. There may be millions of URLs, and few crawlers and rules: whatever a row says of its
-// crawler is put into words once (newFollower), whatever it says of a rule when the rule first decides (rule). What is
-// left for a row is to copy bytes. Memory grows with the robots.txt, not with the URLs.
+// and one row for each crawler. There may be millions of URLs, and few crawlers and rules: what a row says of its
+// crawler is found once (newFollower), what it says of a rule when the rule first decides (rule). Memory grows with the
+// robots.txt, not with the URLs.
 
 // Bounds of what rows show.
 const (
@@ -35,48 +33,80 @@ type Rows struct {
 	site      *audit.Site
 	followers []follower // of the tester's crawlers
 
-	path, row []byte        // of the current URL; scratch
-	rules     map[int]*rule // by record
-	lines     *audit.Lines  // nil before the first rule decides
+	rules map[int]*rule // by record
+	lines *audit.Lines  // nil before the first rule decides
+	row   []byte        // scratch
 
 	asJSON   bool
 	verdicts map[bool]string // the first column of text, by whether the URL is allowed
-	tail     []byte          // JSON that all rows end with
 	answer   string          // text of all rows where no rules decide
-	urlWidth int             // of the widest URL so far
+
+	// the widths of the columns of crawlers and groups, and of the widest URL so far
+	nameWidth, whyWidth, urlWidth int
 }
 
-// follower is a crawler with the groups that it follows, put into words.
-type follower struct {
-	name  []byte // text: its column
-	why   []byte // text: the column of its group
-	agent []byte // JSON: agent and token
-	group []byte // JSON: via and the group
+// A row of test --json is of pieces, most of which are JSON once and for all: url, path, agent, allowed, reason,
+// ruleLine, followed.
+type (
+	agent struct {
+		Agent string `json:"agent"`
+		Token string `json:"token"`
+	}
+	// ruleLine is the line of the file that decided; the zero value is none.
+	ruleLine struct {
+		Line  *int    `json:"line"`
+		Rule  *string `json:"rule"`
+		Key   *string `json:"key"`
+		Value *string `json:"value"`
+	}
+	followed struct {
+		Via         string   `json:"via"`
+		Group       *string  `json:"group"`
+		Lenient     bool     `json:"lenient"`
+		Groups      int      `json:"groups"`
+		GroupLines  [][2]int `json:"group_lines"`
+		GroupAgents []string `json:"group_agents"`
+		Dialect     string   `json:"dialect"`
+		Access      string   `json:"access"`
+		Origin      *string  `json:"origin"`
+		Outcome     *string  `json:"outcome"`
+		Status      *int     `json:"status"`
+		Truncated   bool     `json:"truncated"`
+	}
+)
+
+// members returns the fields of a value as JSON, without the braces.
+func members(v any) []byte {
+	text, _ := encodeJSON(v, "") // texts and numbers: it cannot fail
+	return text[1 : len(text)-len("}\n")]
 }
 
-// rule is a line of the file that decided something, put into words.
+// rule is a line of the file that decided something, or none, as text and as JSON.
 type rule struct {
-	text []byte
+	text string
 	json []byte
+}
+
+// follower is a crawler with the groups that it follows.
+type follower struct {
+	name          string // text: its column
+	why           string // text: the column of its group
+	agent, groups []byte // JSON
 }
 
 // NewRows prepares rows for a tester, whose crawlers were given by these names. Colours are for text.
 func NewRows(out io.Writer, tester *audit.Tester, given []string, asJSON, colored bool) *Rows {
-	r := &Rows{out: out, tester: tester, site: tester.Site, asJSON: asJSON, verdicts: verdictColumn(colored),
-		rules: map[int]*rule{}}
+	r := &Rows{out: out, tester: tester, site: tester.Site, asJSON: asJSON, rules: map[int]*rule{},
+		verdicts: map[bool]string{
+			true:  markStyles["allowed"].in(marks["allowed"]+" allowed", colored) + "     ",
+			false: markStyles["blocked"].in(marks["blocked"]+" disallowed", colored) + "  ",
+		}}
 	for i, c := range tester.Crawlers {
-		r.followers = append(r.followers, r.newFollower(given[i], c, tester.Followings[i]))
+		f := r.newFollower(given[i], c, tester.Followings[i])
+		r.nameWidth = widened(r.nameWidth, f.name, maxNameColumn)
+		r.whyWidth = widened(r.whyWidth, f.why, maxWhyColumn)
+		r.followers = append(r.followers, f)
 	}
-	nameWidth, whyWidth := 0, 0
-	for i := range r.followers {
-		nameWidth = widened(nameWidth, r.followers[i].name, maxNameColumn)
-		whyWidth = widened(whyWidth, r.followers[i].why, maxWhyColumn)
-	}
-	for i := range r.followers {
-		f := &r.followers[i]
-		f.name, f.why = pad(f.name, 0, nameWidth), pad(f.why, 0, whyWidth)
-	}
-	r.tail = r.jsonTail()
 	if r.site.Report.Access != parser.AccessConditional {
 		r.answer = instead(r.site)
 	}
@@ -84,32 +114,49 @@ func NewRows(out io.Writer, tester *audit.Tester, given []string, asJSON, colore
 }
 
 // newFollower puts a crawler into words, and whose groups it follows.
-func (r *Rows) newFollower(given string, c audit.Crawler, by audit.Following) follower {
-	file := &r.site.Robots
-	f := follower{name: []byte(line(c.Token)), why: []byte("no group applies")}
-	f.agent = printable.AppendJSON(append(f.agent, `"agent":`...), printable.Head(given, audit.MaxEvidenceValue))
-	f.agent = printable.AppendJSON(append(f.agent, `,"token":`...), c.Token)
-	f.group = printable.AppendJSON(append(f.group, `"via":`...), by.Via.String())
+func (r *Rows) newFollower(given string, c audit.Crawler, by audit.Following) (f follower) {
+	s, file := r.site, &r.site.Robots
+	f = follower{name: line(c.Token), why: "no group applies",
+		agent: members(agent{printable.Head(given, audit.MaxEvidenceValue), c.Token})}
+	row := followed{
+		Via: by.Via.String(), Lenient: by.Lenient, Groups: len(by.Groups), GroupLines: [][2]int{}, GroupAgents: []string{},
+		Dialect: s.Dialect.String(), Access: s.Report.Access.String(), Truncated: s.Fetch.Truncated,
+	}
+	defer func() { f.groups = members(row) }()
+	if !s.IsFile {
+		row.Origin, row.Outcome = new(s.Origin.String()), new(s.Fetch.Outcome.String())
+	}
+	if s.Fetch.Status > 0 {
+		row.Status = &s.Fetch.Status
+	}
 	if len(by.Groups) == 0 {
 		if by.Via == audit.ViaNone && file.Star() >= 0 {
-			f.why = []byte("no group names it, and it ignores *")
+			f.why = "no group names it, and it ignores *"
 		}
-		f.group = append(f.group, `,"group":null,"lenient":false,"groups":0,"group_lines":[],"group_agents":[]`...)
 		return f
 	}
 	name := printable.Head(by.Name, audit.MaxEvidenceValue)
-	f.why = []byte("group ")
+	row.Group = &name
+	f.why = "group "
 	if by.Via == audit.ViaFallback {
-		f.why = []byte("follows ")
+		f.why = "follows "
 	}
-	f.why = append(f.why, line(name)...)
+	f.why += line(name)
 	if by.Lenient {
-		f.why = append(f.why, " (lenient)"...)
+		f.why += " (lenient)"
 	}
-	f.why = appendSpans(append(f.why, ", "...), file, by.Groups)
-	f.group = printable.AppendJSON(append(f.group, `,"group":`...), name)
-	f.group = strconv.AppendBool(append(f.group, `,"lenient":`...), by.Lenient)
-	f.group = appendGroups(f.group, file, by.Groups)
+	f.why += ", " + spans(file, by.Groups)
+	for i, group := range by.Groups {
+		if i < maxListed {
+			first, last := span(file, group)
+			row.GroupLines = append(row.GroupLines, [2]int{first, last})
+		}
+		for i, end := file.GroupRecords(group); i < end && len(row.GroupAgents) < maxListed; i++ {
+			if rec := file.Record(i); rec.Key == parser.KeyUserAgent {
+				row.GroupAgents = append(row.GroupAgents, printable.Head(string(rec.Value), audit.MaxToken))
+			}
+		}
+	}
 	return f
 }
 
@@ -130,205 +177,112 @@ func span(file *parser.File, group uint32) (first, last int) {
 	return first, last
 }
 
-// appendSpans appends the lines of groups: `lines 4-6, 10-12`.
-func appendSpans(b []byte, file *parser.File, groups []uint32) []byte {
-	for i, group := range groups {
-		if i == maxShownLines {
-			return append(b, ", …"...)
-		}
+// spans names the lines of groups: `lines 4-6, 10-12`.
+func spans(file *parser.File, groups []uint32) string {
+	var list []string
+	for _, group := range groups[:min(len(groups), maxShownLines)] {
 		first, last := span(file, group)
-		switch {
-		case i > 0:
-			b = append(b, ", "...)
-		case first == last && len(groups) == 1:
-			b = append(b, "line "...)
-		default:
-			b = append(b, "lines "...)
-		}
-		b = strconv.AppendInt(b, int64(first), 10)
+		text := fmt.Sprint(first)
 		if last > first {
-			b = strconv.AppendInt(append(b, '-'), int64(last), 10)
+			text += fmt.Sprintf("-%d", last)
 		}
+		list = append(list, text)
 	}
-	return b
+	if len(groups) > maxShownLines {
+		list = append(list, "…")
+	}
+	if len(list) == 1 && !strings.Contains(list[0], "-") {
+		return "line " + list[0]
+	}
+	return "lines " + strings.Join(list, ", ")
 }
 
-// appendGroups appends what JSON says of groups besides the name that they share: how many they are, their lines, and
-// whom they name, as written.
-func appendGroups(b []byte, file *parser.File, groups []uint32) []byte {
-	b = strconv.AppendInt(append(b, `,"groups":`...), int64(len(groups)), 10)
-	b = append(b, `,"group_lines":[`...)
-	for i, group := range groups[:min(len(groups), maxListed)] {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		first, last := span(file, group)
-		b = fmt.Appendf(b, "[%d,%d]", first, last)
-	}
-	b = append(b, `],"group_agents":[`...)
-	listed := 0
-	for _, group := range groups {
-		for i, end := file.GroupRecords(group); i < end && listed < maxListed; i++ {
-			if rec := file.Record(i); rec.Key == parser.KeyUserAgent {
-				if listed > 0 {
-					b = append(b, ',')
-				}
-				b = printable.AppendJSON(b, printable.Head(string(rec.Value), audit.MaxToken))
-				listed++
-			}
-		}
-	}
-	return append(b, ']')
-}
-
-// jsonTail is what all rows end with: how the file was read and where it is from.
-func (r *Rows) jsonTail() []byte {
-	s := r.site
-	b := printable.AppendJSON([]byte(`"dialect":`), s.Dialect.String())
-	b = printable.AppendJSON(append(b, `,"access":`...), s.Report.Access.String())
-	if s.IsFile {
-		b = append(b, `,"origin":null,"outcome":null`...)
-	} else {
-		b = printable.AppendJSON(append(b, `,"origin":`...), s.Origin.String())
-		b = printable.AppendJSON(append(b, `,"outcome":`...), s.Fetch.Outcome.String())
-	}
-	b = append(b, `,"status":`...)
-	if s.Fetch.Status > 0 {
-		b = strconv.AppendInt(b, int64(s.Fetch.Status), 10)
-	} else {
-		b = append(b, "null"...)
-	}
-	return strconv.AppendBool(append(b, `,"truncated":`...), s.Fetch.Truncated)
-}
-
-// Add decides one URL, writes its rows, and says how many of them are disallowed. Once all rules that decide have done
-// so before, it does not allocate.
+// Add decides one URL, writes its rows, and says how many of them are disallowed.
 func (r *Rows) Add(url string) (disallowed int, err error) {
-	r.path = r.tester.Decide(url)
-	if !r.asJSON {
-		r.Widen(url)
-	}
-	shown := len(r.row)
+	path, shown := r.tester.Decide(url), r.Widen(url)
 	for i := range r.followers {
 		f, answer := &r.followers[i], r.tester.Answer(i)
 		if !answer.Allow {
 			disallowed++
 		}
-		var row []byte
 		if r.asJSON {
-			r.row = r.appendJSONRow(r.row[:0], f, url, answer)
-			row = r.row
+			r.row = r.appendJSON(r.row[:0], f, url, path, answer)
+			_, err = r.out.Write(r.row)
 		} else {
-			// The URL as shown stays at the beginning of the scratch, the rows come behind.
-			r.row = r.appendTextRow(r.row[:shown], shown, f, answer)
-			row = r.row[shown:]
+			_, err = io.WriteString(r.out, r.text(f, shown, answer))
 		}
-		if _, err := r.out.Write(row); err != nil {
+		if err != nil {
 			return disallowed, err
 		}
 	}
 	return disallowed, nil
 }
 
-// rule returns the record that decided, put into words: its line as it stands in the file.
+// rule returns the record that decided: its line as it stands in the file. Below 0 it is none.
 func (r *Rows) rule(record int) *rule {
 	if known := r.rules[record]; known != nil {
 		return known
 	}
-	site := r.site
-	rec := site.Robots.Record(record)
-	number := rec.Line
+	if record < 0 {
+		r.rules[record] = &rule{json: members(ruleLine{})}
+		return r.rules[record]
+	}
+	rec := r.site.Robots.Record(record)
 	if r.lines == nil {
-		r.lines = site.Lines()
+		r.lines = r.site.Lines()
 	}
-	whole := r.lines.Text(number) // of which the beginning is shown, once
+	whole := r.lines.Text(rec.Line) // of which the beginning is shown, once
 	text := printable.Head(string(whole[:min(len(whole), audit.MaxEvidenceValue+1)]), audit.MaxEvidenceValue)
-
-	known := &rule{text: fmt.Appendf(nil, "line %d: %s", number, line(strings.ReplaceAll(text, "\t", " ")))}
-	known.json = strconv.AppendInt(append(known.json, `"line":`...), int64(number), 10)
-	known.json = printable.AppendJSON(append(known.json, `,"rule":`...), text)
-	known.json = printable.AppendJSON(append(known.json, `,"key":`...), rec.Key.String())
-	known.json = printable.AppendJSON(append(known.json, `,"value":`...), printable.Head(string(rec.Value),
-		audit.MaxEvidenceValue))
-	r.rules[record] = known
-	return known
-}
-
-// verdictColumn returns the first column of text, by whether the URL is allowed.
-func verdictColumn(colored bool) map[bool]string {
-	return map[bool]string{
-		true:  markStyles["allowed"].in(marks["allowed"]+" allowed", colored) + "     ",
-		false: markStyles["blocked"].in(marks["blocked"]+" disallowed", colored) + "  ",
+	r.rules[record] = &rule{
+		text: fmt.Sprintf("line %d: %s", rec.Line, line(strings.ReplaceAll(text, "\t", " "))),
+		json: members(ruleLine{&rec.Line, &text, new(rec.Key.String()),
+			new(printable.Head(string(rec.Value), audit.MaxEvidenceValue))}),
 	}
+	return r.rules[record]
 }
 
-// appendTextRow appends a row for people; b begins with the URL as shown.
-func (r *Rows) appendTextRow(b []byte, shown int, f *follower, answer audit.Answer) []byte {
-	b = append(append(append(b, r.verdicts[answer.Allow]...), f.name...), "  "...)
-	from := len(b)
-	b = append(pad(append(b, b[:shown]...), from, r.urlWidth), "  "...)
+// text is a row for people, with the URL as it is shown.
+func (r *Rows) text(f *follower, url string, answer audit.Answer) string {
+	why := fmt.Sprintf("%-*s  ", r.whyWidth, f.why)
 	switch answer.Reason {
 	case audit.ReasonNoFile, audit.ReasonUnavailable:
-		b = append(b, r.answer...)
+		why = r.answer
 	case audit.ReasonNoGroup:
-		b = append(b, bytes.TrimRight(f.why, " ")...)
+		why = f.why
 	case audit.ReasonRule:
-		b = append(append(append(b, f.why...), "  "...), r.rule(answer.Record).text...)
+		why += r.rule(answer.Record).text
 	case audit.ReasonAlways:
-		b = append(append(append(b, f.why...), "  "...), "/robots.txt is always allowed"...)
+		why += "/robots.txt is always allowed"
 	case audit.ReasonNoRule:
-		b = append(append(append(b, f.why...), "  "...), "no rule matches"...)
+		why += "no rule matches"
 	}
-	return append(b, '\n')
+	return fmt.Sprintf("%s%-*s  %-*s  %s\n", r.verdicts[answer.Allow], r.nameWidth, f.name, r.urlWidth, url, why)
 }
 
 // widened returns the width of a column that has to hold one more text, if that is not too wide.
-func widened(width int, text []byte, most int) int {
-	if n := utf8.RuneCount(text); n <= most {
+func widened(width int, text string, most int) int {
+	if n := utf8.RuneCountInString(text); n <= most {
 		return max(width, n)
 	}
 	return width
 }
 
-// pad appends spaces until b[from:] is so many runes wide.
-func pad(b []byte, from, width int) []byte {
-	for n := utf8.RuneCount(b[from:]); n < width; n++ {
-		b = append(b, ' ')
-	}
-	return b
+// Widen makes the column of URLs wide enough for one, and returns that as it is shown. URLs that are known before their
+// turn are given first, so that the column has its width from the start.
+func (r *Rows) Widen(url string) (shown string) {
+	shown = line(url)
+	r.urlWidth = widened(r.urlWidth, shown, maxURLColumn)
+	return shown
 }
 
-// appendURL appends a URL as line shows it; most are shown as they are.
-func appendURL(b []byte, url string) []byte {
-	if len(url) <= maxURLColumn && printable.Plain(url) {
-		return append(b, url...)
-	}
-	return append(b, line(url)...)
-}
-
-// Widen makes the column of URLs wide enough for one, and leaves that as shown in the scratch. URLs that are
-// known before their turn are given first, so that the column has its width from the start.
-func (r *Rows) Widen(url string) {
-	r.row = appendURL(r.row[:0], url)
-	r.urlWidth = widened(r.urlWidth, r.row, maxURLColumn)
-}
-
-// appendJSONRow appends a row for programs.
-func (r *Rows) appendJSONRow(b []byte, f *follower, url string, answer audit.Answer) []byte {
+// appendJSON appends a row for programs.
+func (r *Rows) appendJSON(b []byte, f *follower, url string, path []byte, answer audit.Answer) []byte {
 	b = printable.AppendJSON(append(b, `{"url":`...), url)
-	b = append(b, `,"path":`...)
-	b = printable.AppendJSON(b, r.path)
+	b = printable.AppendJSON(append(b, `,"path":`...), path)
 	b = append(append(b, ','), f.agent...)
-	b = strconv.AppendBool(append(b, `,"allowed":`...), answer.Allow)
-	b = append(append(append(b, `,"reason":"`...), answer.Reason...), `",`...)
-	if answer.Record >= 0 {
-		b = append(b, r.rule(answer.Record).json...)
-	} else {
-		b = append(b, `"line":null,"rule":null,"key":null,"value":null`...)
-	}
-	b = append(append(b, ','), f.group...)
-	b = append(append(b, ','), r.tail...)
-	return append(b, "}\n"...)
+	b = fmt.Appendf(b, `,"allowed":%t,"reason":%q,`, answer.Allow, answer.Reason)
+	b = append(append(b, r.rule(answer.Record).json...), ',')
+	return append(append(b, f.groups...), "}\n"...)
 }
 
 // instead says what came instead of a robots.txt.

@@ -50,15 +50,23 @@ func Quoted(word string) string {
 
 // WriteJSON writes a value as indented JSON, with an escape for whatever a terminal might obey.
 func WriteJSON(w io.Writer, v any) error {
+	text, err := encodeJSON(v, "  ")
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
+// encodeJSON returns a value as JSON of so much indentation; "" is one line.
+func encodeJSON(v any, indent string) ([]byte, error) {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
+	encoder.SetIndent("", indent)
 	if err := encoder.Encode(v); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := w.Write(printable.EscapeJSON(nil, text.String()))
-	return err
+	return printable.EscapeJSON(nil, text.String()), nil
 }
 
 // overBar writes lines of a log to a terminal on which a bar stands: the line that the bar has begun is cleared, and
