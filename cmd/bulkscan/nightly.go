@@ -295,22 +295,8 @@ const shownFigures = 5
 
 // writeMetrics says to a node_exporter how the night stands. A night does not fail with it.
 func (f *nightlyFlags) writeMetrics(ctx context.Context, st store.Store, n *nightly.Night, log *slog.Logger) {
-	m := &metrics.Night{Date: n.Date, ScanID: n.ScanID, State: string(n.State), Start: n.StartedAt, Out: len(n.Out),
-		Bytes: n.Bytes}
-	if n.EndedAt != nil {
-		m.End = *n.EndedAt
-	}
-	if of := n.Figures; of != nil {
-		m.Sites, m.Silent, m.Rules, m.Blocks = of.Sites, of.Silent(), of.Rules, of.Blocked
-	}
 	nights, err := nightly.Nights(ctx, st, shownNights)
-	for _, other := range nights {
-		if other.State == nightly.Published && other.EndedAt != nil {
-			// no other error leaves a night published
-			m.Published, m.PruneFailed = *other.EndedAt, other.Error+other.PruneError != ""
-		}
-	}
-	if err := errors.Join(err, metrics.WriteNight(f.metricsFile, m)); err != nil {
+	if err := errors.Join(err, metrics.WriteNight(f.metricsFile, n, nights)); err != nil {
 		log.Warn("cannot write the metrics; the night goes on", "file", f.metricsFile, "error", err)
 	}
 }

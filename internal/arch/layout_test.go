@@ -86,7 +86,7 @@ var arrows = map[string][]string{
 	"docs/queries": {},
 	"terminal": {"nightly", "history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve",
 		"origin/exchange", "internal/printable", "survey", "scan/shares", "sink/commit"},
-	"terminal/metrics":     {"pipeline", "fetcher/resolve", "origin/exchange"},
+	"terminal/metrics":     {"nightly", "pipeline", "fetcher/resolve", "origin/exchange"},
 	"internal/sharedtest":  {},
 	"internal/sitetest":    {"audit", "audit/tokens", "parser", "origin", "origin/exchange"},
 	"internal/hostiletest": {"internal/printable", "internal/waittest"},

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bulkscan/bulkscan/nightly"
 )
 
 const (
@@ -24,14 +26,14 @@ func TestDeployed(t *testing.T) {
 			t.Errorf("%s has %d names", file, len(names))
 		}
 		for _, name := range names {
-			if !slices.ContainsFunc(slices.Concat(table, nightTable), func(m metric) bool { return m.name == name }) {
+			if !isMetric(name) {
 				t.Errorf("%s asks for %s, which is no metric", file, name)
 			}
 		}
 		for _, states := range regexp.MustCompile(`bulkscan_night_state\{state=~?"([a-z|]+)"`).FindAllStringSubmatch(text,
 			-1) {
 			for state := range strings.SplitSeq(states[1], "|") {
-				if !slices.Contains(NightStates, state) {
+				if !slices.Contains(nightStates, nightly.State(state)) {
 					t.Errorf("%s: %s is no state of a night", file, state)
 				}
 			}

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/nightly"
 )
 
 var update = flag.Bool("update", false, "write docs/METRICS.md")
@@ -28,33 +31,43 @@ func TestDocument(t *testing.T) {
 		t.Errorf("%s is out of date; go test ./terminal/metrics -update writes it anew", document)
 	}
 	for _, name := range regexp.MustCompile(`bulkscan_[a-z_]+`).FindAllString(want, -1) {
-		if !slices.ContainsFunc(slices.Concat(table, nightTable),
-			func(m metric) bool { return m.name == strings.TrimSuffix(name, "_bucket") }) {
+		if !isMetric(strings.TrimSuffix(name, "_bucket")) {
 			t.Errorf("the document has %s, which is no metric", name)
 		}
 	}
 }
 
+// tables are all, of a scan and of a night.
+func tables() []section {
+	return append(New("", func() resolve.Stats { return resolve.Stats{} }).tables(), nightTable(&nightly.Night{}, nil)...)
+}
+
+func isMetric(name string) bool {
+	return slices.ContainsFunc(tables(), func(s section) bool {
+		return slices.ContainsFunc(s.metrics, func(m metric) bool { return m.name == name })
+	})
+}
+
 func write() string {
 	var b strings.Builder
 	b.WriteString(opening)
-	for _, m := range slices.Concat(table, nightTable) {
-		if m.section != "" {
-			fmt.Fprintf(&b, "\n### %s\n\n| metric | type | label | meaning |\n|---|---|---|---|\n", m.section)
+	for _, section := range tables() {
+		fmt.Fprintf(&b, "\n### %s\n\n| metric | type | label | meaning |\n|---|---|---|---|\n", section.title)
+		for _, m := range section.metrics {
+			kind := "gauge"
+			switch {
+			case m.histogram != nil:
+				kind = "histogram"
+			case m.kind == prometheus.CounterValue:
+				kind = "counter"
+			}
+			var labels []string
+			for _, label := range m.labels {
+				labels = append(labels, "`"+label+"`")
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.Join(labels, ", "), strings.ReplaceAll(m.help, "|",
+				`\|`))
 		}
-		kind := "gauge"
-		switch {
-		case m.histogram != nil:
-			kind = "histogram"
-		case m.kind == prometheus.CounterValue:
-			kind = "counter"
-		}
-		var labels []string
-		for _, label := range m.labels {
-			labels = append(labels, "`"+label+"`")
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.Join(labels, ", "), strings.ReplaceAll(m.help, "|",
-			`\|`))
 	}
 	b.WriteString(closing)
 	return b.String()

@@ -7,7 +7,6 @@
 package metrics
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -18,31 +17,20 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
-// State is the state of a scan.
-type State uint8
+// State is the state of a scan, and the value of the label state.
+type State string
 
 // The states of a scan.
 const (
-	Running     State = iota
-	Complete          // all origins of the list are kept
-	Interrupted       // stopped by a signal; the same command resumes it
-	Failed
-	numStates
+	Running     State = "running"
+	Complete    State = "complete"    // all origins of the list are kept
+	Interrupted State = "interrupted" // stopped by a signal; the same command resumes it
+	Failed      State = "failed"
 )
 
-var stateTexts = [numStates]string{Running: "running", Complete: "complete", Interrupted: "interrupted",
-	Failed: "failed"}
+var scanStates = []State{Running, Complete, Interrupted, Failed}
 
-// String returns the value of the label `state`.
-func (s State) String() string {
-	if s < numStates {
-		return stateTexts[s]
-	}
-	return fmt.Sprintf("State(%d)", uint8(s))
-}
-
-// Scan is a prometheus.Collector of one scan's metrics. It shows zeros until Begin. It is safe for use by many
-// goroutines.
+// Scan has one scan's metrics. It shows zeros until Begin. It is safe for use by many goroutines.
 type Scan struct {
 	version string
 	names   func() resolve.Stats
@@ -60,7 +48,7 @@ type Scan struct {
 // goroutine.
 func New(version string, names func() resolve.Stats) *Scan {
 	return &Scan{
-		version: version, names: names, start: time.Now(),
+		version: version, names: names, start: time.Now(), state: Running,
 		progress: new(pipeline.Progress), list: func() (read, total int64) { return 0, 0 },
 	}
 }
@@ -126,32 +114,12 @@ next:
 	return all
 }
 
-// Describe implements prometheus.Collector.
-func (s *Scan) Describe(descs chan<- *prometheus.Desc) {
-	for i := range table {
-		descs <- table[i].desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (s *Scan) Collect(metrics chan<- prometheus.Metric) {
-	now := s.snapshot()
-	for i := range table {
-		m := &table[i]
-		if m.histogram != nil {
-			metrics <- m.histogram(m.desc, now)
-			continue
-		}
-		m.read(now, func(value float64, labels ...string) {
-			metrics <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
-		})
-	}
-}
+func (s *Scan) tables() []section { return s.snapshot().table() }
 
 // page returns the metrics of the HTTP page: the scan, the Go runtime and the process.
 func (s *Scan) page() prometheus.Gatherer {
 	r := prometheus.NewRegistry()
-	r.MustRegister(s, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(collector(s.tables), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
@@ -159,6 +127,6 @@ func (s *Scan) page() prometheus.Gatherer {
 // and fails if a file has the same names.
 func (s *Scan) alone() prometheus.Gatherer {
 	r := prometheus.NewRegistry()
-	r.MustRegister(s)
+	r.MustRegister(collector(s.tables))
 	return r
 }
