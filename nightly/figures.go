@@ -1,11 +1,9 @@
 package nightly
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"strings"
-
-	"github.com/bulkscan/bulkscan/sink/read"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -37,18 +35,8 @@ func Count(ctx context.Context, scan *commit.Scan, o survey.Options) (*Figures, 
 		{Name: "finding", Into: &row.Finding}, {Name: "outcome", Into: &row.Outcome}, {Name: "cdn", Into: &row.CDN},
 		{Name: "policy_id", Into: &row.PolicyID},
 	}
-	for cursor, err := range read.Cursors(ctx, scan, schema.Sites, fields...) {
-		if err != nil {
-			return nil, err
-		}
-		for cursor.Next() {
-			f.add(&row, blocking[row.PolicyID])
-		}
-		if err := errors.Join(cursor.Err(), cursor.Close()); err != nil {
-			return nil, err
-		}
-	}
-	return f, ctx.Err()
+	err = survey.EachSite(ctx, scan, fields, func() { f.add(&row, blocking[row.PolicyID]) })
+	return f, cmp.Or(err, ctx.Err())
 }
 
 // add counts a site. The texts of a row share memory with its page, so keys are copies.

@@ -141,20 +141,15 @@ func (o *Options) fetchList(ctx context.Context, to string) (sum string, err err
 		}
 		return o.download(ctx, place, path.Base(source), to)
 	}
-	pause := fetchPause
-	for n := 0; ; n++ {
+	err = repeat(ctx, fetchRetries, fetchPause, func(pause time.Duration) (again bool, err error) {
 		sum, err = o.get(ctx, to)
-		if _, wrong := errors.AsType[*ClockError](err); err == nil || wrong || ctx.Err() != nil || n == fetchRetries {
-			return sum, err
+		_, wrong := errors.AsType[*ClockError](err)
+		if again = err != nil && !wrong && ctx.Err() == nil && pause > 0; again {
+			o.Log.Warn("cannot fetch the list; trying again", "error", err, "in", pause)
 		}
-		o.Log.Warn("cannot fetch the list; trying again", "error", err, "in", pause)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-		pause *= 2
-	}
+		return again, err
+	})
+	return sum, err
 }
 
 // get fetches the list by https.
@@ -166,14 +161,7 @@ func (o *Options) get(ctx context.Context, to string) (sum string, err error) {
 		return "", errors.New("not a valid URL")
 	}
 	request.Header.Set("Accept-Encoding", "identity") // a .gz file stays one
-	client := o.List.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	response, err := client.Do(request)
-	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-		err = wrapped.Err // without the URL, which may have a password
-	}
+	response, err := send(o.List.Client, request)
 	if err != nil {
 		return "", err
 	}

@@ -36,23 +36,42 @@ const tellPause = 2 * time.Second
 // Tell posts the message, a few times. A night does not fail with it.
 func (w *Webhook) Tell(ctx context.Context, n *Night) {
 	body, err := json.Marshal(map[string]string{"text": n.Message()})
-	pause := tellPause
-	for try := 0; err == nil; try++ {
-		again := false
-		if again, err = w.post(ctx, body); err == nil {
-			return
+	if err == nil {
+		err = repeat(ctx, tellRetries, tellPause, func(time.Duration) (bool, error) { return w.post(ctx, body) })
+	}
+	if err != nil {
+		w.Log.Warn("the webhook was not told of the night", "date", n.Date, "error", err)
+	}
+}
+
+// repeat tries until that works or makes no sense again, so often again at most, with pauses that double. try gets the
+// pause that would follow, 0 for none.
+func repeat(ctx context.Context, retries int, pause time.Duration,
+	try func(pause time.Duration) (again bool, err error)) error {
+	for ; ; retries-- {
+		if retries == 0 {
+			pause = 0
 		}
-		if !again || try == tellRetries {
-			break
+		again, err := try(pause)
+		if err == nil || !again || pause == 0 {
+			return err
 		}
 		select {
 		case <-time.After(pause):
-			err = nil
 		case <-ctx.Done():
+			return err
 		}
 		pause *= 2
 	}
-	w.Log.Warn("the webhook was not told of the night", "date", n.Date, "error", err)
+}
+
+// send sends a request by a client, or by http.DefaultClient. Its error does not name the URL, which may have a secret.
+func send(client *http.Client, request *http.Request) (*http.Response, error) {
+	response, err := cmp.Or(client, http.DefaultClient).Do(request)
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	return response, err
 }
 
 // post posts a message. again reports whether it may work another time.
@@ -64,14 +83,7 @@ func (w *Webhook) post(ctx context.Context, body []byte) (again bool, err error)
 		return false, errors.New("the URL is not valid")
 	}
 	request.Header.Set("Content-Type", "application/json")
-	client := w.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	response, err := client.Do(request)
-	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-		err = wrapped.Err
-	}
+	response, err := send(w.Client, request)
 	if err != nil {
 		return true, err
 	}

@@ -58,6 +58,7 @@ type Options struct {
 	Rates      *inputs.Rates          // nil: none
 	Archive    *archive.Archive       // of the exchanges; nil: none
 	Begun      time.Time
+	Until      time.Time // the scan ends in order then; zero: never
 	Log        *slog.Logger
 
 	// Show shows how the scan goes on, until the context ends; kept is how many sites earlier runs have kept.
@@ -250,6 +251,12 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 		p = pipeline.NewReplay(cfg, list, auditor, keep)
 	}
 	j.asking.Store(p)
+	if !j.Until.IsZero() {
+		defer time.AfterFunc(time.Until(j.Until), func() {
+			j.Log.Info("the deadline has come: finishing what is being asked", "until", j.Until)
+			j.Stop()
+		}).Stop()
+	}
 	// Writing ends a while after the second signal, also where it is what the pipeline waits for.
 	committing, end := lasting(ctx, abortTime)
 	defer end()

@@ -184,7 +184,7 @@ func (s *side) readNames(ctx context.Context, do func()) error {
 }
 
 func (s *side) readSites(ctx context.Context, fields []table.Field, do func()) error {
-	return s.checked(eachSite(ctx, s.scan, fields, s.inPanel(do)))
+	return s.checked(EachSite(ctx, s.scan, fields, s.inPanel(do)))
 }
 
 // inPanel returns what calls do for sites of the panel.

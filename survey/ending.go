@@ -68,7 +68,7 @@ func CountOutcomes(ctx context.Context, st store.Store, scanID string) ([]Count,
 	}
 	var outcome string
 	counts := map[string]int64{}
-	err = eachSite(ctx, scan, []table.Field{{Name: "outcome", Into: &outcome}}, func() { count(counts, outcome) })
+	err = EachSite(ctx, scan, []table.Field{{Name: "outcome", Into: &outcome}}, func() { count(counts, outcome) })
 	return ordered(counts), err
 }
 

@@ -204,7 +204,7 @@ func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Se
 	var status int32
 	var sites, answered int64
 	findings := map[string]int64{}
-	err = eachSite(ctx, scan, []table.Field{{Name: "finding", Into: &finding}, {Name: "status", Into: &status}}, func() {
+	err = EachSite(ctx, scan, []table.Field{{Name: "finding", Into: &finding}, {Name: "status", Into: &status}}, func() {
 		sites++
 		answered += one(status != 0)
 		count(findings, finding)

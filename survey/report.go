@@ -29,8 +29,8 @@ func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, tabl
 	return eachOf(rows, do)
 }
 
-// eachSite calls do for each row of the table sites, when the fields are set to it.
-func eachSite(ctx context.Context, scan *commit.Scan, fields []table.Field, do func()) error {
+// EachSite calls do for each row of the table sites, when the fields are set to it.
+func EachSite(ctx context.Context, scan *commit.Scan, fields []table.Field, do func()) error {
 	for rows, err := range read.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err == nil {
 			err = eachOf(rows, do)

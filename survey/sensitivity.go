@@ -181,7 +181,7 @@ type sharedFile struct {
 }
 
 func (s *sensitivity) countSites(ctx context.Context) error {
-	if err := eachSite(ctx, s.scan, table.FieldsOf(&s.site, false, nil), s.count); err != nil {
+	if err := EachSite(ctx, s.scan, table.FieldsOf(&s.site, false, nil), s.count); err != nil {
 		return err
 	}
 	return s.cells.err
@@ -192,7 +192,7 @@ func (s *sensitivity) countDomainsOfFiles(ctx context.Context) error {
 	for _, f := range s.files {
 		if f.sites >= sharedBy {
 			r := &s.site
-			return eachSite(ctx, s.scan, []table.Field{
+			return EachSite(ctx, s.scan, []table.Field{
 				{Name: "registrable_domain", Into: &r.Domain}, {Name: "host", Into: &r.Host}, {Name: "finding", Into: &r.Finding},
 				{Name: "body_hash", Into: &r.BodyHash},
 			}, s.domainsOfFiles)

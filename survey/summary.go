@@ -323,7 +323,7 @@ func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
 	registry := g.policies.registry
 	fields := slices.Concat(table.FieldsOf(&g.columns, false, nil), g.blocks.traces.fields(registry), g.further.sites)
 	if !scan.Has(schema.Verdicts) {
-		return eachSite(ctx, scan, fields, g.row)
+		return EachSite(ctx, scan, fields, g.row)
 	}
 	reader := verdictReader{registry: registry, each: g.verdict}
 	columns := table.FieldsOf(&reader.row, false, lenientColumns)

@@ -363,7 +363,7 @@ func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOpt
 	var label string
 	fields := []table.Field{{Name: "host", Into: &r.Host}, {Name: "port", Into: &r.Port},
 		{Name: "requested", Into: &r.Requested}, {Name: "rank", Into: &r.Rank}, {Name: "label", Into: &label}}
-	err := eachSite(ctx, scan, fields, func() {
+	err := EachSite(ctx, scan, fields, func() {
 		_, site := schema.FoldedKey(scan.Manifest.Observer.Source == commit.Archive, r.Host, r.Port, r.Requested)
 		if _, changed := sites[site]; changed {
 			sites[site] = listed{r.Rank, strings.Clone(label)}

@@ -32,6 +32,8 @@ type Display struct {
 	Done     uint64                     // sites kept by earlier runs of the same scan
 	Slots    int                        // exchanges in flight at most
 	Longest  time.Duration              // what a silent site may take, all its retries included
+	// Anonymous: site owners are not told whom to ask, of which Troubles warns.
+	Anonymous bool
 }
 
 // ProgressForms are the values of --progress.

@@ -12,13 +12,18 @@ import (
 
 // What is said of a scan's troubles while it runs.
 
-// Troubles warns of stalls of the process, and when most sites fail for one reason, whatever else is shown, until the
-// context ends. A log that blocks is waited for here, where it does not stop the scan.
+// manySites is from how many sites on Troubles warns of an Anonymous scan.
+const manySites = 1000
+
+// Troubles warns of stalls of the process, when most sites fail for one reason, and once the scan has more sites than
+// can be asked without a word to their owners; whatever else is shown, until the context ends. A log that blocks is
+// waited for here, where it does not stop the scan.
 func (d *Display) Troubles(ctx context.Context, log *slog.Logger) {
 	ticker := time.NewTicker(stillInterval)
 	defer ticker.Stop()
 	var told time.Duration
 	var failures failures
+	anonymous := d.Anonymous
 	for alive := true; alive; {
 		select {
 		case <-ctx.Done():
@@ -29,6 +34,11 @@ func (d *Display) Troubles(ctx context.Context, log *slog.Logger) {
 			log.Warn("this process stood still; hosts that it kept waiting are asked again", "for",
 				(stood - told).Round(100*time.Millisecond))
 			told = stood
+		}
+		if anonymous && d.Progress.Fed.Load() > manySites {
+			anonymous = false
+			log.Warn("site owners cannot tell whom to ask: name a mail address or a page of yours", "remedy",
+				"--contact you@example.org")
 		}
 		if outcome, n, of := failures.look(countsOf(d.Progress), d.Progress.ListDone()); n > 0 {
 			log.Warn("most sites fail for one reason", "outcome", outcome, "sites", n, "of", of, "remedy",

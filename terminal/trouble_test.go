@@ -1,9 +1,16 @@
 package terminal
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/pipeline"
 )
 
 // TestFailures has when it is told that most sites fail for one reason: by the last thousand of them, or by all once
@@ -32,4 +39,24 @@ func TestFailures(t *testing.T) {
 	look(2000, 0, 0, false, 0, 0, 0)
 	look(0, 1900, 0, true, 0, 0, 0) // the silent ones come last
 	look(0, 1000, 0, true, exchange.DNSTimeout, 2900, 4900)
+}
+
+// TestAnonymous has a scan of more sites than a thousand that names nobody to complain to: it is warned of, once.
+func TestAnonymous(t *testing.T) {
+	f := func(sites uint64, want int) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			var said bytes.Buffer
+			d := &Display{Progress: new(pipeline.Progress), Anonymous: true}
+			d.Progress.Fed.Store(sites)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			d.Troubles(ctx, slog.New(slog.NewTextHandler(&said, nil)))
+			if got := strings.Count(said.String(), "--contact you@example.org"); got != want {
+				t.Errorf("of %d sites it says %q", sites, &said)
+			}
+		})
+	}
+	f(manySites, 0)
+	f(manySites+1, 1)
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -473,33 +472,4 @@ func (a *app) watchSignals(ctx context.Context, shared *sharedSignals, stop func
 	}
 	shared.scan.Store(&stop)
 	return ctx, shared.code, func() { shared.scan.Store(nil) }
-}
-
-// stopAt ends the scan in order at its deadline. The returned function ends the watch.
-func (f *scanFlags) stopAt(j *scan.Job, log *slog.Logger) (end func()) {
-	if f.until.IsZero() {
-		return func() {}
-	}
-	ended := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		wait := time.NewTimer(time.Until(f.until))
-		defer wait.Stop()
-		for {
-			select {
-			case <-ended:
-				return
-			case <-wait.C:
-			}
-			if j.Stop() {
-				log.Info("the deadline has come: finishing what is being asked", "until", f.until)
-				return
-			}
-			wait.Reset(time.Second) // the lists are being opened
-		}
-	})
-	return func() {
-		close(ended)
-		watching.Wait() // for its word of the deadline
-	}
 }

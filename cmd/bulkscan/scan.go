@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -276,13 +275,11 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 			return
 		}
 		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept,
-			Slots: f.files.Concurrency, Longest: f.longest()}
+			Slots: f.files.Concurrency, Longest: f.longest(),
+			Anonymous: f.contact == "" && f.userAgent == "" && !f.allowPrivate && o.Inputs.Format != inputs.WARC}
 		var drawn sync.WaitGroup
 		drawn.Go(func() { d.Show(ctx, f.progress, a.stderr, log) })
 		drawn.Go(func() { d.Troubles(ctx, log) })
-		if f.contact == "" && f.userAgent == "" && !f.allowPrivate && o.Inputs.Format != inputs.WARC {
-			drawn.Go(func() { remindOfContact(ctx, &p.Fed, log) })
-		}
 		drawn.Wait()
 	}
 	var code func() int // of the first signal
@@ -296,7 +293,6 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		return true
 	})
 	defer endSignals()
-	defer f.stopAt(j, log)()
 	defer func() { err = f.ended(interrupted(err, code())) }()
 	defer j.Close()
 	if slices.Contains(o.Lists, "-") && terminal.Is(a.stdin) && !f.quiet {
@@ -332,24 +328,6 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	return a.collectLast(ctx, f, o, j.ScanID())
 }
 
-// manySites is from how many sites on a scan without --contact is warned of.
-const manySites = 1000
-
-// remindOfContact warns once the scan has more sites than can be asked without a word to their owners.
-func remindOfContact(ctx context.Context, fed *atomic.Uint64, log *slog.Logger) {
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for fed.Load() <= manySites {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-	log.Warn("site owners cannot tell whom to ask: name a mail address or a page of yours", "remedy",
-		"--contact you@example.org")
-}
-
 // jobOptions are what the flags say of a scan.
 func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 	if len(paths) == 0 {
@@ -362,7 +340,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 	}
 	o := scan.Options{
 		Lists: paths, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Fields: f.fields,
-		Begun: time.Now(),
+		Begun: time.Now(), Until: f.until,
 		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample,
 			LocalNames: f.allowPrivate, Stdin: a.stdin},
 		Replay: replay.Options{By: replay.By(f.by), Columns: columns, Date: f.date, MaxBody: f.maxBody, Limit: f.limit,

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -16,9 +15,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
@@ -258,25 +255,4 @@ func TestCPUProfile(t *testing.T) {
 	if err != nil || bytes.Contains(manifest, []byte("cpuprofile")) {
 		t.Errorf("%v; the manifest is %s", err, manifest)
 	}
-}
-
-// A scan of more sites than a thousand that names nobody to complain to is warned of, once.
-func TestRemindOfContact(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var fed atomic.Uint64
-		var said bytes.Buffer
-		log := slog.New(slog.NewTextHandler(&said, nil))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		fed.Store(manySites)
-		remindOfContact(ctx, &fed, log)
-		if said.Len() > 0 {
-			t.Errorf("of %d sites it says %s", manySites, &said)
-		}
-		fed.Add(1)
-		remindOfContact(ctx, &fed, log)
-		if strings.Count(said.String(), "--contact you@example.org") != 1 {
-			t.Errorf("of one more it says %q", &said)
-		}
-	})
 }
