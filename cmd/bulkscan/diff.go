@@ -26,9 +26,7 @@ type diffFlags struct {
 	files      bool
 	paired     bool
 	panel      string
-
-	json  bool
-	color terminal.Color
+	shownAs
 }
 
 // failOnChanges is the value of --fail-on.
@@ -74,8 +72,7 @@ every field of --json, and the columns of -o.
 		"add blocks that appeared or were removed with the whole file to the lists, -o and --fail-on")
 	flags.BoolVar(&f.paired, "paired", false,
 		"the scans are of two observers of one list: count other answers, not changes")
-	flags.BoolVar(&f.json, "json", false, "print JSON")
-	addColor(flags, &f.color)
+	f.shownAs.add(flags, "print JSON")
 	return c
 }
 
@@ -148,21 +145,13 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 		if err != nil {
 			return err
 		}
-		if f.json {
-			return terminal.WriteJSON(a.stdout, d)
-		}
-		return terminal.Paired(a.stdout, d, f.color)
+		return show(a, f.shownAs, d, terminal.Paired)
 	}
 	d, err := survey.Compare(ctx, from, to, of)
 	if err != nil {
 		return err
 	}
-	if f.json {
-		err = terminal.WriteJSON(a.stdout, d)
-	} else {
-		err = terminal.Diff(a.stdout, d, f.color)
-	}
-	if err == nil && f.failOn == failOnChanges && d.Changed > 0 {
+	if err = show(a, f.shownAs, d, terminal.Diff); err == nil && f.failOn == failOnChanges && d.Changed > 0 {
 		return &exitError{code: exitThreshold}
 	}
 	return err

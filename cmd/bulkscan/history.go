@@ -21,8 +21,7 @@ type historyFlags struct {
 	rebuild bool
 	tokens  string // file of further tokens
 	token   string
-	json    bool
-	color   terminal.Color
+	shownAs
 }
 
 func (a *app) historyCommand() *cobra.Command {
@@ -83,8 +82,7 @@ observer succeeds when the first has no more scans; one that scanned beside it, 
 	flags.StringVar(&f.token, "token", "", "show how the site treats this crawler: a `NAME` or alias in the registry")
 	flags.StringVar(&f.tokens, "tokens", "",
 		"with --rebuild and --token: file of further crawler tokens, as the scans had")
-	flags.BoolVar(&f.json, "json", false, "print one JSON object per site")
-	addColor(flags, &f.color)
+	f.shownAs.add(flags, "print one JSON object per site")
 	return c
 }
 

@@ -40,9 +40,7 @@ type nightlyFlags struct {
 	acceptPruning         int
 	release, discard      string
 	withdraw, reason      string
-
-	json  bool
-	color terminal.Color
+	shownAs
 }
 
 // shownNights is how many nights --status shows.
@@ -112,8 +110,7 @@ func (f *nightlyFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.acceptPruning, "accept-pruning", 0,
 		"with --prune: delete from exactly `N` nights, although that is more than half of them")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "with --prune: say what would be deleted, and delete nothing")
-	flags.BoolVar(&f.json, "json", false, "with --status: one JSON object per night")
-	addColor(flags, &f.color)
+	f.shownAs.add(flags, "with --status: one JSON object per night")
 }
 
 // scanSettings are the settings of the night's scan: from the environment, and the table [scan] of --config.

@@ -21,8 +21,7 @@ import (
 // statusFlags are the flags of status.
 type statusFlags struct {
 	scanID string
-	json   bool
-	color  terminal.Color
+	shownAs
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -47,8 +46,7 @@ means that a report is overdue. With --scan-id only that scan is shown, and its 
 		},
 	}
 	c.Flags().StringVar(&f.scanID, "scan-id", "", "only this scan (default: all)")
-	c.Flags().BoolVar(&f.json, "json", false, "print one JSON object per scan or night")
-	addColor(c.Flags(), &f.color)
+	f.shownAs.add(c.Flags(), "print one JSON object per scan or night")
 	return c
 }
 

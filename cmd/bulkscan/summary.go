@@ -22,9 +22,7 @@ type summaryFlags struct {
 	top        int
 	sensitive  string
 	sure       survey.Uncertainty
-
-	json  bool
-	color terminal.Color
+	shownAs
 }
 
 // defaultTop is how many tokens are listed.
@@ -67,8 +65,7 @@ group of * or of another crawler that it follows. --json has all figures; docs/s
 	c.Flags().StringVar(&f.sensitive, "sensitivity", "",
 		"print instead how the share of sites that block this TOKEN depends on denominators, unseen sites, the unit and the dialect")
 	addUncertainty(c.Flags(), &f.sure)
-	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
-	addColor(c.Flags(), &f.color)
+	f.shownAs.add(c.Flags(), "print JSON")
 	return c
 }
 
@@ -148,10 +145,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		if err := a.skipped(f.choice.skip, err); err != nil {
 			return err
 		}
-		if f.json {
-			return terminal.WriteJSON(a.stdout, s)
-		}
-		return terminal.Sensitivity(a.stdout, s, f.color)
+		return show(a, f.shownAs, s, terminal.Sensitivity)
 	}
 	s, err := survey.Summarize(ctx, st, scans.chosen.ScanID, of)
 	if err := a.skipped(f.choice.skip, err); err != nil {
@@ -164,8 +158,5 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		s.OtherScans = append(s.OtherScans, survey.OtherScan{ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State),
 			Observer: m.Observer.String()})
 	}
-	if f.json {
-		return terminal.WriteJSON(a.stdout, s)
-	}
-	return terminal.Summary(a.stdout, s, f.color)
+	return show(a, f.shownAs, s, terminal.Summary)
 }

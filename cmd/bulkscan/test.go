@@ -34,8 +34,7 @@ type testFlags struct {
 	agents  agentNames
 	dialect string
 	literal bool
-	asJSON  bool
-	color   terminal.Color
+	shownAs
 }
 
 // agentNames are the values of --agent. Names have white space in them, so that each value is kept whole, from the
@@ -93,8 +92,7 @@ a file decides.`,
 	flags.StringVar(&f.dialect, "dialect", parser.Google.String(),
 		"google, as the largest crawler reads; or rfc, RFC 9309 and no more")
 	flags.BoolVar(&f.literal, "literal", false, "no fallbacks: each name's own groups, else those of *")
-	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object per line")
-	addColor(flags, &f.color)
+	f.shownAs.add(flags, "print one JSON object per line")
 	f.addForOne(flags)
 	return c
 }
@@ -121,7 +119,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 	if err != nil {
 		return err
 	}
-	if !f.asJSON {
+	if !f.json {
 		a.noteReadings(given, crawlers)
 	}
 	if robots.site.Fetch.Truncated {
@@ -134,7 +132,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 	a.noteUsage(&robots.site.Robots)
 
 	out := bufio.NewWriterSize(a.stdout, 64<<10)
-	rows := terminal.NewRows(out, auditor.Tester(robots.site, crawlers), given, f.asJSON, f.color.Colored(a.stdout))
+	rows := terminal.NewRows(out, auditor.Tester(robots.site, crawlers), given, f.json, f.color.Colored(a.stdout))
 	q := &questions{app: a, robots: robots, out: out, rows: rows, crawlers: len(crawlers)}
 	for _, url := range urls {
 		rows.Widen(url)

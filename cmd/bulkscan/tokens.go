@@ -60,8 +60,8 @@ func (f *countedFilter) options(a *app) (survey.Options, error) {
 func (a *app) tokensCommand() *cobra.Command {
 	var filter tokenFilter
 	var file string
-	var long, asJSON bool
-	var color terminal.Color
+	var long bool
+	var how shownAs
 	c := &cobra.Command{
 		Use:   "tokens [NAME…]",
 		Short: "List the crawler tokens that bulkscan knows",
@@ -96,13 +96,10 @@ of the copy that was read.`,
 			if err != nil {
 				return err
 			}
-			switch {
-			case asJSON:
-				return terminal.WriteJSON(a.stdout, list)
-			case long || len(names) > 0:
-				return terminal.DescribeTokens(a.stdout, list, color)
+			if long || len(names) > 0 {
+				return show(a, how, list, terminal.DescribeTokens)
 			}
-			return terminal.Tokens(a.stdout, list, color)
+			return show(a, how, list, terminal.Tokens)
 		},
 	}
 	c.Flags().StringVar(&filter.Category, "category", "", "only this category: ai, search, seo …")
@@ -111,8 +108,7 @@ of the copy that was read.`,
 	c.Flags().StringVar(&file, "tokens", "", "file of further crawler tokens")
 	c.Flags().BoolVar(&long, "long", false,
 		"print all that is known of each: aliases, source, whose page that is and of when the copy that was read, too")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	addColor(c.Flags(), &color)
+	how.add(c.Flags(), "print JSON")
 	return c
 }
 
