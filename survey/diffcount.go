@@ -99,62 +99,22 @@ func (d *diffCounter) site(before, after *siteState) error {
 		d.failed[after.finding].After++
 		return d.list(siteFailed, before, after)
 	case before.finding == after.finding:
-		if after.ruled() {
-			return d.policies(before, after)
+		if !after.ruled() {
+			return nil
 		}
-		return nil
+		d.withBefore = counted(d.withBefore, before.policy)
+		d.withAfter = counted(d.withAfter, after.policy)
+		return d.policies(before, after)
 	case before.finding == audit.FindingRefused || after.finding == audit.FindingRefused:
 		d.refusal++
 		return d.list(siteRefusal, before, after)
 	}
 	d.presence++
-	return errors.Join(d.files(before, after), d.list(sitePresence, before, after))
-}
-
-// files counts the tokens that a file blocks which appeared or was removed. What a page hides is not known.
-func (d *diffCounter) files(before, after *siteState) error {
-	file, other, change := after, before, changeAppeared
-	if before.ruled() {
-		file, other, change = before, after, changeRemoved
+	var err error
+	if before.ruled() && !after.finding.MayHideRules() || after.ruled() && !before.finding.MayHideRules() {
+		err = d.policies(before, after)
 	}
-	if !file.ruled() || other.finding.MayHideRules() {
-		return nil
-	}
-	cause := sitePresence
-	if !d.sameObserver {
-		cause = causes[causeObserver]
-	}
-	clear(d.blocked)
-	var ofSite SiteDiff
-	for _, place := range d.c.compared {
-		cell := audit.Cell(d.c.policies.values[file.policy][place])
-		if !d.c.by.Blocks(cell) {
-			continue
-		}
-		t, group := &d.tokens[place], &d.blocked[d.operators[place]]
-		was, is := cell.Decision().String(), ""
-		if change == changeAppeared {
-			was, is = is, was
-			t.Appeared++
-			group.after = true
-			ofSite.Began = append(ofSite.Began, t.Token)
-		} else {
-			t.Removed++
-			group.before = true
-			ofSite.Ceased = append(ofSite.Ceased, t.Token)
-		}
-		if d.out != nil && d.c.o.Files {
-			if err := d.out.change(&d.c.site, t, was, is, change, cause, before, after); err != nil {
-				return err
-			}
-		}
-	}
-	d.operatorsOfSite(func(m *Moves) (began, ceased *int64) { return &m.Appeared, &m.Removed })
-	if d.c.o.Files && len(ofSite.Began)+len(ofSite.Ceased) > 0 {
-		d.changed++
-		d.keep(ofSite)
-	}
-	return nil
+	return errors.Join(err, d.list(sitePresence, before, after))
 }
 
 func (d *diffCounter) list(change string, before, after *siteState) error {
@@ -164,14 +124,15 @@ func (d *diffCounter) list(change string, before, after *siteState) error {
 	return d.out.site(&d.c.site, change, before, after)
 }
 
-// policies compares the policies of a site with rules in both scans.
+// policies compares the policies of a site with rules in both scans. Where it has a file in one only, and what came
+// instead hides none, its policy is compared with that of no file: blocks appeared or were removed with the file.
 func (d *diffCounter) policies(before, after *siteState) error {
-	d.withBefore = counted(d.withBefore, before.policy)
-	d.withAfter = counted(d.withAfter, after.policy)
 	if before.policy == after.policy {
 		return nil
 	}
 	was, is := d.c.policies.values[before.policy], d.c.policies.values[after.policy]
+	both := before.ruled() && after.ruled()
+	listed := both || d.c.o.Files
 	clear(d.blocked)
 	var ofSite SiteDiff
 	var seen [numCauses]bool
@@ -180,43 +141,67 @@ func (d *diffCounter) policies(before, after *siteState) error {
 		blockedThen, blocksNow := d.c.by.Blocks(a), d.c.by.Blocks(b)
 		group := &d.blocked[d.operators[place]]
 		group.before, group.after = group.before || blockedThen, group.after || blocksNow
-		if blockedThen == blocksNow && a.Decision() == b.Decision() {
+		if blockedThen == blocksNow && (!both || a.Decision() == b.Decision()) {
 			continue
 		}
-		t := &d.tokens[place]
-		cause := d.cause(before, after, a&b&audit.CellOwn != 0)
-		change := changeOf(blockedThen, blocksNow, a, b)
-		switch change {
-		case changeBegan:
-			t.Began++
-			d.causes[cause].Began++
+		t, cause := &d.tokens[place], d.cause(before, after, a&b&audit.CellOwn != 0)
+		change := d.count(t, cause, both, blockedThen, blocksNow, a.Decision() < b.Decision())
+		switch {
+		case !blockedThen && blocksNow:
 			ofSite.Began = append(ofSite.Began, t.Token)
-		case changeCeased:
-			t.Ceased++
-			d.causes[cause].Ceased++
+		case blockedThen && !blocksNow:
 			ofSite.Ceased = append(ofSite.Ceased, t.Token)
-		case changeTightened:
-			t.Tightened++
-		case changeLoosened:
-			t.Loosened++
 		}
-		if blockedThen != blocksNow && !seen[cause] {
+		if both && blockedThen != blocksNow && !seen[cause] {
 			seen[cause] = true
 			d.causes[cause].Sites++
 		}
-		if d.out != nil {
-			if err := d.out.change(&d.c.site, t, a.Decision().String(), b.Decision().String(), change, causes[cause], before,
-				after); err != nil {
+		if d.out != nil && listed {
+			why := causes[cause]
+			if !both && d.sameObserver {
+				why = sitePresence
+			}
+			if err := d.out.change(&d.c.site, t, before.verdict(a), after.verdict(b), change, why, before, after); err != nil {
 				return err
 			}
 		}
 	}
-	d.operatorsOfSite(func(m *Moves) (began, ceased *int64) { return &m.Began, &m.Ceased })
-	if len(ofSite.Began)+len(ofSite.Ceased) > 0 {
+	d.operatorsOfSite(func(m *Moves) (began, ceased *int64) {
+		if both {
+			return &m.Began, &m.Ceased
+		}
+		return &m.Appeared, &m.Removed
+	})
+	if listed && len(ofSite.Began)+len(ofSite.Ceased) > 0 {
 		d.changed++
 		d.keep(ofSite)
 	}
 	return nil
+}
+
+// count counts the change of a token, and names it.
+func (d *diffCounter) count(t *TokenDiff, cause int, both, blockedThen, blocksNow, tightened bool) string {
+	switch {
+	case !both && blocksNow:
+		t.Appeared++
+		return changeAppeared
+	case !both:
+		t.Removed++
+		return changeRemoved
+	case !blockedThen && blocksNow:
+		t.Began++
+		d.causes[cause].Began++
+		return changeBegan
+	case blockedThen && !blocksNow:
+		t.Ceased++
+		d.causes[cause].Ceased++
+		return changeCeased
+	case tightened:
+		t.Tightened++
+		return changeTightened
+	}
+	t.Loosened++
+	return changeLoosened
 }
 
 // counted adds one to a policy's count.
@@ -226,19 +211,6 @@ func counted(counts []int64, policy uint32) []int64 {
 	}
 	counts[policy]++
 	return counts
-}
-
-// changeOf names the change of a token, of which the verdict or whether it is blocked by the definition differs.
-func changeOf(blockedThen, blocksNow bool, before, after audit.Cell) string {
-	switch {
-	case !blockedThen && blocksNow:
-		return changeBegan
-	case blockedThen && !blocksNow:
-		return changeCeased
-	case before.Decision() < after.Decision():
-		return changeTightened
-	}
-	return changeLoosened
 }
 
 // cause says why a token's verdict changed, by the first rule that applies. Where both files name the token, no

@@ -40,6 +40,14 @@ type siteRow struct {
 
 func (s *siteState) ruled() bool { return s.finding == audit.FindingRules }
 
+// verdict is what a cell of the site's policy says; "" without a file.
+func (s *siteState) verdict(c audit.Cell) string {
+	if !s.ruled() {
+		return ""
+	}
+	return c.Decision().String()
+}
+
 // interned numbers distinct values.
 type interned struct {
 	ids    map[string]uint32

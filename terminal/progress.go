@@ -70,18 +70,29 @@ func ShowCount(ctx context.Context, form, unit string, w io.Writer, log *slog.Lo
 			return barState{done: done, total: total, unit: unit}
 		})
 	case "log":
-		ticker := time.NewTicker(logInterval)
-		defer ticker.Stop()
-		last, at := int64(0), time.Now()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case now := <-ticker.C:
-				done, total := look()
-				log.Info("progress", unit, done, "of", total, "per_second", int(float64(done-last)/now.Sub(at).Seconds()))
-				last, at = done, now
-			}
+		eachLogged(ctx, func(perSecond func(int64) int) {
+			done, total := look()
+			log.Info("progress", unit, done, "of", total, "per_second", perSecond(done))
+		})
+	}
+}
+
+// eachLogged calls do every logInterval until the context ends. perSecond returns how fast a number has grown since the
+// call before.
+func eachLogged(ctx context.Context, do func(perSecond func(int64) int)) {
+	ticker := time.NewTicker(logInterval)
+	defer ticker.Stop()
+	last, at := int64(0), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			do(func(n int64) int {
+				grown := int(float64(n-last) / now.Sub(at).Seconds())
+				last, at = n, now
+				return grown
+			})
 		}
 	}
 }
@@ -147,26 +158,16 @@ func (d *Display) atEnd(waiting int64, s *barState) float64 {
 }
 
 func (d *Display) log(ctx context.Context, log *slog.Logger) {
-	ticker := time.NewTicker(logInterval)
-	defer ticker.Stop()
-	last, at := uint64(0), time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			p, names := d.Progress, d.Names()
-			kept := p.Kept.Load()
-			of, _, _ := d.estimate()
-			log.Info("progress",
-				"kept", kept, "of", of, "per_second", int(float64(kept-last)/now.Sub(at).Seconds()),
-				"ok", p.Statuses[2].Load(), "answered", p.Outcomes[exchange.Answered].Load(),
-				"waiting", p.Waiting.Load(), "spilled", p.Spilled.Load(), "silent", p.Silent.Load(), "asleep", p.Asleep.Load(),
-				"redirects", p.Redirects.Load(), "retries", p.Retries.Load(), "throttled", p.Throttled.Load(), DNSGroup(&names))
-			LogServers(log, &names)
-			last, at = kept, now
-		}
-	}
+	eachLogged(ctx, func(perSecond func(int64) int) {
+		p, names := d.Progress, d.Names()
+		kept := p.Kept.Load()
+		of, _, _ := d.estimate()
+		log.Info("progress", "kept", kept, "of", of, "per_second", perSecond(int64(kept)),
+			"ok", p.Statuses[2].Load(), "answered", p.Outcomes[exchange.Answered].Load(),
+			"waiting", p.Waiting.Load(), "spilled", p.Spilled.Load(), "silent", p.Silent.Load(), "asleep", p.Asleep.Load(),
+			"redirects", p.Redirects.Load(), "retries", p.Retries.Load(), "throttled", p.Throttled.Load(), DNSGroup(&names))
+		LogServers(log, &names)
+	})
 }
 
 // DNSGroup is how the look-ups go on, in a few words: of names, how many the cache spared and how long the others took

@@ -286,7 +286,7 @@ func (b *builder) syntax() figure {
 }
 
 func (b *builder) delays() figure {
-	return b.tally("delays", "Crawl-delay", "crawl-delay", "no file has a Crawl-delay",
+	return b.tally("delays", "Crawl-delay", "crawl-delay", "sites", "no file has a Crawl-delay",
 		"Sites whose group for the agent has a Crawl-delay, of sites with rules",
 		"Google ignores the record; Bing and others read it differently.",
 		func(t frame, row []any) string {
@@ -294,7 +294,7 @@ func (b *builder) delays() figure {
 				agent(t.text(row, "token")), amount(1000*t.share(row, "median"), "ms"))
 			return cmp.Or(b.ifEnough(t.number(row, "sites"), text), "Files have Crawl-delays")
 		},
-		func(t frame, row []any) string { return agent(t.text(row, "token")) }, b.full().Rules)
+		func(t frame, row []any) string { return agent(t.text(row, "token")) })
 }
 
 // agent names a token, and `*` in words.
@@ -306,31 +306,25 @@ func agent(token string) string {
 }
 
 func (b *builder) agents() figure {
-	t := b.table("unknown-agents")
-	v := variant{Subtitle: b.subtitle("Agents that files name and the registry does not know, of sites with rules",
-		b.full().Rules), Sites: b.full().Rules,
-		Caveat: "Names are product tokens in lower case, which several crawlers may share. The first hundred."}
-	if len(t.Rows) == 0 {
-		return missing("agents", "Unknown agents", "files name no unknown agent")
-	}
-	v.Headline = cmp.Or(b.ifEnough(t.number(t.Rows[0], "mention"), "The unknown agent that most files name is "+
-		plain(t.text(t.Rows[0], "token"))), "Files name unknown agents")
-	v.Plots = []any{counted("agents", "share of sites with rules", t, t.Rows,
-		func(row []any) string { return plain(t.text(row, "token")) },
-		func(row []any) string { return printable.Count(t.number(row, "mention"), "site") }, "mention", b.full().Rules)}
-	return b.single("agents", "Unknown agents", v, "unknown-agents")
+	return b.tally("agents", "Unknown agents", "unknown-agents", "mention", "files name no unknown agent",
+		"Agents that files name and the registry does not know, of sites with rules",
+		"Names are product tokens in lower case, which several crawlers may share. The first hundred.",
+		func(t frame, row []any) string {
+			return cmp.Or(b.ifEnough(t.number(row, "mention"), "The unknown agent that most files name is "+
+				plain(t.text(row, "token"))), "Files name unknown agents")
+		},
+		func(t frame, row []any) string { return plain(t.text(row, "token")) })
 }
 
 func (b *builder) keys() figure {
-	return b.tally("keys", "Unknown keys", "unknown-keys", "files have no undefined key",
+	return b.tally("keys", "Unknown keys", "unknown-keys", "sites", "files have no undefined key",
 		"Sites with keys that no specification defines, or one did once (legacy), in any text; the share is of the number of sites with rules",
 		"At most 32 lines a site and kind, and none of web pages. The first hundred.",
 		func(t frame, row []any) string {
 			return cmp.Or(b.ifEnough(t.number(row, "sites"), "The undefined or obsolete key in most files is "+
 				plain(t.text(row, "key"))), "Files have undefined or obsolete keys")
 		},
-		func(t frame, row []any) string { return plain(t.text(row, "key")) + " (" + t.text(row, "kind") + ")" },
-		b.full().Rules)
+		func(t frame, row []any) string { return plain(t.text(row, "key")) + " (" + t.text(row, "kind") + ")" })
 }
 
 func (b *builder) sensitivity() figure {

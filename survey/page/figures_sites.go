@@ -234,10 +234,10 @@ func counted(id, label string, t frame, rows [][]any, name func([]any) string, u
 	return chart.folded(shownGroups)
 }
 
-// tally is a figure of counts of sites with a value. The headline is of the row with most sites.
-func (b *builder) tally(id, short, queryName, since, subtitle, caveat string, headline, name func(frame, []any) string,
-	of int64) figure {
-	t := b.table(queryName)
+// tally is a figure of a column of sites with rules that have a value. The headline is of the row with most sites.
+func (b *builder) tally(id, short, queryName, column, since, subtitle, caveat string,
+	headline, name func(frame, []any) string) figure {
+	t, of := b.table(queryName), b.full().Rules
 	if len(t.Rows) == 0 {
 		return missing(id, short, since)
 	}
@@ -246,15 +246,15 @@ func (b *builder) tally(id, short, queryName, since, subtitle, caveat string, he
 		v.Caveat += " Note: " + t.Note + "."
 	}
 	v.Headline = headline(t, slices.MaxFunc(t.Rows, func(x, y []any) int {
-		return cmp.Compare(t.number(x, "sites"), t.number(y, "sites"))
+		return cmp.Compare(t.number(x, column), t.number(y, column))
 	}))
 	v.Plots = []any{counted(id, "share of sites with rules", t, t.Rows, func(row []any) string { return name(t, row) },
-		func(row []any) string { return printable.Count(t.number(row, "sites"), "site") }, "sites", of)}
+		func(row []any) string { return printable.Count(t.number(row, column), "site") }, column, of)}
 	return b.single(id, short, v, queryName)
 }
 
 func (b *builder) signals() figure {
-	return b.tally("signals", "Content-Signal", "content-signals", "no file has a Content-Signal",
+	return b.tally("signals", "Content-Signal", "content-signals", "sites", "no file has a Content-Signal",
 		"Content-Signal records, by the agents that they speak to, of sites with rules",
 		"A site may be in several scopes: file is outside of groups, named is in a group of a named agent.",
 		func(t frame, row []any) string {
@@ -264,11 +264,11 @@ func (b *builder) signals() figure {
 		},
 		func(t frame, row []any) string {
 			return plain(t.text(row, "signal")) + " (" + t.text(row, "scope") + ")"
-		}, b.full().Rules)
+		})
 }
 
 func (b *builder) usage() figure {
-	return b.tally("usage", "Content-Usage", "content-usage", "no file has a Content-Usage record",
+	return b.tally("usage", "Content-Usage", "content-usage", "sites", "no file has a Content-Usage record",
 		"What Content-Usage records (IETF AIPREF) say of /, of sites with rules",
 		"A site may be in both scopes.",
 		func(t frame, row []any) string {
@@ -276,12 +276,12 @@ func (b *builder) usage() figure {
 		},
 		func(t frame, row []any) string {
 			return plain(t.text(row, "content_usage")) + " (" + t.text(row, "scope") + ")"
-		}, b.full().Rules)
+		})
 }
 
 func (b *builder) licenses() figure {
-	return b.tally("licenses", "Licences", "licenses", "no file names a licence",
+	return b.tally("licenses", "Licences", "licenses", "sites", "no file names a licence",
 		"The first License record that is an absolute URL (RSL), by host, of sites with rules", "A file may name several.",
 		func(t frame, _ []any) string { return thingsDo(t.sum(t.Rows, "sites"), "file", "name") + " a licence" },
-		func(t frame, row []any) string { return plain(t.text(row, "license_host")) }, b.full().Rules)
+		func(t frame, row []any) string { return plain(t.text(row, "license_host")) })
 }
