@@ -23,11 +23,9 @@ const maxPaired = 1 << 10
 type blockTables struct {
 	policies *policySet
 	surveyed *tokenCells     // of surveyedToken
-	managed  *cells[sharing] // by network, and 1 for a managed block
+	managed  *cells[measure] // by network, and 1 for a managed block
 	networks *cells[network]
 }
-
-type sharing struct{ blocking, sites int64 }
 
 type network struct {
 	rules, answered int64
@@ -36,7 +34,7 @@ type network struct {
 }
 
 func newBlockTables(policies *policySet) *blockTables {
-	return &blockTables{policies: policies, surveyed: policies.token(surveyedToken), managed: newCells[sharing](maxValues),
+	return &blockTables{policies: policies, surveyed: policies.token(surveyedToken), managed: newCells[measure](maxValues),
 		networks: newCells[network](maxValues)}
 }
 
@@ -63,7 +61,7 @@ func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
 	}
 	if rules {
 		managed := t.managed.at(key{a: networkName(s.CDN), n: float64(one(r.Managed))})
-		managed.sites++
+		managed.of++
 		managed.blocking += one(cell&audit.CellBlocked != 0)
 	}
 }
@@ -233,8 +231,8 @@ func (p *pairs) table(s *Survey) {
 
 func (t *blockTables) networkTables(s *Survey) {
 	s.add("managed-blocks", []string{"cdn", "managed_block", "sites", "blocking", "share"},
-		sorted(t.managed.rows(func(k key, n sharing) []any {
-			return []any{k.a, k.n == 1, n.sites, n.blocking, share(n.blocking, n.sites)}
+		sorted(t.managed.rows(func(k key, n measure) []any {
+			return []any{k.a, k.n == 1, n.of, n.blocking, share(n.blocking, n.of)}
 		}), 0, 1)).Note = t.managed.note("networks")
 
 	byCDN := s.add("blocked-by-cdn", append(append([]string{"cdn", "sites", "sites_answered"}, DefinitionNames()...),

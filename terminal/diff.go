@@ -138,10 +138,15 @@ func (x *diffPage) changed(d *survey.Diff) {
 			printable.Number(one.After), percentOf(one.After, x.c.RulesBoth))))
 }
 
-// table begins a table, with its title in a line of its own.
-func (x *diffPage) table(title, about string, columns ...string) *table {
+// title begins a section.
+func (x *diffPage) title(title, about string) {
 	x.page.line()
 	x.page.flow(0, words(styled(bold, "%s:", title), styled(dim, "%s", about)))
+}
+
+// table begins a table, with its title in a line of its own.
+func (x *diffPage) table(title, about string, columns ...string) *table {
+	x.title(title, about)
 	t := &table{indent: indent, yields: true}
 	head := []piece{styled(dim, "%s", columns[0])}
 	for _, c := range columns[1:] {
@@ -182,9 +187,7 @@ func (x *diffPage) findings(rows, columns string) {
 	if len(was) == 0 {
 		return
 	}
-	x.page.line()
-	x.page.flow(0, words(styled(bold, "Findings:"), styled(dim, "of the sites in both scans; rows are %s, columns %s",
-		rows, columns)))
+	x.title("Findings", fmt.Sprintf("of the sites in both scans; rows are %s, columns %s", rows, columns))
 	t := &table{indent: indent, whole: true}
 	head := []piece{{}}
 	for _, name := range is {
@@ -292,8 +295,7 @@ func (x *diffPage) sites(d *survey.Diff) {
 	if len(d.Sites) == 0 {
 		return
 	}
-	x.page.line()
-	x.page.flow(0, words(styled(bold, "Sites that began or ceased:"), styled(dim, "the best ranked first")))
+	x.title("Sites that began or ceased", "the best ranked first")
 	t := &table{indent: indent, yields: true, wrap: true}
 	for i := range d.Sites {
 		s := &d.Sites[i]
@@ -349,8 +351,7 @@ func (x *diffPage) others(d *survey.Diff) {
 	if len(rows) == 0 {
 		return
 	}
-	x.page.line()
-	x.page.flow(0, words(styled(bold, "Other sites:"), styled(dim, "none of them counts above")))
+	x.title("Other sites", "none of them counts above")
 	t := &table{indent: indent}
 	for _, r := range rows {
 		t.add(piece{text: r[0], right: true}, text(r[1]))

@@ -166,7 +166,7 @@ func checkCategories(o *terminal.CheckOptions, registry *tokens.Registry) error 
 // addForOne adds the flags for a command that asks one origin while somebody is waiting.
 func (f *fetchFlags) addForOne(flags *pflag.FlagSet) {
 	f.add(flags)
-	f.retries, flags.Lookup("retries").DefValue = 0, "0"
+	f.Retries, flags.Lookup("retries").DefValue = 0, "0"
 }
 
 // checkResult is what check finds out: what became of an origin or a file.
@@ -196,7 +196,7 @@ func (c *checkResult) explain(site *audit.Site) {
 func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registry, arg string) (result checkResult,
 	err error) {
 	auditor := audit.New(registry)
-	if site, err := a.fileSite(arg, f.maxBody); err != nil {
+	if site, err := a.fileSite(arg, f.MaxBody); err != nil {
 		return checkResult{}, err
 	} else if site != nil {
 		auditor.Judge(site)

@@ -259,7 +259,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags,
 	s.dnsRate, s.hostRate, s.ipRate = 0, 10, 40
 	s.filesEach = 2     // a connection has both its ends here
 	s.concurrency = 100 // these keep two processors busy; with more, each answer takes longer, and look-ups are repeated
-	s.retries, s.retryAfter, s.maxRetryAfter = 1, 500*time.Millisecond, 5*time.Second
+	s.Retries, s.RetryAfter, s.MaxRetryAfter = 1, 500*time.Millisecond, 5*time.Second
 	if web.SingleAddress() {
 		s.ipRate = 0 // the whole web lives at one address here
 	}

@@ -26,30 +26,20 @@ import (
 
 // fetchFlags say how one origin is asked; scan, demo and check have them.
 type fetchFlags struct {
-	timeout, connectTimeout, tlsTimeout, headerTimeout time.Duration
+	fetcher.Config // as far as flags set its fields; fetcher sets the others
 
-	maxRedirects  int
-	retries       int
-	retryAfter    time.Duration
-	maxRetryAfter time.Duration
-	maxBody       int
-	userAgent     string
-	contact       string
-	resolver      []string
-	dnsRate       float64
-	connectTo     []string
-	scheme        string
-	noFallback    bool
-	allowPrivate  bool
-	ipv4, ipv6    bool
-	sourceIP      string
-	strictTLS     bool
-	tlsMin        string
-	caFile        string
-	optOut        string
-	tokens        string
+	userAgent string
+	contact   string
+	resolver  []string
+	dnsRate   float64
+	connectTo []string
+	scheme    string
+	sourceIP  string
+	tlsMin    string
+	caFile    string
+	optOut    string
+	tokens    string
 
-	record func(*fetcher.Recording) // is told of each exchange; nil: none
 	// the built-in web: trusted instead of caFile, and not waited for where it is silent; nil: none
 	web   *simweb.Web
 	files limits.Files // what may be open; the zero value leaves it to the packages
@@ -58,21 +48,21 @@ type fetchFlags struct {
 }
 
 func (f *fetchFlags) add(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.timeout, "timeout", 15*time.Second, "one exchange, from dialling to the body's end")
-	flags.DurationVar(&f.connectTimeout, "connect-timeout", 5*time.Second, "to take the connection, within --timeout")
-	flags.DurationVar(&f.tlsTimeout, "tls-timeout", 0,
+	flags.DurationVar(&f.Timeout, "timeout", 15*time.Second, "one exchange, from dialling to the body's end")
+	flags.DurationVar(&f.ConnectTimeout, "connect-timeout", 5*time.Second, "to take the connection, within --timeout")
+	flags.DurationVar(&f.TLSTimeout, "tls-timeout", 0,
 		"to finish the TLS handshake, within --timeout (0: no bound of its own)")
-	flags.DurationVar(&f.headerTimeout, "header-timeout", 0,
+	flags.DurationVar(&f.HeaderTimeout, "header-timeout", 0,
 		"to send the response head, within --timeout (0: no bound of its own)")
-	flags.IntVar(&f.maxRedirects, "max-redirects", fetcher.DefaultMaxRedirects,
+	flags.IntVar(&f.MaxRedirects, "max-redirects", fetcher.DefaultMaxRedirects,
 		"redirects followed, over all schemes and hosts")
-	flags.IntVar(&f.retries, "retries", fetcher.DefaultRetries,
+	flags.IntVar(&f.Retries, "retries", fetcher.DefaultRetries,
 		"retries of 5xx, 408 and 429 answers and of transient failures")
-	flags.DurationVar(&f.retryAfter, "retry-after", fetcher.DefaultRetryAfter,
+	flags.DurationVar(&f.RetryAfter, "retry-after", fetcher.DefaultRetryAfter,
 		"wait before the first retry, doubled for the next; 0s: at once")
-	flags.DurationVar(&f.maxRetryAfter, "max-retry-after", fetcher.DefaultMaxRetryAfter,
+	flags.DurationVar(&f.MaxRetryAfter, "max-retry-after", fetcher.DefaultMaxRetryAfter,
 		"obey a server's Retry-After up to this")
-	flags.IntVar(&f.maxBody, "max-body", 512000, "bytes of a decoded body that are kept")
+	flags.IntVar(&f.MaxBody, "max-body", 512000, "bytes of a decoded body that are kept")
 	flags.StringVar(&f.userAgent, "user-agent", "",
 		"User-Agent header (default bulkscan/VERSION with where to learn more)")
 	flags.StringVar(&f.contact, "contact", "", "URL or mail address for complaints, put into the User-Agent")
@@ -82,12 +72,12 @@ func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.connectTo, "connect-to", nil,
 		"[HOST]:[PORT]:ADDR:PORT dials elsewhere, as curl's; an empty ADDR keeps the address")
 	flags.StringVar(&f.scheme, "scheme", "https", "https or http: where to begin with entries that have no scheme")
-	flags.BoolVar(&f.noFallback, "no-fallback", false, "do not try the other scheme for entries that have none")
-	flags.BoolVar(&f.allowPrivate, "allow-private", false, "permit loopback, private and link-local addresses")
-	flags.BoolVar(&f.ipv4, "ipv4", false, "only IPv4")
-	flags.BoolVar(&f.ipv6, "ipv6", false, "only IPv6")
+	flags.BoolVar(&f.NoFallback, "no-fallback", false, "do not try the other scheme for entries that have none")
+	flags.BoolVar(&f.AllowPrivate, "allow-private", false, "permit loopback, private and link-local addresses")
+	flags.BoolVar(&f.IPv4, "ipv4", false, "only IPv4")
+	flags.BoolVar(&f.IPv6, "ipv6", false, "only IPv6")
 	flags.StringVar(&f.sourceIP, "source-ip", "", "local address to dial from")
-	flags.BoolVar(&f.strictTLS, "strict-tls", false, "an unverifiable certificate is a failure, rather than recorded")
+	flags.BoolVar(&f.StrictTLS, "strict-tls", false, "an unverifiable certificate is a failure, rather than recorded")
 	flags.StringVar(&f.tlsMin, "tls-min", "1.2", "oldest TLS version to speak: 1.0, 1.1, 1.2 or 1.3")
 	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of certificate authorities to trust (default the system's)")
 	flags.StringVar(&f.optOut, "opt-out", "",
@@ -129,13 +119,8 @@ type asker struct {
 
 // fetcher makes what asks over a network, and a function that ends it.
 func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
-	cfg := fetcher.Config{
-		Timeout: f.timeout, ConnectTimeout: f.connectTimeout, TLSTimeout: f.tlsTimeout, HeaderTimeout: f.headerTimeout,
-		MaxRedirects: f.maxRedirects, Retries: f.retries, RetryAfter: f.retryAfter, MaxRetryAfter: f.maxRetryAfter,
-		MaxBody: f.maxBody, UserAgent: f.agent(), NoFallback: f.noFallback,
-		AllowPrivate: f.allowPrivate, StrictTLS: f.strictTLS, IPv4: f.ipv4, IPv6: f.ipv6, TLSMin: tlsVersions[f.tlsMin],
-		FTPData: f.files.Transfers, Record: f.record,
-	}
+	cfg := f.Config
+	cfg.UserAgent, cfg.TLSMin, cfg.FTPData = f.agent(), tlsVersions[f.tlsMin], f.files.Transfers
 	if f.scheme == "http" {
 		cfg.Scheme = origin.HTTP
 	}
@@ -146,7 +131,7 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 		}
 		cfg.ConnectTo = append(cfg.ConnectTo, to)
 	}
-	names := resolve.Options{Rate: f.dnsRate, IPv4: f.ipv4, IPv6: f.ipv6, Log: f.log, Network: over.Network}
+	names := resolve.Options{Rate: f.dnsRate, IPv4: f.IPv4, IPv6: f.IPv6, Log: f.log, Network: over.Network}
 	if over.Network != nil {
 		cfg.Dial = over.DialContext
 	}
@@ -159,7 +144,7 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 			return nil, nil, usagef("--source-ip: %w", err)
 		}
 		cfg.SourceIP = ip
-		if !f.ipv4 && !f.ipv6 {
+		if !f.IPv4 && !f.IPv6 {
 			// Names are asked for addresses that can be dialled from there.
 			names.IPv4, names.IPv6 = ip.Is4(), ip.Is6()
 		}
@@ -200,11 +185,11 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 
 // longest is how long a silent site may take, both schemes and all retries included.
 func (f *fetchFlags) longest() time.Duration {
-	took := f.timeout
-	for i := range f.retries {
-		took += f.timeout + min(f.retryAfter<<min(i, 10), max(f.retryAfter, f.maxRetryAfter))
+	took := f.Timeout
+	for i := range f.Retries {
+		took += f.Timeout + min(f.RetryAfter<<min(i, 10), max(f.RetryAfter, f.MaxRetryAfter))
 	}
-	if f.noFallback {
+	if f.NoFallback {
 		return took
 	}
 	return 2 * took
@@ -212,7 +197,7 @@ func (f *fetchFlags) longest() time.Duration {
 
 // family is which addresses are asked, as fetcher has it.
 func (f *fetchFlags) family() string {
-	only4, only6 := f.ipv4, f.ipv6
+	only4, only6 := f.IPv4, f.IPv6
 	if ip, err := netip.ParseAddr(f.sourceIP); err == nil && !only4 && !only6 {
 		only4, only6 = ip.Unmap().Is4(), ip.Unmap().Is6()
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -117,10 +116,11 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 	shown := page.Options{Title: f.title, Definition: definition.Name}
 	if f.figure == "" {
 		err = page.Write(&written, survey, shown)
-	} else if known := page.Figures(survey); slices.Contains(known, f.figure) {
-		err = page.WriteFigure(&written, survey, shown, f.figure, form == ".csv")
 	} else {
-		err = oneOf("--figure", f.figure, known)
+		err = page.WriteFigure(&written, survey, shown, f.figure, form == ".csv")
+		if unknown, ok := errors.AsType[*page.UnknownFigureError](err); ok {
+			err = oneOf("--figure", f.figure, unknown.Known)
+		}
 	}
 	if err != nil {
 		return err

@@ -276,7 +276,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 		}
 		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept,
 			Slots: f.files.Concurrency, Longest: f.longest(),
-			Anonymous: f.contact == "" && f.userAgent == "" && !f.allowPrivate && o.Inputs.Format != inputs.WARC}
+			Anonymous: f.contact == "" && f.userAgent == "" && !f.AllowPrivate && o.Inputs.Format != inputs.WARC}
 		var drawn sync.WaitGroup
 		drawn.Go(func() { d.Show(ctx, f.progress, a.stderr, log) })
 		drawn.Go(func() { d.Troubles(ctx, log) })
@@ -342,9 +342,9 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 		Lists: paths, DryRun: f.dryRun, AcceptList: f.acceptList, Out: f.out, Stdout: a.stdout, Fields: f.fields,
 		Begun: time.Now(), Until: f.until,
 		Inputs: inputs.Options{Format: format, Column: f.column, LabelColumn: f.labelColumn, Limit: f.limit, Sample: f.sample,
-			LocalNames: f.allowPrivate, Stdin: a.stdin},
-		Replay: replay.Options{By: replay.By(f.by), Columns: columns, Date: f.date, MaxBody: f.maxBody, Limit: f.limit,
-			Sample: f.sample, LocalNames: f.allowPrivate},
+			LocalNames: f.AllowPrivate, Stdin: a.stdin},
+		Replay: replay.Options{By: replay.By(f.by), Columns: columns, Date: f.date, MaxBody: f.MaxBody, Limit: f.limit,
+			Sample: f.sample, LocalNames: f.AllowPrivate},
 		Pipeline: pipeline.Config{
 			Concurrency: f.files.Concurrency, HostRate: f.hostRate, IPRate: f.ipRate, Rate: f.rate,
 			SilentExchanges: f.files.Silent,
@@ -383,7 +383,7 @@ func (f *scanFlags) observed(format inputs.Format) commit.Observer {
 		return commit.Observer{Source: commit.Archive, Vantage: f.vantage}
 	}
 	schemes := f.scheme
-	if other := map[string]string{"https": "http", "http": "https"}[f.scheme]; !f.noFallback {
+	if other := map[string]string{"https": "http", "http": "https"}[f.scheme]; !f.NoFallback {
 		schemes += "+" + other
 	}
 	return commit.Observer{Source: commit.Live, Product: commit.ProductOf(f.agent()), Family: f.family(), Scheme: schemes,
@@ -485,7 +485,7 @@ func (f *scanFlags) archive(ctx context.Context) (*archive.Archive, error) {
 		return nil, store.Try(ctx, st)
 	}
 	keep := archive.New(st, "bulkscan/"+toolVersion(), 0)
-	f.record = keep.Record
+	f.Record = keep.Record
 	return keep, nil
 }
 

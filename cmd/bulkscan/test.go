@@ -123,7 +123,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 		a.noteReadings(given, crawlers)
 	}
 	if robots.site.Fetch.Truncated {
-		a.note("the robots.txt is longer than --max-body %d; it is judged by its beginning", f.maxBody)
+		a.note("the robots.txt is longer than --max-body %d; it is judged by its beginning", f.MaxBody)
 	}
 
 	if robots.hasNoAgent() {
@@ -307,7 +307,7 @@ type inForce struct {
 // inForce reads the robots.txt, or asks the site for it if that is the site of the URLs, and judges it.
 func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor, dialect parser.Dialect,
 	urls []string) (*inForce, error) {
-	site, err := a.fileSite(f.robots, f.maxBody)
+	site, err := a.fileSite(f.robots, f.MaxBody)
 	if err != nil {
 		return nil, err
 	}

@@ -74,13 +74,16 @@ func (f frame) top(rows [][]any, column string) float64 {
 }
 
 // where returns the rows in which a column has a text.
-func (f frame) where(column, text string) (rows [][]any) {
-	for _, row := range f.Rows {
+func (f frame) where(column, text string) [][]any { return f.among(f.Rows, column, text) }
+
+// among returns those of some rows.
+func (f frame) among(rows [][]any, column, text string) (list [][]any) {
+	for _, row := range rows {
 		if f.text(row, column) == text {
-			rows = append(rows, row)
+			list = append(list, row)
 		}
 	}
-	return rows
+	return list
 }
 
 func (f frame) sum(rows [][]any, column string) (n int64) {

@@ -181,10 +181,10 @@ func TestTooFewForHeadlines(t *testing.T) {
 			}
 		}
 		for _, s := range b.survey.Summaries {
-			a := b.answer(s, true)
-			if ranks := strings.Contains(a.Sentence, "leads"); ranks != (all >= 30) || ranks == strings.HasPrefix(a.Sentence,
+			a := b.answer(s)
+			if ranks := strings.Contains(a, "leads"); ranks != (all >= 30) || ranks == strings.HasPrefix(a,
 				"Too few sites for a headline: ") {
-				t.Errorf("%d sites: %s", all, a.Sentence)
+				t.Errorf("%d sites: %s", all, a)
 			}
 		}
 	}
@@ -197,7 +197,7 @@ func TestLeads(t *testing.T) {
 		s := b.full()
 		s.Blocking.MostBlocked = append(s.Blocking.MostBlocked, survey.TokenCount{Token: "second", Sites: second,
 			Share: float64(second) / 10_000})
-		if got := b.answer(s, true).Sentence; strings.Contains(got, "leads") != want {
+		if got := b.answer(s); strings.Contains(got, "leads") != want {
 			t.Errorf("5000 and %d sites: %s", second, got)
 		}
 	}
@@ -208,8 +208,7 @@ func TestRanges(t *testing.T) {
 	for sampleOf, want := range map[int64]string{0: " [25.0%-75.0%]", 20_000: " (49.3%-50.7%) [25.0%-75.0%]"} {
 		b := groupsOf(10_000, sampleOf, 5000)
 		all := variants(b)
-		if got := b.answer(b.full(),
-			true).Sentence; got != "Half of the sites block at least one AI crawler: 5,000 of 10,000 sites with rules"+want+
+		if got := b.answer(b.full()); got != "Half of the sites block at least one AI crawler: 5,000 of 10,000 sites with rules"+want+
 			". group-5000 leads with 50.0%"+want+"." {
 			t.Errorf("the answer is %s", got)
 		}

@@ -66,26 +66,23 @@ func (b *builder) numbers() []number {
 }
 
 // answer is the first screen: one sentence.
-func (b *builder) answer(s *survey.Summary, on bool) answer {
+func (b *builder) answer(s *survey.Summary) string {
 	d, _ := survey.DefinitionNamed(s.Blocking.Definition)
-	a := answer{Definition: d.Name, On: on}
 	if s.Blocking.Sites == 0 {
-		a.Sentence = "No site answered with rules, so there is nothing to say of who is blocked."
-		return a
+		return "No site answered with rules, so there is nothing to say of who is blocked."
 	}
-	share := ratio(s.Blocking.AtLeastOne, s.Blocking.Sites)
-	of := fmt.Sprintf("%s of %s %s", printable.Number(s.Blocking.AtLeastOne), printable.Number(s.Blocking.Sites), overWhat(d))
+	of := fmt.Sprintf("%s of %s %s", printable.Number(s.Blocking.AtLeastOne), printable.Number(s.Blocking.Sites),
+		overWhat(d))
 	if !s.Enough(s.Blocking.Sites) {
-		a.Sentence = fmt.Sprintf("Too few sites for a headline: %s %s at least one AI crawler.", of, d.Verbs)
-		return a
+		return fmt.Sprintf("Too few sites for a headline: %s %s at least one AI crawler.", of, d.Verbs)
 	}
-	a.Sentence = sitesBlock(d, share, fmt.Sprintf("at least one AI crawler: %s%s.", of,
+	text := sitesBlock(d, ratio(s.Blocking.AtLeastOne, s.Blocking.Sites), fmt.Sprintf("at least one AI crawler: %s%s.", of,
 		s.Blocking.OneSure.Ranges(percent)))
 	if list := s.Blocking.MostBlocked; len(list) == 1 || len(list) > 1 && list[0].Sites > list[1].Sites {
 		// where a server fails, or by `*`, all tokens have one number
-		a.Sentence += fmt.Sprintf(" %s leads with %s%s.", list[0].Token, percent(list[0].Share), list[0].Ranges(percent))
+		text += fmt.Sprintf(" %s leads with %s%s.", list[0].Token, percent(list[0].Share), list[0].Ranges(percent))
 	}
-	return a
+	return text
 }
 
 // alike returns the tokens that no file names, nor one that they follow, and of which equally many sites block each and
@@ -300,7 +297,7 @@ func (b *builder) ranks() figure {
 		var values [][]point
 		for i, token := range b.survey.Lines {
 			var line []point
-			own := slices.DeleteFunc(slices.Clone(rows), func(row []any) bool { return t.text(row, "token") != token })
+			own := t.among(rows, "token", token)
 			for _, row := range own {
 				to := t.number(row, "ranks_to")
 				line = append(line, point{at: place(to), share: t.share(row, "share"), gap: t.value(row, "share") == nil,

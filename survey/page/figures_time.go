@@ -139,7 +139,7 @@ func (b *builder) events(c calendar) (marks []mark) {
 	t := b.table("blocked-over-time")
 	rows := t.where("definition", survey.Definitions()[0].Name)
 	for _, token := range b.survey.Lines {
-		own := slices.DeleteFunc(slices.Clone(rows), func(row []any) bool { return t.text(row, "token") != token })
+		own := t.among(rows, "token", token)
 		if i := slices.IndexFunc(own, func(row []any) bool { return t.number(row, "blocking") > 0 }); i > 0 {
 			date := t.text(own[i], "scan_date")
 			texts[date] = append(texts[date], token)
@@ -277,10 +277,7 @@ func (b *builder) firstBlocked() figure {
 	for _, token := range b.survey.Lines {
 		line := []point{{at: 0, title: token}}
 		n := int64(0)
-		for _, row := range rows {
-			if t.text(row, "token") != token {
-				continue
-			}
+		for _, row := range t.among(rows, "token", token) {
 			date := t.text(row, "first_blocked")
 			line = append(line, point{at: c.at(date), share: float64(n) / float64(top)})
 			n += t.number(row, "sites")

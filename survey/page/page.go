@@ -66,7 +66,6 @@ type view struct {
 	Style                  template.CSS
 	Script                 template.JS
 	Definitions            []choice
-	Answers                []answer // one a definition
 	Numbers                []number
 	Explain                string  // what flags and ranges mean
 	Groups                 []group // those of the story first
@@ -80,16 +79,10 @@ type view struct {
 	Source                 string // of each figure
 }
 
+// choice is a definition, and the sentence of the first screen by it.
 type choice struct {
-	Name, Words, Question string
-	On                    bool
-}
-
-// answer is the sentence of the first screen, by one definition.
-type answer struct {
-	Definition string
-	On         bool
-	Sentence   string
+	Name, Words, Question, Answer string
+	On                            bool
 }
 
 type number struct{ Value, Label string }
@@ -156,10 +149,9 @@ func Write(w io.Writer, s *survey.Survey, o Options) error {
 	}
 	for i, d := range survey.Definitions() {
 		on := d.Name == b.on
-		v.Definitions = append(v.Definitions, choice{d.Name, d.Words, d.Question, on})
-		v.Answers = append(v.Answers, b.answer(s.Summaries[i], on))
+		v.Definitions = append(v.Definitions, choice{d.Name, d.Words, d.Question, b.answer(s.Summaries[i]), on})
 		if on {
-			v.Description = v.Answers[i].Sentence
+			v.Description = v.Definitions[i].Answer
 		}
 	}
 	for i, section := range s.Method {

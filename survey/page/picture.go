@@ -45,31 +45,31 @@ var pictureStyle = func() string {
 		func(name string) string { return colours[name[4:len(name)-1]] })
 }()
 
-// Figures returns the names of the figures of a survey, those that it cannot show among them.
-func Figures(s *survey.Survey) (names []string) {
-	for _, g := range (&builder{survey: s}).groups() {
-		for _, f := range g.Figures {
-			names = append(names, f.ID)
-		}
-	}
-	return names
+// UnknownFigureError says that there is no figure of a name.
+type UnknownFigureError struct{ Known []string }
+
+func (e *UnknownFigureError) Error() string {
+	return "there is no such figure; there are " + strings.Join(e.Known, ", ")
 }
 
-// WriteFigure writes one of Figures by the options' definition: as SVG, or its first table as CSV. The error of one
-// that the survey cannot show says why.
+// WriteFigure writes a figure by the options' definition: as SVG, or its first table as CSV. The error of one that the
+// survey cannot show says why; that of an unknown name is an UnknownFigureError.
 func WriteFigure(w io.Writer, s *survey.Survey, o Options, name string, asTable bool) error {
 	b, err := newBuilder(s, o)
 	if err != nil {
 		return err
 	}
+	unknown := &UnknownFigureError{}
 	for _, g := range b.groups() {
 		for i := range g.Figures {
-			if f := &g.Figures[i]; f.ID == name {
+			f := &g.Figures[i]
+			if f.ID == name {
 				return b.write(w, f, asTable)
 			}
+			unknown.Known = append(unknown.Known, f.ID)
 		}
 	}
-	return fmt.Errorf("there is no figure %.40q", name)
+	return unknown
 }
 
 func (b *builder) write(w io.Writer, f *figure, asTable bool) error {
