@@ -152,7 +152,7 @@ func Judge(tonight *Figures, earlier []*Figures, given map[string]Bound) (out []
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		s, ok := tonight.at(name, now)
 		if !ok {
-			continue // a network that nobody shows tonight is a share of 0 by its other name
+			continue // a network that no site shows tonight is a share of 0 by its other name
 		}
 		var past []float64
 		for i, f := range earlier {

@@ -171,7 +171,7 @@ func Nights(ctx context.Context, st store.Store, most int) (list []*Night, err e
 		}
 		n, err := ReadNight(ctx, st, date)
 		if errors.Is(err, store.ErrNotExist) {
-			continue // a file of somebody else's
+			continue // a file of another program
 		}
 		if err != nil {
 			return nil, err

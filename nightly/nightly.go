@@ -45,7 +45,7 @@ type Options struct {
 	Publishing scan.Publishing
 	Report     survey.Options
 	Show       func(n *Night)                      // is shown each state of a night; may be nil
-	Tell       func(ctx context.Context, n *Night) // is told of a night that has ended; nil tells nobody
+	Tell       func(ctx context.Context, n *Night) // is called when a night has ended; may be nil
 	Log        *slog.Logger
 
 	vouched bool // by a server: the clock is right

@@ -30,7 +30,7 @@ func (k Keep) first(date string) scan.Retention {
 	return scan.Retention{Nights: of(k.Nights), Bodies: of(k.Bodies), Evidence: of(k.Evidence)}
 }
 
-// prune deletes what is too old, once a night is published. What fails it is told with the night, which stays
+// prune deletes what is too old, once a night is published. What fails it is recorded with the night, which stays
 // published; the next run prunes again. If more than half is due, nothing is deleted: a person decides by Prune.
 func (o *Options) prune(ctx context.Context, n *Night) error {
 	if o.Keep == (Keep{}) || n.State != Published {

@@ -50,7 +50,7 @@ type Judged struct{ Date, Registry string }
 type TakeOptions struct {
 	Options
 
-	Counted   *atomic.Int64 // sites counted so far; nil for nobody to know
+	Counted   *atomic.Int64 // sites counted so far, for a display; may be nil
 	AllTokens bool          // also over dates, and of sites that changed, those that the page does not show: many rows
 }
 

@@ -373,7 +373,7 @@ func (x *explanation) note(s string) {
 }
 
 // notKept is how many lines of a kind Counts has beyond the rows that are kept of them. The bound is one a kind, and
-// the count of extensions is also that of preferences, which are told of as such only where there is a row of them.
+// the count of extensions is also that of preferences, which are counted as such only where there is a row of them.
 func (x *explanation) notKept(kind string) int {
 	n := &x.result.Counts
 	total, counted := map[string]int{

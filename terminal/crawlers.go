@@ -183,7 +183,7 @@ func (x *explanation) byFate(list []*audit.TokenResult, all int) {
 // why says in words whose rules a crawler follows, and what else they say to it.
 func (x *explanation) why(t *audit.TokenResult) string {
 	s := x.because(t)
-	if t.Via != audit.ViaStar.String() || t == x.result.Star { // what `*` is told is told once
+	if t.Via != audit.ViaStar.String() || t == x.result.Star { // the rules of `*` are shown once
 		s += root(t.Verdict, t.RootAllowed)
 		if rule := x.rules[t.Token]; rule != nil {
 			s += spokenTo(rule)

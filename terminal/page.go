@@ -38,7 +38,7 @@ func underlying(stream any) (*os.File, bool) {
 	return file, ok
 }
 
-// isTerminal reports whether somebody may be sitting at the other end. The null device is a device of characters too.
+// isTerminal reports whether a file is a device of characters other than the null device.
 func isTerminal(file *os.File) bool {
 	info, err := file.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

@@ -16,8 +16,8 @@ import (
 // of paths are long, and their ends matter.
 const maxMessage = 4096
 
-// Message is an error as a person is told it. Errors that stand beside each other have a line each; a line end within
-// one is somebody else's, who may want to pass for us, and is escaped.
+// Message is an error for a person. Joined errors have a line each. A line end within one is escaped: it is of a text
+// from outside, which could pass for one of ours.
 func Message(err error) string {
 	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
 		return Message(inner) // an exit code says nothing of its own
@@ -34,7 +34,7 @@ func Message(err error) string {
 	return Line(err.Error())
 }
 
-// Line is a text of somebody else's, such as a name, in one line of bounded length.
+// Line is a text from outside, such as a name, in one line of bounded length.
 func Line(s string) string { return printable.Clip(s, maxMessage) }
 
 // Quoted is a word of a command, as a person can give it to a shell.

@@ -21,7 +21,7 @@ const manySites = 1000
 func (d *Display) Troubles(ctx context.Context, log *slog.Logger) {
 	ticker := time.NewTicker(stillInterval)
 	defer ticker.Stop()
-	var told time.Duration
+	var warned time.Duration
 	var failures failures
 	anonymous := d.Anonymous
 	for alive := true; alive; {
@@ -30,10 +30,10 @@ func (d *Display) Troubles(ctx context.Context, log *slog.Logger) {
 			alive = false
 		case <-ticker.C:
 		}
-		if stood := d.Progress.Stalled(); stood > told {
+		if stood := d.Progress.Stalled(); stood > warned {
 			log.Warn("this process stood still; hosts that it kept waiting are asked again", "for",
-				(stood - told).Round(100*time.Millisecond))
-			told = stood
+				(stood - warned).Round(100*time.Millisecond))
+			warned = stood
 		}
 		if anonymous && d.Progress.Fed.Load() > manySites {
 			anonymous = false
@@ -67,16 +67,16 @@ func (c *outcomeCounts) sum() (n uint64) {
 // failures finds out when most sites fail for one reason: a name server or a network that is gone.
 type failures struct {
 	before outcomeCounts                // the window begins there
-	next   [exchange.NumOutcomes]uint64 // sites in all before the outcome is told again
+	next   [exchange.NumOutcomes]uint64 // sites in all before the next warning of the outcome
 }
 
 const (
 	failureWindow = 1000 // sites
-	failureRepeat = 10   // an outcome is told again when there are so many times as many sites
+	failureRepeat = 10   // there is another warning when there are so many times as many sites
 )
 
-// look returns the outcome of more than half of the last sites, with its number, if it is no answer and has to be told;
-// else n is 0. At the end of the list silent sites are what is left, so that all sites of the run count there.
+// look returns the outcome of more than half of the last sites, with its number, if it is no answer and a warning is
+// due; else n is 0. At the end of the list silent sites are what is left, so that all sites of the run count there.
 func (f *failures) look(now outcomeCounts, listDone bool) (worst exchange.Outcome, n, of uint64) {
 	last := now
 	for i := range last {

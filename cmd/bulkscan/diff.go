@@ -72,7 +72,7 @@ every field of --json, and the columns of -o.
 		"add blocks that appeared or were removed with the whole file to the lists, -o and --fail-on")
 	flags.BoolVar(&f.paired, "paired", false,
 		"the scans are of two observers of one list: count other answers, not changes")
-	f.shownAs.add(flags, "print JSON")
+	f.add(flags, "print JSON")
 	return c
 }
 

@@ -82,7 +82,7 @@ observer succeeds when the first has no more scans; one that scanned beside it, 
 	flags.StringVar(&f.token, "token", "", "show how the site treats this crawler: a `NAME` or alias in the registry")
 	flags.StringVar(&f.tokens, "tokens", "",
 		"with --rebuild and --token: file of further crawler tokens, as the scans had")
-	f.shownAs.add(flags, "print one JSON object per site")
+	f.add(flags, "print one JSON object per site")
 	return c
 }
 

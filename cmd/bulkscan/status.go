@@ -46,7 +46,7 @@ means that a report is overdue. With --scan-id only that scan is shown, and its 
 		},
 	}
 	c.Flags().StringVar(&f.scanID, "scan-id", "", "only this scan (default: all)")
-	f.shownAs.add(c.Flags(), "print one JSON object per scan or night")
+	f.add(c.Flags(), "print one JSON object per scan or night")
 	return c
 }
 

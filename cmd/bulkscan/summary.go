@@ -65,7 +65,7 @@ group of * or of another crawler that it follows. --json has all figures; docs/s
 	c.Flags().StringVar(&f.sensitive, "sensitivity", "",
 		"print instead how the share of sites that block this TOKEN depends on denominators, unseen sites, the unit and the dialect")
 	addUncertainty(c.Flags(), &f.sure)
-	f.shownAs.add(c.Flags(), "print JSON")
+	f.add(c.Flags(), "print JSON")
 	return c
 }
 

@@ -119,7 +119,8 @@ func (s *Scan) tables() []section { return s.snapshot().table() }
 // page returns the metrics of the HTTP page: the scan, the Go runtime and the process.
 func (s *Scan) page() prometheus.Gatherer {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collector(s.tables), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(collector(s.tables), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
