@@ -78,7 +78,7 @@ var arrows = map[string][]string{
 	"scan": {"inputs", "fetcher", "pipeline", "audit", "audit/tokens", "sink", "sink/jsonlines", "sink/table", "sink/schema",
 		"sink/commit", "sink/index", "sink/views", "sink/compact", "sink/repair", "history", "warc/archive", "warc/replay",
 		"survey", "scan/shares", "store", "origin", "origin/exchange"},
-	"nightly": {"audit", "inputs", "sink/read", "sink/schema", "sink/table", "sink/commit", "sink/verify",
+	"nightly": {"audit", "inputs", "sink/schema", "sink/table", "sink/commit", "sink/verify",
 		"scan", "survey", "survey/page", "internal/printable", "store"},
 	"survey": {"history", "sink/siterows", "sink/statistics", "sink/read", "sink/schema", "sink/table", "sink/commit", "sink/index",
 		"sink/verify", "audit", "audit/tokens", "parser", "origin/exchange", "internal/printable", "store"},
