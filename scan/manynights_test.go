@@ -147,3 +147,36 @@ func (c *counting) List(ctx context.Context, prefix string) iter.Seq2[store.Entr
 	c.count("list", prefix)
 	return c.Store.List(ctx, prefix)
 }
+
+// BenchmarkNight writes and publishes one more night of three sites after so many, in a folder.
+//
+//	go test -run '^$' -bench Night -benchtime 5x -cpuprofile cpu.out ./scan
+func BenchmarkNight(b *testing.B) {
+	nights := []int{10, 365, 3650}
+	if testing.Short() {
+		nights = nights[:1]
+	}
+	for _, n := range nights {
+		b.Run(fmt.Sprintf("nights=%d", n), func(b *testing.B) {
+			st, err := store.NewDir(b.TempDir())
+			if err != nil {
+				b.Fatal(err)
+			}
+			writeNights(b, st, n)
+			night := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+			publish := func() {
+				date := night.Format(time.DateOnly)
+				err := CheckVersions(b.Context(), st)
+				scanned(b, st, date)
+				if err := errors.Join(err, Publish(b.Context(), st, "n"+date, publishing)); err != nil {
+					b.Fatal(err)
+				}
+				night = night.AddDate(0, 0, 1)
+			}
+			publish() // which merges the statistics of October
+			for b.Loop() {
+				publish()
+			}
+		})
+	}
+}

@@ -77,18 +77,8 @@ func update(ctx context.Context, st store.Store, all bool) (err error) {
 				return nil
 			}
 		}
-		var before []Row
-		unread := false
-		for row, err := range table.FileRows[Row](ctx, st, Name) {
-			if err != nil { // missing, damaged, or of an older version
-				before, unread = nil, true
-				break
-			}
-			if len(before) == cap(before) { // append would copy thousands of large rows more often
-				before = slices.Grow(before, max(1024, len(before)))
-			}
-			before = append(before, *row)
-		}
+		before, errRead := readRows(ctx, st)
+		unread := errRead != nil // missing, damaged, or of an older version
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -113,6 +103,20 @@ func update(ctx context.Context, st store.Store, all bool) (err error) {
 		}
 	}
 	return err
+}
+
+// readRows reads the index; after an error it returns no row.
+func readRows(ctx context.Context, st store.Store) (rows []Row, err error) {
+	for row, err := range table.FileRows[Row](ctx, st, Name) {
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == cap(rows) { // append would copy thousands of large rows more often
+			rows = slices.Grow(rows, max(1024, len(rows)))
+		}
+		rows = append(rows, *row)
+	}
+	return rows, nil
 }
 
 // next returns the rows of the index: of the scans of which the head says what it said when they were read the rows
@@ -415,12 +419,9 @@ func Check(ctx context.Context, st store.Store) (State, error) {
 	if err != nil {
 		return Damaged, err
 	}
-	var written []Row
-	for row, err := range table.FileRows[Row](ctx, st, Name) {
-		if err != nil {
-			return Damaged, ctx.Err()
-		}
-		written = append(written, *row)
+	written, err := readRows(ctx, st)
+	if err != nil {
+		return Damaged, ctx.Err()
 	}
 	if ours, err := asWritten(data, written); err != nil || !ours {
 		return Damaged, err

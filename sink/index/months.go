@@ -214,16 +214,16 @@ func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
 // planMonths returns the files of the months that are over and not merged, and the names of the months that the index
 // does not list, with their records, which come first.
 func planMonths(ctx context.Context, st store.Store) (due map[string][]*Row, outdated []string, err error) {
-	var rows []Row
+	rows, err := readRows(ctx, st)
+	if err != nil {
+		return nil, nil, err
+	}
 	counts, last := map[string]bool{}, ""
-	for row, err := range table.FileRows[Row](ctx, st, Name) {
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case strings.HasPrefix(row.Name, MonthsFolder):
+	for i := range rows {
+		if row := &rows[i]; strings.HasPrefix(row.Name, MonthsFolder) {
 			counts[row.Name] = true
-		case row.Complete:
-			rows, last = append(rows, *row), max(last, monthOf(row.ScanDate))
+		} else if row.Complete {
+			last = max(last, monthOf(row.ScanDate))
 		}
 	}
 	due = monthsOf(rows)

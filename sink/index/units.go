@@ -166,12 +166,9 @@ func (u *unit) counts(statistics string) bool {
 
 // OutdatedStats returns the last scans of units whose statistics are not of the unit's rows, and could be.
 func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error) {
-	var rows []Row
-	for row, err := range table.FileRows[Row](ctx, st, Name) {
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, *row)
+	rows, err := readRows(ctx, st)
+	if err != nil {
+		return nil, err
 	}
 	for _, u := range unitsOf(rows) {
 		sum := ""
