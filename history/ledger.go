@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -93,7 +94,7 @@ func (u *Updated) Has(scanID string) bool {
 func Rebuild(ctx context.Context, st store.Store, o Options) error {
 	return commit.Change(ctx, st, o.Log, func(h *commit.Head) error {
 		ledger, ledgerErr := readLedger(ctx, st, h)
-		scans, err := adopted(ctx, h, ledger)
+		scans, err := adopted(ctx, st, h, ledger, true)
 		if err != nil {
 			return err
 		}
@@ -131,8 +132,12 @@ func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err err
 
 // catchUp is Update with the lock held.
 func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*Updated, error) {
+	return catchUpWith(ctx, st, o, h, false)
+}
+
+func catchUpWith(ctx context.Context, st store.Store, o Options, h *commit.Head, all bool) (*Updated, error) {
 	ledger, ledgerErr := readLedger(ctx, st, h)
-	scans, err := adopted(ctx, h, ledger)
+	scans, err := adopted(ctx, st, h, ledger, all)
 	damaged := (*commit.DamagedScansError)(nil)
 	if err != nil && !errors.As(err, &damaged) {
 		return nil, err
@@ -176,6 +181,9 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*U
 		}
 		return u, nil
 	}
+	if base != ledger && !all { // what is merged again has to be there
+		return catchUpWith(ctx, st, o, h, true)
+	}
 	redone := among(added)
 	gone.ScanIDs = slices.DeleteFunc(gone.ScanIDs, func(id string) bool { return !redone(id) })
 	if len(gone.ScanIDs) > 0 {
@@ -200,29 +208,62 @@ func among(scans []MergedScan) func(scanID string) bool {
 	return func(scanID string) bool { return ids[scanID] }
 }
 
-// isOf returns a function that reports whether one of these scans is that one, with the same rows.
-func isOf(scans []MergedScan) func(MergedScan) bool {
-	byID := map[string]MergedScan{}
-	for _, s := range scans {
-		byID[s.ScanID] = s
+// isOf returns a function that finds a scan among these, with the same rows; nil: it is none of them.
+func isOf(scans []MergedScan) func(scanID string, finished time.Time) *MergedScan {
+	byID := map[string]*MergedScan{}
+	for i := range scans {
+		byID[scans[i].ScanID] = &scans[i]
 	}
-	return func(s MergedScan) bool { return s.same(byID[s.ScanID]) }
+	return func(scanID string, finished time.Time) *MergedScan {
+		if s := byID[scanID]; s != nil && s.FinishedAt.Equal(finished) {
+			return s
+		}
+		return nil
+	}
 }
 
 // adopted returns the scans that a head which is being changed publishes, once it has adopted what waits for that, and
-// what the ledger has merged; nil: there is none. With a *commit.DamagedScansError, those that can be read.
-func adopted(ctx context.Context, h *commit.Head, ledger *Ledger) ([]MergedScan, error) {
-	manifests, err := h.Manifests(ctx)
+// what the ledger has merged; nil: there is none. What the head says of a scan as it said when the ledger merged it is
+// not read again, unless all is true. With a *commit.DamagedScansError, those that can be read.
+func adopted(ctx context.Context, st store.Store, h *commit.Head, ledger *Ledger, all bool) (scans []MergedScan,
+	err error) {
+	named, err := h.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := commit.ScanIDs(ctx, st)
+	if err != nil {
+		return nil, err
+	}
 	merged := isOf(nil)
 	if ledger != nil {
 		merged = isOf(ledger.Scans)
 	}
+	var known []MergedScan
+	same := map[string]bool{}
+	for _, s := range named {
+		ids = append(ids, s.ScanID)
+		switch {
+		case all || s.Changing:
+		case s.Publication != commit.PublicationDone:
+			same[s.ScanID] = true
+		default:
+			if had := merged(s.ScanID, s.FinishedAt); had != nil {
+				known, same[s.ScanID] = append(known, *had), true
+			}
+		}
+	}
+	manifests, err := h.ManifestsOf(ctx, slices.DeleteFunc(ids, func(id string) bool { return same[id] }))
 	for _, m := range manifests {
-		if err := h.Adopt(ctx, m, m.State == commit.Complete && merged(mergedScan(m))); err != nil {
+		had := m.State == commit.Complete && m.FinishedAt != nil && merged(m.ScanID, *m.FinishedAt) != nil
+		if err := h.Adopt(ctx, m, had); err != nil {
+			return nil, err
+		}
+		if err := h.Settle(ctx, m); err != nil {
 			return nil, err
 		}
 	}
-	return published(manifests), err
+	return append(known, published(manifests)...), err
 }
 
 // published returns those of some scans that the head publishes.

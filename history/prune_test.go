@@ -211,7 +211,7 @@ func TestPrunedAnew(t *testing.T) {
 	}
 	later := m.FinishedAt.AddDate(0, 0, 1) // as after a repair
 	m.FinishedAt = &later
-	if err := m.Write(t.Context(), dir); err != nil {
+	if err := errors.Join(m.Changing(t.Context(), dir, nil), m.Write(t.Context(), dir)); err != nil {
 		t.Fatal(err)
 	}
 	want := story(t, dir, "h.example")

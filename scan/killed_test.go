@@ -87,7 +87,8 @@ func TestKilledAtEachStep(t *testing.T) {
 					t.Errorf("%s, killed at step %d, %v, repeated %v: %d scans, %d published, %d in the history, %v", what, n, step,
 						again, len(all), published, kept, err)
 				}
-				if state, err := index.Check(t.Context(), st); err != nil || state != index.Current {
+				// Of a damaged scan that is still published the index has what it had.
+				if state, err := index.Check(t.Context(), st); err != nil || state != index.Current && (prepare == nil || again) {
 					t.Errorf("%s, killed at step %d, %v: the index is %v, %v", what, n, step, state, err)
 				}
 				found := slices.DeleteFunc(findings(t, st, verify.Damaged), func(f string) bool {

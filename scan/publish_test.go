@@ -45,7 +45,7 @@ func completed(t *testing.T, st store.Store, id, date string, noPublish bool) {
 }
 
 // site is one that has no robots.txt.
-func site(t *testing.T, seq uint64) *audit.Site {
+func site(t testing.TB, seq uint64) *audit.Site {
 	t.Helper()
 	host, err := origin.Parse(fmt.Sprintf("h%d.test", seq))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // program's; the error names the scan or the file. All scans of a dataset have one version. Other errors are left to
 // what reads the records next.
 func CheckVersions(ctx context.Context, st store.Store) error {
-	_, scans := commit.Scans(ctx, st)
+	_, scans := commit.LastScans(ctx, st, 1)
 	_, ledger := history.ReadLedger(ctx, st)
 	errs := []error{scans, ledger}
 	for _, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete") {

@@ -52,6 +52,8 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 		if err := restart.Scan(ctx, st, lock, manifest, o.Shard); err != nil {
 			return nil, err
 		}
+	} else if err := manifest.Changing(ctx, st, o.Log); err != nil {
+		return nil, err
 	}
 	o.Date = manifest.ScanDate
 	if o.Repair {

@@ -98,14 +98,15 @@ func FindUnfinished(ctx context.Context, st store.Store, o Options, is func(scan
 		return nil, cmp.Or(store.Try(ctx, st), err) // which says what is wrong with the place
 	}
 	ids = slices.DeleteFunc(ids, func(id string) bool { return !is(id) })
-	if len(ids) == 0 {
-		return nil, nil
+	var m *commit.Manifest
+	newest := ""
+	for err = store.ErrNotExist; errors.Is(err, store.ErrNotExist) && len(ids) > 0; ids = ids[:len(ids)-1] {
+		newest = ids[len(ids)-1] // perhaps the folder of a lock
+		if newest == o.ScanID {
+			return nil, nil
+		}
+		m, err = commit.ReadManifest(ctx, st, newest)
 	}
-	newest := slices.Max(ids)
-	if newest == o.ScanID {
-		return nil, nil
-	}
-	m, err := commit.ReadManifest(ctx, st, newest)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

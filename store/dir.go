@@ -266,6 +266,39 @@ func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Entry, error] {
 	}
 }
 
+// Folders implements Store. It reads that folder only.
+func (d *Dir) Folders(ctx context.Context, folder string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		var names []string
+		start, err := d.path(ctx, "list", strings.TrimSuffix(folder, "/"))
+		if err == nil {
+			err = d.disk.Walk(start, func(path string, file fs.DirEntry, err error) error {
+				switch {
+				case errors.Is(err, fs.ErrNotExist):
+					return nil
+				case err != nil || path == start || file.Type().IsRegular():
+					return err
+				case file.Name()[0] != '.':
+					names = append(names, folder+file.Name())
+				}
+				if file.IsDir() {
+					return fs.SkipDir
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			yield("", fmt.Errorf("cannot list %s: %w", folder, err))
+			return
+		}
+		for _, name := range names {
+			if !yield(name, nil) {
+				return
+			}
+		}
+	}
+}
+
 // maxLinks bounds the links to folders that a walk follows, since there is no end of paths where such links lead into
 // each other.
 const maxLinks = 1 << 14

@@ -84,6 +84,12 @@ type Store interface {
 	// drafts and locks. The prefix may end within an element; "" lists all.
 	List(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 
+	// Folders yields the names of the folders directly in a folder, in any order, and ends after the first error: those in
+	// which objects lie, and perhaps those that are empty, or in which locks or drafts lie. In a place that is a file
+	// system it also yields what is neither a folder nor a file. The name of the folder ends in a slash, and the others do
+	// not.
+	Folders(ctx context.Context, folder string) iter.Seq2[string, error]
+
 	// Delete removes the object. A missing object is no error.
 	Delete(ctx context.Context, name string) error
 

@@ -182,7 +182,7 @@ func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o
 	if err != nil {
 		return err
 	}
-	w.Unlisted = o.Unlisted
+	w.Unlisted = w.Unlisted || o.Unlisted
 	if err := fill(w.Add); err != nil {
 		return errors.Join(err, w.Discard())
 	}

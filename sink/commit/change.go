@@ -223,7 +223,13 @@ func newestHead(ctx context.Context, st store.Store) (*Head, error) {
 			return nil, err
 		}
 	}
-	if len(lost) > 0 {
+	if len(lost) > 0 { // perhaps with what has changed
+		for _, m := range h.months {
+			m.changed = true
+			for i := range m.scans {
+				m.scans[i].Changing, m.scans[i].Since = true, h.Number
+			}
+		}
 		h.cause(CauseLost, "damaged: "+strings.Join(lost, ", "))
 	}
 	return h, nil

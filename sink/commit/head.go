@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -38,7 +39,8 @@ type Head struct {
 	Late bool `json:"-"`
 
 	store  store.Store
-	bytes  string // SHA-256 of the record
+	mu     sync.Mutex // of the reading of months
+	bytes  string     // SHA-256 of the record
 	months map[string]*month
 	pruned *Pruned // to be written with the next head
 }
@@ -60,6 +62,8 @@ const (
 	CauseWithdraw = "withdraw"
 	CauseHistory  = "history"
 	CausePrune    = "prune"
+	CauseChange   = "change"    // parts or statistics of a published scan are about to change
+	CauseSettle   = "settle"    // what changed a scan has ended
 	CauseLost     = "lost head" // the head before cannot be read
 )
 
@@ -72,6 +76,11 @@ type Named struct {
 	FinishedAt  time.Time   `json:"finished_at"`
 	Commits     string      `json:"commits,omitempty"`       // see digest; "" of a scan that was discarded before it was complete or published
 	Pruned      []string    `json:"pruned_tables,omitempty"` // which it had, and whose files were deleted for their age
+
+	// Changing says that a command changes what the scan consists of, or has been killed doing so. Otherwise that is as it
+	// was when head Since was written: who has read it since need not read it again.
+	Changing bool `json:"changing,omitempty"`
+	Since    int  `json:"since,omitempty"`
 }
 
 // Merge identifies a version of the ledger's record.
@@ -253,6 +262,8 @@ func (h *Head) Remedy(f schema.File) string {
 
 // in returns the month of a date, read.
 func (h *Head) in(ctx context.Context, date string) (*month, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	m := h.months[monthOf(date)]
 	if m == nil {
 		m = &month{read: true}
@@ -268,8 +279,14 @@ func (h *Head) in(ctx context.Context, date string) (*month, error) {
 }
 
 // All returns all scans that the head names, by date.
-func (h *Head) All(ctx context.Context) (all []Named, err error) {
+func (h *Head) All(ctx context.Context) ([]Named, error) { return h.AllBut(ctx, nil) }
+
+// AllBut is All without those of these months, of which no file is read.
+func (h *Head) AllBut(ctx context.Context, months map[string]bool) (all []Named, err error) {
 	for _, name := range slices.Sorted(maps.Keys(h.months)) {
+		if months[name] {
+			continue
+		}
 		m, err := h.in(ctx, name)
 		if err != nil {
 			return nil, err
@@ -279,11 +296,8 @@ func (h *Head) All(ctx context.Context) (all []Named, err error) {
 	return all, nil
 }
 
-// find returns what the head says of a scan of a date; nil: nothing. After All it may be called by several goroutines.
+// find returns what the head says of a scan of a date; nil: nothing. Several goroutines may call it.
 func (h *Head) find(ctx context.Context, date, scanID string) (*Named, error) {
-	if h.months[monthOf(date)] == nil {
-		return nil, nil
-	}
 	m, err := h.in(ctx, date)
 	if err != nil {
 		return nil, err
@@ -407,7 +421,8 @@ func (m *Manifest) Unlike(commits []Commit) string {
 
 // name makes the head name a scan as it is.
 func (h *Head) name(ctx context.Context, m *Manifest, to Publication, what, why string) error {
-	s := Named{ScanID: m.ScanID, ScanDate: m.ScanDate, Publication: to, StartedAt: m.StartedAt, FinishedAt: m.finished()}
+	s := Named{ScanID: m.ScanID, ScanDate: m.ScanDate, Publication: to, StartedAt: m.StartedAt, FinishedAt: m.finished(),
+		Changing: true, Since: h.Number} // its writer may not have ended
 	if m.named != nil {
 		s.Commits, s.Pruned = m.named.Commits, m.named.Pruned
 	}
@@ -445,6 +460,46 @@ func (h *Head) Adopt(ctx context.Context, m *Manifest, merged bool) error {
 	return h.name(ctx, m, PublicationDone, CausePublish, "")
 }
 
+// Settle ends the changes of a scan whose commands have ended.
+func (h *Head) Settle(ctx context.Context, m *Manifest) error {
+	if m.named == nil || !m.named.Changing {
+		return nil
+	}
+	// A command that locks the scan from now on waits for this head before it changes anything.
+	if err := Held(ctx, h.store, m.ScanID, ""); err != nil {
+		if _, held := errors.AsType[*HeldError](err); held {
+			err = nil
+		}
+		return err
+	}
+	now, err := h.Manifest(ctx, m.ScanID)
+	if err != nil || now.State != Complete || now.Restarting || now.finished().After(now.named.FinishedAt) {
+		return ctx.Err()
+	}
+	s := *now.named
+	s.Changing = false
+	h.cause(CauseSettle, "", m.ScanID)
+	return h.set(ctx, s)
+}
+
+// Changing has the head say that the holder of the scan's lock is about to change what the scan consists of. Nothing
+// is written if it says so, or names the scan not.
+func (m *Manifest) Changing(ctx context.Context, st store.Store, log *slog.Logger) error {
+	if m.named == nil && m.State != Complete {
+		return nil // no process names it but the holder of its lock
+	}
+	return Change(ctx, st, log, func(h *Head) error {
+		named, err := h.find(ctx, m.ScanDate, m.ScanID)
+		if err != nil || named == nil || named.Changing {
+			return err
+		}
+		s := *named
+		s.Changing, s.Since = true, h.Number
+		h.cause(CauseChange, "", m.ScanID)
+		return h.set(ctx, s)
+	})
+}
+
 // Adopt is the method of this name, of the newest head.
 func Adopt(ctx context.Context, st store.Store, log *slog.Logger, m *Manifest) error {
 	return Change(ctx, st, log, func(h *Head) error { return h.Adopt(ctx, m, false) })
@@ -470,7 +525,7 @@ func (h *Head) rename(ctx context.Context, scanID string, to Publication, what, 
 		return i >= 0, err
 	}
 	s := all[i]
-	s.Publication = to
+	s.Publication, s.Since = to, h.Number
 	h.cause(what, why, scanID)
 	return true, h.set(ctx, s)
 }

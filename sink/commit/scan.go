@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -164,26 +165,32 @@ func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 }
 
 // LastScans is Scans for these scans, and for those that the head names of the dates of the last n that are published,
-// and of later ones.
+// and of later ones. Without a head it is Scans.
 func LastScans(ctx context.Context, st store.Store, n int, ids ...string) ([]*Manifest, error) {
 	h, err := ReadHead(ctx, st)
 	if err != nil {
 		return nil, err
 	}
-	named, err := h.All(ctx)
-	if err != nil {
-		return nil, err
+	if h.Number == 0 {
+		return current(h.Manifests(ctx))
 	}
-	for i, published := len(named)-1, 0; i >= 0; i-- {
-		if published >= n && named[i].ScanDate < named[i+1].ScanDate {
-			break
+	months := slices.Sorted(maps.Keys(h.months))
+	for published := 0; published < n && len(months) > 0; months = months[:len(months)-1] {
+		m, err := h.in(ctx, months[len(months)-1])
+		if err != nil {
+			return nil, err
 		}
-		ids = append(ids, named[i].ScanID)
-		if named[i].Publication == PublicationDone {
-			published++
+		for i := len(m.scans) - 1; i >= 0; i-- {
+			if published >= n && m.scans[i].ScanDate < m.scans[i+1].ScanDate {
+				break
+			}
+			ids = append(ids, m.scans[i].ScanID)
+			if m.scans[i].Publication == PublicationDone {
+				published++
+			}
 		}
 	}
-	return current(h.manifests(ctx, ids))
+	return current(h.ManifestsOf(ctx, ids))
 }
 
 func current(all []*Manifest, err error) ([]*Manifest, error) {
@@ -224,10 +231,11 @@ func (h *Head) Manifests(ctx context.Context) ([]*Manifest, error) {
 	for _, s := range named {
 		ids = append(ids, s.ScanID)
 	}
-	return h.manifests(ctx, ids)
+	return h.ManifestsOf(ctx, ids)
 }
 
-func (h *Head) manifests(ctx context.Context, ids []string) ([]*Manifest, error) {
+// ManifestsOf is Manifests for these scans.
+func (h *Head) ManifestsOf(ctx context.Context, ids []string) ([]*Manifest, error) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	var all []*Manifest
@@ -287,20 +295,19 @@ func Default(scans []*Manifest) (of *Manifest) {
 	return of
 }
 
-// ScanIDs lists the scans that have a record, in the order of their names. What is no file in the place of a manifest
-// may not be listed.
+// ScanIDs lists the scans that have a folder for records, in the order of their names. It may be empty.
 func ScanIDs(ctx context.Context, st store.Store) ([]string, error) {
 	var ids []string
-	for entry, err := range st.List(ctx, schema.ScansFolder) {
+	for name, err := range st.Folders(ctx, schema.ScansFolder) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot find the scans: %w", err)
 		}
-		id, _, ok := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
-		if (ok || entry.Size == store.Irregular) && CheckScanID(id) == nil {
+		if id := strings.TrimPrefix(name, schema.ScansFolder); CheckScanID(id) == nil {
 			ids = append(ids, id)
 		}
 	}
-	return slices.Compact(ids), nil
+	slices.Sort(ids)
+	return ids, nil
 }
 
 // Has reports whether the scan was written with the table.

@@ -110,6 +110,11 @@ func (c *compaction) run(ctx context.Context) error {
 	if len(c.manifest.Pruned) == 0 { // else the record of a merged part could not say where each file's rows are
 		runs = c.plan(past.Current)
 	}
+	if len(runs) > 0 {
+		if err := c.manifest.Changing(ctx, c.store, c.options.Log); err != nil {
+			return err
+		}
+	}
 	// If a part cannot be read, the others are still merged. Replaced files are deleted in any case, since programs
 	// that read whole folders find their rows twice.
 	var errs []error
@@ -367,8 +372,8 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// end updates the totals of parts and bytes in the manifest of a complete scan, and what Written writes if parts were
-// merged. The number of rows does not change.
+// end updates the totals of parts and bytes in the manifest of a complete scan, and the views if parts were
+// merged, for which the index is up to date. The number of rows does not change.
 func (c *compaction) end(ctx context.Context) error {
 	changed := c.done.PartsBefore != c.done.PartsAfter
 	if c.manifest.Counts != nil {
@@ -391,14 +396,13 @@ func (c *compaction) end(ctx context.Context) error {
 	if !changed {
 		return nil
 	}
-	return Written(ctx, c.store)
+	return views.Write(ctx, c.store, nil)
 }
 
-// Written writes what tells readers which files there are, as far as it is not up to date: the index, and the views,
-// which are made by it. Call it once after the scans of a dataset: an earlier compaction may have been killed before it
-// did so.
+// Written writes what tells readers which files there are, as far as it is not what the records of all scans say: the
+// index, and the views, which are made by it. Call it once after the scans of a dataset.
 func Written(ctx context.Context, st store.Store) error {
-	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil))
+	return errors.Join(index.Renew(ctx, st), views.Write(ctx, st, nil))
 }
 
 // WriteTo prints the result in one line.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -56,17 +57,37 @@ func describe(ctx context.Context, st store.Store, rows []Row, write bool) (desc
 		return false, err
 	}
 	p, was := m.Package("bulkscan-dataset"), schema.DataPackage{}
-	_ = json.Unmarshal(before, &was) // of a damaged file nothing is kept
+	_ = json.Unmarshal(withoutResources(before), &was) // of a damaged file nothing is kept
 	p.Mark, p.Description, p.ID, p.Licenses, p.Contributors = schema.PackageMark, packageAbout, was.ID, was.Licenses,
 		was.Contributors
+	const mark = "files of " // in the place of names, since encoding thousands of them takes long
 	for _, t := range schema.Tables() {
 		if len(files[t.Name]) > 0 {
-			p.Resources = append(p.Resources, t.Resource(files[t.Name]))
+			p.Resources = append(p.Resources, t.Resource([]string{mark + t.Name}))
 		}
 	}
-	data, err := p.Encode()
+	rest, err := p.Encode()
+	data := make([]byte, 0, len(rest)+100*len(rows))
+	for _, r := range p.Resources {
+		head, tail, _ := bytes.Cut(rest, fmt.Appendf(nil, "%q", mark+r.Name))
+		list := `"` + strings.Join(files[r.Name], "\",\n        \"") + `"` // no name needs an escape, see commit.CheckScanID
+		if len(files[r.Name]) > 1 {
+			list = "[\n        " + list + "\n      ]"
+		}
+		data, rest = append(append(data, head...), list...), tail
+	}
+	data = append(data, rest...)
 	if described = bytes.Equal(data, before); write && !described && err == nil {
 		err = st.Put(ctx, schema.PackageName, data)
 	}
 	return described, err
+}
+
+// withoutResources returns a datapackage.json without its resources, where they are at the end: they are long.
+func withoutResources(data []byte) []byte {
+	head, resources, ok := bytes.Cut(data, []byte(",\n  \"resources\": ["))
+	if !ok || bytes.Contains(resources, []byte("\n  \"")) {
+		return data
+	}
+	return append(bytes.Clone(head), "\n}"...)
 }

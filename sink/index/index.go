@@ -2,7 +2,8 @@
 // files of every published scan (see commit.Publication), so that a reader of thousands of nights opens one file
 // instead of thousands of records.
 //
-// The index is derived: Update makes it from the records, and reads only those of scans that have changed. It is
+// The index is derived: Update makes it from the head and the records, and reads only those of scans that may have
+// changed: the head says which (see commit.Named). It is
 // written when a scan is published, and again before files that it names are deleted. A reader that loaded it earlier
 // may miss newer nights; if a file has been deleted since, its query fails.
 package index
@@ -11,10 +12,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,158 +51,247 @@ type Row struct {
 	Merged          bool   `parquet:"merged,uncompressed"`     // a month has these rows, too
 	Superseded      bool   `parquet:"superseded,uncompressed"` // of statistics: another scan's are those of the unit; else the table superseded may name rows of the file
 	Unit            string `parquet:"unit,dict,uncompressed"`  // of statistics: FileRecord.Unit
-	Records         int64  `parquet:"records,uncompressed"`    // hash of the scan's list of records, by which Update sees changes
+	Records         int64  `parquet:"records,uncompressed"`    // hash of what the head said of the scan when its records were read, by which Update sees changes; 0: they may change
 }
 
-// attempts bounds how often an index is written again because another process has changed a scan meanwhile.
+// attempts bounds how often an index is written again because another process has changed it meanwhile.
 const attempts = 5
 
 // Update writes the index unless it is up to date. Several processes may do so at the same time: each looks again after
 // it has written, so that the last one has seen the scans of all.
-func Update(ctx context.Context, st store.Store) error {
-	var swept error
-	for range attempts {
-		head, records, err := recordsOf(ctx, st)
+func Update(ctx context.Context, st store.Store) error { return update(ctx, st, false) }
+
+// Renew is Update that reads the records of all scans, also of those of which the head says what it said before.
+func Renew(ctx context.Context, st store.Store) error { return update(ctx, st, true) }
+
+func update(ctx context.Context, st store.Store, all bool) (err error) {
+	defer func() {
 		if err != nil {
-			return fmt.Errorf("cannot update %s: %w", Name, err)
+			err = fmt.Errorf("cannot update %s: %w", Name, err)
 		}
-		before, unread := map[string][]Row{}, false
-		for row, err := range table.FileRows[Row](ctx, st, Name) {
-			if err != nil { // missing, damaged, or of an older version
-				clear(before)
-				unread = true
-				break
+	}()
+	var written []byte
+	for range attempts {
+		if written != nil {
+			if data, err := store.ReadAll(ctx, st, Name, maxIndex); err == nil && bytes.Equal(data, written) {
+				return nil
 			}
-			before[row.ScanID] = append(before[row.ScanID], *row)
 		}
+		before, errRead := readRows(ctx, st)
+		unread := errRead != nil // missing, damaged, or of an older version
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		now, changed, err := next(ctx, st, head, records, before, true)
-		if swept = err; errors.Is(err, fs.ErrNotExist) {
-			continue // another process has swept a draft, or restarts a scan
+		var now []Row
+		var changed, files bool
+		now, changed, files, err = next(ctx, st, before, all, true)
+		if err == nil && (files || unread || all || written != nil) {
+			_, err = describe(ctx, st, now, true)
 		}
-		if err != nil {
-			return fmt.Errorf("cannot update %s: %w", Name, err)
+		if err == nil && !changed && !unread {
+			return nil
 		}
-		if !changed && !unread {
-			described, err := describe(ctx, st, now, true)
-			if swept = err; described || err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			continue
+		if err == nil {
+			written, err = encode(now, schema.Version)
 		}
-		data, err := encode(now, schema.Version)
-		if err != nil {
-			return fmt.Errorf("cannot update %s: %w", Name, err)
+		if err == nil {
+			err = st.Put(ctx, Name, written)
 		}
-		if err := st.Put(ctx, Name, data); err != nil && !errors.Is(err, fs.ErrNotExist) { // another scan may sweep the draft
-			return fmt.Errorf("cannot update %s: %w", Name, err)
+		// Another process may have swept a draft, or restarts a scan.
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
-		// The next round finds nothing changed, unless another process has changed a scan.
 	}
-	if swept != nil {
-		return fmt.Errorf("cannot update %s: %w", Name, swept)
-	}
-	return nil
+	return err
 }
 
-// recordsOf returns for each scan a hash of what the head says of it, and of the names, sizes and times of its records;
-// and one for each file in MonthsFolder.
-func recordsOf(ctx context.Context, st store.Store) (*commit.Head, map[string]int64, error) {
+// readRows reads the index; after an error it returns no row.
+func readRows(ctx context.Context, st store.Store) (rows []Row, err error) {
+	for row, err := range table.FileRows[Row](ctx, st, Name) {
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == cap(rows) { // append would copy thousands of large rows more often
+			rows = slices.Grow(rows, max(1024, len(rows)))
+		}
+		rows = append(rows, *row)
+	}
+	return rows, nil
+}
+
+// next returns the rows of the index: of the scans of which the head says what it said when they were read the rows
+// before, which are in order, and what the records of the others, or of all, say. changed is false if a reader sees no
+// difference, and files if that is none of files. With write, files of units are made that are not there.
+func next(ctx context.Context, st store.Store, before []Row, all, write bool) (rows []Row, changed, files bool,
+	err error) {
+	if all {
+		before = slices.Clone(before)
+		for i := range before {
+			before[i].Records = 0
+		}
+	}
+	head, said, err := saidOf(ctx, st, before)
+	if err != nil {
+		return nil, false, false, err
+	}
+	derived, touched, err := derivedFiles(ctx, st, before)
+	if err != nil {
+		return nil, false, false, err
+	}
+	kept, was := map[string]int64{}, map[string][]Row{} // scans that are not read; rows of those that are, or are gone
+	for of := range runs(before, func(row *Row) string { return row.ScanID }) {
+		id, records := of[0].ScanID, of[0].Records
+		switch its := said[id]; {
+		case id == "":
+		case records != 0 && (records == its.scan || records == its.month):
+			kept[id] = cmp.Or(its.month, its.scan)
+			touched[monthOf(of[0].ScanDate)] = touched[monthOf(of[0].ScanDate)] || records != kept[id]
+			delete(said, id)
+		default:
+			was[id], touched[monthOf(of[0].ScanDate)] = of, true
+		}
+	}
+	readScan := func(ctx context.Context, id string) ([]Row, error) {
+		return rowsOf(ctx, st, head, id, said[id], was[id])
+	}
+	fresh := map[string][]Row{} // by month
+	for _, r := range store.ReadAhead(ctx, slices.Collect(maps.Keys(said)), readScan) {
+		if r.Err != nil {
+			return nil, false, false, r.Err
+		}
+		for _, row := range r.Value {
+			month := monthOf(row.ScanDate)
+			fresh[month], touched[month] = append(fresh[month], row), true
+		}
+	}
+	months := map[string][]Row{}
+	for of := range runs(before, func(row *Row) string { return monthOf(row.ScanDate) }) {
+		months[monthOf(of[0].ScanDate)] = of
+	}
+	for month, is := range touched {
+		if !is {
+			continue
+		}
+		now := fresh[month]
+		for _, row := range months[month] {
+			if records, ok := kept[row.ScanID]; ok {
+				row.Records = records
+				now = append(now, row)
+			}
+		}
+		if now, err = completed(ctx, st, now, months[month], derived, write); err != nil {
+			return nil, false, false, err
+		}
+		if !slices.EqualFunc(now, months[month], func(a, b Row) bool {
+			a.Records = b.Records // which no reader needs
+			return a == b
+		}) {
+			changed, files = true, files || month != ""
+		}
+		months[month] = now
+	}
+	if !changed {
+		return before, false, false, nil
+	}
+	rows = make([]Row, 0, len(before)+1024)
+	for _, month := range slices.Sorted(maps.Keys(months)) {
+		rows = append(rows, months[month]...)
+	}
+	return rows, true, files, nil
+}
+
+// runs yields the successive rows that have the same key.
+func runs(rows []Row, key func(*Row) string) iter.Seq[[]Row] {
+	return func(yield func([]Row) bool) {
+		for first, i := 0, 1; i <= len(rows); i++ {
+			if i < len(rows) && key(&rows[i]) == key(&rows[first]) {
+				continue
+			}
+			if !yield(rows[first:i:i]) {
+				return
+			}
+			first = i
+		}
+	}
+}
+
+// saying stands for what the head says of a scan: hashes, 0 where the scan's records may change. month is that of the
+// head's file with the scan's month, 0 if it has none, or of a scan of the month the records may change.
+type saying struct {
+	scan, month int64
+	needed      bool // its records have to be there
+}
+
+// saidOf returns the scans that the head names, or that have records. It does not read what the head says of a month of
+// which the rows before are by the same file.
+func saidOf(ctx context.Context, st store.Store, before []Row) (*commit.Head, map[string]saying, error) {
 	head, err := commit.ReadHead(ctx, st)
 	if err != nil {
 		return nil, nil, err
 	}
-	named, err := head.All(ctx)
+	ids, err := commit.ScanIDs(ctx, st)
 	if err != nil {
 		return nil, nil, err
 	}
-	sums := map[string]*xxhash.Digest{}
+	said := make(map[string]saying, len(ids))
+	for _, id := range ids {
+		said[id] = saying{}
+	}
+	months, settled := map[string]int64{}, map[string]bool{}
+	for _, f := range head.Months {
+		months[f.Table] = int64(xxhash.Sum64String(f.Name))
+	}
+	for of := range runs(before, func(row *Row) string { return monthOf(row.ScanDate) }) {
+		month := monthOf(of[0].ScanDate)
+		settled[month] = months[month] != 0 && !slices.ContainsFunc(of, func(row Row) bool {
+			return row.ScanID != "" && row.Records != months[month]
+		})
+		for i := range of {
+			if settled[month] && of[i].ScanID != "" {
+				said[of[i].ScanID] = saying{month: months[month]}
+			}
+		}
+	}
+	named, err := head.AllBut(ctx, settled)
 	for _, s := range named {
-		sums[s.ScanID] = xxhash.New()
-		_, _ = fmt.Fprint(sums[s.ScanID], s.Publication, s.Commits, s.Pruned)
-	}
-	var number [16]byte
-	for entry, err := range st.List(ctx, schema.ScansFolder) {
-		if err != nil {
-			return nil, nil, err
+		if s.Changing {
+			months[monthOf(s.ScanDate)] = 0
 		}
-		id, rest, ok := strings.Cut(strings.TrimPrefix(entry.Name, schema.ScansFolder), "/")
-		if id == monthsID {
-			id = entry.Name
-		} else if !ok && entry.Size != store.Irregular || commit.CheckScanID(id) != nil {
-			continue
-		}
-		sum := sums[id]
-		if sum == nil {
-			sum = xxhash.New()
-			sums[id] = sum
-		}
-		binary.LittleEndian.PutUint64(number[:], uint64(entry.Size))
-		binary.LittleEndian.PutUint64(number[8:], uint64(entry.Modified.UnixNano()))
-		_, _ = sum.WriteString(rest)
-		_, _ = sum.Write(number[:])
 	}
-	records := make(map[string]int64, len(sums))
-	for id, sum := range sums {
-		records[id] = int64(sum.Sum64())
+	for _, s := range named {
+		its := saying{needed: s.Publication != commit.PublicationDiscarded}
+		if !s.Changing {
+			its.scan = int64(xxhash.Sum64String(fmt.Sprint(s.Since, s.Publication, s.FinishedAt.UnixMilli(), s.Commits,
+				s.Pruned)))
+			its.month = months[monthOf(s.ScanDate)]
+		}
+		said[s.ScanID] = its
 	}
-	return head, records, nil
+	return head, said, err
 }
 
-// next returns the rows of the index: those of the scans that have not changed, and those that the records of the
-// others say. changed is false if they are the same. With write, files of units are made that are not there.
-func next(ctx context.Context, st store.Store, head *commit.Head, records map[string]int64, before map[string][]Row,
-	write bool) (rows []Row, changed bool, err error) {
-	var others []string
-	for id, hash := range records {
-		if strings.HasPrefix(id, MonthsFolder) {
-			continue
-		}
-		if was := before[id]; len(was) > 0 && was[0].Records == hash && hash != 0 {
-			rows = append(rows, was...)
-		} else {
-			others = append(others, id)
-		}
-	}
-	readScan := func(ctx context.Context, id string) ([]Row, error) {
-		return rowsOf(ctx, st, head, id, records[id], before[id])
-	}
-	for _, r := range store.ReadAhead(ctx, others, readScan) {
-		if r.Err != nil {
-			return nil, false, r.Err
-		}
-		rows = append(rows, r.Value...)
-	}
+// completed adds to the rows of a month's scans those of files in MonthsFolder, and says which files have rows that do
+// not count, or that such a file has, too.
+func completed(ctx context.Context, st store.Store, rows, before []Row, derived map[string]bool, write bool) ([]Row,
+	error) {
 	sortRows(rows)
 	var superseded []Row
 	for _, u := range unitsOf(rows) {
-		file, err := u.mark(ctx, st, records, before[""], write)
+		file, err := u.mark(ctx, st, derived, before, write)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if file != nil {
 			superseded = append(superseded, *file)
 		}
 	}
-	months, err := countingMonths(ctx, st, records, rows, before[""])
+	months, err := countingMonths(ctx, st, derived, rows, before)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	rows = slices.Concat(rows, superseded, months)
 	sortRows(rows)
-	var was []Row
-	for _, of := range before {
-		was = append(was, of...)
-	}
-	sortRows(was)
-	// Records that are only newer change nothing that a reader sees.
-	same := slices.EqualFunc(rows, was, func(a, b Row) bool {
-		a.Records = b.Records
-		return a == b
-	})
-	return rows, !same, nil
+	return rows, nil
 }
 
 func sortRows(rows []Row) {
@@ -215,17 +306,20 @@ func sortRows(rows []Row) {
 // rowsOf reads the records of a scan. Of one whose records are damaged or gone, which verify reports, the index keeps
 // what it has; else the scan counts as not complete. Files that a later version of bulkscan wrote are listed, too:
 // readers need not know what is in them.
-func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, records int64, before []Row) ([]Row,
+func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, its saying, before []Row) ([]Row,
 	error) {
+	records := cmp.Or(its.month, its.scan)
 	incomplete := []Row{{ScanID: id, Records: records}}
 	kept := func() ([]Row, error) {
-		if needed, err := head.Needs(ctx, id); err != nil || !needed || len(before) == 0 {
-			return incomplete, err
+		if !its.needed || len(before) == 0 {
+			return incomplete, nil
 		}
 		return before, nil
 	}
 	m, err := head.AnyManifest(ctx, id)
 	switch {
+	case errors.Is(err, store.ErrNotExist) && !its.needed:
+		return nil, nil // a folder in which a lock may lie
 	case err != nil && !isDamage(err):
 		return nil, err
 	case err != nil:
@@ -289,16 +383,6 @@ func isDamage(err error) bool {
 	return damaged || errors.Is(err, commit.ErrRecord) || errors.Is(err, store.ErrNotExist)
 }
 
-// unhashed returns rows by scan, without the hashes of records: then the records of every scan are read.
-func unhashed(rows []Row) map[string][]Row {
-	scans := map[string][]Row{}
-	for _, row := range rows {
-		row.Records = 0
-		scans[row.ScanID] = append(scans[row.ScanID], row)
-	}
-	return scans
-}
-
 // encode returns the index as a file, as a bulkscan of that schema version writes it.
 func encode(rows []Row, version int) ([]byte, error) {
 	return table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(version)})
@@ -335,21 +419,14 @@ func Check(ctx context.Context, st store.Store) (State, error) {
 	if err != nil {
 		return Damaged, err
 	}
-	var written []Row
-	for row, err := range table.FileRows[Row](ctx, st, Name) {
-		if err != nil {
-			return Damaged, ctx.Err()
-		}
-		written = append(written, *row)
+	written, err := readRows(ctx, st)
+	if err != nil {
+		return Damaged, ctx.Err()
 	}
 	if ours, err := asWritten(data, written); err != nil || !ours {
 		return Damaged, err
 	}
-	head, records, err := recordsOf(ctx, st)
-	if err != nil {
-		return Damaged, err
-	}
-	_, changed, err := next(ctx, st, head, records, unhashed(written), false)
+	_, changed, _, err := next(ctx, st, written, true, false)
 	switch {
 	case err != nil:
 		return Damaged, err

@@ -100,10 +100,10 @@ func monthOf(date string) string { return date[:min(len(date), len("2006-01"))] 
 
 // countingMonths returns the rows of the months that count: they have a file and a record, and are of the files in
 // rows, which it marks as merged.
-func countingMonths(ctx context.Context, st store.Store, records map[string]int64, rows, before []Row) (counting []Row,
+func countingMonths(ctx context.Context, st store.Store, derived map[string]bool, rows, before []Row) (counting []Row,
 	err error) {
 	for stem, of := range monthsOf(rows) {
-		month, err := derivedRow(ctx, st, records, stem, before)
+		month, err := derivedRow(ctx, st, derived, stem, before)
 		if err != nil {
 			return nil, err
 		}
@@ -118,33 +118,64 @@ func countingMonths(ctx context.Context, st store.Store, records map[string]int6
 	return counting, nil
 }
 
+// derivedFiles lists the files of MonthsFolder. touched are the months of which the rows before name other ones.
+func derivedFiles(ctx context.Context, st store.Store, before []Row) (derived, touched map[string]bool, err error) {
+	derived, touched = map[string]bool{}, map[string]bool{}
+	for entry, err := range st.List(ctx, MonthsFolder) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if IsMonth(entry.Name) {
+			derived[entry.Name] = true
+		}
+	}
+	named := map[string]bool{}
+	for i := range before {
+		if row := &before[i]; row.ScanID == "" {
+			named[row.Name] = true
+			if !isThere(derived, stemOf(row.Name)) {
+				touched[monthOf(row.ScanDate)] = true
+			}
+		}
+	}
+	for name := range derived {
+		if stem := stemOf(name); !named[monthName(stem)] {
+			_, date, _ := strings.Cut(stem, "-")
+			touched[monthOf(date)] = true
+		}
+	}
+	return derived, touched, nil
+}
+
+// isThere reports whether a file in MonthsFolder and its record are there.
+func isThere(derived map[string]bool, stem string) bool {
+	return derived[monthName(stem)] && derived[commit.FileRecordName(monthsID, stem)]
+}
+
 // derivedRow returns what the index, or a record, says of a file in MonthsFolder; nil if the file or its record is not
 // there.
-func derivedRow(ctx context.Context, st store.Store, records map[string]int64, stem string, before []Row) (*Row,
+func derivedRow(ctx context.Context, st store.Store, derived map[string]bool, stem string, before []Row) (*Row,
 	error) {
-	record := records[commit.FileRecordName(monthsID, stem)]
-	if record == 0 || records[monthName(stem)] == 0 {
+	if !isThere(derived, stem) {
 		return nil, nil
 	}
-	if i := slices.IndexFunc(before, func(was Row) bool {
-		return was.Name == monthName(stem) && was.Records == record
-	}); i >= 0 {
+	if i := slices.IndexFunc(before, func(was Row) bool { return was.Name == monthName(stem) }); i >= 0 {
 		row := before[i]
 		return &row, nil
 	}
 	r, err := commit.ReadFileRecord(ctx, st, monthsID, stem)
 	switch {
 	case err == nil:
-		return recordedRow(r, record), nil
+		return recordedRow(r), nil
 	case isDamage(err):
 		return nil, nil
 	}
 	return nil, err
 }
 
-func recordedRow(r *commit.FileRecord, record int64) *Row {
+func recordedRow(r *commit.FileRecord) *Row {
 	return &Row{SchemaVersion: int32(r.SchemaVersion), Name: r.File.Name, Rows: r.File.Rows, Bytes: r.File.Bytes,
-		Sum: sumOf(r.File.SHA256), Records: record}
+		Sum: sumOf(r.File.SHA256)}
 }
 
 // RollUp merges the statistics of each month that is over, which is one with a later scan. It deletes the months that
@@ -183,16 +214,16 @@ func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
 // planMonths returns the files of the months that are over and not merged, and the names of the months that the index
 // does not list, with their records, which come first.
 func planMonths(ctx context.Context, st store.Store) (due map[string][]*Row, outdated []string, err error) {
-	var rows []Row
+	rows, err := readRows(ctx, st)
+	if err != nil {
+		return nil, nil, err
+	}
 	counts, last := map[string]bool{}, ""
-	for row, err := range table.FileRows[Row](ctx, st, Name) {
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case strings.HasPrefix(row.Name, MonthsFolder):
+	for i := range rows {
+		if row := &rows[i]; strings.HasPrefix(row.Name, MonthsFolder) {
 			counts[row.Name] = true
-		case row.Complete:
-			rows, last = append(rows, *row), max(last, monthOf(row.ScanDate))
+		} else if row.Complete {
+			last = max(last, monthOf(row.ScanDate))
 		}
 	}
 	due = monthsOf(rows)

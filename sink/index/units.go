@@ -85,7 +85,7 @@ func (u *unit) last(table string) (at int) {
 func supersededStem(date, sum string) string { return schema.Superseded + "-" + date + "-" + sum }
 
 // mark says which files have rows that do not count. The file that names these is there, or is made if write is true.
-func (u *unit) mark(ctx context.Context, st store.Store, records map[string]int64, before []Row, write bool) (file *Row,
+func (u *unit) mark(ctx context.Context, st store.Store, derived map[string]bool, before []Row, write bool) (file *Row,
 	err error) {
 	for _, row := range u.rows {
 		row.Superseded = false
@@ -94,7 +94,7 @@ func (u *unit) mark(ctx context.Context, st store.Store, records map[string]int6
 		return nil, nil
 	}
 	stem := supersededStem(u.rows[0].ScanDate, u.sum())
-	if file, err = derivedRow(ctx, st, records, stem, before); file == nil && err == nil && write {
+	if file, err = derivedRow(ctx, st, derived, stem, before); file == nil && err == nil && write {
 		file, err = u.choose(ctx, st, stem)
 	}
 	if file == nil || err != nil {
@@ -145,7 +145,7 @@ func (u *unit) choose(ctx context.Context, st store.Store, stem string) (*Row, e
 	record := commit.FileRecord{ScanID: monthsID, SchemaVersion: schema.Version, Folds: choice.Folds, File: schema.File{
 		Table: stem, Name: monthName(stem), Rows: int64(len(rows)), Bytes: int64(len(data)), SHA256: schema.SumOf(data),
 	}}
-	return recordedRow(&record, 0), commit.PublishRecorded(ctx, st, record,
+	return recordedRow(&record), commit.PublishRecorded(ctx, st, record,
 		func(ctx context.Context) error { return st.Put(ctx, record.File.Name, data) })
 }
 
@@ -166,12 +166,9 @@ func (u *unit) counts(statistics string) bool {
 
 // OutdatedStats returns the last scans of units whose statistics are not of the unit's rows, and could be.
 func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error) {
-	var rows []Row
-	for row, err := range table.FileRows[Row](ctx, st, Name) {
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, *row)
+	rows, err := readRows(ctx, st)
+	if err != nil {
+		return nil, err
 	}
 	for _, u := range unitsOf(rows) {
 		sum := ""

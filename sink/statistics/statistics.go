@@ -23,7 +23,7 @@ type Writer[T any] struct {
 	store  store.Store
 	record commit.FileRecord
 
-	Unlisted bool // leave index and views as they are
+	Unlisted bool // leave index and views as they are: the index does not have the scan, or is written later
 }
 
 // Lock takes a scan's lock for computing statistics (see Create). While it is held, no commit is added, so
@@ -35,7 +35,7 @@ func Lock(ctx context.Context, st store.Store, scanID string) (store.Unlocker, e
 		return nil, err
 	}
 	// A killed process may have left drafts of them.
-	err = errors.Join(
+	err = errors.Join(m.Changing(ctx, st, nil),
 		commit.SweepFiles(ctx, st, commit.StatsName(schema.TokenStats, m.ScanDate, scanID),
 			commit.StatsName(schema.RecordStats, m.ScanDate, scanID)),
 		st.Sweep(ctx, commit.FilesFolder(scanID), func(string) bool { return true }))
@@ -64,7 +64,7 @@ func Create[T any](ctx context.Context, st store.Store, scan *commit.Scan, name,
 	sites := commit.CountCommits(own).Rows
 	record := commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), SchemaVersion: schema.Version,
 		Sites: &sites, Unit: scan.Unit.Sum}
-	return &Writer[T]{table: t, store: st, record: record}, nil
+	return &Writer[T]{table: t, store: st, record: record, Unlisted: !m.Published()}, nil
 }
 
 // Add writes a row.

@@ -229,7 +229,7 @@ func (v *verifier) index(ctx context.Context) error {
 	state, err := index.Check(ctx, v.store)
 	if undamaged := err == nil && v.done.Damaged+v.done.Newer == 0; undamaged && state == index.Older {
 		v.report(leftover(index.Name,
-			"it is older than the records: a scan or compaction was killed before writing it, or is about to"+again))
+			"it is older than the records: a scan or compaction was killed before writing it, or is about to; bulkscan compact writes it anew"))
 	} else if undamaged && state == index.Undescribed {
 		v.report(leftover(schema.PackageName,
 			"it does not describe what is there: it was changed or deleted, or a scan or compaction was killed before writing it, or is about to"+again))

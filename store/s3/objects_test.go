@@ -231,6 +231,7 @@ func (o *objects) list(w http.ResponseWriter, r *http.Request) *refusal {
 		LastModified time.Time
 		Initiated    time.Time
 	}
+	type folder struct{ Prefix string }
 	query := r.URL.Query()
 	most := 1000
 	for _, name := range []string{"max-keys", "max-uploads"} {
@@ -256,6 +257,7 @@ func (o *objects) list(w http.ResponseWriter, r *http.Request) *refusal {
 		NextKeyMarker         string
 		NextUploadIDMarker    string `xml:"NextUploadIdMarker"`
 		Contents              []entry
+		CommonPrefixes        []folder
 		Upload                []entry
 	}
 	switch {
@@ -265,18 +267,31 @@ func (o *objects) list(w http.ResponseWriter, r *http.Request) *refusal {
 		}
 	case query.Get("list-type") == "2":
 		for key, v := range o.there {
+			if below, ok := strings.CutPrefix(key, query.Get("prefix")); ok && query.Get("delimiter") != "" {
+				if folder, _, ok := strings.Cut(below, "/"); ok {
+					key = query.Get("prefix") + folder + "/"
+				}
+			}
 			add(entry{Key: key, ETag: v.etag, Size: len(v.data), LastModified: v.modified.Truncate(time.Second)})
 		}
 	default:
 		return noMethod
 	}
 	slices.SortFunc(page, order)
+	page = slices.CompactFunc(page, func(a, b entry) bool { return order(a, b) == 0 }) // folders
 	if answer.IsTruncated = len(page) > most; answer.IsTruncated {
 		page = page[:most]
 		last := page[most-1]
 		answer.NextContinuationToken, answer.NextKeyMarker, answer.NextUploadIDMarker = last.Key, last.Key, last.UploadID
 	}
-	answer.XMLName.Local, answer.Contents = "ListBucketResult", page
+	answer.XMLName.Local = "ListBucketResult"
+	for _, e := range page {
+		if strings.HasSuffix(e.Key, "/") {
+			answer.CommonPrefixes = append(answer.CommonPrefixes, folder{e.Key})
+		} else {
+			answer.Contents = append(answer.Contents, e)
+		}
+	}
 	if query.Has("uploads") {
 		answer.XMLName.Local, answer.Contents, answer.Upload = "ListMultipartUploadsResult", nil, page
 	}

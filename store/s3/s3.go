@@ -243,43 +243,73 @@ func (s *Store) removeOnce(ctx context.Context, key string) error {
 // List implements store.Store. If a page of a listing fails, it continues after the last yielded name.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		fail := func(err error) { yield(store.Entry{}, s.explain("list", prefix, err)) }
-		if err := checkPrefix(prefix); err != nil {
-			fail(err)
-			return
+		err := s.list(ctx, prefix, true, func(object minio.ObjectInfo) bool {
+			entry, ok := s.entry(object)
+			return !ok || !strings.HasPrefix(entry.Name, prefix) || yield(entry, nil)
+		})
+		if err != nil {
+			yield(store.Entry{}, s.explain("list", prefix, err))
 		}
-		last := ""
-		for r := s.newRetries(); ; {
-			err := s.listFrom(ctx, prefix, last, func(object minio.ObjectInfo) bool {
-				r.progress()
-				if last != "" && object.Key <= last {
-					fail(fmt.Errorf("the server lists %.200q after %.200q, which is not the order of their bytes", object.Key, last))
-					return false
-				}
-				last = object.Key
-				entry, ok := s.entry(object)
-				return !ok || !strings.HasPrefix(entry.Name, prefix) || yield(entry, nil)
-			})
-			if err == nil {
-				return
+	}
+}
+
+// Folders implements store.Store.
+func (s *Store) Folders(ctx context.Context, folder string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		err := s.list(ctx, folder, false, func(object minio.ObjectInfo) bool {
+			name := strings.TrimSuffix(strings.TrimPrefix(object.Key, s.root), "/")
+			return store.CheckName(name) != nil || yield(name, nil)
+		})
+		if err != nil {
+			yield("", s.explain("list", folder, err))
+		}
+	}
+}
+
+// list calls each for every object whose name begins with prefix, or for the folders directly in that one, whose keys
+// end in a slash. It ends after each has returned false.
+func (s *Store) list(ctx context.Context, prefix string, below bool, each func(minio.ObjectInfo) bool) error {
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	last := ""
+	for r := s.newRetries(); ; {
+		var unordered error
+		err := s.listFrom(ctx, prefix, last, below, func(object minio.ObjectInfo) bool {
+			r.progress()
+			if !below && !strings.HasSuffix(object.Key, "/") {
+				return true // of a page, the objects come first
 			}
-			if err := r.again(ctx, err); err != nil {
-				fail(err)
-				return
+			if last != "" && object.Key <= last {
+				unordered = fmt.Errorf("the server lists %.200q after %.200q, which is not the order of their bytes", object.Key,
+					last)
+				return false
 			}
+			last = object.Key
+			return each(object)
+		})
+		if err == nil {
+			return unordered
+		}
+		if err := r.again(ctx, err); err != nil {
+			return err
 		}
 	}
 }
 
 // listFrom calls each for every object after the key last, until it returns false. Each page has the time of one
 // request.
-func (s *Store) listFrom(parent context.Context, prefix, last string, each func(minio.ObjectInfo) bool) error {
+func (s *Store) listFrom(parent context.Context, prefix, last string, below bool,
+	each func(minio.ObjectInfo) bool) error {
+	if folder, ok := strings.CutSuffix(last, "/"); ok {
+		last = folder + "0" // behind all that lies in the folder
+	}
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	page := time.AfterFunc(s.timeFor(0), cancel)
 	defer page.Stop()
 	owner := false
-	o := minio.ListObjectsOptions{Prefix: s.root + prefix, Recursive: true, StartAfter: last, MaxKeys: s.cfg.page,
+	o := minio.ListObjectsOptions{Prefix: s.root + prefix, Recursive: below, StartAfter: last, MaxKeys: s.cfg.page,
 		FetchOwner: &owner}
 	for object := range s.client.ListObjectsIter(ctx, s.cfg.Bucket, o) {
 		page.Stop() // the caller's time does not count

@@ -139,6 +139,14 @@ func (f *Faults) List(ctx context.Context, prefix string) iter.Seq2[store.Entry,
 	return f.Store.List(ctx, prefix)
 }
 
+// Folders implements store.Store.
+func (f *Faults) Folders(ctx context.Context, folder string) iter.Seq2[string, error] {
+	if err := f.look("folders", folder); err != nil {
+		return func(yield func(string, error) bool) { yield("", err) }
+	}
+	return f.Store.Folders(ctx, folder)
+}
+
 // Lock implements store.Store.
 func (f *Faults) Lock(ctx context.Context, name string, holder []byte) (store.Unlocker, error) {
 	var lock store.Unlocker

@@ -38,6 +38,7 @@ func Run(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func
 		{"discard", testDiscard},
 		{"sweep", testSweep},
 		{"list", testList},
+		{"folders", testFolders},
 		{"delete", testDelete},
 		{"readers keep their bytes", testReaders},
 		{"readers of much", testBigReaders},
@@ -310,6 +311,30 @@ func testList(t *testing.T, open func() store.Store) {
 			t.Error(err)
 		}
 		break // a List may be ended early
+	}
+}
+
+func testFolders(t *testing.T, open func() store.Store) {
+	s := open()
+	wantFolders := func(want ...string) {
+		t.Helper()
+		var got []string
+		for name, err := range open().Folders(background, "f/") {
+			must(t, err)
+			got = append(got, name)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("Folders are %q, want %q", got, want)
+		}
+	}
+	wantFolders()
+	for _, name := range []string{"f/a/1", "f/a/b/2", "f/c/3", "f/d", "f/z-1/4", "f/z/5", "g/6"} {
+		must(t, s.Put(background, name, nil))
+	}
+	wantFolders("f/a", "f/c", "f/z", "f/z-1")
+	for _, err := range s.Folders(background, "f/") {
+		must(t, err)
+		break
 	}
 }
 
