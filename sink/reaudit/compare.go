@@ -1,9 +1,12 @@
 package reaudit
 
 import (
+	"encoding/binary"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -124,6 +127,78 @@ func (d *differences) count(was, is *siterows.Rows, site *audit.Site, copied map
 	}
 	return ""
 }
+
+// printed are the columns that fingerprint covers: what a judgement depends on beside the body, and what it makes.
+var (
+	printedSites = fieldsOf[schema.SiteRow](func(name string, judged bool) bool {
+		return judged || slices.Contains(factsToJudge, name)
+	})
+	printedVerdicts = fieldsOf[schema.VerdictRow](judgedInRow)
+	printedEvidence = fieldsOf[schema.EvidenceRow](judgedInRow)
+)
+
+func judgedInRow(name string, _ bool) bool {
+	return !slices.Contains(siterows.Shared, name)
+}
+
+func fieldsOf[T any](wanted func(name string, judged bool) bool) (fields []int) {
+	row := reflect.TypeFor[T]()
+	for i := range row.NumField() {
+		if f := row.Field(i); wanted(schema.ColumnName(f), f.Tag.Get("judged") != "") {
+			fields = append(fields, i)
+		}
+	}
+	return fields
+}
+
+var printSeed = maphash.MakeSeed()
+
+// fingerprint hashes the rows of a site, except what differs between sites of the same answer. It is not 0. b is
+// memory that it may use.
+func fingerprint(rows *siterows.Rows, b []byte) (uint64, []byte) {
+	b = appendFields(b[:0], reflect.ValueOf(&rows.Site).Elem(), printedSites)
+	b = appendNumber(b, len(rows.Verdicts))
+	for i := range rows.Verdicts {
+		b = appendFields(b, reflect.ValueOf(&rows.Verdicts[i]).Elem(), printedVerdicts)
+	}
+	for i := range rows.Evidence {
+		b = appendFields(b, reflect.ValueOf(&rows.Evidence[i]).Elem(), printedEvidence)
+	}
+	return max(maphash.Bytes(printSeed, b), 1), b
+}
+
+// appendFields appends the values of some columns so that other values give other bytes.
+func appendFields(b []byte, row reflect.Value, fields []int) []byte {
+	for _, i := range fields {
+		v := row.Field(i)
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				b = append(b, 0)
+				continue
+			}
+			b, v = append(b, 1), v.Elem()
+		}
+		switch v.Kind() {
+		case reflect.Bool:
+			b = strconv.AppendBool(b, v.Bool())
+		case reflect.Int32, reflect.Int64:
+			b = appendNumber(b, int(v.Int()))
+		case reflect.Float64:
+			b = appendNumber(b, int(math.Float64bits(v.Float())))
+		case reflect.Slice:
+			list := *v.Addr().Interface().(*[]string)
+			b = appendNumber(b, len(list))
+			for _, text := range list {
+				b = append(appendNumber(b, len(text)), text...)
+			}
+		default:
+			b = append(appendNumber(b, v.Len()), v.String()...) // Len panics if it is no text
+		}
+	}
+	return b
+}
+
+func appendNumber(b []byte, n int) []byte { return binary.AppendVarint(b, int64(n)) }
 
 // difference is one row that changed, appeared or vanished.
 func difference(was, is bool) commit.Difference {

@@ -36,7 +36,7 @@ import (
 
 // Options say how a stored scan is judged again.
 type Options struct {
-	Judge       func(*audit.Site) // fills Robots and Report; called by several goroutines
+	Judge       func(*audit.Site) // fills Robots and Report, by Fetch alone; called by several goroutines
 	Registry    *tokens.Registry  // of Judge; nil is tokens.Default()
 	ToolVersion string
 	Workers     int  // parts that are made at the same time; 0 is the number of processors, at most 8
@@ -327,6 +327,10 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 	}
 	defer func() { _ = stored.close() }() // it was only read
 	stored.kept = m.options.Kept
+	stored.once = true
+	for _, name := range m.source.Manifest.Tables {
+		stored.once = stored.once && (copied[name] || name == schema.Policies)
+	}
 	if m.options.holdBytes > 0 && stored.bodies != nil {
 		stored.bodies.hold = m.options.holdBytes
 	}
@@ -362,7 +366,8 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 		if !m.whole && m.writer.Done(uint64(rows.Site.Seq)) {
 			continue
 		}
-		if kept != "" {
+		switch {
+		case kept != "":
 			came.Carried[kept]++
 			if rows.Site.NGroups > 0 && rows.Site.RegistryVersion != m.options.Registry.Version {
 				came.Other++
@@ -370,7 +375,9 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 			if err := stored.keepPolicies(p, auditor); err != nil {
 				return came, "", err
 			}
-		} else {
+		case stored.known:
+			came.Bodies++ // its policies were added with those of the earlier site
+		default:
 			if err := m.judge(stored, site); err != nil {
 				return came, "", err
 			}
@@ -382,6 +389,7 @@ func (m *making) attempt(ctx context.Context, p *sink.Remade, copied map[string]
 			if err := p.AddPolicies(&site.Report); err != nil {
 				return came, "", err
 			}
+			stored.unchanged()
 			rows = judged
 		}
 		if err := p.Add(rows, site.Fetch.Body); err != nil {

@@ -428,6 +428,12 @@ func TestTables(t *testing.T) {
 // written is what it found.
 func TestByOtherRules(t *testing.T) {
 	sites := sitetest.Judged(t, 80)
+	for i, s := range sites { // each has a body of its own: of others only the first is judged
+		if hasBody(s) {
+			s.Fetch.Body = fmt.Appendf(slices.Clip(s.Fetch.Body), "# site %d\n", i)
+			audit.Judge(s)
+		}
+	}
 	at := func(seq uint64, s *audit.Site) bool { return s.Seq == seq }
 	find := func(from int, ok func(s *audit.Site) bool) uint64 {
 		return uint64(from + slices.IndexFunc(sites[from:], func(s *audit.Site) bool { return hasBody(s) && ok(s) }))
@@ -863,6 +869,110 @@ func TestCannotWrite(t *testing.T) {
 	f("bodies/", asToday())
 	f("sites/", asToday())
 	f("sites/", byRegistry(registry))
+}
+
+// TestJudgesOnce judges a body that many sites of a part have once, as long as their answers and rows are the same.
+func TestJudgesOnce(t *testing.T) {
+	f := func(what string, change func(s *audit.Site), judge func(s *audit.Site), judgements, differ int64) {
+		t.Helper()
+		sites := make([]*audit.Site, 100)
+		for i := range sites {
+			s := sitetest.Typical(t, uint64(i))
+			s.Fetch.Body = []byte("User-agent: *\nDisallow: /private/\n")
+			if i == 50 {
+				change(s)
+			}
+			audit.Judge(s)
+			if i == 50 {
+				judge(s)
+			}
+			sites[i] = s
+		}
+		source := storedScan(t, newDir(t), sink.Options{ScanID: "stored"}, sites)
+		o, to := asToday(), newDir(t)
+		var judged atomic.Int64
+		o.Judge = func(s *audit.Site) {
+			judged.Add(1)
+			audit.Judge(s)
+		}
+		came := mustScan(t, source, to, o)
+		if n := judged.Load(); n != judgements || came.Bodies != 100 || came.Sites != differ {
+			t.Errorf("%s: %d judgements, want %d; %+v", what, n, judgements, came)
+		}
+		policiesOf(t, mustReadScan(t, to, "stored"))
+		soundDataset(t, to)
+	}
+	nothing := func(*audit.Site) {}
+	f("the same", nothing, nothing, 1, 0)
+	f("another answer", func(s *audit.Site) { s.Fetch.Truncated = true }, nothing, 3, 0)
+	f("another field", func(s *audit.Site) { s.Fetch.Fields.XRobotsTag = nil }, nothing, 3, 0)
+	// Before the row that differs one is judged; then all are, since the table is written.
+	f("another row of sites", nothing, func(s *audit.Site) { s.Report.Score = 0.123 }, 2+100, 1)
+	f("another verdict", nothing, func(s *audit.Site) { s.Report.Verdicts[0].Line++ }, 2+100, 1)
+	f("no verdict", nothing, func(s *audit.Site) { s.Report.Verdicts = nil }, 2+100, 1)
+	f("more evidence", nothing, func(s *audit.Site) {
+		s.Report.Evidence = append(s.Report.Evidence, audit.Evidence{Line: 1, Kind: audit.KindTypo})
+	}, 2+100, 1)
+}
+
+// TestFingerprint shows that each column counts that is judged or that a judgement depends on, and no other.
+func TestFingerprint(t *testing.T) {
+	rows := &siterows.Rows{Verdicts: make([]schema.VerdictRow, 2), Evidence: make([]schema.EvidenceRow, 2)}
+	was, _ := fingerprint(rows, nil)
+	f := func(row any, counts func(f reflect.StructField, name string) bool) {
+		t.Helper()
+		for i := range reflect.ValueOf(row).Elem().NumField() {
+			column, v := reflect.TypeOf(row).Elem().Field(i), reflect.ValueOf(row).Elem().Field(i)
+			var other reflect.Value
+			switch v.Kind() {
+			case reflect.Pointer:
+				other = reflect.New(v.Type().Elem()) // not the same as none
+			case reflect.Slice:
+				other = reflect.MakeSlice(v.Type(), 1, 1)
+			case reflect.String:
+				other = reflect.ValueOf("x")
+			case reflect.Bool:
+				other = reflect.ValueOf(true)
+			default:
+				other = reflect.ValueOf(1).Convert(v.Type())
+			}
+			v.Set(other)
+			if is, _ := fingerprint(rows, nil); (is != was) != counts(column, schema.ColumnName(column)) {
+				t.Errorf("%T.%s counts: %v", row, column.Name, is != was)
+			}
+			v.SetZero()
+		}
+	}
+	f(&rows.Site, func(f reflect.StructField, name string) bool {
+		return f.Tag.Get("judged") != "" || slices.Contains([]string{"outcome", "status", "truncated", "body_hash",
+			"challenge", "x_robots_tag"}, name)
+	})
+	ofSite := []string{"origin", "host", "port", "requested", "seq", "rank", "tld"}
+	f(&rows.Verdicts[1], func(_ reflect.StructField, name string) bool { return !slices.Contains(ofSite, name) })
+	f(&rows.Evidence[1], func(_ reflect.StructField, name string) bool { return !slices.Contains(ofSite, name) })
+	if is, _ := fingerprint(rows, nil); is != was {
+		t.Error("the same rows have another fingerprint")
+	}
+}
+
+// TestRepeatedBodyIsChecked shows that a body is compared with its hash also where a merged part repeats it.
+func TestRepeatedBodyIsChecked(t *testing.T) {
+	sites := sitetest.Judged(t, 80)
+	for _, s := range sites[40:] {
+		s.Fetch.Body = slices.Clone(s.Fetch.Body)
+		if hasBody(s) {
+			s.Fetch.Body[0] ^= 1 // its rows stay as they are
+		}
+	}
+	from := newDir(t)
+	storedScan(t, from, storedOptions, sites)
+	if _, err := compact.Scan(t.Context(), from, "stored", compact.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Scan(t.Context(), mustReadScan(t, from, "stored"), newDir(t), asToday())
+	if _, damaged := errors.AsType[*DamagedPartError](err); !damaged || !strings.Contains(err.Error(), "has the hash") {
+		t.Errorf("error %v", err)
+	}
 }
 
 // TestStoredBodiesAreForgotten reads a part that was merged of several, whose bodies come again in each: none is kept

@@ -36,6 +36,11 @@ type storedPart struct {
 	policies func() (map[int64]*schema.PolicyRow, error) // by id, read when a site keeps its judgement
 
 	now siterows.Rows // of the current site, until the next call of next
+
+	once   bool   // no row has differed so far, so that a repeated answer need not be judged
+	print  uint64 // fingerprint of the current site; 0: its body is not that of several sites
+	buffer []byte // of fingerprint
+	known  bool   // the rows of an earlier site with this fingerprint did not differ
 }
 
 // maxSiteRows bounds the rows that one site may have in a table of a stored part, which may come from elsewhere.
@@ -245,7 +250,7 @@ func (a *aheadRows[T]) close() error {
 // storedBodies finds the bodies of a part's sites, which are requested in the order of the sites.
 type storedBodies struct {
 	rows  *aheadRows[schema.BodyRow]
-	again map[int64]int // by hash of several sites: how many of these sites are still to come
+	again map[int64]repeated // by hash of several sites
 	kept  map[int64]keptBody
 	held  int // bytes of the bodies in memory
 	hold  int // maximum of held; further bodies go to a file
@@ -253,6 +258,12 @@ type storedBodies struct {
 	spill *os.File // nil before its first body
 	end   int64    // its size
 	read  []byte
+}
+
+// repeated is what is known of a body that several sites have.
+type repeated struct {
+	left      int    // how many of these sites are still to come
+	unchanged uint64 // fingerprint of the last one whose rows did not differ; 0 before
 }
 
 // keptBody is a body in memory, or in the file.
@@ -275,7 +286,7 @@ func openBodies(ctx context.Context, s *commit.Scan, c *commit.Commit) (_ *store
 }
 
 // repeatedHashes returns the hashes that several sites of a part have, with the number of these sites.
-func repeatedHashes(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[int64]int, error) {
+func repeatedHashes(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[int64]repeated, error) {
 	var hash int64
 	rows, err := read.OpenCursor(ctx, s, c, schema.Sites, table.Field{Name: "body_hash", Into: &hash})
 	if err != nil {
@@ -291,10 +302,10 @@ func repeatedHashes(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[
 		return nil, err
 	}
 	slices.Sort(hashes)
-	again := map[int64]int{}
+	again := map[int64]repeated{}
 	for i := 1; i < len(hashes); i++ {
 		if hashes[i] == hashes[i-1] {
-			again[hashes[i]] = max(2, again[hashes[i]]+1)
+			again[hashes[i]] = repeated{left: max(2, again[hashes[i]].left+1)}
 		}
 	}
 	return again, nil
@@ -303,14 +314,14 @@ func repeatedHashes(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[
 // find returns the body of a hash, read-only and valid until the next call. If the body is not the next one, find
 // searches further only if must is set.
 func (b *storedBodies) find(hash int64, must bool) (body []byte, found bool, err error) {
-	left, several := b.again[hash]
+	of, several := b.again[hash]
 	if several {
-		b.again[hash] = left - 1
+		b.again[hash] = repeated{of.left - 1, of.unchanged}
 	}
 	for {
 		if b.rows.has && b.rows.row.BodyHash == hash {
 			body = b.rows.row.Body
-			if several && left > 1 {
+			if several && of.left > 1 {
 				if err := b.keep(hash, body); err != nil {
 					return nil, false, err
 				}
@@ -321,7 +332,7 @@ func (b *storedBodies) find(hash int64, must bool) (body []byte, found bool, err
 			return body, err == nil, err
 		}
 		if kept, ok := b.kept[hash]; ok {
-			return b.take(hash, kept, left > 1)
+			return b.take(hash, kept, of.left > 1)
 		}
 		if !must || !b.rows.has {
 			return nil, false, nil
@@ -333,6 +344,20 @@ func (b *storedBodies) find(hash int64, must bool) (body []byte, found bool, err
 			return nil, false, err
 		}
 	}
+}
+
+// pass passes over the body of a site whose rows have this fingerprint. It returns false if an earlier site with it did
+// differ or was not judged, and where the body comes now.
+func (b *storedBodies) pass(hash int64, print uint64) bool {
+	of := b.again[hash]
+	if of.unchanged != print || b.rows.has && b.rows.row.BodyHash == hash {
+		return false
+	}
+	b.again[hash] = repeated{of.left - 1, of.unchanged}
+	if of.left == 1 {
+		b.drop(hash)
+	}
+	return true
 }
 
 // keep keeps a body that a later site needs.
@@ -399,6 +424,15 @@ func (b *storedBodies) close() error {
 	return err
 }
 
+// unchanged records that the rows of the current site, which was judged, do not differ.
+func (p *storedPart) unchanged() {
+	if p.print != 0 {
+		of := p.bodies.again[p.now.Site.BodyHash]
+		of.unchanged = p.print
+		p.bodies.again[p.now.Site.BodyHash] = of
+	}
+}
+
 // Reasons why a site keeps its old judgement, the keys of commit.Rejudged.Carried.
 const (
 	CarriedHTML      = "html"       // bodies of HTML are not stored
@@ -427,6 +461,7 @@ func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 	s.Fetch.Outcome, s.Fetch.Status, s.Fetch.Truncated = outcome, int(row.Status), row.Truncated
 	s.Fetch.Fields.Challenge = row.Challenge
 	s.Fetch.Fields.XRobotsTag = s.Fetch.Keep([]byte(row.XRobotsTag))
+	p.print, p.known = 0, false
 	if row.BodyHash == 0 {
 		return "", nil
 	}
@@ -438,6 +473,12 @@ func (p *storedPart) restore(s *audit.Site) (carried string, err error) {
 		return CarriedNotStored, nil
 	}
 	must := !row.IsHTML && row.NGroups+row.NAllow+row.NDisallow+row.NSitemaps+row.NExtensions+row.NLegacy+row.NUnknown > 0
+	if _, several := p.bodies.again[row.BodyHash]; several && must && p.once {
+		p.print, p.buffer = fingerprint(&p.now, p.buffer)
+		if p.known = p.bodies.pass(row.BodyHash, p.print); p.known {
+			return "", nil
+		}
+	}
 	body, found, err := p.bodies.find(row.BodyHash, must)
 	switch {
 	case err != nil:
