@@ -274,6 +274,13 @@ compare: .bin/benchstat ## compare parser, fetcher, resolver and writer with oth
 	done | tee bench.out
 	.bin/benchstat -table .name -col /by bench.out
 
+.PHONY: bench-whole
+MACHINE ?= $(shell grep -om1 -i 'epyc\|xeon\|core\|ryzen' /proc/cpuinfo | tr A-Z a-z)-$(shell nproc)cpu
+bench-whole: RESULT = bench/results/$(shell date -u +%F)-$(MACHINE)
+bench-whole: ## processor time of a whole scan beside the floor, other clients and an earlier version, in turns, into bench/results (REF=commit, RUNS=5, SCALE=1)
+	mkdir -p $(RESULT)
+	go -C bench run ./cmd/endtoend -only whole -runs $(or $(RUNS),5) -scale $(or $(SCALE),1) -ref "$(REF)" | tee $(RESULT)/whole.md
+
 .PHONY: shares
 shares: ## scan a million origins by one process, in eight shares one after another, and at once, killed 20 times, beside eight scans without shares (SCALE=1)
 	go -C bench run ./cmd/endtoend -only shares -scale $(or $(SCALE),1) -scan "--part-rows 10000"

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -78,6 +79,7 @@ var clients = []struct {
 	open func(b *testing.B, w *web) func() func(host int64) error
 }{
 	{"bulkscan", openFetcher},
+	{"raw", openRaw},
 	{"nethttp", openNetHTTP},
 	{"fasthttp", openFastHTTP},
 }
@@ -117,6 +119,46 @@ func openFetcher(b *testing.B, w *web) func() func(int64) error {
 				return fmt.Errorf("%v: %v", r.Outcome, r.Cause)
 			}
 			return check(r.Status, r.Body)
+		}
+	}
+}
+
+// openRaw writes a request and reads until the server closes, a goroutine for each connection. It parses nothing.
+func openRaw(b *testing.B, w *web) func() func(int64) error {
+	return func() func(int64) error {
+		buffer := make([]byte, 64<<10)
+		return func(host int64) error {
+			at, err := url.Parse(w.url(host))
+			if err != nil {
+				return err
+			}
+			c, err := w.dial(b.Context(), "tcp", at.Host)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+				return err
+			}
+			if w.secure {
+				config := w.tls()
+				config.ServerName = at.Hostname()
+				c = tls.Client(c, config)
+			}
+			if _, err := fmt.Fprintf(c, "GET /robots.txt HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nConnection: close\r\n\r\n",
+				at.Host, agent); err != nil {
+				return err
+			}
+			n := 0
+			for err == nil {
+				var read int
+				read, err = c.Read(buffer)
+				n += read
+			}
+			if err != io.EOF {
+				return err
+			}
+			return check(http.StatusOK, buffer[:min(n, len(buffer))])
 		}
 	}
 }

@@ -31,6 +31,7 @@ type lab struct {
 	runs  int
 	scale float64
 	flags []string // of every scan
+	ref   string   // an earlier version, for whole
 
 	dir              string // for lists, programs and a dataset; deleted at the end
 	bulkscan, simweb string // programs

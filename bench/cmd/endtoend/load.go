@@ -1,12 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -30,60 +25,6 @@ func (l *lab) truth(ctx context.Context) error {
 	l.printf("| wall | origins/s | CPU s | CPU s per 10k | peak memory | live heap at most |\n|--:|--:|--:|--:|--:|--:|\n")
 	l.printf("| %.1f s | %.0f | %.1f | %.2f | %d MB | %d MB |\n\n", o.wall.Seconds(), n/o.wall.Seconds(), o.cpu.Seconds(),
 		o.cpu.Seconds()*1e4/n, o.peak>>20, o.liveMost())
-	l.mustBeTrue()
-	return nil
-}
-
-// cpu scans healthy hosts, each by its name: first plain, then by TLS with certificates that stand up to verification.
-// What counts is the processor time of the whole process. One more run says where it went, by the labels of its
-// profile.
-func (l *lab) cpu(ctx context.Context) error {
-	all := hosts(l.n(50_000))
-	l.printf("\n## cpu: %d healthy origins, made-up bodies\n\nProcessor time of the whole scan, median of %d.\n\n",
-		len(all), l.runs)
-	l.printf("| | CPU s per 10k | origins/s | wall | peak memory |\n|---|--:|--:|--:|--:|\n")
-	stages, per10k, most := "", map[string]float64{}, map[string]float64{"http": 1.1, "https": 6}
-	for _, scheme := range []string{"http", "https"} {
-		lines := make([]string, len(all))
-		for i, host := range all {
-			lines[i] = scheme + "://" + host
-		}
-		list, err := l.write("cpu-"+scheme+".list", lines)
-		if err != nil {
-			return err
-		}
-		t := trial{list: list, web: []string{"--only", "ok"}, trusted: scheme == "https"}
-		var cpu, wall []time.Duration
-		peak := int64(0)
-		for range l.runs {
-			o, err := l.try(ctx, t)
-			if err != nil {
-				return err
-			}
-			cpu, wall, peak = append(cpu, o.cpu), append(wall, o.wall), max(peak, o.peak)
-		}
-		n, took := float64(len(all)), median(wall).Seconds()
-		per10k[scheme] = median(cpu).Seconds() * 1e4 / n
-		l.printf("| %s | %.2f | %.0f | %.1f s | %d MB |\n", scheme, per10k[scheme], n/took, took, peak>>20)
-		profile := filepath.Join(l.dir, "cpu.prof")
-		t.scan = []string{"--cpuprofile", profile}
-		if _, err := l.try(ctx, t); err != nil {
-			return err
-		}
-		c := exec.CommandContext(ctx, "go", "tool", "pprof", "-tags", profile)
-		var stderr bytes.Buffer
-		c.Stderr, c.Env = &stderr, append(os.Environ(), "PPROF_TMPDIR="+l.dir)
-		text, err := c.Output()
-		if err != nil {
-			return fmt.Errorf("cannot read the profile: %w\n%s", err, &stderr)
-		}
-		stages += fmt.Sprintf("\nBy %s, the profile's samples with a label:\n\n```\n%s\n```\n", scheme, bytes.TrimSpace(text))
-	}
-	l.printf("%s\n", stages)
-	for _, scheme := range []string{"http", "https"} {
-		l.must(per10k[scheme] <= most[scheme], "by %s at most %.1f CPU s per 10k (%.2f)", scheme, most[scheme],
-			per10k[scheme])
-	}
 	l.mustBeTrue()
 	return nil
 }

@@ -4,14 +4,15 @@
 //
 //	truth     100,000 origins with real bodies: time, processor time and memory
 //	inflight  10,000 exchanges in flight whose answers take 4 s, plain and by TLS: in how much memory?
-//	cpu       50,000 healthy origins, plain and by TLS: processor time per 10,000, and in which stages
+//	whole     50,000 healthy origins, plain and by TLS: processor time per 10,000, and in which stages, beside what
+//	          exchanges alone cost other clients, and beside an earlier version
 //	shares    a million origins of which 50,000 share one address, by one process, by eight one after another, and by eight at
 //	          once that are killed 20 times: is each row true, does the address get its rate at most, and what do shares cost?
 //
 // In each of them every origin must have exactly one row. The last is done only where -only names it. From the
 // project's root:
 //
-//	go -C bench run ./cmd/endtoend -only truth,cpu -runs 1
+//	go -C bench run ./cmd/endtoend -only truth,whole -runs 1
 //
 // The bounds that the report holds results against are for these sizes, on a machine that does nothing else. The files
 // of ../shared, beside the project, are served and scanned where they are there; otherwise they are made up.
@@ -53,7 +54,7 @@ var experiments = []struct {
 }{
 	{"truth", (*lab).truth, false},
 	{"inflight", (*lab).inflight, false},
-	{"cpu", (*lab).cpu, false},
+	{"whole", (*lab).whole, false},
 	{"shares", (*lab).shares, true},
 }
 
@@ -74,6 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	only := f.String("only", strings.Join(usual, ","), "`NAMES` of experiments to do, of "+strings.Join(all, ","))
 	f.IntVar(&l.runs, "runs", 3, "runs of each scan; the median counts")
 	f.Float64Var(&l.scale, "scale", 1, "multiplies how many origins there are, to try something out")
+	f.StringVar(&l.ref, "ref", "", "`COMMIT` beside which whole measures (default: the last tag)")
 	f.Func("scan", "further `FLAGS` of every scan, as in \"--retries 0\"", func(s string) error {
 		l.flags = strings.Fields(s)
 		return nil

@@ -26,10 +26,12 @@ func TestExperiments(t *testing.T) {
 			`\| (one process|8 tasks, one after another) \| .* \| 1\d{4} \| .*`: 2, // a busy machine asks some again
 			`\| 8 tasks at once, [1-9]\d* kills \| .* \| 1\d{4} \| .*`:          1, all: 1,
 		},
-		"inflight,cpu": {
-			`## inflight: .*`: 1, `## cpu: 500 healthy origins.*`: 1, all: 2,
-			`\| https? \| 200 \| (9\d|[12]\d\d) \| .*`: 2, // in flight
-			`stage: Total .*`:                          2,
+		"inflight,whole": {
+			`## inflight: .*`: 1, `## whole: 500 healthy origins.*`: 1, all: 2,
+			`\| (raw|nethttp|fasthttp|bulkscan), exchanges alone \| [\d.]+ \| .*`: 4,
+			`\| \*\*whole scan\*\* \| [\d.]+ \| .*`:                               1,
+			`\| https? \| 200 \| (9\d|[12]\d\d) \| .*`:                            2, // in flight
+			`stage: Total .*`: 2,
 		},
 	} {
 		t.Run(only, func(t *testing.T) {
