@@ -102,12 +102,13 @@ func (l *lab) contenders(ctx context.Context, n int, trials map[bool]trial) (all
 	if text, err := exec.CommandContext(ctx, "cc", "-O2", "-o", floor, source).CombinedOutput(); err != nil {
 		absent("the floor", fmt.Sprintf("%v %s", err, text))
 	} else {
-		all = append(all, contender{"floor: epoll in C, no names, no parsing", l.visiting(func(w *built.Web, secure bool) []string {
+		run := l.visiting(func(w *built.Web, secure bool) []string {
 			if secure {
 				return nil
 			}
 			return []string{floor, w.Hot, strconv.Itoa(w.HTTPPort), strconv.Itoa(n), "256"}
-		})})
+		})
+		all = append(all, contender{"floor: epoll in C, no names, no parsing", run})
 	}
 	benchmarks := filepath.Join(l.dir, "bench.test")
 	compile := exec.CommandContext(ctx, "go", "test", "-c", "-o", benchmarks, "github.com/bulkscan/bulkscan/bench")
@@ -123,8 +124,8 @@ func (l *lab) contenders(ctx context.Context, n int, trials map[bool]trial) (all
 		absent("zgrab2", err)
 	} else {
 		all = append(all, contender{"zgrab2, no names", l.visiting(func(w *built.Web, secure bool) []string {
-			args := []string{path, "http", "--endpoint", "/robots.txt", "--senders", "256", "--max-redirects", "0", "-o", os.DevNull,
-				"-f", l.listed(n, w.Hot+",h%d.hot.test")}
+			args := []string{path, "http", "--endpoint", "/robots.txt", "--senders", "256", "--max-redirects", "0",
+				"-o", os.DevNull, "-f", l.listed(n, w.Hot+",h%d.hot.test")}
 			if secure {
 				return append(args, "--use-https", "--port", strconv.Itoa(w.TLSPort))
 			}
