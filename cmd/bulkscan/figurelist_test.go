@@ -170,6 +170,7 @@ func figures(t *testing.T) (all []figure) {
 		code("cmd/bulkscan.exitUsage"))
 
 	page = "docs/configuration.md"
+	f(page, "elsewhere a line every {} s", seconds("terminal.logInterval"))
 	f(page, "hosts of a domain with 20 that share an address with 10 get 10.")
 	f(page, "a part of a /{} are errors", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
 	f(page, "may have {} entries", grouped("inputs.maxRates"))
