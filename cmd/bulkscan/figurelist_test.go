@@ -166,7 +166,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "an Indexed Job of {} shares, {} at once", in("deploy/kubernetes/scan.yaml", `completions: (\d+)`),
 		numberWords[int(num(in("deploy/kubernetes/scan.yaml", `parallelism: (\d+)`)))])
 	f(page, "`KillWait` (30 s)")
-	f(page, "ends with {} is started again, one with {} fails", code("cmd/bulkscan.exitAgain"),
+	f(page, "ends with {} is started again. A pod that ends with {} fails", code("cmd/bulkscan.exitAgain"),
 		code("cmd/bulkscan.exitUsage"))
 
 	page = "docs/configuration.md"
