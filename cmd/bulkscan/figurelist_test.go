@@ -166,10 +166,11 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "an Indexed Job of {} shares, {} at once", in("deploy/kubernetes/scan.yaml", `completions: (\d+)`),
 		numberWords[int(num(in("deploy/kubernetes/scan.yaml", `parallelism: (\d+)`)))])
 	f(page, "`KillWait` (30 s)")
-	f(page, "ends with {} is started again, one with {} fails", code("cmd/bulkscan.exitAgain"),
+	f(page, "ends with {} is started again. A pod that ends with {} fails", code("cmd/bulkscan.exitAgain"),
 		code("cmd/bulkscan.exitUsage"))
 
 	page = "docs/configuration.md"
+	f(page, "elsewhere a line every {} s", seconds("terminal.logInterval"))
 	f(page, "hosts of a domain with 20 that share an address with 10 get 10.")
 	f(page, "a part of a /{} are errors", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
 	f(page, "may have {} entries", grouped("inputs.maxRates"))
