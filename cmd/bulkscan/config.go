@@ -32,8 +32,8 @@ import (
 var configTables = []string{"scan", "nightly"}
 
 // ofTheCommandLine are the flags that say what one run does. A configuration file cannot have them.
-var ofTheCommandLine = []string{"help", "status", "release", "discard", "accept-list", "accept-pruning", "config",
-	"print-config", "dry-run", "restart", "repair"}
+var ofTheCommandLine = []string{"help", "status", "json", "release", "discard", "withdraw", "reason", "prune",
+	"accept-list", "accept-pruning", "config", "print-config", "dry-run", "restart", "repair"}
 
 // maxConfig bounds a configuration file, in bytes.
 const maxConfig = 1 << 20

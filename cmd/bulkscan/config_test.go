@@ -120,6 +120,22 @@ func TestConfigMistakes(t *testing.T) {
 	f("out = '\xff'", "1: no TOML: invalid UTF-8 character in literal string")
 }
 
+// What a command does instead of its nights is not for a file, by which each night would do it.
+func TestConfigWithoutActions(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, setting := range []string{"status = true", "json = true", "release = '2026-11-01'", "discard = '2026-11-01'",
+		"withdraw = '2026-11-01'", "reason = 'x'", "prune = true"} {
+		if err := os.WriteFile("s.toml", []byte("[nightly]\n"+setting+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, got := said(t, exitUsage, "nightly", "-o", "out", "--list", "list.txt", "--config", "s.toml")
+		name, _, _ := strings.Cut(setting, " ")
+		if !strings.Contains(got, "s.toml:2: "+name+" is for the command line only") {
+			t.Errorf("%s: %s", setting, got)
+		}
+	}
+}
+
 // docs/configuration.md says what the program's own help says, and its file is one.
 func TestConfigurationPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/configuration.md")
