@@ -230,6 +230,9 @@ func cleanShard(ctx context.Context, st store.Store, o *Options, past *commit.Hi
 		commit.StatsName(schema.RecordStats, o.Date, o.ScanID), views.Name, index.Name, schema.PackageName); err != nil {
 		return o.cannotGoOn(err)
 	}
+	if err := index.BeforeClearing(ctx, st, o.ScanID, o.Date, past); err != nil {
+		return o.cannotGoOn(err)
+	}
 	damaged, err := commit.ClearParts(ctx, st, o.ScanID, o.Date, past, []string{o.Shard, commit.CompactedShard})
 	if err = cmp.Or(err, commit.LostFiles(damaged, o.remedy())); err != nil {
 		return o.cannotGoOn(err)

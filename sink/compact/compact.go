@@ -169,10 +169,8 @@ func (c *compaction) begin(ctx context.Context) (*commit.History, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(past.Replaced) > 0 { // by a compaction that may have been killed before readers found the merged part
-		if err := index.Update(ctx, c.store); err != nil {
-			return nil, err
-		}
+	if err := index.BeforeClearing(ctx, c.store, id, c.manifest.ScanDate, past); err != nil {
+		return nil, err
 	}
 	damaged, err := commit.ClearParts(ctx, c.store, id, c.manifest.ScanDate, past, []string{commit.CompactedShard})
 	if err = cmp.Or(err, commit.LostFiles(damaged, c.manifest.Remedy())); err != nil {

@@ -64,6 +64,20 @@ func Update(ctx context.Context, st store.Store) error { return update(ctx, st, 
 // Renew is Update that reads the records of all scans, also of those of which the head says what it said before.
 func Renew(ctx context.Context, st store.Store) error { return update(ctx, st, true) }
 
+// BeforeClearing updates the index if commit.ClearParts is about to delete files that a merged part has replaced: the
+// compaction may have been killed before readers found that part. If files of current parts are damaged, ClearParts
+// deletes none, and the index stays.
+func BeforeClearing(ctx context.Context, st store.Store, scanID, date string, past *commit.History) error {
+	if len(past.Replaced) == 0 {
+		return nil
+	}
+	damaged, err := commit.DamagedFiles(ctx, st, scanID, date, past)
+	if err != nil || len(damaged) > 0 {
+		return err
+	}
+	return Update(ctx, st)
+}
+
 func update(ctx context.Context, st store.Store, all bool) (err error) {
 	defer func() {
 		if err != nil {
