@@ -13,8 +13,8 @@ import (
 )
 
 // What one more origin of a plain scan allocates, together with the simulated web and the network in memory. How the
-// goroutines take turns decides how full buffers are: in twelve runs there were 104.7 to 105.0 allocations, and 19,761 to
-// 20,558 bytes.
+// goroutines take turns decides how full buffers are: in twelve runs there were 104.7 to 105.0 allocations, and 19,761
+// to 20,558 bytes.
 const (
 	allocsOfOrigin = 104.9
 	bytesOfOrigin  = 20_200
