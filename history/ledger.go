@@ -124,18 +124,15 @@ func Rebuild(ctx context.Context, st store.Store, o Options) error {
 // stays in it: then the error is a *GoneError if it would have to be merged again.
 func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err error) {
 	err = commit.Change(ctx, st, o.Log, func(h *commit.Head) (err error) {
-		u, err = catchUp(ctx, st, o, h)
+		u, err = catchUp(ctx, st, o, h, false)
 		return err
 	})
 	return u, err
 }
 
-// catchUp is Update with the lock held.
-func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head) (*Updated, error) {
-	return catchUpWith(ctx, st, o, h, false)
-}
-
-func catchUpWith(ctx context.Context, st store.Store, o Options, h *commit.Head, all bool) (*Updated, error) {
+// catchUp is Update with the lock held. With all it reads every scan's manifest, else those that may differ: see
+// adopted.
+func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head, all bool) (*Updated, error) {
 	ledger, ledgerErr := readLedger(ctx, st, h)
 	scans, err := adopted(ctx, st, h, ledger, all)
 	damaged := (*commit.DamagedScansError)(nil)
@@ -182,7 +179,7 @@ func catchUpWith(ctx context.Context, st store.Store, o Options, h *commit.Head,
 		return u, nil
 	}
 	if base != ledger && !all { // what is merged again has to be there
-		return catchUpWith(ctx, st, o, h, true)
+		return catchUp(ctx, st, o, h, true)
 	}
 	redone := among(added)
 	gone.ScanIDs = slices.DeleteFunc(gone.ScanIDs, func(id string) bool { return !redone(id) })

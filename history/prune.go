@@ -249,7 +249,7 @@ func newPrunedDraft(ctx context.Context, st store.Store, o Options, p *past, bas
 func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit.Head, going *Pruning) (next *past,
 	err error) {
 	o.Progress = nil
-	if _, err := catchUp(ctx, st, o, h); err != nil {
+	if _, err := catchUp(ctx, st, o, h, false); err != nil {
 		return nil, err
 	}
 	ledger, err := readLedger(ctx, st, h)

@@ -445,7 +445,8 @@ func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) b
 	return nil
 }
 
-// removeDraft removes a draft behind the claim of its name, if there is one: without the draft nobody would know it.
+// removeDraft removes a draft. If its name is only claimed, the claim goes first: the draft is what tells it from a
+// file.
 func (d *Dir) removeDraft(draft, final string) error {
 	path := filepath.Join(d.root, filepath.FromSlash(final))
 	if info, err := d.disk.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {

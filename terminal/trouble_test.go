@@ -41,7 +41,7 @@ func TestFailures(t *testing.T) {
 	look(0, 1000, 0, true, exchange.DNSTimeout, 2900, 4900)
 }
 
-// TestAnonymous has a scan of more sites than a thousand that names nobody to complain to: it is warned of, once.
+// TestAnonymous shows that a scan of more than a thousand sites without a contact in its User-Agent is warned of, once.
 func TestAnonymous(t *testing.T) {
 	f := func(sites uint64, want int) {
 		t.Helper()

@@ -28,7 +28,7 @@ type questions struct {
 
 const (
 	maxURL      = 64 << 10 // bytes of a line with a URL; servers take far less
-	maxShownBad = 5        // lines that cannot be judged, of which the user is told
+	maxShownBad = 5        // lines that cannot be judged and are shown
 )
 
 // add answers one URL.
