@@ -15,6 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
@@ -27,8 +28,9 @@ func writeNights(t testing.TB, st store.Store, nights int) {
 	ctx := t.Context()
 	const last = "2026-10-31"
 	scanned(t, st, last)
+	_, compacted := compact.Scan(ctx, st, "n"+last, compact.Options{}) // as Publish does, whose files the copies have
 	end, err := time.Parse(time.DateOnly, last)
-	if err != nil {
+	if err := errors.Join(compacted, err); err != nil {
 		t.Fatal(err)
 	}
 	files := map[string][]byte{}

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -111,6 +112,9 @@ func update(ctx context.Context, st store.Store, all bool) (err error) {
 		if err == nil {
 			err = st.Put(ctx, Name, written)
 		}
+		if err == nil {
+			newest.Store(&content{written, now})
+		}
 		// Another process may have swept a draft, or restarts a scan.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -119,17 +123,29 @@ func update(ctx context.Context, st store.Store, all bool) (err error) {
 	return err
 }
 
-// readRows reads the index; after an error it returns no row.
+// content is the index as a file, and decoded.
+type content struct {
+	data []byte
+	rows []Row
+}
+
+// newest is the index that this process has read or written last. A night reads the index several times, and to decode
+// that of thousands of nights takes longer than all else.
+var newest atomic.Pointer[content]
+
+// readRows reads the index. Other readers have the rows, too: they are not changed. After an error there are none.
 func readRows(ctx context.Context, st store.Store) (rows []Row, err error) {
-	for row, err := range table.FileRows[Row](ctx, st, Name) {
-		if err != nil {
-			return nil, err
-		}
-		if len(rows) == cap(rows) { // append would copy thousands of large rows more often
-			rows = slices.Grow(rows, max(1024, len(rows)))
-		}
-		rows = append(rows, *row)
+	data, err := store.ReadAll(ctx, st, Name, maxIndex)
+	if err != nil {
+		return nil, err
 	}
+	if is := newest.Load(); is != nil && bytes.Equal(data, is.data) {
+		return is.rows, nil
+	}
+	if rows, err = table.Decode[Row](ctx, Name, data); err != nil {
+		return nil, err
+	}
+	newest.Store(&content{data, rows})
 	return rows, nil
 }
 

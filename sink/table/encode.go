@@ -2,13 +2,18 @@ package table
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+
+	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
 // Encode returns rows as a Parquet file in memory. The rows have no optional columns.
 func Encode[T any](rows []T, page int, metadata map[string]string) ([]byte, error) {
 	var file bytes.Buffer
+	file.Grow(len(rows) * 128) // about the bytes of a row of the index, which is the largest
 	w := &tailedWriter[T]{GenericWriter: newParquetWriter[T](io.Discard, page, metadata)}
 	w.Reset(&file)
 	if _, err := w.Write(rows); err != nil {
@@ -19,3 +24,30 @@ func Encode[T any](rows []T, page int, metadata map[string]string) ([]byte, erro
 	}
 	return file.Bytes(), nil
 }
+
+// Decode returns the rows of a file in memory. After an error there are none.
+func Decode[T any](ctx context.Context, name string, data []byte) ([]T, error) {
+	row := new(T)
+	file := Place{Object: inMemory{bytes.NewReader(data)}, File: schema.File{Name: name}, Rows: allRows}
+	cursor, err := NewCursor(ctx, Opened{Place: file}, nil, FieldsOf(row, true, Some())...)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for _, group := range cursor.groups {
+		n += int(group.NumRows())
+	}
+	rows := make([]T, 0, min(n, len(data)/64)) // a damaged footer may say any number
+	for cursor.Next() {
+		rows = append(rows, *row)
+	}
+	if err := errors.Join(cursor.Err(), cursor.Close()); err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// inMemory is a store.Object.
+type inMemory struct{ *bytes.Reader }
+
+func (inMemory) Close() error { return nil }
