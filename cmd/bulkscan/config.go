@@ -31,9 +31,13 @@ import (
 // of scan.
 var configTables = []string{"scan", "nightly"}
 
+// actions are the flags by which one run changes what is there. A variable cannot have them: each run would do so again,
+// unasked.
+var actions = []string{"release", "discard", "withdraw", "reason", "prune", "accept-list", "accept-pruning", "restart",
+	"repair"}
+
 // ofTheCommandLine are the flags that say what one run does. A configuration file cannot have them.
-var ofTheCommandLine = []string{"help", "status", "json", "release", "discard", "withdraw", "reason", "prune",
-	"accept-list", "accept-pruning", "config", "print-config", "dry-run", "restart", "repair"}
+var ofTheCommandLine = append([]string{"help", "status", "json", "config", "print-config", "dry-run"}, actions...)
 
 // maxConfig bounds a configuration file, in bytes.
 const maxConfig = 1 << 20
@@ -323,6 +327,10 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		name := variableOf(f)
 		value := os.Getenv(name)
 		if value == "" || f.Changed {
+			return
+		}
+		if slices.Contains(actions, f.Name) {
+			errs = append(errs, fmt.Errorf("%s: --%s is for the command line only", name, f.Name))
 			return
 		}
 		values := []string{value}

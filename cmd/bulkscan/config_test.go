@@ -120,7 +120,7 @@ func TestConfigMistakes(t *testing.T) {
 	f("out = '\xff'", "1: no TOML: invalid UTF-8 character in literal string")
 }
 
-// What a command does instead of its nights is not for a file, by which each night would do it.
+// What a command does instead of its nights is not for a file or a variable, by which each night would do it.
 func TestConfigWithoutActions(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, setting := range []string{"status = true", "json = true", "release = '2026-11-01'", "discard = '2026-11-01'",
@@ -133,6 +133,16 @@ func TestConfigWithoutActions(t *testing.T) {
 		if !strings.Contains(got, "s.toml:2: "+name+" is for the command line only") {
 			t.Errorf("%s: %s", setting, got)
 		}
+		if name == "status" || name == "json" { // which change nothing
+			continue
+		}
+		t.Setenv("BULKSCAN_"+strings.ToUpper(name), "true")
+		_, got = said(t, exitUsage, "nightly", "-o", "out", "--list", "list.txt")
+		if want := "BULKSCAN_" + strings.ToUpper(name) + ": --" + name + " is for the command line only"; !strings.Contains(got,
+			want) {
+			t.Errorf("not %q: %s", want, got)
+		}
+		os.Unsetenv("BULKSCAN_" + strings.ToUpper(name))
 	}
 }
 
