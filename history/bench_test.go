@@ -136,6 +136,7 @@ func writeNight(b *testing.B, st store.Store, n, sites int) {
 		if unlike(3) {
 			policy++
 		}
+		s.Report.Policy.ID, s.Report.Unmanaged = uint64(policy)+1, 0
 		s.Report.BodyHash, s.Report.License = uint64(policy)+1, fmt.Appendf(nil, "https://example.com/%d", policy)
 		if unlike(30) {
 			s.Fetch.Outcome, s.Fetch.Status = exchange.Timeout, 0
