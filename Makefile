@@ -125,7 +125,6 @@ fmt: .bin/golangci-lint ## format the source
 .PHONY: generate
 generate: ## write the generated documents anew
 	go test ./sink/schema -run '^TestSchemaDocument$$' -update
-	go test ./history -run '^TestColumnsDocument$$' -update
 	go test ./audit -run 'Docs' -update
 	go test ./terminal/metrics -run '^TestDocument$$' -update
 	go test ./simweb -run '^TestOutcomesDocument$$' -update

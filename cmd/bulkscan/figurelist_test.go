@@ -123,7 +123,6 @@ func figures(t *testing.T) (all []figure) {
 	f(page, `what "blocks" means: {} definitions`, definitions)
 
 	page = "docs/archives.md"
-	f(page, "ADR 15")
 	f(page, "A date before {}, or in the future", code("warc/replay.earliest"))
 	f(page, "| `status` | `status`, `status_code`, `http_status` | of the answer; 0 or less")
 	f(page,
@@ -149,7 +148,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page,
 		"1.2 million shops at one address take {} hours at an `--ip-rate` of {}, and {} with a line of `--rates` that allows 200.",
 		rounded(1.2e6/num(given("scan", "ip-rate"))/3600, 2), given("scan", "ip-rate"), rounded(1.2e6/200/3600, 2))
-	f(page, "Take about {} shares for each task that runs at once, but make no share smaller than {} sites:",
+	f(page, "Take about {} shares for each task that runs at once, but make no share smaller than {} sites.",
 		code("scan/shares.tasksEach"), grouped("scan/shares.leastSites"))
 	f(page, "a task of 1,000 sites a second. At `--concurrency 200` a task takes {} to {} MB, and {} to {} MB for",
 		in(fourth, `takes (\d+) to \d+ MB, and`), in(fourth, `takes \d+ to (\d+) MB, and`),
@@ -159,7 +158,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "| {} | a flag or variable", code("cmd/bulkscan.exitUsage"))
 	f(page, "| {} | what the share has committed", code("cmd/bulkscan.exitDamaged"))
 	f(page, "| 1, 137 … |")
-	f(page, "ends with {} if no site answered", code("cmd/bulkscan.exitThreshold"))
+	f(page, "ends with {} if no site of the scan answered", code("cmd/bulkscan.exitThreshold"))
 	f(page, "scan.sbatch) is an array of {} shares, {} at once",
 		plain(num(in("deploy/slurm/scan.sbatch", `array=0-(\d+)%`))+1),
 		numberWords[int(num(in("deploy/slurm/scan.sbatch", `array=0-\d+%(\d+)`)))])
@@ -198,12 +197,12 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "the {} days begin with the copy, but at most 24 hours", copied)
 	f(page, "for `--grace` ({} s)", seconds("cmd/bulkscan.defaultGrace"))
 	readers := "internal/integration/readers/package.json"
-	f(page, "DuckDB {} | Polars (nodejs-polars {}) | hyparquet {}, hyparquet-compressors {} |",
+	f(page, "DuckDB {}, Polars (nodejs-polars {}), and hyparquet {} with hyparquet-compressors {}. They",
 		in("internal/integration/duckdb/package.json", `node-api": "([\d.]+)-`), in(readers, `nodejs-polars": "([\d.]+)"`),
 		in(readers, `hyparquet": "([\d.]+)"`), in(readers, `compressors": "([\d.]+)"`))
 	f(page, "If anything is damaged, the exit code is {}.", code("cmd/bulkscan.exitDamaged"))
 	f(page, "The exit code is {} if", code("cmd/bulkscan.exitDamaged"))
-	f(page, "the exit code is {}. When", code("cmd/bulkscan.exitDamaged"))
+	f(page, "the exit code is {}; when", code("cmd/bulkscan.exitDamaged"))
 	f(page, "parts of {} MiB, all tables together, by copying pages: {} million rows",
 		mib("sink/compact.DefaultPartBytes"), in(first, `merging parts: (\d+) million rows`))
 	f(page, "one part per processor, at most {}. Repeated bodies of a part beyond {} MiB",
@@ -233,16 +232,15 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "the edition of 2021 for 30 days, the later pages for 12 hours")
 	f(page, "{} octets of the decoded body", grouped("parser.MaxBody"))
 	f(page, "`rfc` departs from ten cases that are not marked as Google's own: six about")
-	f(page, "Differences from curl {} (", in("fetcher/readings_test.go", `curlVersion = "([\d.]+)"`))
-	f(page, "a version that is not 1.0, 1.1 or 2 | any digit, point, digit is read as 1.1 |")
-	f(page, "up to {} are skipped", numberWords[c("fetcher.maxLeading")])
-	f(page, "from 600 to 999")
-	f(page, "a body behind 205")
-	f(page, "more than {} interim responses", numberWords[c("fetcher.maxInterim")])
-	f(page, "a head of more than {} KiB | `header_too_large` | read up to 300 KB", kib("fetcher.maxHead"))
-	f(page, "decoded, up to five")
+	f(page, "are read as curl {} reads", in("fetcher/readings_test.go", `curlVersion = "([\d.]+)"`))
+	f(page, "Any version of digit, point, digit is read as 1.1.")
+	f(page, "Up to {} line ends", numberWords[c("fetcher.maxLeading")])
+	f(page, "from 600 to 999 are")
+	f(page, "and of 205, is not read")
+	f(page, "More than {} interim responses", numberWords[c("fetcher.maxInterim")])
+	f(page, "A head of more than {} KiB is", kib("fetcher.maxHead"))
 	f(page, "101, 000 to 099 and statuses without three digits are `bad_response`. 206 is a 2xx")
-	f(page, "a length of 2⁶³")
+	f(page, "or reach 2⁶³ are")
 	f(page, "windows above {} MiB", mib("fetcher.maxWindow"))
 	f(page, "the file, then 226 or 250 | 200 |")
 	f(page, "| 550 about")
@@ -261,8 +259,8 @@ func figures(t *testing.T) (all []figure) {
 	page = "docs/gallery.md"
 	f(page, "Lines of six crawlers over the first 1,000, 10,000 and more")
 
-	page = "docs/history-sql.md"
-	f(page, "a million sites and {} nights are some {} MB", in(third, `A million sites, (\d+) nights merged`),
+	page = "docs/history.md"
+	f(page, "A million sites and {} nights are some {} MB", in(third, `A million sites, (\d+) nights merged`),
 		in(third, `policies, (\d+) MB`))
 
 	page = "docs/history.md"
