@@ -36,7 +36,7 @@ RACED_SINK    := ^Test(Ahead|CompactUnder|CompactWhile|ErrorSticks|Abort|StoreEr
 RACED_COMMAND := ^Test(Scan|Interrupt|Share|SecondInterrupt|CompactInterrupted|Metrics|Rates|CPUProfile|HostileScan|HostileObjectStore|Throttled)
 
 # Documents that are written from tables in the code, or have figures that are.
-GENERATED := $(wildcard *.md docs/*.md) docs/queries/README.md simweb/README.md docs/gallery/check.svg
+GENERATED := $(wildcard *.md docs/*.md) docs/queries/README.md docs/gallery/check.svg
 
 # A folder in memory, if there is one with room that may hold programs, too (a container's often has 64 MB). Tests write and
 # sync thousands of small files, and simulate the loss of power themselves: no test needs a disk.

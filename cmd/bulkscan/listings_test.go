@@ -79,9 +79,6 @@ func TestListings(t *testing.T) {
 
 	f("docs/nightly.md", "### How a night ends", "### What counts", firstCell, s.all("nightly/night.go", `(?s)(.*)`,
 		`State = "([a-z]+)"`))
-	f("docs/report.md", "| part | figures |", "\n\n", regexp.MustCompile(`(?m)^\| ([A-Z][^|]*) \|`),
-		append(s.all("survey/page/figures.go", `(?s)func \(b \*builder\) groups(.*?)\n}`, `\{"([^"]+)", \[\]figure`),
-			"About"))
 	f("docs/inputs.md", "hosts are under the first of", ";", quoted,
 		s.all("inputs/detect.go", `(?s)var HostNames = (.*?)\}`, `"([^"]+)"`))
 	f("docs/inputs.md", "ranks under", ".", quoted, s.all("inputs/detect.go", `(?s)var RankNames = (.*?)\}`, `"([^"]+)"`))

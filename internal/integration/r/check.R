@@ -4,7 +4,7 @@
 page <- readLines("docs/cookbook.md", encoding = "UTF-8")
 begins <- which(page == "```r")
 ends <- sapply(begins, function(at) at + which(page[-seq_len(at)] == "```")[1])
-stopifnot(length(begins) > 2)
+stopifnot(length(begins) > 1)
 setwd(commandArgs(trailingOnly = TRUE)[1])
 ran <- 0
 lost <- character() # names that skipped blocks set
