@@ -201,7 +201,7 @@ func placeOf(args []string) string {
 	return args[0]
 }
 
-// noScan is the error of a dataset that is none.
+// noScan is the error of a dataset without a scan.
 func noScan(dir string) error {
 	return fmt.Errorf("no scan in %s; `bulkscan scan LIST -o %s` makes one", clipped(dir), clipped(dir))
 }

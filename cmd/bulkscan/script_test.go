@@ -227,7 +227,7 @@ func setupScript(env *testscript.Env) error {
 
 func of(ts *testscript.TestScript) *around { return ts.Value("around").(*around) }
 
-// cmdExits runs a program, and holds its exit code against what is expected: `exits 2 bulkscan scan --nonsense`.
+// cmdExits runs a program, and compares its exit code with what is expected: `exits 2 bulkscan scan --nonsense`.
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE PROGRAM ARG…")
