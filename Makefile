@@ -36,7 +36,7 @@ RACED_SINK    := ^Test(Ahead|CompactUnder|CompactWhile|ErrorSticks|Abort|StoreEr
 RACED_COMMAND := ^Test(Scan|Interrupt|Share|SecondInterrupt|CompactInterrupted|Metrics|Rates|CPUProfile|HostileScan|HostileObjectStore|Throttled)
 
 # Documents that are written from tables in the code, or have figures that are.
-GENERATED := $(wildcard *.md docs/*.md) docs/queries/README.md simweb/README.md docs/gallery/check.svg
+GENERATED := $(wildcard *.md docs/*.md) docs/queries/README.md docs/gallery/check.svg
 
 # A folder in memory, if there is one with room that may hold programs, too (a container's often has 64 MB). Tests write and
 # sync thousands of small files, and simulate the loss of power themselves: no test needs a disk.
@@ -125,7 +125,6 @@ fmt: .bin/golangci-lint ## format the source
 .PHONY: generate
 generate: ## write the generated documents anew
 	go test ./sink/schema -run '^TestSchemaDocument$$' -update
-	go test ./history -run '^TestColumnsDocument$$' -update
 	go test ./audit -run 'Docs' -update
 	go test ./terminal/metrics -run '^TestDocument$$' -update
 	go test ./simweb -run '^TestOutcomesDocument$$' -update

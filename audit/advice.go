@@ -34,7 +34,7 @@ const (
 	NumAdvice
 )
 
-// advices has for each advice its stable id, its text, when it is given, and why.
+// advices has the stable id of each advice, its text, when it is given, and why.
 var advices = [NumAdvice]struct{ id, text, when, why string }{
 	AdviceRefusal: {
 		"refusal_is_no_block",
@@ -175,7 +175,7 @@ func (s AdviceSet) with(a Advice, holds bool) AdviceSet {
 	return s
 }
 
-// adviceNotes is what is known of some advice beyond that it holds.
+// adviceNotes has details of some advice, such as its line.
 type adviceNotes struct {
 	set   AdviceSet        // noted while the records were read, whatever the finding
 	lines [NumAdvice]int32 // line of a noted advice; stale where the advice is not noted
@@ -287,9 +287,9 @@ func isCurly(c []byte) bool {
 
 func isQuote(c rune) bool { return c == '"' || c == '\'' || c|1 == '’' || c|1 == '”' }
 
-// quoteAfterPath returns the line of the first rule with a curly quote, 0 for none. It finds rules that begin like a
-// path, which the reading of records leaves out. Of 25,101 real files, 125 contain octets for which all records are
-// read again.
+// quoteAfterPath returns the line of the first rule with a curly quote, 0 for none. It looks for rules that begin like
+// a path, which the first reading of the records does not check. All records are read again only for files with octets
+// of such a quote: 125 of 25,101 real files.
 func quoteAfterPath(s *Site) (line int) {
 	if s.Report.scratch.advice.plainBytes || !bytes.Contains(s.Fetch.Body, []byte("\xE2\x80")) {
 		return 0

@@ -218,7 +218,7 @@ func (s *signalFacts) atRoot(set signalSet) []byte {
 }
 
 // contentSignal gives the facts of a record to the agents listed so far, or to the file before any group. It reports
-// whether the value is valid, and whether it contradicts what one of them was told before.
+// whether the value is valid, and whether it contradicts an earlier record for one of them.
 func (r *recordReader) contentSignal(rec *parser.Record) (valid, contradicts bool) {
 	path, pairs, valid := SignalValue(rec.Value)
 	if !valid {

@@ -79,8 +79,8 @@ func TestNameVectors(t *testing.T) {
 	t.Logf("%d values", n)
 }
 
-// TestTokensAreNamed checks how each token of the registry is read by each of its names: a product token, and the first
-// alias that is one where the name is none, count as named; other spellings do not.
+// TestTokensAreNamed checks which names of each token of the registry count as naming it: a name that is a product
+// token, else the first alias that is one. Other spellings do not.
 func TestTokensAreNamed(t *testing.T) {
 	auditor := audit.New(tokens.Default())
 	byAlias := 0

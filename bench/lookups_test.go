@@ -76,7 +76,7 @@ func openMiekg(_ *testing.B, server string) func(context.Context, string) (netip
 	}
 }
 
-// BenchmarkLookups looks each name up once, 256 at a time, and holds the answer against the address that the name has.
+// BenchmarkLookups looks each name up once, 256 at a time, and compares the answer with the address that the name has.
 // The name server is a process of its own, whose processor time does not count.
 //
 //	make compare BENCH=Lookups TIME=20000x COUNT=6

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +21,7 @@ type reading struct {
 	name    string
 	wire    string
 	want    row
-	differs string // the row of docs/divergences.md about curl's other reading; "" if curl reads the same
+	differs string // what curl reads in another way (docs/divergences.md); "" if it reads the same
 }
 
 // readings lists every choice of a reader of HTTP/1 that matters on the web. A response ends with its connection.
@@ -352,7 +351,6 @@ func TestReadings(t *testing.T) {
 		r.Reset()
 	}
 
-	t.Run("documented", func(t *testing.T) { documented(t, cases) })
 	t.Run("curl", func(t *testing.T) {
 		hosts := make([]string, len(cases))
 		for i := range hosts {
@@ -383,38 +381,6 @@ func TestReadings(t *testing.T) {
 			t.Errorf("for %d of %d responses the table is wrong about curl", wrong, len(cases))
 		}
 	})
-}
-
-// documented fails the test unless docs/divergences.md has exactly the rows named by the readings.
-func documented(t *testing.T, cases []reading) {
-	document, err := os.ReadFile("../docs/divergences.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, found := strings.Cut(string(document), "\n## HTTP, and curl\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	if !found {
-		t.Fatal("docs/divergences.md has no section about HTTP and curl")
-	}
-	rows := map[string]bool{}
-	for _, line := range regexp.MustCompile(`(?m)^\| (.*?) \|`).FindAllStringSubmatch(section, -1) {
-		rows[line[1]] = false
-	}
-	delete(rows, "what comes") // the head of the table
-	for _, c := range cases {
-		if c.differs == "" {
-			continue
-		}
-		if _, ok := rows[c.differs]; !ok {
-			t.Errorf("%s: docs/divergences.md has no row %q", c.name, c.differs)
-		}
-		rows[c.differs] = true
-	}
-	for name, shown := range rows {
-		if !shown {
-			t.Errorf("docs/divergences.md has a row %q, but there is no reading for it", name)
-		}
-	}
 }
 
 // curled is curl's result for a response.

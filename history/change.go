@@ -19,7 +19,7 @@ import (
 // This file adds to a story what is in the stored files: what changed between two episodes, or which lines decide for a
 // token. It lists the changes towards tokens that token.go comes upon, and adds the same to them.
 
-// Bounds of what is told of a file.
+// Bounds of what a story shows of a file.
 const (
 	maxDiff = 30                     // lines of a diff
 	maxLine = audit.MaxEvidenceValue // bytes of a line

@@ -105,7 +105,7 @@ func TestTreatedByFile(t *testing.T) {
 		"blocked star *; 1 User-agent: *; 3 Disallow: /")
 }
 
-// TestUnifiedDiff shows what is told of two files.
+// TestUnifiedDiff shows the diffs of pairs of files.
 func TestUnifiedDiff(t *testing.T) {
 	f := func(before, after string, more int, want ...string) {
 		t.Helper()

@@ -662,7 +662,7 @@ func TestLedgerJSON(t *testing.T) {
 	}
 }
 
-// TestStories shows what is told of a host.
+// TestStories shows the story of a host.
 func TestStories(t *testing.T) {
 	dir := newDir(t)
 	scanned(t, dir, "n1", "2026-11-01", nil, "a.example=a", "a.example:8080=404", "b.example=dead")

@@ -267,8 +267,8 @@ func (w *world) modelSite(site int64, judged *int) (episodes []Episode, gaps []G
 	return episodes, gaps
 }
 
-// between returns why an episode ends between two successive observations, "" if it goes on. only: it has had no other
-// file than the first's.
+// between returns why an episode ends between two successive observations, "" if it continues. only: it has had no
+// other file than the first's.
 func (w *world) between(p, c *Observation, only bool) Cause {
 	noFile := func(o *Observation) bool { return o.Finding == "none" || o.Finding == "refused" || o.Body == 0 }
 	switch {

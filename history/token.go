@@ -17,7 +17,7 @@ import (
 )
 
 // This file counts what the ledger has of tokens, as the macros first_blocked, transitions and survival of views.sql do
-// (docs/history-sql.md), and lists changes as token_spells does. It reads the ledger once. Of a site it keeps 48 bytes,
+// (docs/history.md), and lists changes as token_spells does. It reads the ledger once. Of a site it keeps 48 bytes,
 // and 4 more for each of Tokens; of each change, 150.
 //
 // The episodes of a site come in order: closed ones in the order of the record's files, then the open one, which every

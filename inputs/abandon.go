@@ -7,8 +7,8 @@ import (
 )
 
 // OpenFile opens a file that a person names. It returns when ctx ends, even if the file is a named pipe that no process
-// opens for writing: then the opening goes on in the background. The end of ctx closes the file, which ends reads of a
-// pipe.
+// opens for writing: then the opening continues in the background. The end of ctx closes the file, which ends reads of
+// a pipe.
 func OpenFile(ctx context.Context, path string) (*os.File, error) {
 	var file *os.File
 	opened := make(chan error, 1)

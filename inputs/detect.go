@@ -182,8 +182,8 @@ func looksLikeCSV(lines [][]byte) bool {
 }
 
 // tableDelimiter returns the delimiter of lines that begin with a URL with a path, in which a delimiter may be a part
-// of the path. It is one if nearly all lines have as many cells, and the first line is a header or most others tell of
-// a table: by a number, another URL, or a tab, which no URL has. Else it returns 0.
+// of the path. A delimiter counts if nearly all lines have the same number of cells, and the first line is a header or
+// most others have a number, another URL, or a tab, which no URL has. Else it returns 0.
 func tableDelimiter(lines [][]byte) byte {
 	for _, d := range []byte(delimiters) {
 		width, same, telling := 0, 0, 0

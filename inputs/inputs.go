@@ -324,7 +324,7 @@ func (r *Reader) advance() (line []byte, reason string, err error) {
 	return line, r.take.read(line, &r.layout), nil
 }
 
-// entry makes an Entry of the record, or returns why it is none.
+// entry makes an Entry of the record, or returns why it is not one.
 func (r *Reader) entry() (Entry, string) {
 	// The only allocation of an entry: the origin's host is a part of this string.
 	text := string(unbracketed(r.take.host))
@@ -346,7 +346,7 @@ func (r *Reader) entry() (Entry, string) {
 	return Entry{Input: text, Origin: o, Rank: r.take.rank, Label: r.label(r.take.label)}, ""
 }
 
-// ParseSite returns the origin of a host or URL as it stands on a list, or why it is none. See Options.LocalNames.
+// ParseSite returns the origin of a host or URL as it stands on a list, or why it is not one. See Options.LocalNames.
 func ParseSite(text string, localNames bool) (o origin.Origin, reason string) {
 	if addressRange(text) {
 		return o, "an address range is no origin"

@@ -27,7 +27,7 @@ type jsonPath []string
 
 func (p jsonPath) String() string { return strings.Join(p, ".") }
 
-// parseJSON returns the object in a line, and false if the line is none by RFC 8259, or too deep.
+// parseJSON returns the object in a line, and false if the line is no object by RFC 8259, or too deep.
 func parseJSON(line string) (object *jsonlite.Value, ok bool) {
 	depth, tokens := 0, jsonlite.Tokenize(line)
 	for token, ok := tokens.Next(); ok; token, ok = tokens.Next() {

@@ -22,7 +22,7 @@ type place struct {
 	host   origin.Origin
 }
 
-// parsePlace reads a place. A single address is a range of one. The remedy is for an entry that is none.
+// parsePlace reads a place. A single address is a range of one. The remedy is for an entry that is no place.
 func parsePlace(entry, remedy string) (place, error) {
 	if prefix, err := netip.ParsePrefix(entry); err == nil && !prefix.Addr().Is4In6() {
 		return place{prefix: prefix}, nil

@@ -73,7 +73,7 @@ func OpenRows(ctx context.Context, paths []string, opt Options, columns []Column
 	return r
 }
 
-// NextStream goes on to the next file, which is valid until the next call.
+// NextStream advances to the next file, which is valid until the next call.
 func (r *Rows) NextStream() (*Stream, error) {
 	in, err := r.src.next()
 	if err != nil {

@@ -278,7 +278,7 @@ func (endless) Select(...int) error         { return nil }
 func (endless) Next() error                 { return nil }
 func (endless) Text(int) ([]byte, bool)     { return []byte("a.example"), true }
 
-// TestTableContext: rows that are all rejected do not hold whoever wants to end.
+// TestTableContext: a table whose rows are all rejected does not delay the end.
 func TestTableContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

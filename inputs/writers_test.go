@@ -205,8 +205,8 @@ func TestPathsOfLists(t *testing.T) {
 	}
 }
 
-// TestWords checks which cells of a column of sites are none, in every form: names without a top-level domain, and what
-// spreadsheets have for what is unknown.
+// TestWords checks which cells of a column of sites are no sites, in every form: names without a top-level domain, and
+// what spreadsheets have for what is unknown.
 func TestWords(t *testing.T) {
 	words := []string{"N/A", "n/a", "n.a.", "-", "--", "null", "NULL", "None", "nan", `\N`, "unknown", "(blank)", "TBD",
 		"Total", "no website", "www", "localhost", "intranet",

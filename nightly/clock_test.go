@@ -110,7 +110,7 @@ func (m *clocks) right() {
 }
 
 // TestWrongClock runs nights by clocks that are wrong by days: nothing is pruned, and as soon as the clock is right,
-// nights go on as if there had been none, also on the dates that the clock had then.
+// nights continue as if there had been none, also on the dates that the clock had then.
 func TestWrongClock(t *testing.T) {
 	f := func(keep int, https bool, after int, wrong ...int) {
 		t.Helper()
@@ -177,7 +177,7 @@ type lease struct{ store.Unlocker }
 func (lease) Late() bool { return false }
 func (lease) Fenced()    {}
 
-// TestMissedNights shows which nights are held because nights before them are missing, and how a person goes on.
+// TestMissedNights shows which nights are held because nights before them are missing, and how a person continues.
 func TestMissedNights(t *testing.T) {
 	pause := func(m *clocks, days int) { m.now = m.now.AddDate(0, 0, days) }
 

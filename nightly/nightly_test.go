@@ -188,7 +188,7 @@ func (m *team) read(name string) string {
 }
 
 // TestRepeatedNight asks some sites again after each night, and all fail: the pages of a night stay as they are, and
-// the next one is judged by the nights, of which the repetitions are none.
+// the next one is judged by the nights, and the repetitions are not among them.
 func TestRepeatedNight(t *testing.T) {
 	m := newTeam(t)
 	figures := func(date string) string {

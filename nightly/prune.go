@@ -89,9 +89,9 @@ func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*comm
 	return figures, ctx.Err()
 }
 
-// Prune deletes what is too old, seen from a date that may not be in the future. The date of a clock must not be in
-// doubt. If more than half is due, a person has accepted its number of dates (see scan.Retention), or nothing is
-// deleted. A dry run takes no lock, and logs what would be deleted.
+// Prune deletes what is too old on a date, which must be neither in the future nor in doubt. If more than half of the
+// nights are due, nothing is deleted, unless a person has accepted their number (see scan.Retention). A dry run takes
+// no lock, and logs what would be deleted.
 func Prune(ctx context.Context, o Options, accept int, dryRun bool) (err error) {
 	if !dryRun {
 		unlock, err := o.lock(ctx)

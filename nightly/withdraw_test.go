@@ -12,7 +12,7 @@ import (
 )
 
 // TestWithdraw takes published nights back, one of which is the newest, and one lost: no reader finds them, the head
-// keeps why, and later nights go on. Released again, a night is where it was.
+// keeps why, and later nights continue. Released again, a night is where it was.
 func TestWithdraw(t *testing.T) {
 	m := newTeam(t)
 	for range 4 {

@@ -127,8 +127,7 @@ func TestTheLimiterHoldsAgainstACrowd(t *testing.T) {
 	})
 }
 
-// Where somebody takes the run's start from under another who has looked, the other's start at its address is taken
-// back.
+// If a goroutine takes the start of the run that another has just seen, the other's start at its address is taken back.
 func TestTheLimiterTakesBackWhatCameToNothing(t *testing.T) {
 	g := newLimiter(&Config{IPRate: 10, Rate: 10})
 	const now = time.Hour

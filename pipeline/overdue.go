@@ -7,15 +7,15 @@ import (
 
 // Most look-ups and exchanges end within a second. One in fifty, or in ten, meets a name server or a host that is
 // silent, and lasts until its time-outs pass: as long as fifty others. So what lasts longer than others is overdue. It
-// goes on as it would otherwise, but no longer counts for Config.Resolvers, or Config.Concurrency: another one may
+// continues as it would otherwise, but no longer counts for Config.Resolvers, or Config.Concurrency: another one may
 // begin beside it. Overdue ones have a bound of their own, Config.SilentLookups and Config.SilentExchanges; where that
 // is reached, the others keep what they count for. See docs/adr/0021.
 
 const (
 	// The schedule looks for overdue ones so often.
 	watchEvery = 100 * time.Millisecond
-	// One is overdue when it has lasted so many times as long as others do, and so long at least; the second while too few
-	// have ended to say how long others last, since the quick end first.
+	// One is overdue when it has lasted so many times as long as others do, and so long at least; the second while too
+	// few have ended to say how long others last, since the quick end first.
 	overduePaces = 3
 	leastOverdue = 200 * time.Millisecond
 	firstOverdue = 500 * time.Millisecond

@@ -498,7 +498,7 @@ func TestStopEndsOverdueLookups(t *testing.T) {
 	}
 }
 
-// The counter of look-ups under way counts none when there is none, whoever waits with what they brought.
+// A look-up that has ended is not counted as under way, even while its record waits with the answer.
 func TestEndedLookupsAreNotCounted(t *testing.T) {
 	f := func(name string, n int, cfg Config, ended time.Duration, answers func(host string) time.Duration) {
 		t.Helper()

@@ -71,7 +71,7 @@ type web struct {
 	most     int
 }
 
-// resolveTotal is how long a look-up goes on without an answer.
+// resolveTotal is how long a look-up continues without an answer.
 const resolveTotal = 10 * time.Second
 
 type asked struct {
@@ -399,8 +399,8 @@ func TestRatesHold(t *testing.T) {
 					longest = max(longest, len(at))
 					checkRate(t, k, at, float64(perSecond))
 				}
-				// The busiest key sets the pace. In one run of some 1,300 two of 40 hosts share a cell of the limiter's table, and
-				// with it the rate of one.
+				// The busiest key sets the pace. In one run of some 1,300 two of 40 hosts share a cell of the limiter's table,
+				// and with it the rate of one.
 				need := time.Duration(longest) * time.Second / time.Duration(perSecond)
 				if took > time.Duration(2*most*float64(need))+time.Second {
 					t.Errorf("took %v; the busiest key needs %v", took, need)

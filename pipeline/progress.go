@@ -9,7 +9,7 @@ import (
 )
 
 // Progress is what a run counts, for displays to poll. All counters may be read at any time; no two of them are
-// consistent with each other while the run goes on.
+// consistent with each other while the run continues.
 type Progress struct {
 	Fed     atomic.Uint64 // origins taken from the list
 	Skipped atomic.Uint64 // origins of the list that an earlier run has kept

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A rare key holds its cell for ten seconds, so that others in it go on, and waits for all of its interval itself.
+// A rare key holds its cell for ten seconds, so that others in it continue, and waits for all of its interval itself.
 func TestRareKey(t *testing.T) {
 	l := newLimit(1, 1)
 	at := func(k key, perSecond float64) token { return token{k, paceOf(perSecond)} }

@@ -10,9 +10,9 @@ import (
 )
 
 // The process may stall: a signal or a debugger stops it, its container is frozen, or the machine is out of memory.
-// Clocks go on meanwhile and hosts answer; when the process continues, all deadlines have passed. What fails then says
-// nothing about the host: it is asked again, as if it had not been asked. An answer that came all the same counts, but
-// not how long it took. See docs/adr/0014.
+// Clocks continue meanwhile and hosts answer; when the process continues, all deadlines have passed. What fails then
+// says nothing about the host: it is asked again, as if it had not been asked. An answer that came all the same counts,
+// but not how long it took. See docs/adr/0014.
 //
 // A goroutine wakes every so often and notices a stall by how long it slept. When the process continues, other
 // goroutines may run before that one, so every reader of stalled looks for itself.

@@ -19,8 +19,8 @@ const (
 	calmAfter         = time.Minute
 
 	// maxSlowed bounds the addresses that are slowed at once, which take some 4 MiB. One more replaces any of them, which
-	// is asked at the configured rate until it complains again: that is all that the owner of many addresses can bring
-	// about.
+	// then gets requests at the configured rate until its next 429. The owner of many addresses can cause no more than
+	// that.
 	maxSlowed = 1 << 16
 )
 

@@ -70,9 +70,8 @@ func TestThrottledIsBounded(t *testing.T) {
 	}
 }
 
-// throttling makes of a web one that complains about an exchange where the one before it at its network came less than
-// gap ago, and answers it an interval of retries later, with two retries. It returns how many sites ended with a
-// complaint.
+// throttling lets each network of a web answer 429 to an exchange that comes less than gap after the one before. There
+// are two retries, each after `after`. It returns the number of complaints, and of sites that ended with one.
 func throttling(w *web, gap, after time.Duration) (complaints, lost *int) {
 	complaints, lost = new(int), new(int)
 	last := map[[16]byte]time.Duration{}
@@ -96,7 +95,7 @@ func throttling(w *web, gap, after time.Duration) (complaints, lost *int) {
 	return complaints, lost
 }
 
-// 200 sites are at one address, which complains of whoever comes sooner than some time after another. All are answered,
+// 200 sites are at one address, which answers 429 to an exchange that comes too soon after another. All are answered,
 // also without a rate, and on a busy machine; and the address is soon left in peace.
 func TestAThrottlingAddressIsAskedAsItWishes(t *testing.T) {
 	f := func(name string, cfg Config, gap, lag time.Duration, address func(i int) string, least, most int) {

@@ -208,7 +208,7 @@ type turn struct {
 }
 
 // renewInTurn has the address of a record resolved again shortly before its turn. The record keeps its turn, because a
-// queue that lasts longer than addresses live would never move otherwise. The records behind it go on meanwhile,
+// queue that lasts longer than addresses live would never move otherwise. The records behind it continue meanwhile,
 // because a rate must not sink to one look-up at a time.
 func (s *schedule) renewInTurn(rec record, l int, at key) {
 	t := turn{level: l}
@@ -242,7 +242,7 @@ func (s *schedule) takeTurn(rec record) {
 	}
 }
 
-// loseTurn gives up a turn, and the keys of the levels before it from the given one on.
+// loseTurn gives up a turn, and releases its keys at the levels from the given one up to its own.
 func (s *schedule) loseTurn(t turn, from int) {
 	s.levels[t.level].lose(t.keys[t.level])
 	s.arm(t.level, t.keys[t.level])

@@ -68,7 +68,7 @@ func (j *Job) eachNight(f func(*replay.Night) error) error {
 }
 
 // importNights makes a scan of each night. All are published at the end, together, whatever was observed: a killed
-// import leaves complete scans that are not published, and the same command goes on behind them.
+// import leaves complete scans that are not published, and the same command continues behind them.
 func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 	if j.Nights == 0 {
 		var first sync.Once

@@ -61,7 +61,7 @@ type Options struct {
 	Until      time.Time // the scan ends in order then; zero: never
 	Log        *slog.Logger
 
-	// Show shows how the scan goes on, until the context ends; kept is how many sites earlier runs have kept.
+	// Show shows the progress of the scan, until the context ends; kept is how many sites earlier runs have kept.
 	Show func(ctx context.Context, scanID string, p *pipeline.Progress, read func() (done, total int64), kept uint64)
 	// ShowReading shows how far archives and bodies are read, until the context ends.
 	ShowReading func(ctx context.Context, read func() (done, total int64))
@@ -399,7 +399,7 @@ func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
 	if j.writer == nil {
 		return j.lines.Close(ctx)
 	}
-	// What was gathered comes first: the scan goes on from there. The rejects are gathered anew by the run that resumes
+	// What was gathered comes first: the scan continues from there. The rejects are gathered anew by the run that resumes
 	// it, so that a store which has been given up need not be waited for once more.
 	err := j.writer.Flush(ctx)
 	if err == nil {

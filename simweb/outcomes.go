@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
@@ -63,34 +62,6 @@ func WriteOutcomes(out io.Writer) error {
 	}
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("cannot write the outcomes: %w", err)
-	}
-	return nil
-}
-
-// WriteEnds writes as Markdown, for each outcome but answered, the behaviours that lead to it in a scan without flags.
-// An entry with https:// differs from the entry without a scheme.
-func (w *Web) WriteEnds(out io.Writer) error {
-	var leading [exchange.NumOutcomes][]string
-	for i := range behaviours {
-		name := behaviours[i].Name
-		bare, err := origin.Parse(name + zooSuffix)
-		if err != nil {
-			return fmt.Errorf("cannot ask for %s: %w", name, err)
-		}
-		auto, secure := w.Expect(bare, DefaultPolicy()), w.Expect(bare.As(origin.HTTPS), DefaultPolicy())
-		leading[auto.Outcomes[0]] = append(leading[auto.Outcomes[0]], name)
-		if secure.Outcomes[0] != auto.Outcomes[0] {
-			leading[secure.Outcomes[0]] = append(leading[secure.Outcomes[0]], "https://"+name)
-		}
-	}
-	var b strings.Builder
-	for o, names := range leading {
-		if len(names) > 0 && exchange.Outcome(o) != exchange.Answered {
-			fmt.Fprintf(&b, "- `%v`: %s\n", exchange.Outcome(o), strings.Join(names, ", "))
-		}
-	}
-	if _, err := io.WriteString(out, b.String()); err != nil {
-		return fmt.Errorf("cannot write the ends: %w", err)
 	}
 	return nil
 }

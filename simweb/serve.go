@@ -38,7 +38,7 @@ func (w *Web) accept(l net.Listener, at *place, secure bool) {
 			if errors.Is(err, net.ErrClosed) || w.closed() {
 				return
 			}
-			// Out of files, or the client has closed: accept goes on.
+			// Out of files, or the client has closed: accept continues.
 			w.sleep(5 * time.Millisecond)
 			continue
 		}

@@ -39,7 +39,7 @@ type described struct {
 	} `json:"resources"`
 }
 
-// packageIn reads the description of a dataset, holds it against what version 2.0 of the standard requires, and returns
+// packageIn reads the description of a dataset, compares it with what version 2.0 of the standard requires, and returns
 // it with the files of each table. Each file is there, and they are those that the index says count.
 func packageIn(t *testing.T, st store.Store) (d described, files map[string][]string) {
 	t.Helper()

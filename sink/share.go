@@ -144,8 +144,8 @@ func (o *Options) shareDone() error {
 	return &commit.ShareDoneError{ScanID: o.ScanID, I: i, N: o.Shares}
 }
 
-// readShare reads the record of the share, which must not be done. A repair goes on with one that is done, or damaged,
-// and writes it anew.
+// readShare reads the record of the share, which must not be done. A repair continues with one that is done, or
+// damaged, and writes it anew.
 func (o *Options) readShare(ctx context.Context, st store.Store) (*commit.Share, error) {
 	s, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
 	if err == nil && s.N != o.Shares {

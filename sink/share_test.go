@@ -383,8 +383,8 @@ func TestCollectedRepair(t *testing.T) {
 	}
 }
 
-// TestOtherVersions shows which versions may go on with a scan or a share that another one has begun: those that make
-// the same rows.
+// TestOtherVersions shows which versions may continue with a scan or a share that another one has begun: those that
+// make the same rows.
 func TestOtherVersions(t *testing.T) {
 	for _, o := range []Options{crashOptions, shareOptions(0, 2)} {
 		f := func(want string, change func(m *commit.Manifest)) {

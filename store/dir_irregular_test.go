@@ -33,7 +33,7 @@ type kind struct {
 // target is the content of what links lead to; nothing may change it.
 const target = "of somebody else"
 
-// linkTo puts a link to what another kind puts outside of the folder of the path.
+// linkTo puts a link. Its target lies outside of the folder of the path, and is made by another kind.
 func linkTo(put func(path string) error) func(path string) error {
 	return func(path string) error {
 		return errors.Join(put(filepath.Join(filepath.Dir(filepath.Dir(path)), ".target")), os.Symlink("../.target", path))
@@ -94,9 +94,9 @@ func behind(root string) (text string) {
 	return text
 }
 
-// TestDirIrregular calls every method about every kind of what may lie in the place of an object. None waits. What is
-// read is a regular file, or a link to one; the error about anything else says what it is, and is not that of a missing
-// file. Links are replaced and deleted themselves: what they lead to stays. Nothing else is deleted.
+// TestDirIrregular calls every method for each kind of file in the place of an object. No call waits. Regular files,
+// and links to them, are read; the error about any other kind names it, and is not that of a missing file. Links are
+// replaced and deleted themselves: what they lead to stays. Nothing else is deleted.
 func TestDirIrregular(t *testing.T) {
 	// A call gets the kind, the path of f/x.lock or f/x, and the Dir. It returns what is wrong.
 	type call func(ctx context.Context, d *store.Dir, k kind, path string) error

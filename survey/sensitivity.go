@@ -16,9 +16,9 @@ import (
 
 // This file counts one token's share again and again, each time with another choice that a survey has to make: which
 // sites are in the denominator, what is assumed of those that were not seen, what is one site, how files are read. It
-// reads the bodies, to judge them in the other dialect; then the sites, to count, and to find the files that many sites
-// have; and where there are such files the sites again, for the domains of each. Memory: some 100 bytes a registrable
-// domain and 100 a distinct file.
+// reads the bodies first, to judge them in the other dialect. Then it reads the sites, to count them, and to find the
+// files that many sites have. If there are such files, it reads the sites again, for the domains of each. Memory: some
+// 100 bytes a registrable domain and 100 a distinct file.
 
 // Sensitivity says how much one token's share depends on choices. Programs rely on its JSON.
 type Sensitivity struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 )
 
-// aStory has every kind of episode and change. With a token, it is told of that.
+// aStory has every kind of episode and change. With a token, it is the story of that token.
 func aStory(token string) *history.Story {
 	date := func(day string) history.Date {
 		d, err := history.ParseDate("2026-11-" + day)

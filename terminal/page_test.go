@@ -106,7 +106,7 @@ func fileOf(body []byte) *audit.Site {
 	return s
 }
 
-// checkPage shows a body's page with colours, and holds the page against what every page must keep: nothing but the
+// checkPage shows a body's page with colours, and compares the page with what every page must keep: nothing but the
 // colours that are ours, no line that is wider than the page, and without colours the same page.
 func checkPage(t *testing.T, body []byte, all bool, categories ...string) string {
 	t.Helper()
@@ -141,7 +141,7 @@ func checkPage(t *testing.T, body []byte, all bool, categories ...string) string
 	return page
 }
 
-// TestCheckHostile has files that try to do something to a terminal, or to whoever waits for the page.
+// TestCheckHostile has files that try to control a terminal, or to make the page very slow.
 func TestCheckHostile(t *testing.T) {
 	f := func(name string, body string, lines int, all bool) {
 		t.Helper()

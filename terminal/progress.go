@@ -23,7 +23,7 @@ const (
 	stillInterval = time.Second
 )
 
-// Display shows how a scan goes on. It only polls counters.
+// Display shows the progress of a scan. It only polls counters.
 type Display struct {
 	Progress *pipeline.Progress
 	Names    func() resolve.Stats
@@ -170,8 +170,8 @@ func (d *Display) log(ctx context.Context, log *slog.Logger) {
 	})
 }
 
-// DNSGroup is how the look-ups go on, in a few words: of names, how many the cache spared and how long the others took
-// on average; and only where there are any, the servers that something is wrong with.
+// DNSGroup describes the look-ups in a few words: of names, how many the cache spared and how long the others took on
+// average; and only where there are any, the servers that something is wrong with.
 func DNSGroup(s *resolve.Stats) slog.Attr {
 	if s.Lookups == 0 {
 		return slog.Attr{} // which a log leaves out

@@ -12,7 +12,7 @@ import (
 
 // What is said of a scan's troubles while it runs.
 
-// manySites is from how many sites on Troubles warns of an Anonymous scan.
+// manySites is the number of sites from which Troubles warns of an Anonymous scan.
 const manySites = 1000
 
 // Troubles warns of stalls of the process, when most sites fail for one reason, and once the scan has more sites than

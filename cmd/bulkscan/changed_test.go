@@ -162,8 +162,8 @@ func TestEveryFlagChanged(t *testing.T) {
 	}
 }
 
-// TestSecondProcess shows what a second process is told that would write the same scan, and that the lock of a process
-// which was killed is none: also where the file of it stays behind, by whomever it was written.
+// TestSecondProcess shows the error of a second process that would write the same scan. The lock of a killed process
+// does not count, even if its file stays behind, whatever process wrote it.
 func TestSecondProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, simweb.Config{Seed: 4, Only: []string{"silent"}})

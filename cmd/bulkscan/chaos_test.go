@@ -15,8 +15,8 @@ import (
 )
 
 // TestScanThroughABadNetwork scans a web through a network that delays, slows down, swallows, resets and closes
-// connections, and loses questions to the name server. No origin is lost or there twice, each row is true, or is what
-// the fault of its last connection comes to, and none takes longer than its time-outs.
+// connections, and loses questions to the name server. No origin is lost or there twice. Each row is true, or explained
+// by the fault of its last connection. None takes longer than its time-outs.
 func TestScanThroughABadNetwork(t *testing.T) {
 	notShort(t)
 	const (

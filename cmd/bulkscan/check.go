@@ -109,8 +109,7 @@ adds the body as it was judged: as the string body where it is valid UTF-8, else
 	return c
 }
 
-// nothingKnown is the error of a site that gave no HTTP status. It is no failure of the site's, so that no threshold is
-// broken.
+// nothingKnown is the error of a site without an HTTP status, of which nothing is known. No threshold is broken.
 func nothingKnown(r *audit.Result, optOut string) error {
 	site := cmp.Or(r.FinalURL, r.Origin) // the last one, where others redirected there
 	if r.Access == parser.AccessUnknown.String() {

@@ -55,7 +55,7 @@ func commandsOf(page string) (blocks, phrases [][]string) {
 	return blocks, phrases
 }
 
-// typed are the lines of a fenced block that are typed into a shell, those that go on joined.
+// typed are the lines of a fenced block that are typed into a shell, continued lines joined.
 func typed(block []string) (lines []string) {
 	for line := range strings.SplitSeq(strings.ReplaceAll(block[2], "\\\n", " "), "\n") {
 		if block[1] == "sh" || block[1] == "console" && strings.HasPrefix(strings.TrimSpace(line), "$ ") {

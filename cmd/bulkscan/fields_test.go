@@ -44,6 +44,9 @@ known. Dates have the form YYYY-MM-DD, and times that of RFC 3339. A nested obje
 	columns("`changes.parquet` of `diff -o`", reflect.TypeFor[survey.ChangeRow]())
 	columns("`sites.parquet` of `diff -o`", reflect.TypeFor[survey.ChangedSiteRow]())
 	json("`history --json`, an object per site", reflect.TypeFor[history.Story]())
+	columns("view `history`", reflect.TypeFor[history.Episode]())
+	columns("view `history_policies`", reflect.TypeFor[history.Policy]())
+	columns("view `gaps`", reflect.TypeFor[history.Gap]())
 	json("`status --json`, an object per scan or night", reflect.TypeFor[nightly.Entry]())
 	json("`night.json`, and `nightly --status --json`", reflect.TypeFor[nightly.Night]())
 	if *update {

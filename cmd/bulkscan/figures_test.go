@@ -204,7 +204,7 @@ func (s *source) text(file string) string {
 	return string(text)
 }
 
-// commentWrap is where a comment goes on in its next line.
+// commentWrap is where a comment continues in its next line.
 var commentWrap = regexp.MustCompile(`\n\t*// `)
 
 // in is what the only group of a pattern matches in a file, whose comments are taken as lines without an end.

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// TestKilledOnS3 takes a scan whose dataset is in an object store through some deaths, and holds it against an
+// TestKilledOnS3 takes a scan whose dataset is in an object store through some kills, and compares it with an
 // undisturbed one in a folder. Each next process first waits for the lease of the dead to end, so they are fewer than
 // in a folder.
 func TestKilledOnS3(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file is what tests share that kill bulkscan as a process of its own, and hold what is there in the end against
+// This file is what tests share that kill bulkscan as a process of its own, and compare what is there in the end with
 // an undisturbed scan of the same list. internal/histories kills commands at every call.
 
 // The killed scan is cut into tiny parts, so that most moments are near the end of one.
@@ -149,7 +149,7 @@ func eachOf[T any](t *testing.T, st store.Store, name string, f func(*T)) {
 	}
 }
 
-// same holds two snapshots against each other.
+// same compares two snapshots with each other.
 func same(t *testing.T, got, want map[string][]string, when string) {
 	t.Helper()
 	for table := range want {
@@ -243,7 +243,7 @@ func drafts(out, folder, prefix string) int {
 	return len(found)
 }
 
-// moment is when a process is killed: once something has come to pass, and so much later.
+// moment is when a process is killed: so long after an event.
 type moment struct {
 	name  string
 	holds func() bool

@@ -72,16 +72,13 @@ func TestListings(t *testing.T) {
 	// parts of the others, and those of panels
 	inner := []string{"night_of", "registries_without", "registry_row", "may_hide_rules", "block_change", "state_by",
 		"transition_causes", "panel_balanced", "panel_folded"}
-	f("docs/history-sql.md", "| macro | a row is |", "`censoring` is", firstCell,
+	f("docs/history.md", "| macro | a row is |", "`censoring` is", firstCell,
 		lacking(of("sink/views/history.sql", "MACRO"), inner))
-	f("docs/history-sql.md", "| view | a row is |", "They show", firstCell, append(of("sink/views/history.sql", "VIEW"),
+	f("docs/history.md", "| view | a row is |", "Spell", firstCell, append(of("sink/views/history.sql", "VIEW"),
 		"history", "history_policies", "gaps", "nights"))
 
 	f("docs/nightly.md", "### How a night ends", "### What counts", firstCell, s.all("nightly/night.go", `(?s)(.*)`,
 		`State = "([a-z]+)"`))
-	f("docs/report.md", "| part | figures |", "\n\n", regexp.MustCompile(`(?m)^\| ([A-Z][^|]*) \|`),
-		append(s.all("survey/page/figures.go", `(?s)func \(b \*builder\) groups(.*?)\n}`, `\{"([^"]+)", \[\]figure`),
-			"About"))
 	f("docs/inputs.md", "hosts are under the first of", ";", quoted,
 		s.all("inputs/detect.go", `(?s)var HostNames = (.*?)\}`, `"([^"]+)"`))
 	f("docs/inputs.md", "ranks under", ".", quoted, s.all("inputs/detect.go", `(?s)var RankNames = (.*?)\}`, `"([^"]+)"`))

@@ -100,7 +100,7 @@ func holdsLines(t *testing.T, path string, want ...string) {
 	}
 }
 
-// Throttled addresses are told of once, at the end, and counted.
+// Throttled addresses are logged once, at the end, and counted.
 func TestThrottledInLog(t *testing.T) {
 	inBubble(t, 3, simweb.Config{Seed: 4, Only: []string{"flaky-429"}}, func(t *testing.T, w *world) {
 		path := filepath.Join(t.TempDir(), "scan.prom")
@@ -111,8 +111,8 @@ func TestThrottledInLog(t *testing.T) {
 	})
 }
 
-// A name server that keeps silent is told of while the scan goes on without it, and once more at the end.
-// The rate makes the scan last for long enough that the server is suspected, asked for the root, and found down.
+// A silent name server is logged while the scan continues without it, and once more at the end. The rate makes the scan
+// last for long enough that the server is suspected, asked for the root, and found down.
 func TestSilentNameServerInLog(t *testing.T) {
 	inBubble(t, 60, simweb.Config{Seed: 8, Only: []string{"ok"}}, func(t *testing.T, w *world) {
 		const addr = "127.0.0.1:5300"

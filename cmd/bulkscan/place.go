@@ -201,7 +201,7 @@ func placeOf(args []string) string {
 	return args[0]
 }
 
-// noScan is the error of a dataset that is none.
+// noScan is the error of a dataset without a scan.
 func noScan(dir string) error {
 	return fmt.Errorf("no scan in %s; `bulkscan scan LIST -o %s` makes one", clipped(dir), clipped(dir))
 }
@@ -223,7 +223,7 @@ func prunedError(ctx context.Context, st store.Store, dir string, names ...strin
 			return fmt.Errorf("%s was pruned: %s", name, pruned.Left(name))
 		case pruned.Has(name), pruned.HasDate(name):
 			return fmt.Errorf(
-				"%s was pruned: of the nights up to %s %s has the history only; `bulkscan history %[3]s HOST` tells it, and docs/history-sql.md has queries", name, pruned.Through, clipped(dir))
+				"%s was pruned: of the nights up to %s %s has the history only; `bulkscan history %[3]s HOST` tells it, and docs/history.md has queries", name, pruned.Through, clipped(dir))
 		}
 	}
 	return nil

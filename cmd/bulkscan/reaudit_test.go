@@ -14,9 +14,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestReauditKilledAtManyMoments takes a scan that is judged again through some deaths: at any moment, and while files
-// get their names. Each time the same command goes on; what was committed stays, and in the end the dataset says what
-// it would have said if nobody had disturbed it, which is what was stored.
+// TestReauditKilledAtManyMoments kills a reaudit again and again: at any moment, and while files get their names. Each
+// time the same command continues, and what was committed stays. In the end the dataset is that of an undisturbed
+// reaudit.
 func TestReauditKilledAtManyMoments(t *testing.T) {
 	notShort(t)
 	t.Parallel()

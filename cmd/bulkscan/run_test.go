@@ -228,7 +228,7 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// exits waits for the end, and holds the exit code against what is expected: -1 for a process that was killed.
+// exits waits for the end, and compares the exit code with what is expected: -1 for a process that was killed.
 func (p *process) exits(t *testing.T, want int) {
 	t.Helper()
 	if p.cmd == nil {
@@ -357,7 +357,7 @@ func TestScanFindsTheTruth(t *testing.T) {
 	})
 }
 
-// consistent holds the tables of a scan against each other.
+// consistent compares the tables of a scan with each other.
 func consistent(t *testing.T, out string, scan *commit.Scan) {
 	t.Helper()
 	type site struct {
@@ -440,7 +440,7 @@ func consistent(t *testing.T, out string, scan *commit.Scan) {
 	checkStatistics(t, out, scan, int64(len(sites)), answered, conditional, blocked)
 }
 
-// checkStatistics holds the table token_stats against counts of the table sites.
+// checkStatistics compares the table token_stats with counts of the table sites.
 func checkStatistics(t *testing.T, out string, scan *commit.Scan, all, answered, conditional int64,
 	blocked map[string]int64) {
 	t.Helper()

@@ -73,7 +73,7 @@ func (m tests) Run() int {
 
 // TestScript runs the scripts of testdata/script, one behaviour each. Every script has a simulated web of its own, to
 // which its environment leads: a plain `bulkscan scan list.txt` asks it, by names like `not-found.zoo.test`
-// (`go run ./simweb/cmd/simweb --behaviours` lists them). README.md beside the scripts has their commands.
+// (`go run ./simweb/cmd/simweb --behaviours` lists them). The functions cmd… are their commands.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, scripts("script", setupScript))
@@ -227,7 +227,7 @@ func setupScript(env *testscript.Env) error {
 
 func of(ts *testscript.TestScript) *around { return ts.Value("around").(*around) }
 
-// cmdExits runs a program, and holds its exit code against what is expected: `exits 2 bulkscan scan --nonsense`.
+// cmdExits runs a program, and compares its exit code with what is expected: `exits 2 bulkscan scan --nonsense`.
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE PROGRAM ARG…")

@@ -29,7 +29,7 @@ func newShareWorld(t *testing.T, n int) *world {
 
 var shareWeb = simweb.Config{Seed: 7, Only: append(slices.Clone(onceAsked), neverAsked...)}
 
-// shareList lists n made-up names of a web, of which many share a domain, with a few lines that are none.
+// shareList lists n made-up names of a web, of which many share a domain, with a few lines that are no names.
 func shareList(t *testing.T, w *world, n int) {
 	t.Helper()
 	w.timeout = allAnswer
@@ -108,8 +108,8 @@ func TestSharesOnS3(t *testing.T) {
 	clean(t, place)
 }
 
-// TestPausedShareOnS3 stops a share for longer than its lease. Another process goes on with it and ends it; the first,
-// when it runs again, changes nothing any more, and asks to be started again.
+// TestPausedShareOnS3 stops a share for longer than its lease. Another process continues with it and ends it; the
+// first, when it runs again, changes nothing any more, and asks to be started again.
 func TestPausedShareOnS3(t *testing.T) {
 	w, calm, place, out := sharesOnS3(t, 300, "paused")
 	flags := sharesOf(2)

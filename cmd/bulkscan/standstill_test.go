@@ -20,8 +20,8 @@ import (
 )
 
 // TestStoppedScanGoesOn stops a scan by SIGSTOP for longer than all its time-outs, twice, with hundreds of exchanges
-// and look-ups under way, and lets it go on. Every row is what it would have been, each was asked as often as it would
-// have been, and what waited for its turn does not come all at once. Its archive, read back, says the same.
+// and look-ups under way, and lets it continue. Every row is what it would have been, each was asked as often as it
+// would have been, and what waited for its turn does not come all at once. Its archive, read back, says the same.
 func TestStoppedScanGoesOn(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestStoppedScanGoesOn(t *testing.T) {
 			t.Errorf("%s: %d attempts, want %d", r.Origin, r.Attempts, want)
 		}
 	})
-	// Exchanges that passed the limiter before the process was stopped connect when it goes on: no more than a second
+	// Exchanges that passed the limiter before the process was stopped connect when it continues: no more than a second
 	// allows. A rate that gathered tokens would send a thousand then.
 	for _, from := range resumed {
 		came := 0
@@ -113,7 +113,7 @@ func TestStoppedScanGoesOn(t *testing.T) {
 }
 
 // mostIn returns how many connections a scan may open in that time at a rate. In one second 1.1 of it and one more are
-// promised (pipeline/limiter.go). Counted from the moment at which it goes on, a busy machine only allows more.
+// promised (pipeline/limiter.go). Counted from the moment at which it continues, a busy machine only allows more.
 func mostIn(took time.Duration, rate float64) int {
 	return int(math.Ceil(took.Seconds()) * (1.1*rate + 1))
 }

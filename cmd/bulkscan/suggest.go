@@ -103,7 +103,7 @@ func named(registry *tokens.Registry, names []string) ([]tokens.Token, error) {
 	return nil, err
 }
 
-// oneOf is an error of a value that is none of those that there are.
+// oneOf is the error of an unknown value.
 func oneOf(what, given string, known []string) error {
 	return usagef("%s %q: one of %s%s", what, clipped(given), strings.Join(known, ", "), didYouMean("", given, known, ""))
 }
@@ -122,7 +122,7 @@ var choices = map[string][]string{
 	"dialect":    {parser.Google.String(), parser.RFC.String()},
 }
 
-// checkChoices refuses values that are none of the choices of their flag.
+// checkChoices refuses a value that is not among the choices of its flag.
 func checkChoices(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {

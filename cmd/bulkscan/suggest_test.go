@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestMisspeltTokens gives each option and argument that takes the name of a crawler one that is misspelt: it is
-// pointed out before anything is read, and the right name is said. Only test goes on, since users have crawlers of
-// their own.
+// TestMisspeltTokens misspells a crawler in each option and argument that takes one. The error comes before anything is
+// read and suggests the right name. Only `test` continues, since users have crawlers of their own.
 func TestMisspeltTokens(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("robots.txt", []byte("User-agent: *\nAllow: /\n"), 0o644); err != nil {

@@ -236,8 +236,8 @@ func (f *testFlags) crawlers(registry *tokens.Registry, auditor *audit.Auditor) 
 	return given, list, nil
 }
 
-// separate takes a value of --agent apart. Only commas outside of brackets separate names: User-Agent strings have
-// others (`(KHTML, like Gecko)`). A bracket that nothing closes is none.
+// separate divides a value of --agent into names. Only commas outside of brackets separate names: User-Agent strings
+// have others (`(KHTML, like Gecko)`). An open bracket without a closing one counts as text.
 func separate(value string) (names []string) {
 	depth, from, closing := 0, 0, strings.Count(value, ")")
 	for i := range len(value) {

@@ -48,7 +48,7 @@ func TestTestManyURLs(t *testing.T) {
 	}
 }
 
-// A line that is too long is told of by its number and costs no more memory than another; those around it are judged.
+// A line that is too long is reported by its number and costs no more memory than another; those around it are judged.
 func TestTestLongLines(t *testing.T) {
 	f := func(in, rows, told string, code int) {
 		t.Helper()
@@ -74,7 +74,7 @@ func TestTestLongLines(t *testing.T) {
 	f("/a\n"+strings.Repeat(long, 10)+"\n/b", "/a /b", "1 of 3 lines", exitFailed)
 	f("/a\n"+long, "/a", "1 of 2 lines", exitFailed)
 	f(long+"\n"+long+"\n", "", "2 of 2 lines", exitFailed)
-	// The user is told of the first few only; their number comes in the end.
+	// Only the first few are reported; their number comes in the end.
 	f(strings.Repeat("x\n", 1000)+"/a\n", "/a", "line 5: skipped", exitFailed)
 	f(strings.Repeat("x\n", 1000)+"/a\n", "/a", "1000 of 1001 lines", exitFailed)
 	var stderr bytes.Buffer
@@ -165,7 +165,7 @@ func TestTestReadsNull(t *testing.T) {
 	}
 }
 
-// A file that cannot be opened is told of as one.
+// A file that cannot be opened is reported as one.
 func TestTestCannotOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	l, err := net.Listen("unix", path)

@@ -39,8 +39,9 @@ func (q *questions) add(url string) error {
 	return err
 }
 
-// addAll reads URLs, one a line, and writes their rows. Lines that are no URL, or one of another site, are told of, and
-// the others go on. Whenever it has to wait for more it writes out what it has, for somebody may be waiting for that.
+// addAll reads URLs, one a line, and writes their rows. Lines that are no URL, or one of another site, are reported,
+// and the others are read. Before it waits for more lines it writes out what it has, since a user or a program may wait
+// for that.
 func (q *questions) addAll(in io.Reader) error {
 	if terminal.Is(in) {
 		q.app.note("reading URLs from this terminal, one a line; Ctrl-D ends it")

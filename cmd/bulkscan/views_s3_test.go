@@ -10,7 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// TestViewsOnS3 holds a dataset that was scanned to an object store, and its views.sql, against what DuckDB makes of
+// TestViewsOnS3 compares a dataset that was scanned to an object store, and its views.sql, with what DuckDB makes of
 // them: the server keeps objects as files, so that DuckDB reads what lies there without a way to the server.
 func TestViewsOnS3(t *testing.T) {
 	notShort(t)

@@ -155,7 +155,7 @@ func (b *batch) overdue() {
 	}
 }
 
-// continued returns a call that has sent the query's question, and what arrived for it.
+// continued returns a call for a query whose question was sent, with the answers that have arrived.
 func (q *Query) continued(edns bool, arrivals ...arrival) *call {
 	r := q.batch.resolver
 	c := r.calls.Get().(*call)

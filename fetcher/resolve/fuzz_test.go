@@ -216,7 +216,7 @@ func FuzzAnswer(f *testing.F) {
 		before := time.Now()
 		answer, ended := walk.read(m)
 		if !ended {
-			// The chain goes on at an alias, which must be a valid name.
+			// The chain continues at an alias, which must be a valid name.
 			if next := make([]byte, 300); len(answer.Addrs) > 0 || answer.Outcome != 0 || walk.name == "a.com." {
 				t.Fatalf("the chain has not ended at %q, with %s", walk.name, tell(answer))
 			} else if n, err := dns.PackDomainName(walk.name, next, 0, nil, false); err != nil || n > 255 {

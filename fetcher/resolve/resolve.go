@@ -12,7 +12,7 @@
 //	server.go    a server: whether it is down, and whether it answers questions with EDNS
 //	pace.go      the rate of questions to a server
 //	mux.go       the sockets of all questions
-//	network.go   the network that they are of
+//	network.go   the system's sockets, or those of a test
 //	answer.go    reading an answer
 //	stats.go     the counts
 package resolve

@@ -108,7 +108,7 @@ func (s *scripted) serveTCP(running *sync.WaitGroup) {
 	}
 }
 
-// query parses a question. It returns nil if the packet is none, which the resolver never sends.
+// query parses a question. It returns nil for any other packet, which the resolver never sends.
 func (s *scripted) query(transport string, packet []byte) *query {
 	q := &query{Msg: new(dns.Msg), packet: slices.Clone(packet), server: s}
 	if q.Unpack(q.packet) != nil || len(q.Question) != 1 {

@@ -199,7 +199,7 @@ func TestTookUnderRate(t *testing.T) {
 	})
 }
 
-// Close ends at once, even while look-ups go on.
+// Close ends at once, even while look-ups continue.
 func TestCloseUnderLookups(t *testing.T) {
 	in(t, func(w *world) {
 		r := w.asks(anything)

@@ -412,8 +412,8 @@ func dirOn(disk *storetest.Disk) *store.Dir {
 	return dir
 }
 
-// plant puts a file of somebody else into each folder of the dataset that has none, and one that is called like a part
-// of a scan beside its parts.
+// plant puts a foreign file into each folder of the dataset that has none, and beside the parts of a scan one that is
+// named like a part.
 func (h *history) plant() {
 	if h.foreign == nil {
 		h.foreign = map[string]bool{"mine.txt": true, "_scans/mine.json": true, "history/closed-mine.txt": true,
@@ -571,9 +571,8 @@ func (h *history) rederives(name string, at uint16) bool {
 		led.Options{}) == nil && h.verified(verify.Damaged) == nil
 }
 
-// letGo withdraws the scan of a damaged file, which is one more way out, and reports whether it was one. The readers of
-// the dataset and of its twin, from which the scan is withdrawn, too, say the same, and none says that something is
-// wrong.
+// letGo withdraws the scan of a damaged file, and reports whether that was possible. It also withdraws the scan from
+// the undamaged twin. Then readers of both must say the same, and find nothing wrong.
 func (h *history) letGo(c *command, name string, at uint16, twin *storetest.Disk) (gone bool, err error) {
 	for _, s := range h.scans {
 		if at&2 == 0 || s == c.of || s.publication != "published" || s.pruned || !strings.Contains(name, s.id) {

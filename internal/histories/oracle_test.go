@@ -804,8 +804,8 @@ func (h *history) committed() map[site]bool {
 // between.
 const mostLost = 3
 
-// askedOnce holds that a scan has asked no site that it had committed before, and has lost few of those that it has
-// asked where it died, and none where it was told to end.
+// askedOnce checks that a scan has requested no site that it had committed before. Of the sites that it has requested,
+// few are lost if the scan was killed, and none if it was stopped in order.
 func (h *history) askedOnce(before map[site]bool, died, told bool) error {
 	now, lost := h.committed(), map[string]int{}
 	for asked := range h.asked {

@@ -37,8 +37,8 @@ func (r *Result) OK() bool {
 	return r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown+r.Differ == 0
 }
 
-// Sentence says in one line whether the rows are true, and which is the first that is not. That hosts answered too late
-// is told apart.
+// Sentence says in one line whether the rows are true, and which is the first that is not. Hosts that answered too late
+// are counted apart.
 func (r *Result) Sentence() string {
 	sound := r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown == 0
 	switch {

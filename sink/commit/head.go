@@ -77,8 +77,8 @@ type Named struct {
 	Commits     string      `json:"commits,omitempty"`       // see digest; "" of a scan that was discarded before it was complete or published
 	Pruned      []string    `json:"pruned_tables,omitempty"` // which it had, and whose files were deleted for their age
 
-	// Changing says that a command changes what the scan consists of, or has been killed doing so. Otherwise that is as it
-	// was when head Since was written: who has read it since need not read it again.
+	// Changing says that a command changes what the scan consists of, or has been killed doing so. Otherwise that is as
+	// it was when head Since was written: who has read it since need not read it again.
 	Changing bool `json:"changing,omitempty"`
 	Since    int  `json:"since,omitempty"`
 }
@@ -348,7 +348,7 @@ func (h *Head) SetLedger(merge Merge, why string) {
 	h.cause(CauseHistory, why)
 }
 
-// place gives a manifest the publication that the head says, and holds it against the head.
+// place gives a manifest the publication that the head says, and compares it with the head.
 func (h *Head) place(ctx context.Context, m *Manifest) error {
 	named, err := h.find(ctx, m.ScanDate, m.ScanID)
 	if err != nil {

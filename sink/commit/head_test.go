@@ -121,7 +121,7 @@ func TestHeadChain(t *testing.T) {
 }
 
 // TestHeadDamaged damages the newest head, and each file that it names, in every byte: no reader goes by it, and the
-// next change goes on from the head before.
+// next change continues from the head before.
 func TestHeadDamaged(t *testing.T) {
 	st := newStore(t)
 	completed(t, st, "one", "2026-09-30")

@@ -117,8 +117,8 @@ func (e *recordError) Unwrap() error { return e.error }
 // GatherHistory lists the records of one shard, or of all (""), and reads each once. A compaction, restart or repair
 // publishes its record before it deletes those that it replaces. A listing that overlaps it may show neither, so the
 // records of the shard "compacted" are listed again afterwards, until two listings in a row are equal. New records of a
-// running scan cause no other listing, which would otherwise go on until the scan ends. If a record is gone when it is
-// read, all records are listed again. If that happens a second time to the same record, its error is returned. Each
+// running scan cause no other listing, which would otherwise continue until the scan ends. If a record is gone when it
+// is read, all records are listed again. If that happens a second time to the same record, its error is returned. Each
 // result of reading goes through judge, in the order of the names of one listing; a record for which judge returns nil
 // is left out.
 func GatherHistory(ctx context.Context, st store.Store, scanID, shard string, judge func(name string, c *Commit,

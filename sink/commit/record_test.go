@@ -78,8 +78,8 @@ func TestRecords(t *testing.T) {
 	f(whole[:len(whole)/2], "it does not end with a sum")
 }
 
-// TestPrunedDate shows that a record of pruned nights is refused if its date is none: the README and the views repeat
-// it.
+// TestPrunedDate shows that a record of pruned nights is refused if its date is not a date: the README and the views
+// repeat it.
 func TestPrunedDate(t *testing.T) {
 	for through, good := range map[string]bool{"": true, "2026-11-21": true, "2026-11-21\n# x": false, "`": false,
 		"'); DROP TABLE x; --": false, "\x1b[31m": false} {

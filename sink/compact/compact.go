@@ -27,7 +27,7 @@ import (
 //
 // A compaction that is killed leaves either files that no commit names, or commits and files that another commit has
 // replaced. Readers of records ignore both, and the next compaction or scan of that id deletes them.
-// docs/adr/0012-compaction.md has the alternatives.
+// docs/adr/0012-a-merged-part-takes-over-by-its-record.md has the alternatives.
 
 // Options say how to merge parts.
 type Options struct {

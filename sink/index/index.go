@@ -149,9 +149,9 @@ func readRows(ctx context.Context, st store.Store) (rows []Row, err error) {
 	return rows, nil
 }
 
-// next returns the rows of the index: of the scans of which the head says what it said when they were read the rows
-// before, which are in order, and what the records of the others, or of all, say. changed is false if a reader sees no
-// difference, and files if that is none of files. With write, files of units are made that are not there.
+// next returns the rows of the index. A scan about which the head says the same as before keeps its rows; the records
+// of the others, or of all, are read again. changed is false if a reader sees no difference, and files is false if the
+// same files are listed. With write, missing files of units are made.
 func next(ctx context.Context, st store.Store, before []Row, all, write bool) (rows []Row, changed, files bool,
 	err error) {
 	if all {

@@ -58,8 +58,8 @@ type Options struct {
 // maxWorkers bounds the parts that are made at the same time, since each has buffers of its own.
 const maxWorkers = 8
 
-// Scan makes a scan of the same name as source in another dataset, or goes on with one that was interrupted. It returns
-// what all runs of it came to.
+// Scan makes a scan of the same name as source in another dataset, or continues with one that was interrupted. It
+// returns what all runs of it came to.
 //
 // The errors to tell apart: *commit.HeldError where another process writes the scan; *commit.ChangedError where earlier
 // runs used other sites, another registry or another version; *commit.StoreError where it cannot be written; one or
@@ -139,7 +139,7 @@ func (o *Options) complete(source *commit.Scan) error {
 	return nil
 }
 
-// identityOf returns what tells a stored scan from others, by which an interrupted run may go on.
+// identityOf returns what tells a stored scan from others, by which an interrupted run may continue.
 func identityOf(s *commit.Scan) (*commit.RejudgedScan, error) {
 	m := s.Manifest
 	all, err := commit.SitesOf(s.Commits)

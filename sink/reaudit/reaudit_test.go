@@ -527,7 +527,7 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// TestRefuses goes on only with what was begun, alone.
+// TestRefuses continues only with what was begun, alone.
 func TestRefuses(t *testing.T) {
 	from, to := newDir(t), newDir(t)
 	source := storedScan(t, from, storedOptions, sitetest.Judged(t, 100))

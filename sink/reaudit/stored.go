@@ -72,9 +72,9 @@ func readPolicies(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[in
 	return policies, nil
 }
 
-// keepPolicies adds the policies of the current site, which keeps its judgement, to the part that is made. A scan of a
-// schema version before that of the table has none: there the site's verdicts make its policy. Only its body could make
-// that of the RFC.
+// keepPolicies adds the policies of the current site, which keeps its judgement, to the part that is made. A scan of
+// schema version 1 has no policies: there they are derived from the site's verdicts. The policy by the dialect rfc
+// would need the body.
 func (p *storedPart) keepPolicies(to *sink.Remade, auditor *audit.Auditor) error {
 	if site := &p.now.Site; site.PolicyID == 0 && site.Access == parser.AccessConditional.String() &&
 		len(p.now.Verdicts) > 0 {

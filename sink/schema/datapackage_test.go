@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestResource holds each table against what version 2.0 of Data Resource and Table Schema requires, and each column
+// TestResource compares each table with what version 2.0 of Data Resource and Table Schema requires, and each column
 // against its one description: its name, its place, the type of its values, whether it may be null, and its bound.
 func TestResource(t *testing.T) {
 	// The type of the column's example as JSON: of an integer, a text, a list.

@@ -184,7 +184,7 @@ func (v *verifier) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// undisturbed verifies a scan. Of one that is pruned meanwhile no damage is reported.
+// undisturbed verifies a scan. If the scan is pruned meanwhile, it reports no damage.
 func (v *verifier) undisturbed(ctx context.Context, id string) error {
 	v.gone = func() bool {
 		if now, err := commit.ReadPruned(ctx, v.store); err == nil {

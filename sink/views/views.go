@@ -185,9 +185,9 @@ RESET VARIABLE bulkscan_newest;
 	viewsResetKinds = `RESET VARIABLE bulkscan_kinds;
 `
 	viewsLedger = `
--- The history of policies: episodes, their policies and gaps, from the files that the ledger's record names (docs/history-sql.md). It has
+-- The history of policies: episodes, their policies and gaps, from the files that the ledger's record names (docs/history.md). It has
 -- archives and one live observer, whichever observer is chosen above. nights has its dates. The macros below read history and
--- gaps; to restrict them to a panel of sites, make these views of history_all() and gaps_all() anew (docs/history-sql.md).
+-- gaps; to restrict them to a panel of sites, make these views of history_all() and gaps_all() anew (docs/history.md).
 SET VARIABLE bulkscan_ledger = (WITH ledger AS MATERIALIZED (
   SELECT content->>'$.scans[*].scan_date' AS nights, content->>'$.files[*].name' AS names
   FROM (SELECT coalesce(any_value(content), error('no file ` + schema.LedgerName + `')) AS content FROM read_text(` + viewsGlob + ` || '` + schema.LedgerName + `')))

@@ -32,7 +32,7 @@ type batch struct {
 	err   error
 }
 
-// item is a capture, a row, or what is none of these. An input begins with an item that has nothing but its file.
+// item is a capture, a row, or neither. An input begins with an item that has nothing but its file.
 type item struct {
 	record // without its numbers; its input is the text of a reject
 	url    exchange.Target

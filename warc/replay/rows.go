@@ -95,7 +95,7 @@ func (o *Options) item(row *inputs.Row) item {
 	return it
 }
 
-// readRow reads the values, or returns why the row is none.
+// readRow reads the values, or returns why the row is not one.
 func (o *Options) readRow(it *item, row cells) (reason string) {
 	name := row.text("host")
 	if name == "" {

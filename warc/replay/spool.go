@@ -213,7 +213,7 @@ type cursor struct {
 	ended bool // there is no record any more
 }
 
-// next goes on to the next record.
+// next advances to the next record.
 func (c *cursor) next() (err error) {
 	if c.ended = len(c.rest) == 0 && c.chunk+1 >= len(c.begins); c.ended {
 		c.key = []byte("\xff\xff\xff\xff") // which no night has
@@ -362,7 +362,7 @@ func newMerger(runs []run) (m merger, err error) {
 
 func sooner(a, b *cursor) int { return bytes.Compare(a.key, b.key) }
 
-// next goes on to the next record, which is that of m[0].
+// next advances to the next record, that of m[0].
 func (m merger) next() error {
 	first, rest := m[0], m[1:]
 	err := first.next()

@@ -107,7 +107,7 @@ func (o *outcome) liveMost() (most int) {
 	return most
 }
 
-// try does a trial, and holds its rows against the truth.
+// try does a trial, and compares its rows with the truth.
 func (l *lab) try(ctx context.Context, t trial) (*outcome, error) {
 	truth, err := l.truthOf(ctx, t)
 	if err != nil {

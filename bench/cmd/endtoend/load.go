@@ -9,7 +9,7 @@ import (
 // lateSuffix ends the names of hosts that answer after a fixed time.
 const lateSuffix = ".late.zoo.test"
 
-// truth scans hosts of every common behaviour with real bodies, and holds every row against what the web says it did.
+// truth scans hosts of every common behaviour with real bodies, and compares every row with what the web says it did.
 func (l *lab) truth(ctx context.Context) error {
 	all := hosts(l.n(100_000))
 	list, err := l.write("truth.list", all)

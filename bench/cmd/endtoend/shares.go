@@ -215,7 +215,7 @@ func (l *lab) together(ctx context.Context, t trial, atOnce, kills int, args fun
 	return s, err
 }
 
-// compareShares holds the collected rows against the truth.
+// compareShares compares the collected rows with the truth.
 func (l *lab) compareShares(ctx context.Context, s *shared, dir, truth string) error {
 	st, err := store.NewDir(dir)
 	if err != nil {

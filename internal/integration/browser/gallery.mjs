@@ -1,4 +1,4 @@
-// gallery.mjs answers one question: how does a report page look? It takes the pictures that docs/gallery.md shows.
+// gallery.mjs answers one question: how does a report page look? It takes the pictures that docs/report.md shows.
 //
 //	npm install && node gallery.mjs PAGE FOLDER
 

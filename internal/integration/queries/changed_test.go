@@ -35,8 +35,8 @@ func changesOf(t *testing.T, st store.Store, night int, all bool) (lines []strin
 	return lines, s
 }
 
-// TestChangedSites shows which rows there are for what happens to sites, night after night. Each host is the letters of
-// answered, and `-` for nights without the site.
+// TestChangedSites shows the rows for sites that change night after night. A host's name has a letter of `answered` for
+// each night, and `-` for nights without the site.
 func TestChangedSites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it computes statistics, which -short leaves out")

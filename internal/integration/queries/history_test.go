@@ -514,17 +514,21 @@ func TestRegistries(t *testing.T) {
 	}
 }
 
-// TestHistoryPage runs the SQL of docs/history-sql.md.
+// TestHistoryPage runs the SQL of docs/history.md.
 func TestHistoryPage(t *testing.T) {
 	needDuckDB(t)
 	dir, st := write(t, Survey{Sites: 100, Dates: dates})
 	withHistory(t, st)
-	page, err := os.ReadFile("../../../docs/history-sql.md")
+	page, err := os.ReadFile("../../../docs/history.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, sql, found := strings.Cut(string(page), "\n## In SQL\n")
+	if !found {
+		t.Fatal("docs/history.md has no section of SQL")
+	}
 	var asked []Query
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(sql) {
 		if sql, ok := strings.CutPrefix(line, "\t"); ok && !strings.HasPrefix(sql, "cd ") {
 			asked = append(asked, Query{Name: sql, SQL: sql})
 		}

@@ -438,25 +438,25 @@ func TestCookbook(t *testing.T) {
 	}
 }
 
-// TestProgramPages runs each SQL text within the Python and R of their pages: what stands between their quotes for
-// several lines.
-func TestProgramPages(t *testing.T) {
+// TestCookbookPrograms runs each SQL text within the Python and R of docs/cookbook.md: what stands between their quotes
+// for several lines.
+func TestCookbookPrograms(t *testing.T) {
 	needDuckDB(t)
 	dir, _ := write(t, Survey{Sites: 500, Dates: dates[1:]})
+	page, err := os.ReadFile("../../../docs/cookbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var asked []Query
 	for name, quoted := range map[string]string{"python": `(?s)"""(.*?)"""`, "r": `(?s)r"\((.*?)\)"`} {
-		page, err := os.ReadFile("../../../docs/" + name + ".md")
-		if err != nil {
-			t.Fatal(err)
-		}
 		n := 0
 		for _, block := range regexp.MustCompile("(?s)\n```"+name+"\n(.*?)\n```\n").FindAllStringSubmatch(string(page), -1) {
 			for _, text := range regexp.MustCompile(quoted).FindAllStringSubmatch(block[1], -1) {
 				asked, n = append(asked, Query{Name: name, SQL: text[1]}), n+1
 			}
 		}
-		if n != 4 || n != strings.Count(string(page), "SELECT") {
-			t.Errorf("%s.md has %d texts of SQL", name, n)
+		if n != 1 {
+			t.Errorf("%d texts of SQL in %s", n, name)
 		}
 	}
 	answers, err := Ask(t.Context(), tools, dir, asked, 2, 1)
@@ -465,7 +465,7 @@ func TestProgramPages(t *testing.T) {
 	}
 	for i, a := range answers {
 		if a.Error != "" || len(a.Rows) == 0 {
-			t.Errorf("%s.md: %s\n%d rows, %s", asked[i].Name, asked[i].SQL, len(a.Rows), a.Error)
+			t.Errorf("%s: %s\n%d rows, %s", asked[i].Name, asked[i].SQL, len(a.Rows), a.Error)
 		}
 	}
 }

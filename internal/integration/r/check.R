@@ -1,15 +1,15 @@
-# Runs the blocks of R of docs/r.md, in a folder that has the dataset OUT: Rscript check.R FOLDER, in the root of the project.
+# Runs the blocks of R of docs/cookbook.md, in a folder that has the dataset OUT: Rscript check.R FOLDER, in the root of the project.
 # Each is parsed. One that needs a package that is not here, or what such a block makes, is SKIPPED. An error fails the check.
 
-page <- readLines("docs/r.md", encoding = "UTF-8")
+page <- readLines("docs/cookbook.md", encoding = "UTF-8")
 begins <- which(page == "```r")
 ends <- sapply(begins, function(at) at + which(page[-seq_len(at)] == "```")[1])
-stopifnot(length(begins) > 5)
+stopifnot(length(begins) > 1)
 setwd(commandArgs(trailingOnly = TRUE)[1])
 ran <- 0
 lost <- character() # names that skipped blocks set
 for (i in seq_along(begins)) {
-  place <- paste0("docs/r.md:", begins[i] + 1)
+  place <- paste0("docs/cookbook.md:", begins[i] + 1)
   block <- parse(text = page[(begins[i] + 1):(ends[i] - 1)], keep.source = TRUE)
   tokens <- getParseData(block)
   packages <- unique(c(tokens$text[tokens$token == "SYMBOL_PACKAGE"],
