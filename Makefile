@@ -126,6 +126,7 @@ fmt: .bin/golangci-lint ## format the source
 generate: ## write the generated documents anew
 	go test ./sink/schema -run '^TestSchemaDocument$$' -update
 	go test ./audit -run 'Docs' -update
+	go test ./fetcher -run '^TestReadings$$/^document$$' -update
 	go test ./terminal/metrics -run '^TestDocument$$' -update
 	go test ./simweb -run '^TestOutcomesDocument$$' -update
 	go test ./internal/integration/queries -run '^TestReadme$$' -update

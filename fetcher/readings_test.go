@@ -2,6 +2,7 @@ package fetcher
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +23,44 @@ type reading struct {
 	name    string
 	wire    string
 	want    row
-	differs string // what curl reads in another way (docs/divergences.md); "" if it reads the same
+	differs string // what curl reads in another way, one of differences; "" if it reads the same
+}
+
+// differences are the readings of curl that are not ours, as docs/CURL.md lists them.
+var differences = []struct{ what, here, curl string }{
+	{"a version that is not 1.0, 1.1 or 2", "any digit, point, digit is read as 1.1", "refused"},
+	{"line ends before the status line", "up to eight are skipped", "refused"},
+	{"a status from 600 to 999", "`bad_response`; the status is kept", "an answer"},
+	{"a body behind 205", "ignored (RFC 9110 §15.3.6)", "read"},
+	{"the body of another status than 2xx, its framing and coding",
+		"not read, so they cannot fail: the status counts", "read"},
+	{"more than ten interim responses", "`bad_response`", "read"},
+	{"a head of more than 64 KiB", "`header_too_large`", "read up to 300 KB"},
+	{"an empty line of two carriage returns", "part of the head (RFC 9112 §2.2)", "ends the head"},
+	{"a folded Content-Length", "joined (RFC 9112 §5.2)", "refused"},
+	{"a folded Content-Encoding", "joined", "ignored"},
+	{"a line that is no field", "skipped", "refused"},
+	{"white space before the colon of Content-Length", "removed (RFC 9112 §5.1)", "field ignored"},
+	{"white space before the colon of Content-Encoding", "removed", "field ignored"},
+	{"a NUL in the head", "read as a space", "refused"},
+	{"several lengths that differ",
+		"in a 2xx `bad_response` (RFC 9112 §6.3)", "the last line counts, of a list the first"},
+	{"a length that is not digits alone", "likewise", "its leading digits count"},
+	{"a length of 2⁶³ or more", "likewise", "ignored"},
+	{"a coded body that its checksum proves whole, and then less than announced",
+		"the file: gzip, zlib, zstd with a checksum", "cut off"},
+	{"a Transfer-Encoding of gzip", "`bad_encoding` (RFC 9112 §7.4)", "decoded"},
+	{"Transfer-Encoding: identity, or empty, beside a length", "the length counts", "the connection's end counts"},
+	{"nothing behind the last chunk", "the body is whole", "cut off"},
+	{"a Content-Encoding that names no coding, over text",
+		"the text is the file (`utf-8` …); else `bad_encoding`", "refused"},
+	{"more than two codings", "`bad_encoding`", "decoded, up to five"},
+	{"zlib that is called gzip", "`bad_encoding`", "decoded"},
+	{"gzip in several members", "all are the file (RFC 1952 §2.2)", "refused"},
+	{"octets behind a gzip or zlib body", "ignored: the checksum holds", "refused"},
+	{"up to four octets behind a bare deflate body", "`bad_encoding` (brotli likewise): no checksum", "ignored"},
+	{"a coding without its end",
+		"`closed_early` if the connection ended the body, else `bad_encoding`", "what was decoded is the file"},
 }
 
 // readings lists every choice of a reader of HTTP/1 that matters on the web. A response ends with its connection.
@@ -351,6 +390,7 @@ func TestReadings(t *testing.T) {
 		r.Reset()
 	}
 
+	t.Run("document", func(t *testing.T) { curlDocument(t, cases) })
 	t.Run("curl", func(t *testing.T) {
 		hosts := make([]string, len(cases))
 		for i := range hosts {
@@ -381,6 +421,45 @@ func TestReadings(t *testing.T) {
 			t.Errorf("for %d of %d responses the table is wrong about curl", wrong, len(cases))
 		}
 	})
+}
+
+var update = flag.Bool("update", false, "write docs/CURL.md")
+
+// curlDocument compares docs/CURL.md with the table, whose rows are those that the readings name.
+func curlDocument(t *testing.T, cases []reading) {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Where curl reads HTTP in another way
+
+<!-- Generated: go test ./fetcher -run TestReadings/document -update -->
+
+Servers that break RFC 9110 or RFC 9112 are read as curl %s reads them, but for these. `+"`fetcher/readings_test.go`"+` has every
+reading, and compares them with the curl at hand.
+
+| what comes | here | curl |
+|---|---|---|
+`, curlVersion)
+	known := map[string]bool{}
+	for _, d := range differences {
+		known[d.what] = true
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", d.what, d.here, d.curl)
+		if !slices.ContainsFunc(cases, func(c reading) bool { return c.differs == d.what }) {
+			t.Errorf("no reading shows the difference %q", d.what)
+		}
+	}
+	for _, c := range cases {
+		if c.differs != "" && !known[c.differs] {
+			t.Errorf("%s: there is no difference %q", c.name, c.differs)
+		}
+	}
+	const path = "../docs/CURL.md"
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if page, err := os.ReadFile(path); err != nil || string(page) != b.String() {
+		t.Errorf("%s is out of date; make generate writes it (%v)", path, err)
+	}
 }
 
 // curled is curl's result for a response.

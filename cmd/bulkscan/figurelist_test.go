@@ -224,14 +224,6 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "the edition of 2021 for 30 days, the later pages for 12 hours")
 	f(page, "{} octets of the decoded body", grouped("parser.MaxBody"))
 	f(page, "`rfc` departs from ten cases that are not marked as Google's own: six about")
-	f(page, "are read as curl {} reads", in("fetcher/readings_test.go", `curlVersion = "([\d.]+)"`))
-	f(page, "Any version of digit, point, digit is read as 1.1.")
-	f(page, "Up to {} line ends", numberWords[c("fetcher.maxLeading")])
-	f(page, "from 600 to 999 are")
-	f(page, "and of 205, is not read")
-	f(page, "More than {} interim responses", numberWords[c("fetcher.maxInterim")])
-	f(page, "A head of more than {} KiB is", kib("fetcher.maxHead"))
-	f(page, "or reach 2⁶³ are")
 	f(page, "windows above {} MiB", mib("fetcher.maxWindow"))
 	f(page, "the file, then 226 or 250 | 200 |")
 	f(page, "| 550 about")
@@ -243,6 +235,17 @@ func figures(t *testing.T) (all []figure) {
 	f(page,
 		"for step 5, and a network. Without one, `bulkscan demo -o survey` stands for steps 1 to 3: it surveys made-up sites, of which the first is `{}`. Ask for that one instead of google.com in step 4.", firstOfDemo(t))
 	f(page, "first 1,000 sites")
+
+	page = "docs/CURL.md"
+	f(page, "are read as curl {} reads", in("fetcher/readings_test.go", `curlVersion = "([\d.]+)"`))
+	f(page, "a version that is not 1.0, 1.1 or 2 | any digit, point, digit is read as 1.1 |")
+	f(page, "up to {} are skipped", numberWords[c("fetcher.maxLeading")])
+	f(page, "from 600 to 999")
+	f(page, "a body behind 205")
+	f(page, "more than {} interim responses", numberWords[c("fetcher.maxInterim")])
+	f(page, "a head of more than {} KiB | `header_too_large` | read up to 300 KB", kib("fetcher.maxHead"))
+	f(page, "decoded, up to five")
+	f(page, "a length of 2⁶³")
 
 	page = "docs/CHECKS.md"
 	f(page, "# The check `robots.txt` {} <!--", audit.CheckVersion)
