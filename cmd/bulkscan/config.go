@@ -31,8 +31,7 @@ import (
 // of scan.
 var configTables = []string{"scan", "nightly"}
 
-// actions are the flags by which one run changes what is there. A variable cannot have them: each run would do so again,
-// unasked.
+// actions are the flags by which one run changes what is there. A variable cannot have them: each run would do it.
 var actions = []string{"release", "discard", "withdraw", "reason", "prune", "accept-list", "accept-pruning", "restart",
 	"repair"}
 
