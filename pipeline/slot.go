@@ -63,34 +63,25 @@ func (t *slot) handOver(site *audit.Site) {
 }
 
 // slots is the free list, and what the schedule knows about exchanges in flight: memory budget, back-pressure and leak
-// detector in one. It is a stack, so that a run which needs few slots touches few. Only the schedule uses it.
+// detector in one. A slot is made, with its worker, when all others are in use. Only the schedule uses it.
 type slots struct {
 	flights
-	free []*slot
-
-	newOne  func() // starts a worker
-	workers int    // started
+	free   []*slot
+	worker func() // starts one
 }
 
-func newSlots(c *Config, newOne func()) slots {
-	n := c.Concurrency + c.SilentExchanges
-	ts := slots{free: make([]*slot, n), newOne: newOne}
-	ts.flights = flights{bound: c.Concurrency, places: c.SilentExchanges}
-	block := make([]slot, n)
-	for i := range ts.free {
-		ts.free[i] = &block[i]
-	}
-	return ts
+func newSlots(c *Config, worker func()) slots {
+	return slots{flights: flights{bound: c.Concurrency, places: c.SilentExchanges}, worker: worker}
 }
 
 func (ts *slots) take(now time.Duration) *slot {
+	if len(ts.free) == 0 {
+		ts.free = append(ts.free, &slot{})
+		ts.worker()
+	}
 	t := ts.free[len(ts.free)-1]
 	ts.free = ts.free[:len(ts.free)-1]
 	ts.start(&t.flight, now)
-	if len(ts.running) > ts.workers {
-		ts.workers++
-		ts.newOne()
-	}
 	return t
 }
 

@@ -108,3 +108,30 @@ func TestStagesAreLabelled(t *testing.T) {
 		}
 	}
 }
+
+// A run holds as many slots and workers as it had exchanges in flight at once, whatever its bounds; a returned slot is
+// used again before another is made.
+func TestSlotsAreMadeWhenNeeded(t *testing.T) {
+	workers := 0
+	ts := newSlots(&Config{Concurrency: 1000, SilentExchanges: 4000}, func() { workers++ })
+	check := func(what string, want int) {
+		t.Helper()
+		if made := len(ts.free) + len(ts.running); workers != want || made != want {
+			t.Errorf("%s: %d slots and %d workers, want %d", what, made, workers, want)
+		}
+	}
+	check("at first", 0)
+	one, two := ts.take(0), ts.take(0)
+	check("two in flight", 2)
+	ts.put(one)
+	three := ts.take(0)
+	check("one back, one more in flight", 2)
+	if three != one || three == two {
+		t.Error("the slot that was free is not the one that was taken")
+	}
+	ts.put(two)
+	ts.put(three)
+	if n := testing.AllocsPerRun(100, func() { ts.put(ts.take(0)) }); n != 0 || !ts.allFree() {
+		t.Errorf("taking a free slot allocates %v times", n)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -222,6 +223,32 @@ func TestScanLeavesNothing(t *testing.T) {
 	})
 	nothingLeft("without its folder")
 }
+
+// A scan collects garbage at gcPercent, unless the user sets GOGC; what comes after it in the process does not.
+func TestScanCollectsEarly(t *testing.T) {
+	setting := func() uint64 {
+		s := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		metrics.Read(s)
+		return s[0].Value.Uint64()
+	}
+	before := setting()
+	for given, want := range map[string]uint64{"": gcPercent, "400": before} {
+		t.Setenv("GOGC", given)
+		var during uint64
+		list := readerFunc(func([]byte) (int, error) {
+			during = setting()
+			return 0, io.EOF
+		})
+		run([]string{"scan", "-", "--dry-run", "-o", t.TempDir()}, list, io.Discard, io.Discard)
+		if after := setting(); during != want || after != before {
+			t.Errorf("GOGC=%s: %d while the list is read, want %d; %d afterwards, want %d", given, during, want, after, before)
+		}
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // --cpuprofile leaves a profile whose samples say in which stage they were taken. Its name is no setting of the scan.
 func TestCPUProfile(t *testing.T) {

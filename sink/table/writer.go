@@ -22,8 +22,9 @@ const (
 	GroupRows = 65536
 	// MinPageBytes is the minimum size of a page's buffer.
 	MinPageBytes = 4 << 10
-	// PageBytes bounds the raw bytes of a page. Every column of every table has a buffer of this size.
-	PageBytes    = 512 << 10
+	// PageBytes bounds the raw bytes of a page. Every column of every table has a buffer of this size. Twice as much saves
+	// 3 % of the files, and adds a fifth to the memory of a scan.
+	PageBytes    = 256 << 10
 	dictionaries = 1 << 20 // bytes of a column's dictionary; larger ones are abandoned for plain encoding
 )
 
