@@ -206,7 +206,7 @@ browser: build internal/integration/browser/node_modules ## open report pages in
 		mkdir "$$dir/shown"; SHOWN_DATASETS="$$dir/shown" go test -short -count 1 -run '^TestShownPages$$' ./cmd/bulkscan; mv "$$dir/shown/archive" "$$dir/archive"; \
 		for name in demo empty hostile nights archive; do bin/bulkscan report "$$dir/$$name" -o "$$dir/$$name.html"; done; \
 	fi; \
-	printf '%s\0' "$$dir"/*.html | xargs -0 -n 1 -P 2 node internal/integration/browser/check.mjs
+	printf '%s\0' "$$dir"/*.html | xargs -0 -n 3 -P 2 node internal/integration/browser/check.mjs
 
 .PHONY: gallery
 gallery: export CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)

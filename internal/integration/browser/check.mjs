@@ -192,8 +192,11 @@ async function switches(url) {
   await page.emulateMedia({ colorScheme: "dark" });
   await theme("light");
   hold((await ground()) === light, "a dark system cannot show the page light");
+  for (const hash of ["#%", "#%E0%A4%A;definition=%", "#nowhere;definition=none;theme", "#;definition=constructor"]) {
+    await page.goto("about:blank"); // another hash alone does not load the page anew
+    await page.goto(url + hash);
+  }
   await close(page);
-  for (const hash of ["#%", "#%E0%A4%A;definition=%", "#nowhere;definition=none;theme", "#;definition=constructor"]) await close(await open(url + hash));
 }
 
 // sorts clicks twice on the name of each column, and returns the rows before and after each click, with their exact values.
@@ -329,8 +332,10 @@ async function keyboard(url) {
 
 // widths holds that nothing is cut at the edges of screens.
 async function widths(url) {
+  const page = await open(url);
   for (const width of WIDTHS) {
-    const page = await open(url, { viewport: { width, height: 900 } });
+    await page.setViewportSize({ width, height: 900 });
+    await page.reload();
     for (const name of await definitions(page)) {
       await page.locator("#d-" + name).evaluate((input) => input.click());
       const { wide, cut } = await page.evaluate(() => ({
@@ -347,15 +352,18 @@ async function widths(url) {
     await unfold(page);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     hold(wide <= width, `${width} px: with its folds open the page is ${wide} px wide`);
-    await close(page);
   }
+  await close(page);
 }
 
 // drawn holds that the title and the figures of the story are on the first 4,000 pixels, and that in each figure, on narrow and wide
 // screens, light and dark, marks are within their axes, texts beside each other, and both stand out from the ground.
 async function drawn(url) {
+  const page = await open(url);
   for (const [width, colorScheme] of [[390, "light"], [1280, "light"], [1280, "dark"]]) {
-    const page = await open(url, { viewport: { width, height: 900 }, colorScheme });
+    await page.setViewportSize({ width, height: 900 });
+    await page.emulateMedia({ colorScheme });
+    await page.reload();
     const story = await page.evaluate(() => {
       const figures = [...document.querySelectorAll(".figure:not(:has(> .fold))")];
       return { n: figures.length, end: Math.max(0, ...figures.map((figure) => figure.getBoundingClientRect().bottom + scrollY)) };
@@ -394,8 +402,8 @@ async function drawn(url) {
       return faults;
     });
     for (const fault of faults) hold(false, `${width} px, ${colorScheme}: ${fault}`);
-    await close(page);
   }
+  await close(page);
 }
 
 // leaves holds that each figure leaves the page: as an SVG without anything from elsewhere and with all texts within, as a PNG, as CSV,
@@ -469,17 +477,19 @@ async function paper(url) {
   await close(printed);
 }
 
-// judged holds that axe-core finds no serious fault.
+// judged holds that axe-core finds no serious fault. In the dark, only rules about colours can say something else.
 async function judged(url) {
-  for (const colorScheme of ["light", "dark"]) {
-    const page = await open(url, { colorScheme });
+  const page = await open(url);
+  for (const [colorScheme, rules] of [["light", {}], ["dark", { runOnly: ["color-contrast", "link-in-text-block"] }]]) {
+    await page.emulateMedia({ colorScheme });
+    await page.reload();
     await unfold(page);
     await page.evaluate((most) => { for (const body of document.querySelectorAll("tbody")) for (const row of [...body.rows].slice(most)) row.remove(); }, MOST_ROWS);
     await page.evaluate(axe);
-    const violations = await page.evaluate(async () => (await window.axe.run(document, { resultTypes: ["violations"] })).violations.map(({ id, impact, nodes }) => ({ id, impact, n: nodes.length, first: nodes[0].html.slice(0, 160), why: nodes[0].failureSummary })));
+    const violations = await page.evaluate(async (rules) => (await window.axe.run(document, { resultTypes: ["violations"], ...rules })).violations.map(({ id, impact, nodes }) => ({ id, impact, n: nodes.length, first: nodes[0].html.slice(0, 160), why: nodes[0].failureSummary })), rules);
     for (const v of violations) hold(!["serious", "critical"].includes(v.impact), `${colorScheme}: ${v.id} (${v.impact}, ${v.n}): ${v.first} ${v.why}`);
-    await close(page);
   }
+  await close(page);
 }
 
 for (const file of files) {

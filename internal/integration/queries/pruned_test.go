@@ -40,7 +40,7 @@ func TestPrunedDates(t *testing.T) {
 		"of the nights up to 2026-01-03 this was pruned"
 	f := func(sql, want string) {
 		t.Helper()
-		answers, err := Ask(t.Context(), tools, dir, []Query{{Name: "q", SQL: sql}}, 2, 1)
+		answers, err := Ask(t.Context(), tools, dir, []Query{{Name: "q", SQL: sql}}, 1, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

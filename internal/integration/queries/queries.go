@@ -5,16 +5,15 @@
 package queries
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // Query is a file of docs/queries. It begins with a comment of four lines: the question, "Definition:", "Over:" and
@@ -97,45 +96,74 @@ func Ready(tools string) error {
 	return nil
 }
 
-// Ask runs each query in DuckDB on a dataset, the given number of times with the given number of threads. tools is the
-// folder with DuckDB (internal/integration/duckdb). An Answer has the error of its query.
+// process is the DuckDB that answers all requests of this program: to start one takes longer than most answers do.
+// It ends when its input does, which is at the end of the program.
+var process struct {
+	sync.Mutex
+
+	cmd *exec.Cmd // nil: it is not started
+	in  *json.Encoder
+	out *json.Decoder
+}
+
+func start(ctx context.Context, tools string) error {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "node", filepath.Join(tools, "ask.mjs"))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	process.cmd, process.in, process.out = cmd, json.NewEncoder(in), json.NewDecoder(out)
+	process.out.UseNumber()
+	return cmd.Start()
+}
+
+// Ask runs each query in DuckDB on a dataset, the given number of times with the given number of threads. Each call has
+// a database of its own. tools is the folder with DuckDB (internal/integration/duckdb). An Answer has the error of its
+// query.
 func Ask(ctx context.Context, tools, dataset string, all []Query, threads, runs int) ([]Answer, error) {
 	type statement struct {
 		Name string `json:"name"`
 		SQL  string `json:"sql"`
 	}
 	request := struct {
+		Folder  string      `json:"folder"` // relative paths start there
+		Dataset string      `json:"dataset"`
 		Threads int         `json:"threads"`
 		Runs    int         `json:"runs"`
 		Queries []statement `json:"queries"`
-	}{Threads: threads, Runs: runs}
+	}{Dataset: dataset, Threads: threads, Runs: runs}
 	for _, q := range all {
 		request.Queries = append(request.Queries, statement{q.Name, q.SQL})
 	}
-	input, err := json.Marshal(request)
-	if err != nil {
+	var err error
+	if request.Folder, err = os.Getwd(); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "node", filepath.Join(tools, "ask.mjs"), dataset)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("cannot ask DuckDB: %w\n%s", err, stderr.Bytes())
-	}
-	var answers []Answer
-	lines := json.NewDecoder(&stdout)
-	lines.UseNumber()
-	for {
-		var a Answer
-		if err := lines.Decode(&a); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("cannot read what DuckDB answers: %w", err)
+	process.Lock()
+	defer process.Unlock()
+	if process.cmd == nil {
+		if err := start(ctx, tools); err != nil {
+			return nil, fmt.Errorf("cannot start DuckDB: %w", err)
 		}
-		answers = append(answers, a)
 	}
-	if len(answers) != len(all) {
-		return nil, fmt.Errorf("DuckDB answers %d queries of %d", len(answers), len(all))
+	defer context.AfterFunc(ctx, func() { _ = process.cmd.Process.Kill() })()
+	var reply struct {
+		Error   string
+		Answers []Answer
 	}
-	return answers, nil
+	if err := errors.Join(process.in.Encode(request), process.out.Decode(&reply)); err != nil {
+		return nil, fmt.Errorf("cannot ask DuckDB: %w", err)
+	}
+	if reply.Error != "" {
+		return nil, fmt.Errorf("cannot read %s: %s", filepath.Join(dataset, "views.sql"), reply.Error)
+	}
+	if len(reply.Answers) != len(all) {
+		return nil, fmt.Errorf("DuckDB answers %d queries of %d", len(reply.Answers), len(all))
+	}
+	return reply.Answers, nil
 }

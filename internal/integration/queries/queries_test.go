@@ -234,7 +234,7 @@ func seen(s *schema.SiteRow) bool {
 // ask runs queries, none of which may fail.
 func ask(t *testing.T, dir string, all []Query) []Answer {
 	t.Helper()
-	answers, err := Ask(t.Context(), tools, dir, all, 2, 1)
+	answers, err := Ask(t.Context(), tools, dir, all, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,7 +422,7 @@ func TestCookbook(t *testing.T) {
 	if err := os.Symlink(dir, "bulkscan-demo"); err != nil { // as README.md names it
 		t.Fatal(err)
 	}
-	answers, err := Ask(t.Context(), programs, dir, blocks, 2, 1)
+	answers, err := Ask(t.Context(), programs, dir, blocks, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -459,7 +459,7 @@ func TestCookbookPrograms(t *testing.T) {
 			t.Errorf("%d texts of SQL in %s", n, name)
 		}
 	}
-	answers, err := Ask(t.Context(), tools, dir, asked, 2, 1)
+	answers, err := Ask(t.Context(), tools, dir, asked, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

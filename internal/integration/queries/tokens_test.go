@@ -130,7 +130,7 @@ func forToken(t *testing.T, name, token string) string {
 func TestCountTokensAsQueries(t *testing.T) {
 	needDuckDB(t)
 	dir, st := write(t, Survey{Sites: 30, Dates: dates[:1]})
-	for seed := range uint64(6) {
+	for seed := range uint64(3) {
 		w := randomLives(seed)
 		w.write(t, st)
 		if err := sinkviews.Write(t.Context(), st, nil); err != nil {
