@@ -205,7 +205,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// tally says how the crawlers of a category fare.
+// tally counts the crawlers of a category by verdict.
 func (x *explanation) tally(category string) []piece {
 	var all int
 	by := map[string]int{}

@@ -91,7 +91,7 @@ func (x *explanation) operators(category string) (list []*operator, others []*au
 	return list, others
 }
 
-// severity is how the worst treated of the crawlers fares that the file names.
+// severity returns the strictest treatment among the crawlers that the file names.
 func (o *operator) severity() (worst int) {
 	for _, t := range o.named {
 		worst = max(worst, slices.Index([]string{"allowed", "partial", "blocked"}, t.Verdict))
@@ -199,7 +199,7 @@ func (x *explanation) why(t *audit.TokenResult) string {
 	return s
 }
 
-// root says whether the home page may be fetched, where the verdict does not tell.
+// root says whether the home page may be fetched, if the verdict leaves that open.
 func root(verdict string, allowed bool) string {
 	switch {
 	case verdict != audit.Partial.String():
