@@ -33,8 +33,8 @@ func (l *lags) upTo(most time.Duration) func() {
 	}
 }
 
-// Whatever the rate, as many exchanges as a pace allows in the time in which those of a window may start are no more
-// than what is promised of the window.
+// At every rate, the exchanges that a pace lets start within a window are no more than the limiter promises for that
+// window.
 func TestEveryPaceKeepsThePromises(t *testing.T) {
 	f := func(rate float64) {
 		t.Helper()
