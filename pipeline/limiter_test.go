@@ -72,8 +72,8 @@ func tokensOf(g *limiter, keys [numLevels]key) *[numLevels]token {
 	return &tokens
 }
 
-// Many goroutines press through the limiter at once, each with a host, an address and the run to think of. What it lets
-// through is what the pace allows, for each of them, and it wastes little.
+// Many goroutines pass the limiter at once, each at the levels of a host, an address and the run. It lets through what
+// the pace of each level allows, and wastes little.
 func TestTheLimiterHoldsAgainstACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{HostRate: 100, IPRate: 200, Rate: 300}

@@ -473,7 +473,7 @@ func (m *matrix) read(c *told, what string, some ...command) {
 	}
 }
 
-// verify asks verify of the dataset, which is damaged. Where a command goes by the damaged file, verify says so.
+// verify runs `bulkscan verify` on the damaged dataset. It must report the file if another command depends on it.
 func (m *matrix) verify(c *told, what string, must bool) {
 	m.t.Helper()
 	got := m.d.ask("verify", m.d.place)

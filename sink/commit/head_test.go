@@ -459,8 +459,8 @@ func TestHeadsOfTheKilled(t *testing.T) {
 	}
 }
 
-// TestHeadLostAnswer has each change create its head, and learn that there is one, as if it were another's: the change
-// that is made again fails at nothing, and nothing is named twice.
+// TestHeadLostAnswer loses the answer to the creation of each head, so that the writer finds its own head as if it were
+// another's. The change is made again without an error, and nothing is named twice.
 func TestHeadLostAnswer(t *testing.T) {
 	f := func(what, want string, change func(st store.Store) error) {
 		t.Helper()
