@@ -19,7 +19,7 @@ const (
 	// Estimates of turns that have passed are forgotten so often, where there are many.
 	sweepEvery = time.Second
 
-	// Of MaxWaiting, as one in so many:
+	// Parts of MaxWaiting, as divisors:
 	emptyShare  = 16 // with fewer records in queues, buckets are read before their time
 	filledShare = 8  // until there are so many
 	queueShare  = 2  // with more records in queues, no bucket is read

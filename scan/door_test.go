@@ -326,8 +326,7 @@ func TestDamagedAnswers(t *testing.T) {
 	}
 }
 
-// TestDamagedFooters shows that no byte of a footer can be another: each file of each record is refused with any of
-// them flipped.
+// TestDamagedFooters flips each byte of the footer of each file of a record: the file is refused.
 func TestDamagedFooters(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	scan, err := commit.ReadScan(t.Context(), placed(t, files), nights[1])

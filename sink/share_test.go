@@ -353,7 +353,7 @@ func checkCollected(t *testing.T, dir *store.Dir, n int) {
 	}
 }
 
-// TestCollectedRepair loses data of a collected scan: it is repaired as any other.
+// TestCollectedRepair loses data of a collected scan, which is then repaired like any other scan.
 func TestCollectedRepair(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		for i, loss := range shareLosses() {

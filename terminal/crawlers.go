@@ -48,9 +48,9 @@ type operator struct {
 	named, unnamed []*audit.TokenResult
 }
 
-// operators returns those that the file speaks of, with --all all of them, and the crawlers of the others. Whom the
-// file treats worst comes first, since that is what a policy is about; among those treated alike the order is that of
-// names, in which people look for one. Of one operator, crawlers that are named come first, in the order of the file.
+// operators returns the operators whose crawlers the file names (all operators with --all), and the crawlers of the
+// other operators. Operators with the strictest treatment come first; among equals the order is by name. Within an
+// operator, named crawlers come first, in the order of the file.
 func (x *explanation) operators(category string) (list []*operator, others []*audit.TokenResult) {
 	by := map[string]*operator{}
 	of := func(t *audit.TokenResult) *operator {

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/terminal/metrics"
 )
 
-// monitor is a scan as others see it: --metrics-addr and --metrics-file, as far as they are given.
+// monitor shows the metrics of a scan by --metrics-addr and --metrics-file, as far as they are given.
 type monitor struct {
 	scan   *metrics.Scan
 	server *metrics.Server

@@ -352,7 +352,8 @@ func TestHeadWaits(t *testing.T) {
 	})
 }
 
-// TestWaitsSayWhy has each change of what counts wait for another process: it says so, and who that is.
+// TestWaitsSayWhy lets each change of what counts wait for another process. The change logs this, and names the
+// process.
 func TestWaitsSayWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := processes(t)
