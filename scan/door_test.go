@@ -428,8 +428,8 @@ func TestDamagedDerivedFooters(t *testing.T) {
 	t.Logf("%d flips, of which %d were refused", flips, refused)
 }
 
-// TestSealersCompareAll shows that what seals or destroys refuses a file of which a byte differs that no reader looks
-// at, and leaves the file alone: the last byte before the footer is of the index of pages.
+// TestSealersCompareAll changes a byte that no reader looks at. A command that seals or deletes refuses the file and
+// leaves it alone: the last byte before the footer is of the index of pages.
 func TestSealersCompareAll(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	name := commit.PartName(schema.Sites, strings.TrimPrefix(nights[1], "night-"), nights[1], "0", 0)

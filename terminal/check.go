@@ -85,7 +85,7 @@ func (x *explanation) head(title string, more ...piece) {
 	x.page.line(append([]piece{styled(bold, "%s", title)}, more...)...)
 }
 
-// The first lines: the site and its answer, what that means, and how AI crawlers are treated.
+// The first lines: the site and its answer, what that means, and how the crawlers of a category are treated.
 
 func (x *explanation) headline(arg string) {
 	p, r := x.page, x.result

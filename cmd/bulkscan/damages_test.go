@@ -486,8 +486,8 @@ func (m *matrix) verify(c *told, what string, must bool) {
 	}
 }
 
-// seal runs what writes or deletes, on a damaged copy of the dataset. If verify finds no damage afterwards, readers say
-// what they would say without damage, or that something is wrong, or the head has the loss.
+// seal runs a command that writes or deletes, on a damaged copy of the dataset. If verify finds no damage afterwards,
+// readers must give the undamaged answer or an error, or the head must have the loss.
 func (m *matrix) seal(c *told, what string, s command, damage func(d *dataset)) {
 	m.t.Helper()
 	d := m.d.copied(m.t)

@@ -30,9 +30,10 @@ import (
 // A table's view is bound to one file first, since DuckDB opens a file when a view is made, and expands all paths.
 //
 // Without union_by_name, which opens every file, DuckDB takes the columns of the first file of a list for those of all:
-// all scans of a dataset have one schema version. Statistics have a list more, of merged months (see package index),
-// and the files that these are of are in no list; nor are statistics that those of another scan of the unit replace.
-// Files of which the table superseded may name rows have lists of their own, whose selects leave these rows out.
+// all scans of a dataset have one schema version. Statistics have a second list, of merged months (see package index).
+// Files that were merged into a month are in no list, nor are statistics that were replaced by those of a later scan of
+// the unit. Files of which the table superseded may name rows have lists of their own, whose selects leave these rows
+// out.
 //
 // DuckDB refuses a view of files that do not exist, so only tables with files have views.
 
