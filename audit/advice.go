@@ -367,9 +367,9 @@ func denies(s *Site, group uint32) bool {
 
 // operatorPartlyBlocked returns the line that names an AI crawler that its own group blocks while another one of its
 // operator and purpose is not blocked, 0 for none. It notes the two as an example. Groups of Cloudflare's block, from
-// its first to its last line, are not the site's. The crawler that is not blocked is none that only lists of others
-// name, since its operator may have given it up; nor one that only the second reading finds, since it may be blocked by
-// that reading.
+// its first to its last line, are not the site's. Two kinds of crawlers do not count as not blocked: one that only
+// lists of others name, since its operator may have given it up; and one that only the second reading finds, since that
+// reading may block it.
 func (a *Auditor) operatorPartlyBlocked(s *Site, first, last int) (line int) {
 	r, c := &s.Report, s.Report.scratch
 	for _, id := range r.Named {

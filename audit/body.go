@@ -15,7 +15,7 @@ var sniffed = [...]string{
 	"<title", "<b", "<body", "<br", "<p", "<meta", "<link", "<!--",
 }
 
-// maxNoise is how far into a body output of a server may reach before the first record, in bytes.
+// maxNoise bounds the output of a server that may stand before the first record of a body, in bytes.
 const maxNoise = 4 << 10
 
 // isHTML reports whether a body that begins like HTML is a page: it has no record with a known key, or a page's mark
@@ -95,8 +95,8 @@ func isASCII(b []byte) bool {
 	return high&0x8080808080808080 == 0
 }
 
-// managers are who writes files, or blocks in them, for the sites that they serve, and the comment by which each can be
-// told exactly. Of several in a file the first in this table counts.
+// managers are the services that write files, or blocks in them, for sites, each with the comment that identifies it.
+// Of several in a file the first in this table counts.
 var managers = [...]struct{ name, comment string }{
 	{"cloudflare", managedBegin},
 	{"wordpress.com", "if you are regularly crawling wordpress.com sites"},

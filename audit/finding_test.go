@@ -8,7 +8,7 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// TestFinding shows what surveys count answers as.
+// TestFinding shows which answers have which finding.
 func TestFinding(t *testing.T) {
 	site := func(outcome exchange.Outcome, status int, body string) *Site {
 		return &Site{Fetch: exchange.Response{Outcome: outcome, Status: status, Body: []byte(body)}}

@@ -72,8 +72,8 @@ func BenchmarkArchives(b *testing.B) {
 	}
 }
 
-// BenchmarkReaudit has the built program judge stored files again, statistics included: by the registry that they were
-// judged by, and by one with a new crawler that every rule for * is for, so that nearly all rows of sites differ.
+// BenchmarkReaudit has the built program judge stored files again, statistics included: by the registry of their scan,
+// and by one with a new crawler, to which every rule for `*` applies, so that nearly all rows of sites differ.
 //
 //	make compare BENCH=Reaudit TIME=3x
 func BenchmarkReaudit(b *testing.B) {

@@ -129,9 +129,9 @@ func TestArrowReads(t *testing.T) {
 	}
 }
 
-// BenchmarkParquet writes a table of 100,000 sites with real files: ours from judged sites, of which it first makes
-// rows, and with hash, fsync, rename and commit; arrow-go from ready columns in memory, which it has read from our
-// file, with zstd and otherwise its own settings.
+// BenchmarkParquet writes a table of 100,000 sites with real files: bulkscan makes rows from judged sites first, and
+// also hashes, syncs, renames and commits the file. arrow-go writes columns that are ready in memory, with zstd and
+// otherwise its own settings.
 //
 //	make compare BENCH=Parquet TIME=3x COUNT=6
 func BenchmarkParquet(b *testing.B) {

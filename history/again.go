@@ -85,7 +85,7 @@ func (a *again) file(o *Observation) judgedFile {
 	return a.files[o.Body]
 }
 
-// source is who made such observations of an observer.
+// source returns the Source of observations by an observer.
 func (a *again) source(observer string) *Source {
 	if a == nil {
 		return nil

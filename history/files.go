@@ -318,8 +318,8 @@ func runOf(base string) (run string, ok bool) {
 	return match[1], true
 }
 
-// newRun returns a part of names that no other merge has used: a late request of a dead process could delete a name
-// that is used again.
+// newRun returns a part of file names that no other merge has used. Otherwise a late request of a dead process could
+// delete a file of this merge.
 func newRun() string {
 	var random [6]byte
 	_, _ = rand.Read(random[:]) // never fails

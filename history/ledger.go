@@ -219,9 +219,10 @@ func isOf(scans []MergedScan) func(scanID string, finished time.Time) *MergedSca
 	}
 }
 
-// adopted returns the scans that a head which is being changed publishes, once it has adopted what waits for that, and
-// what the ledger has merged; nil: there is none. What the head says of a scan as it said when the ledger merged it is
-// not read again, unless all is true. With a *commit.DamagedScansError, those that can be read.
+// adopted lets a head that is being changed adopt the scans that wait for their publication, and returns all scans that
+// it then publishes. ledger is what was merged before; nil: nothing. A scan of which the head says the same as when the
+// ledger merged it is not read again, unless all is true. With a *commit.DamagedScansError, adopted returns the scans
+// that can be read.
 func adopted(ctx context.Context, st store.Store, h *commit.Head, ledger *Ledger, all bool) (scans []MergedScan,
 	err error) {
 	named, err := h.All(ctx)

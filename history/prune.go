@@ -261,7 +261,7 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit
 	}
 	there := func(scanID string) bool { return has(going.All, scanID) }
 	if len(p.missing(ledger, there)) == 0 && !h.Late {
-		// what a pruning has left that was killed, or had no room; readers of the ledger before have the rest
+		// files of a pruning that was killed or had no room; readers of the earlier ledger need the others
 		if err := sweep(ctx, st, slices.Concat(ledger.all(), p.files()), prunedRun); err != nil {
 			return nil, err
 		}

@@ -513,7 +513,8 @@ func TestMonthLost(t *testing.T) {
 	}
 }
 
-// TestPrunedLedger copies back an earlier ledger: no command goes by it, and derived anew it is as it was.
+// TestPrunedLedger copies back an earlier ledger. No command uses it, and a ledger that is derived anew equals the lost
+// one.
 func TestPrunedLedger(t *testing.T) {
 	dir := newDir(t)
 	var earlier []byte

@@ -66,8 +66,8 @@ type Transition struct {
 	Sites         int64
 }
 
-// Survival says of how many of the sites that block a token on the last night it is known that they have done so since
-// a night, and how many may have.
+// Survival counts, for a night, the sites that block a token on the last night: those that are known to have blocked it
+// since that night, and those that may have.
 type Survival struct {
 	Night                Date
 	ByThen, Maybe, Sites int64

@@ -33,7 +33,7 @@ type counted struct {
 // ahead bounds what a compression decodes before it gives it, in bytes of text.
 var ahead = map[string]int64{"": 0, "gzip": 32 << 10, "zip": 32 << 10, "zstd": 128 << 10}
 
-// known says from which multiple of that on the length of a list is estimated, within 2 %.
+// known is the multiple of ahead from which the length of a list is estimated, within 2 %.
 const known = 50
 
 // Read is io.Reader's.

@@ -199,8 +199,8 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 	return n, o.again(ctx, n)
 }
 
-// continues reports whether a run of another date continues a night. If its scan is not complete, a run does whose date
-// was not given: after midnight it takes up what was left before.
+// continues reports whether a run of another date continues a night. If the night's scan is not complete, a run without
+// a given date continues it, also after midnight.
 func (o *Options) continues(ctx context.Context, n *Night, now time.Time) bool {
 	if o.Date != "" || n.State == Incomplete || n.Until != nil && !n.Until.After(now) || n.Until == nil &&
 		now.Sub(n.StartedAt) > resumeTime {

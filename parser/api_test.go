@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/api.txt anew")
 
-// TestAPI compares the exported declarations with testdata/api.txt: what is there stays as it is, and additions are
-// meant.
+// TestAPI compares the exported declarations with testdata/api.txt: nothing is changed or removed, and additions are
+// intended.
 func TestAPI(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

@@ -208,7 +208,7 @@ func (r *Robots) rule(i int) Rule {
 }
 
 // Sitemaps returns the values of all sitemap lines that are not empty, in order. A sitemap should be an absolute URL,
-// of any site; it is not checked that it is one.
+// of any site; Sitemaps does not check this.
 func (r *Robots) Sitemaps() []string {
 	var sitemaps []string
 	for i := range r.records {

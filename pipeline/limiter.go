@@ -113,8 +113,8 @@ func newLimit(perSecond float64, cells int) *limit {
 
 func (p pace) unlimited() bool { return p.interval == 0 }
 
-// depth is how many exchanges of a key may have been sent and not have started before the schedule sends no more: those
-// of a fifth of a second, one at least.
+// depth bounds the exchanges of a key that were sent and have not started. At the bound the schedule sends no more. It
+// is the exchanges of a fifth of a second, and one at least.
 func (p pace) depth() int32 { return int32((limitDepth + p.interval - 1) / max(1, p.interval)) }
 
 // ahead is how many records of a key may be resolved again before their turn: those of a second.
@@ -229,9 +229,10 @@ func (l *limit) giveBack(t token) {
 	l.due.cell(t.key).Add(-int64(t.interval))
 }
 
-// stagger is how much longer than until the next start an exchange waits, by how many others wait for its key. It is
-// less than they will take: a worker that is woken late misses a start, which another can use. If there are many, they
-// do not all wake at once. It is a second at most, since the exchange holds a slot.
+// stagger is how long an exchange waits after the next start of its key. It grows with the number of exchanges that
+// wait for the key, so that many of them do not all wake at once. It is less than the time that these will take: a
+// worker that is woken late misses a start, which another can use. It is a second at most, since the exchange holds a
+// slot.
 func (l *limit) stagger(t token) time.Duration {
 	return min(time.Second, time.Duration(max(0, l.unstarted.cell(t.key).Load()-1))*min(t.interval, longestInCell)/8)
 }

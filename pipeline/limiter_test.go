@@ -33,8 +33,8 @@ func (l *lags) upTo(most time.Duration) func() {
 	}
 }
 
-// Whatever the rate, as many exchanges as a pace allows in the time in which those of a window may start are no more
-// than what is promised of the window.
+// At every rate, the exchanges that a pace lets start within a window are no more than the limiter promises for that
+// window.
 func TestEveryPaceKeepsThePromises(t *testing.T) {
 	f := func(rate float64) {
 		t.Helper()
@@ -72,8 +72,8 @@ func tokensOf(g *limiter, keys [numLevels]key) *[numLevels]token {
 	return &tokens
 }
 
-// Many goroutines press through the limiter at once, each with a host, an address and the run to think of. What it lets
-// through is what the pace allows, for each of them, and it wastes little.
+// Many goroutines pass the limiter at once, each at the levels of a host, an address and the run. It lets through what
+// the pace of each level allows, and wastes little.
 func TestTheLimiterHoldsAgainstACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{HostRate: 100, IPRate: 200, Rate: 300}

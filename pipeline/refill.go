@@ -2,13 +2,13 @@ package pipeline
 
 import "time"
 
-// What the schedule spills, and when it comes back. Of MaxWaiting a fourth is for the records that must not be asked
-// before a time, and queues have the rest.
+// This file says which records the schedule spills, and when they come back. A fourth of MaxWaiting is for the records
+// that wait for a time, and queues have the rest.
 //
-// A newcomer that finds its queue crowded is spilled with an estimate of its turn, which is after all of its key that
-// were spilled before. It comes back then, and stays in memory, unless its key has become much slower since: such a key
-// must not take the places of others. Where memory is nearly empty, records come back earlier, since an estimate may be
-// too late: others of the key may need no exchange.
+// A newcomer that finds its queue crowded is spilled with an estimate of its turn, which is later than those of earlier
+// spilled records of its key. It comes back at that time and stays in memory, unless its key has become much slower
+// since: such a key must not take the places of others. Where memory is nearly empty, records come back earlier, since
+// an estimate may be too late: others of the key may need no exchange.
 
 const (
 	// The loop reads so many records before it serves others.
@@ -19,7 +19,7 @@ const (
 	// Estimates of turns that have passed are forgotten so often, where there are many.
 	sweepEvery = time.Second
 
-	// Of MaxWaiting, as one in so many:
+	// Parts of MaxWaiting, as divisors:
 	emptyShare  = 16 // with fewer records in queues, buckets are read before their time
 	filledShare = 8  // until there are so many
 	queueShare  = 2  // with more records in queues, no bucket is read

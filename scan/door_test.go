@@ -326,8 +326,7 @@ func TestDamagedAnswers(t *testing.T) {
 	}
 }
 
-// TestDamagedFooters shows that no byte of a footer can be another: each file of each record is refused with any of
-// them flipped.
+// TestDamagedFooters flips each byte of the footer of each file of a record: the file is refused.
 func TestDamagedFooters(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	scan, err := commit.ReadScan(t.Context(), placed(t, files), nights[1])
@@ -429,8 +428,8 @@ func TestDamagedDerivedFooters(t *testing.T) {
 	t.Logf("%d flips, of which %d were refused", flips, refused)
 }
 
-// TestSealersCompareAll shows that what seals or destroys refuses a file of which a byte differs that no reader looks
-// at, and leaves the file alone: the last byte before the footer is of the index of pages.
+// TestSealersCompareAll changes a byte that no reader looks at. A command that seals or deletes refuses the file and
+// leaves it alone: the last byte before the footer is of the index of pages.
 func TestSealersCompareAll(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	name := commit.PartName(schema.Sites, strings.TrimPrefix(nights[1], "night-"), nights[1], "0", 0)

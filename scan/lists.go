@@ -284,8 +284,8 @@ type Counted struct {
 	Nights *replay.Nights // of archives and bodies, of which only these and Stats are counted; else nil
 }
 
-// Count reads the lists, and looks at the dataset: what Run would refuse, it refuses. It writes nothing, and asks no
-// site.
+// Count reads the lists and looks at the dataset. It fails where Run would fail before it begins. It writes nothing and
+// makes no requests.
 func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	if err := j.openLists(ctx); err != nil {
 		return nil, err

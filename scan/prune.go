@@ -19,8 +19,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// Retention says what is deleted for its age: what is from before these dates, YYYY-MM-DD. "" keeps all. A night goes
-// with all its tables, the others leave sites and verdicts.
+// Retention has the dates, YYYY-MM-DD, before which nights, bodies or evidence are deleted for their age. "" keeps all.
+// A night is deleted with all its tables; the other two leave sites and verdicts.
 type Retention struct {
 	Nights, Bodies, Evidence string
 	// Accept is the number of dates of which a person lets anything go. If more than half of the published dates would go,

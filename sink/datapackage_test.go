@@ -40,7 +40,7 @@ type described struct {
 }
 
 // packageIn reads the description of a dataset, compares it with what version 2.0 of the standard requires, and returns
-// it with the files of each table. Each file is there, and they are those that the index says count.
+// it with the files of each table. The files exist, and are those that count by the index.
 func packageIn(t *testing.T, st store.Store) (d described, files map[string][]string) {
 	t.Helper()
 	data, err := store.ReadAll(t.Context(), st, schema.PackageName, 1<<20)

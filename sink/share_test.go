@@ -173,8 +173,7 @@ func checkLoss(t *testing.T, what string, err error) {
 	}
 }
 
-// TestShareOfOthers puts the record of a share of another number of shares into the place of a share's. A repair writes
-// it anew.
+// TestShareOfOthers replaces the record of a share by one that is of another number of shares. A repair writes it anew.
 func TestShareOfOthers(t *testing.T) {
 	dir, o := newDir(t), shareOptions(0, 2)
 	writeShare(t, dir, o, shareSites, commit.ShareDone)
@@ -353,7 +352,7 @@ func checkCollected(t *testing.T, dir *store.Dir, n int) {
 	}
 }
 
-// TestCollectedRepair loses data of a collected scan: it is repaired as any other.
+// TestCollectedRepair loses data of a collected scan, which is then repaired like any other scan.
 func TestCollectedRepair(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		for i, loss := range shareLosses() {

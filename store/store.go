@@ -219,8 +219,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Try returns an error if it is certain that nothing can be written to a Store. It writes nothing: of a remote one it
-// learns that it is there, and may be listed.
+// Try returns an error if it is certain that nothing can be written to a Store. It writes nothing. For a remote Store
+// it checks that the place exists and may be listed.
 func Try(ctx context.Context, s Store) error {
 	if dir, ok := s.(*Dir); ok {
 		return dir.Writable()

@@ -149,8 +149,8 @@ type SumDiff struct {
 	Moves
 }
 
-// Moves counts sites with rules in both scans, but for Appeared and Removed: there, one scan found that the site has
-// none.
+// Moves counts sites with rules in both scans, except Appeared and Removed: for these, the site has no rules in one
+// scan.
 type Moves struct {
 	Began       int64   `json:"began" about:"sites that began"`
 	Ceased      int64   `json:"ceased" about:"sites that ceased"`

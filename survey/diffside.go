@@ -94,7 +94,8 @@ type diffColumns struct {
 	PolicyID, Unmanaged    int64
 }
 
-// open opens a scan, and reads its policies, and of which tokens it says something if another registry has judged it.
+// open opens a scan and reads its policies. If another registry has judged the scan, open also finds the tokens that
+// the scan mentions.
 func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
 	c.o.Alone = at.Alone
 	scan, err := c.o.open(ctx, at.Store, at.ScanID)

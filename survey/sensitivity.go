@@ -242,7 +242,7 @@ func (s *sensitivity) domainOf() uint64 {
 	return xxhash.Sum64String(cmp.Or(s.site.Domain, s.site.Host))
 }
 
-// speak lets the current site speak for its domain if it is to be preferred to the sites before it.
+// speak makes the current site represent its domain, if it has precedence over the sites before it.
 func (s *sensitivity) speak(rules, blocks bool) {
 	r := &s.site
 	now := domainSite{rank: r.Rank, seq: r.Seq, class: 2, rules: rules, blocks: blocks}

@@ -65,7 +65,7 @@ func (u *Uncertainty) Flag(n int64) string {
 	return ""
 }
 
-// Explain says what the ranges mean that there are, and the flag of a group of n sites, if there is one.
+// Explain says what the ranges mean that are shown, and what the flag of a group of n sites means, if it has one.
 func (u *Uncertainty) Explain(n, unobserved int64) string {
 	var texts []string
 	if u.Flag(n) != "" {
@@ -81,8 +81,8 @@ func (u *Uncertainty) Explain(n, unobserved int64) string {
 	return strings.Join(texts, " ")
 }
 
-// Of says how sure it is that k sites of n block, where unobserved sites may belong to the n, too; -1 is an unknown
-// number.
+// Of returns the ranges and the flag of a share: k of n sites block. Of the unobserved sites each may belong to the n;
+// -1 is an unknown number of them.
 func (u *Uncertainty) Of(k, n, unobserved int64) (c Certainty) {
 	if u.SampleOf > 0 && n > 0 { // of the population, the same part belongs to the n as of the sample
 		c.Interval = interval(k, n, float64(n)*(float64(u.SampleOf)/float64(max(u.listed, n))))

@@ -42,8 +42,7 @@ type barState struct {
 	tail time.Duration // the last sites may take so long beyond what the pace tells
 }
 
-// The time that is left is shown where it is right within a fifth, or else nothing. That leaves so much to each cause
-// of an error.
+// The remaining time is shown only if it is right within a fifth. Each cause of an error may take these parts of that.
 const (
 	unsteady = 0.15 // between the two halves of the pace, as a share of the larger
 	tailed   = 0.3  // of the tail, half of which is added, as a share of the rest

@@ -85,7 +85,7 @@ func (x *explanation) head(title string, more ...piece) {
 	x.page.line(append([]piece{styled(bold, "%s", title)}, more...)...)
 }
 
-// The first lines: who answered what, what that means, and the one line that most people came for.
+// The first lines: the site and its answer, what that means, and how the crawlers of a category are treated.
 
 func (x *explanation) headline(arg string) {
 	p, r := x.page, x.result
@@ -205,7 +205,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// tally says how the crawlers of a category fare.
+// tally counts the crawlers of a category by verdict.
 func (x *explanation) tally(category string) []piece {
 	var all int
 	by := map[string]int{}

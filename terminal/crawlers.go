@@ -48,9 +48,9 @@ type operator struct {
 	named, unnamed []*audit.TokenResult
 }
 
-// operators returns those that the file speaks of, with --all all of them, and the crawlers of the others. Whom the
-// file treats worst comes first, since that is what a policy is about; among those treated alike the order is that of
-// names, in which people look for one. Of one operator, crawlers that are named come first, in the order of the file.
+// operators returns the operators whose crawlers the file names (all operators with --all), and the crawlers of the
+// other operators. Operators with the strictest treatment come first; among equals the order is by name. Within an
+// operator, named crawlers come first, in the order of the file.
 func (x *explanation) operators(category string) (list []*operator, others []*audit.TokenResult) {
 	by := map[string]*operator{}
 	of := func(t *audit.TokenResult) *operator {
@@ -91,7 +91,7 @@ func (x *explanation) operators(category string) (list []*operator, others []*au
 	return list, others
 }
 
-// severity is how the worst treated of the crawlers fares that the file names.
+// severity returns the strictest treatment among the crawlers that the file names.
 func (o *operator) severity() (worst int) {
 	for _, t := range o.named {
 		worst = max(worst, slices.Index([]string{"allowed", "partial", "blocked"}, t.Verdict))
@@ -199,7 +199,7 @@ func (x *explanation) why(t *audit.TokenResult) string {
 	return s
 }
 
-// root says whether the home page may be fetched, where the verdict does not tell.
+// root says whether the home page may be fetched, if the verdict leaves that open.
 func root(verdict string, allowed bool) string {
 	switch {
 	case verdict != audit.Partial.String():

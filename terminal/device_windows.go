@@ -25,5 +25,5 @@ func takesColor(file *os.File) bool {
 	return windows.SetConsoleMode(console, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
 }
 
-// takesUTF8 reports whether consoles show what is UTF-8: what is written to one is given to it as characters.
+// takesUTF8 reports whether consoles show UTF-8. They do, since Go passes text to a console as characters.
 func takesUTF8() bool { return true }

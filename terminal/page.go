@@ -131,7 +131,7 @@ func newPage(w io.Writer, when Color) *page {
 	return &page{out: bufio.NewWriter(w), colored: when.Colored(w), width: max(Width(w), minWidth)}
 }
 
-// Width is how many columns a stream has for lines: those of its terminal, if it is one that says so.
+// Width returns the number of columns for lines on a stream: that of its terminal, if it has one that reports a number.
 func Width(w io.Writer) int {
 	if file, ok := underlying(w); ok && isTerminal(file) {
 		if n := terminalWidth(file); n > 0 {

@@ -83,7 +83,7 @@ func faults(text string) (found []string) {
 		if !known("training search user-fetch agent data-provider ads preview platform seo other", row.Purpose) {
 			fault("%s: purpose %q", row.Name, row.Purpose)
 		}
-		// The strict reading would take a name or alias whose leading token is another token's name for that token.
+		// If the leading part of a name is the name of another token, the strict reading would find that token.
 		for _, name := range append([]string{row.Name}, row.Aliases...) {
 			if i := reg.Lookup(name[:ProductTokenLen(name)]); i >= 0 && reg.Tokens[i].Name != row.Name {
 				fault("%s: %q is read as %s", row.Name, name, reg.Tokens[i].Name)

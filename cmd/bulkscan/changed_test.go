@@ -195,7 +195,7 @@ func TestSecondProcess(t *testing.T) {
 	if _, err := os.Stat(lock); err != nil {
 		t.Errorf("a killed process took its lock's file along: %v", err)
 	}
-	// Whoever wrote it, on whatever machine: what counts is that nobody holds it.
+	// The file of a lock that no process holds does not matter, whatever process and machine wrote it.
 	if err := os.WriteFile(lock, []byte(`{"pid":1,"host":"elsewhere.example","started_at":"2026-01-01T00:00:00Z"}`),
 		0o644); err != nil {
 		t.Fatal(err)

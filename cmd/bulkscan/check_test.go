@@ -11,9 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestCheckWithoutStatus checks a host of each behaviour whose outcome has no status. Nothing is known of any: there is
-// no score and no verdict, in text and in JSON, and the exit code is 1. Of one whose status came before it failed,
-// there is.
+// TestCheckWithoutStatus checks a host of each behaviour whose outcome has no status. Text and JSON have no score and
+// no verdict, and the exit code is 1. A host that fails after its status has a score.
 func TestCheckWithoutStatus(t *testing.T) {
 	inBubble(t, 0, simweb.Config{Seed: 1, Addresses: 4}, checkWithoutStatus)
 }

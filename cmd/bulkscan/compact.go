@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
-// defaultGrace lets what was replaced stay for readers that have just listed it: a query of DuckDB is mostly done by
-// then.
+// defaultGrace is how long replaced files stay for readers that have just listed them. Most queries of DuckDB end
+// within that time.
 const defaultGrace = 2 * time.Second
 
 func (a *app) compactCommand() *cobra.Command {

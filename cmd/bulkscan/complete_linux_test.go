@@ -38,7 +38,7 @@ var shells = []struct {
 }
 
 // TestCompletionInShells types the beginnings of commands into real shells, and TAB. Instead of the program the shell
-// then starts one that writes down its arguments; what to offer it asks the real one.
+// then starts one that writes down its arguments. This one gets the completions from the real program.
 func TestCompletionInShells(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it starts shells, which make long does")

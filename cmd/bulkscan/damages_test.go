@@ -473,7 +473,7 @@ func (m *matrix) read(c *told, what string, some ...command) {
 	}
 }
 
-// verify asks verify of the dataset, which is damaged. Where a command goes by the damaged file, verify says so.
+// verify runs `bulkscan verify` on the damaged dataset. It must report the file if another command depends on it.
 func (m *matrix) verify(c *told, what string, must bool) {
 	m.t.Helper()
 	got := m.d.ask("verify", m.d.place)
@@ -486,8 +486,8 @@ func (m *matrix) verify(c *told, what string, must bool) {
 	}
 }
 
-// seal runs what writes or deletes, on a damaged copy of the dataset. If verify finds no damage afterwards, readers say
-// what they would say without damage, or that something is wrong, or the head has the loss.
+// seal runs a command that writes or deletes, on a damaged copy of the dataset. If verify finds no damage afterwards,
+// readers must give the undamaged answer or an error, or the head must have the loss.
 func (m *matrix) seal(c *told, what string, s command, damage func(d *dataset)) {
 	m.t.Helper()
 	d := m.d.copied(m.t)

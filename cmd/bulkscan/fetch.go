@@ -110,7 +110,7 @@ func (f *fetchFlags) registry() (*tokens.Registry, error) {
 	return registry, nil
 }
 
-// asker is what asks: the fetcher, and the resolver that tells it the addresses.
+// asker makes the requests: it is the fetcher, and the resolver that finds the addresses.
 type asker struct {
 	*fetcher.Fetcher
 	names  *resolve.Resolver

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/terminal/metrics"
 )
 
-// monitor is a scan as others see it: --metrics-addr and --metrics-file, as far as they are given.
+// monitor shows the metrics of a scan by --metrics-addr and --metrics-file, as far as they are given.
 type monitor struct {
 	scan   *metrics.Scan
 	server *metrics.Server
@@ -17,8 +17,7 @@ type monitor struct {
 	log    *slog.Logger
 }
 
-// monitor begins to show the scan. What is wrong with the flags is told before anything is asked; a dry run is no scan
-// that anybody would watch.
+// monitor begins to show the scan. Wrong flags are an error before any request is made. A dry run has no monitor.
 func (f *scanFlags) monitor(listen metrics.Listen, names func() resolve.Stats, log *slog.Logger) (*monitor, error) {
 	m := &monitor{scan: metrics.New(toolVersion(), names), log: log}
 	if err := f.checkMetrics(); err != nil || f.dryRun {
@@ -64,7 +63,7 @@ func (m *monitor) end(err error) {
 	}
 }
 
-// stateAfter is what a scan came to that ended with this error.
+// stateAfter returns the state of a scan that ended with this error.
 func stateAfter(err error) metrics.State {
 	exit := (*exitError)(nil)
 	switch {

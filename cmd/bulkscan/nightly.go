@@ -461,7 +461,7 @@ func (a *app) nightlyStatus(ctx context.Context, f *nightlyFlags, place string) 
 	return terminal.Nights(a.stdout, nights, pruned, shownNights, f.color)
 }
 
-// watchSignals is interrupts, unless the command around the scan watches for signals.
+// watchSignals does what interrupts does, unless the command around the scan already watches for signals.
 func (a *app) watchSignals(ctx context.Context, shared *sharedSignals, stop func() bool) (_ context.Context,
 	code func() int, end func()) {
 	if shared == nil {

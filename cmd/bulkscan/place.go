@@ -256,10 +256,10 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string,
 	return st, ids, nil
 }
 
-// readableScans reads the manifests of a dataset by commit.Scans, or commit.StoredScans. One that is damaged is an
-// error where it is the one that is asked for, or where no other can be read; else it is named on standard error, and
-// the others are returned. Where there is --skip-damaged, it is an error without a name, too: it may be the one that is
-// meant.
+// readableScans reads the manifests of a dataset by commit.Scans, or commit.StoredScans. A damaged manifest is an error
+// if the choice names its scan, if another version of bulkscan wrote it, or if no other manifest can be read. In a
+// command that has --skip-damaged and no name it is an error unless the flag is set: it may be that of the default
+// scan. Otherwise it is named on standard error, and the other manifests are returned.
 func (a *app) readableScans(ctx context.Context, st store.Store, choice scanChoice,
 	read func(context.Context, store.Store) ([]*commit.Manifest, error)) ([]*commit.Manifest, error) {
 	scans, err := read(ctx, st)

@@ -480,7 +480,7 @@ func (f *scanFlags) check() error {
 	return nil
 }
 
-// archive makes what keeps the exchanges of --warc-out, nil without it.
+// archive makes the archive of --warc-out; nil without the flag.
 func (f *scanFlags) archive(ctx context.Context) (*archive.Archive, error) {
 	if f.warcOut == "" {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
-// defaultOut is where a scan writes, and where the commands look that may be called without a place.
+// defaultOut is the dataset of a scan without --out, and of commands without a place.
 const defaultOut = "bulkscan-out"
 
 func (a *app) verifyCommand() *cobra.Command {

@@ -169,8 +169,8 @@ func (q *Query) continued(edns bool, arrivals ...arrival) *call {
 	return c
 }
 
-// alone continues a look-up in a goroutine of its own: after the first question of a call, or from its start without
-// one.
+// alone continues a look-up in a goroutine of its own: after the first question of the call, or from the start if the
+// call is nil.
 func (q *Query) alone(c *call) {
 	b := q.batch
 	l := b.resolver.begin(time.Now())

@@ -182,10 +182,10 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 				err, waiting = nil, (unable | absent | crowded).all(n)
 				at = (unable | absent | crowded).next(at, n)
 			default:
-				// After a refusal the others are asked at once. When all have refused, all are asked again later,
-				// since a refusal for the rate is revoked then. A second refusal is the name's fault, unless the
-				// server is doubted by then. It is believed a little later, because other look-ups at that time may
-				// give reason to doubt.
+				// After a refusal the other servers get the question at once. When all have refused, all get it again later,
+				// since a server that refused for the rate answers then. A second refusal is due to the name, unless the
+				// refusals of the server are not believed by then. It counts a little later, because other look-ups may show
+				// meanwhile that the server refuses for the rate.
 				a.server.failures.Add(1)
 				if refused.by == nil {
 					a.server.refuses()

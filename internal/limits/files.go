@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Files says what the files that the process may hold go to. A scan that finds none left loses more than an exchange:
-// it cannot write its tables. So what takes files without end is bounded from the start.
+// Files divides the files that the process may hold among their uses. A scan without a free file loses more than an
+// exchange: it cannot write its tables. So each use that would grow is bounded from the start.
 type Files struct {
 	Concurrency int // exchanges, a connection each
 	Silent      int // exchanges beside them, of hosts that are silent

@@ -482,8 +482,8 @@ func (h *Head) Settle(ctx context.Context, m *Manifest) error {
 	return h.set(ctx, s)
 }
 
-// Changing has the head say that the holder of the scan's lock is about to change what the scan consists of. Nothing
-// is written if it says so, or names the scan not.
+// Changing writes a head which says that the holder of the scan's lock is about to change the scan's records. It writes
+// none if the newest head says so already, or does not name the scan.
 func (m *Manifest) Changing(ctx context.Context, st store.Store, log *slog.Logger) error {
 	if m.named == nil && m.State != Complete {
 		return nil // no process names it but the holder of its lock

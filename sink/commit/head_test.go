@@ -352,7 +352,8 @@ func TestHeadWaits(t *testing.T) {
 	})
 }
 
-// TestWaitsSayWhy has each change of what counts wait for another process: it says so, and who that is.
+// TestWaitsSayWhy lets each change of what counts wait for another process. The change logs this, and names the
+// process.
 func TestWaitsSayWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := processes(t)
@@ -459,8 +460,8 @@ func TestHeadsOfTheKilled(t *testing.T) {
 	}
 }
 
-// TestHeadLostAnswer has each change create its head, and learn that there is one, as if it were another's: the change
-// that is made again fails at nothing, and nothing is named twice.
+// TestHeadLostAnswer loses the answer to the creation of each head, so that the writer finds its own head as if it were
+// another's. The change is made again without an error, and nothing is named twice.
 func TestHeadLostAnswer(t *testing.T) {
 	f := func(what, want string, change func(st store.Store) error) {
 		t.Helper()

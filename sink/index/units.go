@@ -18,10 +18,10 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file keeps for each unit (see package units) whose sites can have several rows a file with the rows that do not
-// count. Its name has a hash of the files of sites that they are of, so that it never changes, and whatever changes
-// those files makes another one. It lies in MonthsFolder, with a record. Statistics of a unit's scans but the last are
-// superseded as a whole.
+// A unit (see package units) whose sites can have several rows has a file with the rows that do not count. The name of
+// this file has a hash of the unit's files of sites. So the file never changes: when the files of sites change, another
+// one is written. It lies in MonthsFolder, with a record. Statistics of a unit's scans but the last are superseded as a
+// whole.
 
 // unit is the files of the published scans of a date, observer and list.
 type unit struct {

@@ -424,8 +424,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestByOtherRules judges by a judge that finds otherwise, late in a part, and counts each kind of change; what is
-// written is what it found.
+// TestByOtherRules judges by a judge whose results begin to differ late in a part. Each kind of change is counted, and
+// the new results are written.
 func TestByOtherRules(t *testing.T) {
 	sites := sitetest.Judged(t, 80)
 	for i, s := range sites { // each has a body of its own: of others only the first is judged

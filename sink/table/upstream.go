@@ -181,8 +181,8 @@ func (c *codec) Encode(dst, src []byte) ([]byte, error) {
 }
 
 // compression is the codec of every file. Two encoders are enough: one goroutine fills a part while another seals one.
-// The encoder makes a channel at its first use, which belongs to the bubble of a test in virtual time if it is made
-// there, and ends the process elsewhere; so it is used here.
+// The encoder makes a channel at its first use. A channel that is made in the bubble of a test in virtual time ends the
+// process when it is used outside, so the first use is here.
 var compression = func() compress.Codec {
 	encoder, err := kzstd.NewWriter(nil,
 		kzstd.WithEncoderConcurrency(2), kzstd.WithWindowSize(1<<20),

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
-// pruned is what the views tell of nights that were pruned: that their dates cannot be asked for, and by which tokens
-// they were judged.
+// pruned is what the views say of pruned nights: that a query for such a date is an error, and by which tokens they
+// were judged.
 type pruned struct{ *commit.Pruned }
 
 // DuckDB evaluates this when it plans a query.
@@ -39,7 +39,7 @@ func date(expression, through string) string {
 // of returns the argument `date` of a table's macro.
 func (p pruned) of(table string) string { return date("date", max(p.Through, p.Tables[table])) }
 
-// fill replaces what stands in for facts of pruned nights in the files of SQL.
+// fill replaces the placeholders for facts of pruned nights in SQL.
 func (p pruned) fill(sql string) string {
 	rows := make([]string, 0, len(p.Registries))
 	for _, version := range slices.Sorted(maps.Keys(p.Registries)) {

@@ -30,9 +30,10 @@ import (
 // A table's view is bound to one file first, since DuckDB opens a file when a view is made, and expands all paths.
 //
 // Without union_by_name, which opens every file, DuckDB takes the columns of the first file of a list for those of all:
-// all scans of a dataset have one schema version. Statistics have a list more, of merged months (see package index),
-// and the files that these are of are in no list; nor are statistics that those of another scan of the unit replace.
-// Files of which the table superseded may name rows have lists of their own, whose selects leave these rows out.
+// all scans of a dataset have one schema version. Statistics have a second list, of merged months (see package index).
+// Files that were merged into a month are in no list, nor are statistics that were replaced by those of a later scan of
+// the unit. Files of which the table superseded may name rows have lists of their own, whose selects leave these rows
+// out.
 //
 // DuckDB refuses a view of files that do not exist, so only tables with files have views.
 
@@ -135,8 +136,8 @@ CREATE OR REPLACE MACRO policies_on(date) AS TABLE SELECT * EXCLUDE (scan_date) 
 	// "".
 	viewsList = `SELECT %[3]s FROM read_parquet(coalesce(bulkscan_list('%[2]s', getvariable('bulkscan_observer')),%[5]s
   getvariable('bulkscan_first')['%[2]s'], [error('no complete scan of this observer has files of %[1]s, or views.sql has to be read again')]), hive_partitioning = true%[4]s)`
-	// %[1]s is the list of files. The months have the scans of all observers. The select without rows has the columns of
-	// which the file of a scan, which stands in for missing months, has none.
+	// %[1]s is the list of files. The months have the scans of all observers. Where there are no months, the file of a
+	// scan stands in for them; the select without rows adds the columns that such a file lacks.
 	viewsMonths = `SELECT * EXCLUDE (observer) FROM (SELECT '' AS scan_id, DATE '1970-01-01' AS scan_date, '' AS observer WHERE false
   UNION ALL BY NAME SELECT * FROM read_parquet(coalesce(bulkscan_list('%[1]s', NULL), getvariable('bulkscan_none')['%[1]s '],
     getvariable('bulkscan_first')['%[1]s'], [error('views.sql has to be read again')])))

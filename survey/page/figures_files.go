@@ -190,7 +190,7 @@ func (b *builder) latency() figure {
 		marks = []float64{*s.MedianMillis, *s.P99Millis}
 	}
 	c, total := b.logarithmic("latency", "total_ms", "ms", marks...)
-	// An answer may have no time: that of an archive has none.
+	// Some answers have no time, such as those of archives.
 	of := "of sites that answered"
 	if total > 0 && total < s.Answered {
 		of += " and whose time is known"

@@ -32,7 +32,7 @@ func formulas() (list []string) {
 	return append(list, "=", "+", "-", "@", "-3.2.1", "-Inf", "+Inf", "-0x10", "1,=2", "-1e", "--1", "-1 ", "-1%")
 }
 
-// runs matches what a spreadsheet runs; isNumber what it reads as a number.
+// runs matches cells that a spreadsheet would run; isNumber matches cells that it reads as numbers.
 var (
 	runs     = regexp.MustCompile(`^[\s\x{a0}\x{feff}"]*[=+\-@＝＋－＠]|^[\t\r\n]`)
 	isNumber = regexp.MustCompile(`^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$`)

@@ -135,8 +135,8 @@ func TestRows(t *testing.T) {
 	equal(t, "carried", carried["2024-05-18"], `0 a.example carried`)
 }
 
-// TestSkip passes over nights, wherever their records are: what was rejected goes to the first, and the others are
-// whole.
+// TestSkip skips nights, wherever their records are. Their rejects go to the first night, and the other nights are
+// complete.
 func TestSkip(t *testing.T) {
 	var rows strings.Builder
 	for i := range 300 {

@@ -11,8 +11,8 @@
 // not: a retry may succeed. If none settles it, the last capture counts, and before any row without an answer (see the
 // flag unseen). Its redirects are followed to captures of the same night, anywhere in the inputs.
 //
-// replay.go reads the inputs once; ahead.go unpacks and parses them for it, by capture.go what archives have, and by
-// rows.go bodies. spool.go sorts what was read, in a temporary file. night.go returns it.
+// replay.go reads the inputs once. ahead.go unpacks and parses them: capture.go the records of archives, rows.go rows
+// of bodies. spool.go sorts what was read in a temporary file, and night.go returns it.
 package replay
 
 import (

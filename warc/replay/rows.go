@@ -170,7 +170,7 @@ var forms = []string{
 	"2006-01-02 15:04:05 MST", time.RFC1123, time.RFC1123Z, "20060102", "20060102150405",
 }
 
-// units has how many units a number counts per second since 1970, by the number's digits: 13 digits are milliseconds.
+// units are the units per second of a number that counts since 1970, by its digits: 13 digits are milliseconds.
 var units = map[int]int64{9: 1, 10: 1, 11: 1, 13: 1e3, 16: 1e6, 19: 1e9}
 
 // parseTime reads a date by one of the forms, or a number of seconds, milliseconds, microseconds or nanoseconds since

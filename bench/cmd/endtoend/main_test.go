@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestExperiments does each experiment at a hundredth of its size, with the real program and the real web. What they
-// say of time and memory is not looked at. That each scan was as it was meant to be is.
+// TestExperiments does each experiment at a hundredth of its size, with the real program and the real web. It checks
+// that the scans are right, and ignores their time and memory.
 func TestExperiments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it builds the program and scans for minutes, which -short leaves out")

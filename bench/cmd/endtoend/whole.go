@@ -167,7 +167,8 @@ func (l *lab) contenders(ctx context.Context, n int, trials map[bool]trial) (all
 	}}), nil
 }
 
-// visiting is a contender that is a command, which meets a web of its own. nil is one that it cannot do.
+// visiting returns a contender that runs a command against a web of its own. A nil command stands for a scan that the
+// contender cannot do.
 func (l *lab) visiting(command func(w *built.Web, secure bool) []string) func(context.Context, bool) (float64, error) {
 	return func(ctx context.Context, secure bool) (float64, error) {
 		w, err := built.StartWeb(ctx, l.simweb, append([]string{"--ca", filepath.Join(l.dir, "ca.pem")}, healthy...)...)
