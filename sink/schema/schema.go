@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 )
@@ -76,14 +77,16 @@ var tables = []struct {
 		"One row per row of sites that does not count, because another row counts for its site: a later one of the same date, observer and list, an observation, or an archive's by https. The views leave such rows out.", reflect.TypeFor[SupersededRow]()},
 }
 
-// Tables returns every table with its columns, in reading order.
-func Tables() []Table {
+// Tables returns every table with its columns, in reading order. Callers share the columns, and must not change them.
+func Tables() []Table { return slices.Clone(described()) }
+
+var described = sync.OnceValue(func() []Table {
 	all := make([]Table, 0, len(tables))
 	for _, t := range tables {
 		all = append(all, Table{Name: t.name, About: t.about, Columns: ColumnsOf(t.row)})
 	}
 	return all
-}
+})
 
 // ColumnsOf describes the columns of a row's struct, by its tags.
 func ColumnsOf(row reflect.Type) []Column {
