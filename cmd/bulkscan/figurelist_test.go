@@ -49,6 +49,7 @@ func figures(t *testing.T) (all []figure) {
 		third  = "bench/results/2026-11-23-epyc-2cpu/README.md"
 		fourth = "bench/results/2026-11-24-epyc-2cpu/README.md"
 		fifth  = "bench/results/2026-11-25-epyc-2cpu/README.md"
+		whole  = "bench/results/2026-11-27-epyc-2cpu/whole.md"
 		month  = "bench/results/2026-11-24-epyc-2cpu/month.md"
 	)
 	goVersion := in("go.mod", `(?m)^go (\d+\.\d+)`)
@@ -84,6 +85,9 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "simulated web, {} real host names with real files took {} s, {} s of processor time and {} MB:",
 		in(first, `([\d,]+) real hosts`), in(first, `real hosts'.*?\| (\d+) s`), perSite,
 		in(first, `real hosts'.*?time, (\d+) MB`))
+	f(page, "alone: {} s of processor time for 10,000 plain sites beside {} s, and {} s by TLS beside {} s",
+		in(whole, `\*\*whole scan\*\* \| ([\d.]+)`), in(whole, `nethttp, .*? \| ([\d.]+)`),
+		in(whole, `\*\*whole scan\*\* .*? × \| ([\d.]+)`), in(whole, `nethttp, .*? × \| ([\d.]+)`))
 	f(page,
 		"reads {} real files at {} MB/s, without an allocation; `temoto/robotstxt` reads {} MB/s, a port of Google's parser {}. It can",
 		in(first, `files, MB \| ([\d,]+),`), in(first, `\| bulkscan \w+ \| ([\d,]+)`),
