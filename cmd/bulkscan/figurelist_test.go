@@ -50,6 +50,7 @@ func figures(t *testing.T) (all []figure) {
 		fourth = "bench/results/2026-11-24-epyc-2cpu/README.md"
 		fifth  = "bench/results/2026-11-25-epyc-2cpu/README.md"
 		whole  = "bench/results/2026-11-27-epyc-2cpu/whole.md"
+		memory = "bench/results/2026-11-27-xeon-2cpu/memory.md"
 		month  = "bench/results/2026-11-24-epyc-2cpu/month.md"
 	)
 	goVersion := in("go.mod", `(?m)^go (\d+\.\d+)`)
@@ -151,9 +152,8 @@ func figures(t *testing.T) (all []figure) {
 		rounded(1.2e6/num(given("scan", "ip-rate"))/3600, 2), given("scan", "ip-rate"), rounded(1.2e6/200/3600, 2))
 	f(page, "Take about {} shares for each task that runs at once, but make no share smaller than {} sites.",
 		code("scan/shares.tasksEach"), grouped("scan/shares.leastSites"))
-	f(page, "a task of 1,000 sites a second. At `--concurrency 200` a task takes {} to {} MB, and {} to {} MB for",
-		in(fourth, `takes (\d+) to \d+ MB, and`), in(fourth, `takes \d+ to (\d+) MB, and`),
-		in(fourth, `MB, and (\d+) to \d+ MB for the same CPU`), in(fourth, `MB, and \d+ to (\d+) MB for the same CPU`))
+	f(page, "a task of 1,000 sites a second. At `--concurrency 200` a task takes {} MB, and {} MB for",
+		in(memory, `concurrency 200.*?s \| (\d+) MB`), in(memory, `GOMEMLIMIT=120MiB. (\d+) MB`))
 	f(page, "it to nine tenths of")
 	f(page, "| {} | stopped by SIGTERM", code("cmd/bulkscan.exitAgain"))
 	f(page, "| {} | a flag or variable", code("cmd/bulkscan.exitUsage"))
