@@ -13,6 +13,10 @@ import (
 // than those before, all nights are merged again, and their stored files are judged by that one. Where a file is not
 // stored, its night keeps the judgement of then, in an episode of its own.
 
+// severalJudges is Ledger.Judge after a scan by another judge than the last night's was merged: the next night whose
+// judge is at hand judges all.
+const severalJudges = "several"
+
 // again judges the files of the nights of a ledger in the making.
 type again struct {
 	*Rejudge

@@ -169,6 +169,50 @@ func TestAnotherRegistry(t *testing.T) {
 	f("o+ b+ | b o+", "obbo")
 }
 
+// TestLateScanOfAnotherRegistry merges a late scan by a program whose registry is not that of the last night. Until the
+// next night, its state may be unknown, and nothing is pruned. Then the ledger is what it is when derived anew.
+func TestLateScanOfAnotherRegistry(t *testing.T) {
+	by, dir := registries(t), newDir(t)
+	testFiles["o"], testFiles["B"] = "User-agent: *\nDisallow: /x\n", "User-agent: ZetaBot\nDisallow: /\n"
+	night := func(date Date, has bool, file string) {
+		t.Helper()
+		scanned(t, dir, "n"+date.String(), date.String(), func(o *sink.Options) { o.Registry = by[has] }, "h.example="+file)
+		if _, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(by[has])}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	states := func() (all string) {
+		for date := Date(20001); date <= 20004; date++ {
+			all += stateOf(t, dir, date, by[false].Version)
+		}
+		return all
+	}
+	night(20001, false, "B")
+	night(20003, true, "o")
+	night(20002, false, "B")
+	if got := states(); strings.ContainsFunc(got[:3], func(r rune) bool { return !strings.ContainsRune("b?o", r) }) ||
+		got[2] != 'o' {
+		t.Errorf("after the late scan the nights are %s", got)
+	}
+	all, err := commit.Scans(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Prune(t.Context(), dir, Options{Rejudge: RejudgeBy(by[true])}, Pruning{All: all, Nights: all[:1]}); err ==
+		nil || !strings.Contains(err.Error(), "the next night replaces it") {
+		t.Errorf("pruning: %v", err)
+	}
+	night(20004, true, "o")
+	if got := states(); got != "bboo" {
+		t.Errorf("after the next night the nights are %s, want bboo", got)
+	}
+	before := contents(t, dir)
+	mustRebuild(t, dir, Options{Rejudge: RejudgeBy(by[true])})
+	if after := contents(t, dir); after != before {
+		t.Errorf("derived anew, the ledger is\n%s\nand was\n%s", after, before)
+	}
+}
+
 // prunedBy is pruned with these options.
 func prunedBy(t testing.TB, st store.Store, before string, o Options) {
 	t.Helper()

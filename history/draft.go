@@ -56,6 +56,11 @@ func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *p
 	}
 	d := newDraft(ctx, st, o, p, base)
 	d.again = judgeAgain(o.judge(scans))
+	if d.again == nil && base.Judge != "" && slices.ContainsFunc(scans, func(s MergedScan) bool {
+		return s.judge != base.Judge
+	}) {
+		d.ledger.Judge = severalJudges
+	}
 	d.ledger.Checkpoints = slices.DeleteFunc(slices.Clone(base.Checkpoints),
 		func(c Checkpoint) bool { return c.Scans < len(p.base().Scans) })
 	next, err := d.merged(scans, true)

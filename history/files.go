@@ -39,7 +39,7 @@ type Ledger struct {
 	SchemaVersion int             `json:"schema_version"`
 	ToolVersion   string          `json:"tool_version"`
 	Observer      commit.Observer `json:"observer"` // whose scans are merged, beside archives
-	Judge         string          `json:"judge"`    // by which the stored files of all nights were judged; "": each by its own
+	Judge         string          `json:"judge"`    // by which the stored files of all nights were judged; "": each by its own; or severalJudges
 	Scans         []MergedScan    `json:"scans"`    // by date
 	Files         []File          `json:"files"`
 	Checkpoints   []Checkpoint    `json:"checkpoints"`   // by date
