@@ -13,8 +13,8 @@ import (
 // than those before, all nights are merged again, and their stored files are judged by that one. Where a file is not
 // stored, its night keeps the judgement of then, in an episode of its own.
 
-// severalJudges is Ledger.Judge after a scan by another judge than the last night's was merged: the next night whose
-// judge is at hand judges all.
+// severalJudges is Ledger.Judge after a late scan by another judge than the last night's, and after a night by another
+// judge while a scan of the ledger is gone. The next night judges all, once its judge and all scans are there.
 const severalJudges = "several"
 
 // again judges the files of the nights of a ledger in the making.

@@ -213,6 +213,37 @@ func TestLateScanOfAnotherRegistry(t *testing.T) {
 	}
 }
 
+// TestAnotherRegistryWithoutAScan has another registry come while a scan of the ledger is not there. Once it is back,
+// the next night judges all nights.
+func TestAnotherRegistryWithoutAScan(t *testing.T) {
+	by, dir := registries(t), newDir(t)
+	testFiles["o"], testFiles["B"] = "User-agent: *\nDisallow: /x\n", "User-agent: ZetaBot\nDisallow: /\n"
+	night := func(date Date, has bool, file string) {
+		t.Helper()
+		scanned(t, dir, "n"+date.String(), date.String(), func(o *sink.Options) { o.Registry = by[has] }, "h.example="+file)
+		if _, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(by[has])}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	night(20001, false, "B")
+	night(20002, false, "B")
+	name := commit.ManifestName("n" + Date(20001).String())
+	manifest, err := store.ReadAll(t.Context(), dir, name, 1<<20)
+	if err := errors.Join(err, dir.Delete(t.Context(), name)); err != nil {
+		t.Fatal(err)
+	}
+	night(20003, true, "o")
+	if err := dir.Put(t.Context(), name, manifest); err != nil {
+		t.Fatal(err)
+	}
+	night(20004, true, "o")
+	before := contents(t, dir)
+	mustRebuild(t, dir, Options{Rejudge: RejudgeBy(by[true])})
+	if after := contents(t, dir); after != before {
+		t.Errorf("derived anew, the ledger is\n%s\nand was\n%s", after, before)
+	}
+}
+
 // prunedBy is pruned with these options.
 func prunedBy(t testing.TB, st store.Store, before string, o Options) {
 	t.Helper()

@@ -98,7 +98,9 @@ func (d *draft) merged(scans []MergedScan, checkpoints bool) (_ *Ledger, err err
 		if err := a.judged(a.kept, nil, d.past.bodies(d.ctx, d.store)); err != nil {
 			return nil, err
 		}
-		d.ledger.Judge = a.Judge
+		if d.ledger.Judge = a.Judge; len(d.ledger.Scans) > len(d.past.base().Scans) {
+			d.ledger.Judge = severalJudges // a scan of the earlier nights is gone
+		}
 	}
 	last := d.nights + (&Ledger{Scans: scans}).nights()
 	for night := range byNight(scans) {
