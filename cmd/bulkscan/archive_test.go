@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/warc"
 )
 
-// TestArchiveIsJudgedAlike scans all of the zoo with --warc-out, kills the scan on the way and resumes it, and judges
-// what it has archived: of each origin that answered there is the same row, and no file that no part has committed.
+// TestArchiveIsJudgedAlike scans the complete zoo with --warc-out, kills the scan on the way and resumes it. Then it
+// judges the archive: each origin that answered has the same row, and each file belongs to a committed part.
 func TestArchiveIsJudgedAlike(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -43,7 +43,7 @@ func TestArchiveIsJudgedAlike(t *testing.T) {
 	w.scan(t, out, flags...).exits(t, 0)
 	archived(t, out, kept)
 
-	// Another dataset may have a scan of the same name, and must not touch the first one's archive.
+	// Another dataset may have a scan of the same name, which must not touch the archive of the first.
 	other := w.scan(t, filepath.Join(folder, "other"), flags...)
 	other.exits(t, exitFailed)
 	other.says(t, "a scan s of another dataset has its archive there")
@@ -51,8 +51,8 @@ func TestArchiveIsJudgedAlike(t *testing.T) {
 	judgedAlike(t, out, kept, 700)
 }
 
-// judgedAlike judges what scan s has archived, and finds the same row of each origin that answered, of which there are
-// so many at least.
+// judgedAlike judges the archive of scan s, and compares the rows of origins that answered: they are the same, and at
+// least so many.
 func judgedAlike(t *testing.T, out, kept string, least int) {
 	t.Helper()
 	archives, err := filepath.Glob(filepath.Join(kept, "*.warc.gz"))
@@ -74,8 +74,8 @@ func judgedAlike(t *testing.T, out, kept string, least int) {
 	}
 }
 
-// TestKilledReplayResumes kills the judging of an archive on the way, and finishes it: the dataset is that of one that
-// was not killed, redirects included, which come last.
+// TestKilledReplayResumes kills the judging of an archive on the way, and finishes it. The dataset is that of an
+// undisturbed run, including the redirects, which come last.
 func TestKilledReplayResumes(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -126,7 +126,7 @@ func TestKilledReplayResumes(t *testing.T) {
 	}
 }
 
-// answeredSites is what a scan says of the origins that answered, without what only a live exchange has.
+// answeredSites returns a scan's rows of the origins that answered, without columns that only a live exchange has.
 func answeredSites(t *testing.T, out string) map[string]string {
 	t.Helper()
 	dir := mustPlace(t, out)
@@ -140,7 +140,7 @@ func answeredSites(t *testing.T, out string) map[string]string {
 			return
 		}
 		outcome := r.Outcome
-		if outcome == "reset" { // no archive tells how a connection was lost
+		if outcome == "reset" { // no archive shows how a connection was lost
 			outcome = "closed_early"
 		}
 		sites[r.Origin] = fmt.Sprint(outcome, r.Status, r.Redirects, r.FinalURL, r.Truncated, r.BodyBytes, r.BodyHash,
@@ -151,8 +151,8 @@ func answeredSites(t *testing.T, out string) map[string]string {
 	return sites
 }
 
-// archived holds that an archive has files of committed parts of scan s alone, and of most: a part may have only rows
-// of origins that were asked while an earlier one was filled.
+// archived checks that an archive has only files of committed parts of scan s, and has files of most parts. A part may
+// have none, if its origins were fetched while an earlier part was filled.
 func archived(t *testing.T, out, kept string) {
 	t.Helper()
 	dir := mustPlace(t, out)

@@ -10,19 +10,19 @@ import (
 )
 
 // What an argument URL|FILE|- means. - is standard input, an argument with :// is a site, and one that names a file is
-// that file. Any other may be a site without its scheme, or the mistyped name of a file. To take a site for a file
-// costs the user eight letters; to take a file for a site sends a request to a stranger's server, whose answer would
-// pass for the file. So a site without a scheme must not look like a file.
+// that file. Any other argument may be a site without its scheme, or the mistyped name of a file. To take a site for a
+// file costs the user eight letters; to take a file for a site sends a request to a stranger's server, whose answer
+// would pass for the file. So a site without a scheme must not look like a file.
 
-// fileEndings end the names of files. No site of the public web ends so, except some below zip.
+// fileEndings are endings of file names. No host of the public web ends in one of them, except some below zip.
 var fileEndings = strings.Fields(
 	"txt text bak old orig tmp log conf cfg ini htm html json jsonl csv tsv xml yaml yml toml gz zip warc parquet")
 
 // siteOrFile says so in help.
 const siteOrFile = "A host without https:// must not look like the name of a file (robots.md, list.csv, folder/x, one word)."
 
-// siteArgument returns the site that an argument names which is no file. The option that has the argument stands before
-// it in errors, "" for none. All errors are of usage.
+// siteArgument returns the site that an argument names, which is no file. Errors begin with option, the option that has
+// the argument, or "". All errors are of usage.
 func siteArgument(option, arg string) (origin.Origin, error) {
 	near := nearFile(arg)
 	if near != "" {
@@ -56,8 +56,8 @@ func isPath(arg string) bool {
 		strings.HasPrefix(arg, "/") && !strings.HasPrefix(arg, "//")) // a URL without its scheme begins with two slashes
 }
 
-// looksLikeFile reports whether an argument without a scheme, which has the syntax of a site, is rather the name of a
-// file: it begins with a folder, is one word, is named like robots.txt, or ends as files do.
+// looksLikeFile reports whether an argument without a scheme rather names a file, although it has the syntax of a site:
+// it begins with a folder, is one word, is named like robots.txt, or ends as files do.
 func looksLikeFile(arg string, o origin.Origin) bool {
 	head, _, below := strings.Cut(strings.TrimPrefix(arg, "//"), "/")
 	if info, err := os.Stat(head); below && err == nil && info.IsDir() {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSiteArgument says of arguments which are no file whether they are a site or the mistyped name of a file. The
+// TestSiteArgument shows which arguments that name no file are a site, and which are the mistyped name of a file. The
 // folder has policy.md, example.com.txt, the folder saved, and the folder my.app.
 func TestSiteArgument(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -48,7 +48,7 @@ func TestSiteArgument(t *testing.T) {
 	site("192.0.2.7/robots.txt", "192.0.2.7")
 	site("[2001:db8::1]", "[2001:db8::1]")
 	site("[2001:db8::1]:8080/robots.txt", "[2001:db8::1]:8080")
-	// .md and others are domains, too; what is not named like robots.txt, nor like a file that is there, is a site.
+	// .md and others are domains, too. A name unlike robots.txt and unlike an existing file is a site.
 	site("example.md", "example.md")
 	site("point.md/page", "point.md")
 	site("example.dev", "example.dev")
@@ -91,7 +91,7 @@ func TestSiteArgument(t *testing.T) {
 		"site.txt", "sites.csv", "top-1m.csv.zip", "list.csv.gz", "capture.warc.gz", "out.jsonl", "page.html", "nightly.toml",
 		"dir/robots.txt", "dir/sub/robots", "saved/robot.txt", "saved/example.com", "my.app/robots.txt",
 		"robots.d/example.com", "robots.txt/", "//robots.txt",
-		"polcy.md", "POLICY.MD", "policy.mdx", // near a file that is there
+		"polcy.md", "POLICY.MD", "policy.mdx", // near an existing file
 		"1.2", "2130706433", "0x7f.1", // addresses that are not in full
 	} {
 		both(arg)
@@ -112,7 +112,7 @@ func TestSiteArgument(t *testing.T) {
 	file("example.com.tx", "did you mean example.com.txt?")
 }
 
-// TestFileEndings holds that no site of the public web is taken for a file by its ending, except those below zip.
+// TestFileEndings checks that no site of the public web is taken for a file by its ending, except sites below zip.
 func TestFileEndings(t *testing.T) {
 	for _, ending := range fileEndings {
 		if isSite("example."+ending) != (ending == "zip") {

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// eachCase runs f for small inputs of one kind that were met in the wild; each kind has a test with an input of its
-// own, too. It names those that have no case.
+// eachCase runs f for small inputs of one kind that occur on the real web. It names inputs that have no case. Each kind
+// also has a test with an input of its own.
 func eachCase[C any](t *testing.T, kind string, cases map[string]C, f func(t *testing.T, path string, c C)) {
 	folder := sharedtest.Path(t, "cases", kind)
 	entries, err := os.ReadDir(folder)
@@ -79,7 +79,7 @@ func TestCasesOfLists(t *testing.T) {
 	})
 }
 
-// TestCasesOfArchives checks which sites are judged of each archive. All have one body, and no other is that of a row.
+// TestCasesOfArchives checks which sites of each archive are judged. All have the same body, and no row has another.
 func TestCasesOfArchives(t *testing.T) {
 	type archiveCase struct {
 		code  int

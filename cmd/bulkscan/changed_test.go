@@ -16,9 +16,9 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestEveryFlagChanged scans a list, and resumes the scan with every flag in turn changed. What would give other rows
-// is refused, with what it was, what it is now and what to do; what only bounds the pace, or says where or how to look,
-// is not. A flag that is added is in neither table, which fails the test.
+// TestEveryFlagChanged scans a list, and resumes the scan with every flag changed in turn. A change that would give
+// other rows is refused; the error has the old value, the new value and a remedy. A flag that only bounds the pace, or
+// says where or how to look, may change. A new flag is in neither table, and fails the test.
 func TestEveryFlagChanged(t *testing.T) {
 	t.Parallel()
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64})
@@ -95,8 +95,7 @@ func TestEveryFlagChanged(t *testing.T) {
 		"warc-out": filepath.Join(folder, "archive"), "repair": "true", "no-compact": "true", "no-publish": "true",
 		"accept-list": "true",
 	}
-	// Flags that make it another scan, or none.
-	// of shares: TestSharesAreOneScan
+	// Flags that make it another scan, or none. For shares see TestSharesAreOneScan.
 	other := []string{"help", "out", "fields", "scan-id", "restart", "dry-run", "config", "print-config", "shard",
 		"workers", "collect"}
 	flags := (&app{}).scanCommand().Flags()
@@ -132,7 +131,7 @@ func TestEveryFlagChanged(t *testing.T) {
 		}
 	}
 
-	// Lists: what counts is what they say, in their order.
+	// Lists: only their contents count, in their order.
 	sizes := func(path string) string {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -163,7 +162,7 @@ func TestEveryFlagChanged(t *testing.T) {
 }
 
 // TestSecondProcess shows the error of a second process that would write the same scan. The lock of a killed process
-// does not count, even if its file stays behind, whatever process wrote it.
+// does not count, even if its file stays, and whichever process wrote it.
 func TestSecondProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, simweb.Config{Seed: 4, Only: []string{"silent"}})

@@ -15,15 +15,15 @@ import (
 )
 
 // TestScanThroughABadNetwork scans a web through a network that delays, slows down, swallows, resets and closes
-// connections, and loses questions to the name server. No origin is lost or there twice. Each row is true, or explained
-// by the fault of its last connection. None takes longer than its time-outs.
+// connections, and loses questions to the name server. Each origin has exactly one row. Each row is true, or explained
+// by the fault of its last connection. No exchange takes longer than its time-outs.
 func TestScanThroughABadNetwork(t *testing.T) {
 	notShort(t)
 	const (
 		seed    = 32
 		timeout = 3 * time.Second
 	)
-	// Hosts that only fail at first remember who has asked them, and what reaches them is the network's choice.
+	// Hosts that only fail at first count requests, and the network decides which requests reach them.
 	shares := map[string]float64{"flaky-503": 0, "flaky-reset": 0, "dns-silent": 0, "silent": 0.002, "endless-1xx": 0}
 	cfg := simweb.Config{Seed: seed, Addresses: 64, Slow: 300 * time.Millisecond, Hold: 4 * timeout, Shares: shares}
 	inBubble(t, 0, cfg, func(t *testing.T, w *world) { scanThroughABadNetwork(t, w, seed, timeout) })
@@ -39,7 +39,7 @@ func scanThroughABadNetwork(t *testing.T, w *world, seed uint64, timeout time.Du
 	defer bad.Close()
 	var hosts []string
 	for rank, host := range web.Names(3000) {
-		// what the other scheme came to would explain nothing
+		// the result of the other scheme would explain nothing
 		hosts = append(hosts, []string{"http://", "https://"}[rank%2]+host)
 	}
 	if err := os.WriteFile(w.list, []byte(strings.Join(hosts, "\n")), 0o644); err != nil {
@@ -70,7 +70,8 @@ func scanThroughABadNetwork(t *testing.T, w *world, seed uint64, timeout time.Du
 	if !result.OK() {
 		t.Error(result)
 	}
-	// The same rows would be wrong of another network, late with other time-outs, and too many or too few of other lists.
+	// The same rows would be wrong for another network, late with other time-outs, and too many or too few for other
+	// lists.
 	calm, hasty, longer, shorter := d, d, d, d
 	calm.Faced = func(string) []simweb.Fault { return nil }
 	hasty.Within = time.Microsecond
@@ -103,7 +104,7 @@ func scanThroughABadNetwork(t *testing.T, w *world, seed uint64, timeout time.Du
 	if stats.Lost == 0 || result.True < len(hosts)/2 {
 		t.Errorf("%d packets were lost, and %d rows are true", stats.Lost, result.True)
 	}
-	// What happens to a connection is told by the seed.
+	// The seed determines what happens to a connection.
 	for i, host := range hosts[:200] {
 		host = host[strings.Index(host, "://")+3:]
 		for nth, f := range bad.Faced(host) {

@@ -109,9 +109,9 @@ adds the body as it was judged: as the string body where it is valid UTF-8, else
 	return c
 }
 
-// nothingKnown is the error of a site without an HTTP status, of which nothing is known. No threshold is broken.
+// nothingKnown is the error of a site that gave no HTTP status: nothing is known of the site. No threshold is broken.
 func nothingKnown(r *audit.Result, optOut string) error {
-	site := cmp.Or(r.FinalURL, r.Origin) // the last one, where others redirected there
+	site := cmp.Or(r.FinalURL, r.Origin) // the last site of a chain of redirects
 	if r.Access == parser.AccessUnknown.String() {
 		return notAsked(site, r.Outcome, optOut)
 	}
@@ -127,7 +127,7 @@ func nothingKnown(r *audit.Result, optOut string) error {
 		remedy)
 }
 
-// notAsked is the error of a site that was not asked, with what may be done about it.
+// notAsked is the error of a site that was not fetched, with what the user may do about it.
 func notAsked(site, outcome, optOut string) error {
 	switch outcome {
 	case exchange.BlockedAddress.String():
@@ -143,7 +143,7 @@ func failsOn(status, failOn string) bool {
 	return failOn != "" && (status == failOn || status == audit.Fail.String())
 }
 
-// checkCategories refuses categories that there are not; with --all, every one is meant.
+// checkCategories refuses unknown categories. With --all, it selects every category.
 func checkCategories(o *terminal.CheckOptions, registry *tokens.Registry) error {
 	known := registry.Values(tokens.Category)
 	if o.All {
@@ -162,7 +162,7 @@ func checkCategories(o *terminal.CheckOptions, registry *tokens.Registry) error 
 	return nil
 }
 
-// addForOne adds the flags for a command that asks one origin while somebody is waiting.
+// addForOne adds the flags for a command that fetches one origin while a user waits.
 func (f *fetchFlags) addForOne(flags *pflag.FlagSet) {
 	f.add(flags)
 	f.Retries, flags.Lookup("retries").DefValue = 0, "0"
@@ -172,13 +172,13 @@ func (f *fetchFlags) addForOne(flags *pflag.FlagSet) {
 type checkResult struct {
 	audit.Result
 
-	// The body that was judged. No string of JSON holds one that is not UTF-8, so that it has another field; both are nil
-	// where no body came.
+	// The body that was judged. A body that is not UTF-8 cannot be a string of JSON, and has a field of its own. Both are
+	// nil if no body came.
 	Body       *string `json:"body,omitempty"`
 	BodyBase64 []byte  `json:"body_base64,omitempty"`
 }
 
-// explain takes over what became of a site.
+// explain fills in the result of a site.
 func (c *checkResult) explain(site *audit.Site) {
 	c.Result = audit.Explain(site)
 	switch body := site.Fetch.Body; {
@@ -191,7 +191,7 @@ func (c *checkResult) explain(site *audit.Site) {
 	}
 }
 
-// check judges a file or asks an origin.
+// check judges a file or fetches an origin.
 func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registry, arg string) (result checkResult,
 	err error) {
 	auditor := audit.New(registry)
@@ -216,14 +216,14 @@ func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registr
 	return result, err
 }
 
-// namesAnotherFile reports whether a URL is that of a robots.txt, however spelled, which is not the one of its site.
+// namesAnotherFile reports whether a URL names a robots.txt, in any spelling, other than the one of its site.
 func namesAnotherFile(url string) bool {
 	whole := string(parser.AppendPath(nil, url))
 	path, _, _ := strings.Cut(whole, "?")
 	return whole != exchange.RobotsPath && strings.EqualFold(path[strings.LastIndexByte(path, '/'):], exchange.RobotsPath)
 }
 
-// ask asks one origin and hands over what became of it; the site is valid until keep returns.
+// ask fetches one origin and passes the result to keep; the site is valid until keep returns.
 func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, entry pipeline.Entry,
 	keep func(*audit.Site)) error {
 	fetch, closeFetch, err := f.fetcher(a.network)
@@ -231,7 +231,7 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 		return err
 	}
 	defer closeFetch()
-	// One origin goes the way of all: the same pipeline, with one slot and a list of one.
+	// One origin goes through the same pipeline as many, with one slot and a list of one.
 	one := &single{entry: entry, keep: keep}
 	p := pipeline.New(pipeline.Config{Concurrency: 1, HostRate: 1}, one, fetch, auditor, one)
 	ctx, code, end := a.interrupts(ctx, nil)
@@ -243,8 +243,8 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 	return err
 }
 
-// fileSite makes of an argument that is a file the site of which it would be the answer, not judged yet; nil if it is
-// no file. Of a file that is longer than the limit it takes the beginning, as a fetch does.
+// fileSite returns a site whose answer is the file that an argument names, not judged yet, or nil if there is no such
+// file. It takes the beginning of a file that is longer than the limit, as a fetch does.
 func (a *app) fileSite(arg string, limit int) (*audit.Site, error) {
 	if limit < 1 || limit > 1<<30 {
 		return nil, usagef("--max-body %d: from 1 to %d", limit, 1<<30)
@@ -294,7 +294,7 @@ func why(err error) error {
 	return err
 }
 
-// single is a list of one entry, and the sink of what becomes of it.
+// single is a list of one entry, and the sink of its result.
 type single struct {
 	entry pipeline.Entry
 	read  bool

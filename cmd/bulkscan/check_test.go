@@ -71,7 +71,7 @@ func checkWithoutStatus(t *testing.T, w *world) {
 	t.Setenv("BULKSCAN_ALLOW_PRIVATE", "false")
 	seen = append(seen, of("http://ok.zoo.test"))
 	for _, o := range exchange.Outcomes() {
-		// the first is known, the next are not asked, the others have no host here
+		// Answered is known, OptedOut is not fetched, the others have no host here
 		skip := []exchange.Outcome{exchange.Answered, exchange.OptedOut, exchange.NotArchived, exchange.Carried,
 			exchange.ConnectFailed, exchange.RedirectInvalid}
 		if !slices.Contains(skip, o) && !slices.Contains(seen, o.String()) {

@@ -71,7 +71,7 @@ func (a *app) collect(ctx context.Context, dir string, f *collectFlags) error {
 	return f.judgeCollected(ctx, st, m.ScanID, log)
 }
 
-// judgeCollected is judge for a scan of which the shares have been collected.
+// judgeCollected is judge for a scan whose shares have been collected.
 func (b *endBounds) judgeCollected(ctx context.Context, st store.Store, scanID string, log *slog.Logger) error {
 	e, err := scan.Collected(ctx, st, scanID)
 	if err != nil {
@@ -80,8 +80,8 @@ func (b *endBounds) judgeCollected(ctx context.Context, st store.Store, scanID s
 	return b.judge(e, e.Empty(), e.Answers(), log)
 }
 
-// sharedScan finds the scan in shares that is meant: the one named, or the one that started last of those not
-// collected, or of all.
+// sharedScan finds a scan in shares: the one named, else the last started one that is not collected, else the last
+// started one.
 func (a *app) sharedScan(ctx context.Context, dir, scanID string) (store.Store, *commit.Manifest, error) {
 	st, err := openDataset(dir)
 	if err != nil {

@@ -63,7 +63,7 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o compact.Options
 		return err
 	}
 	o.Log = terminal.NewLogger(a.stderr, "auto", "info")
-	// Of all that are asked for: who gives this command every night should not have some merged and others not.
+	// All scans are read before any is merged: a command that runs every night should not merge some and leave others.
 	for _, id := range ids {
 		scan, err := commit.ReadScan(ctx, st, id)
 		if err == nil && scan.Lost() != nil {
@@ -90,7 +90,7 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o compact.Options
 			return err
 		}
 	}
-	if len(errs) == 0 || ctx.Err() == nil { // an interruption is told once
+	if len(errs) == 0 || ctx.Err() == nil { // an interruption is reported once
 		errs = append(errs, compact.Written(ctx, st))
 	}
 	if asJSON {

@@ -15,7 +15,7 @@ type writerFunc func(p []byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-// A compaction that is interrupted between two scans tells of it once, and leaves the others alone.
+// A compaction that is interrupted between two scans reports that once, and leaves the other scans alone.
 func TestCompactInterrupted(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("list", nil, 0o644); err != nil {

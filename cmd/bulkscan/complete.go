@@ -32,7 +32,7 @@ var offered = map[string]func(c *cobra.Command, args []string) []string{
 func addCompletion(c *cobra.Command) {
 	for flag, values := range offered {
 		if c.Flags().Lookup(flag) != nil {
-			_ = c.RegisterFlagCompletionFunc(flag, completion(values)) // it fails for flags that there are not
+			_ = c.RegisterFlagCompletionFunc(flag, completion(values)) // it fails for unknown flags
 		}
 	}
 	for flag, values := range choices {
@@ -67,7 +67,7 @@ func inFolder(values func(c *cobra.Command, args []string) []string) cobra.Compl
 	}
 }
 
-// completion offers those values that begin with what is typed; of a list with commas, with its last element.
+// completion offers the values that begin with the typed text: in a list with commas, with its last element.
 func completion(values func(c *cobra.Command, args []string) []string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before, last := "", typed
@@ -96,8 +96,8 @@ func tokenNames(*cobra.Command, []string) []string {
 	return names
 }
 
-// scansAtHand returns what the scans of the dataset have: the one that the first argument names, or --out of scan, or
-// that in the default folder. An object store is not asked: TAB makes no network requests.
+// scansAtHand returns a value of each scan of a dataset: the dataset that the first argument names, that of --out for
+// scan, or that in the default folder. It leaves out an object store: TAB makes no network requests.
 func scansAtHand(of func(*commit.Manifest) string) func(*cobra.Command, []string) []string {
 	return func(c *cobra.Command, args []string) []string {
 		place := placeOf(args)

@@ -13,11 +13,12 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// bashCompletion is what the script for bash needs: the functions of the package bash-completion.
+// bashCompletion has the functions of the package bash-completion, which the script for bash needs.
 const bashCompletion = "/usr/share/bash-completion/bash_completion"
 
-// shells are those whose completion is tried: where docs/install.md puts the script, the file that is needed beside it,
-// how the shell is started without a person's settings, and the line that makes it complete and prompt by "ready> ".
+// shells are the shells whose completion is tested: the place of the script by docs/install.md, a further file that it
+// needs, the command that starts the shell without a person's settings, and the line that loads the completion and sets
+// the prompt "ready> ".
 var shells = []struct {
 	name, script, needs string
 	args                []string
@@ -38,7 +39,7 @@ var shells = []struct {
 }
 
 // TestCompletionInShells types the beginnings of commands into real shells, and TAB. Instead of the program the shell
-// then starts one that writes down its arguments. This one gets the completions from the real program.
+// then starts a stand-in, which writes down its arguments. For completions the stand-in calls the real program.
 func TestCompletionInShells(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it starts shells, which make long does")

@@ -31,11 +31,12 @@ import (
 // of scan.
 var configTables = []string{"scan", "nightly"}
 
-// actions are the flags by which one run changes what is there. A variable cannot have them: each run would do it.
+// actions are the flags by which one run changes a dataset. Variables cannot set them: each run would repeat the
+// change.
 var actions = []string{"release", "discard", "withdraw", "reason", "prune", "accept-list", "accept-pruning", "restart",
 	"repair"}
 
-// ofTheCommandLine are the flags that say what one run does. A configuration file cannot have them.
+// ofTheCommandLine are the flags that say what one run does. A configuration file cannot set them.
 var ofTheCommandLine = append([]string{"help", "status", "json", "config", "print-config", "dry-run"}, actions...)
 
 // maxConfig bounds a configuration file, in bytes.
@@ -248,8 +249,7 @@ func literal(value any) string {
 	return strings.TrimSpace(strings.TrimPrefix(string(text), "x = "))
 }
 
-// readFiles refuses what a scan refuses before it begins: files and places that flags name, and how sites
-// would be asked.
+// readFiles refuses what a scan refuses before it begins: files and places that flags name, and settings of requests.
 func (f *scanFlags) readFiles(ctx context.Context) error {
 	_, err := f.registry()
 	if err != nil {
@@ -280,8 +280,8 @@ func (f *scanFlags) readFiles(ctx context.Context) error {
 	return f.checkMetrics()
 }
 
-// printConfig writes the settings in force as a configuration file. A comment names the source of each that is no
-// default.
+// printConfig writes the settings in force as a configuration file. A comment names the source of each value that is
+// not the default.
 func printConfig(w io.Writer, flags *pflag.FlagSet) error {
 	var b strings.Builder
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -318,8 +318,8 @@ func setSource(f *pflag.Flag, source string) {
 func sourceOf(f *pflag.Flag) string { return strings.Join(f.Annotations[sourceKey], "") }
 
 // fromEnvironment sets each flag that the command line leaves alone from its variable. An empty variable counts as
-// unset; where a flag may be repeated, white space separates its values, unless they have commas for that and white
-// space within (agentNames).
+// unset. White space separates the values of a flag that may be repeated. Commas do if values contain white space
+// (agentNames).
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {

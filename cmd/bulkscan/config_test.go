@@ -24,7 +24,7 @@ func said(t *testing.T, code int, args ...string) (stdout, stderr string) {
 
 var sourceComments = regexp.MustCompile(`(?m) # .*$`)
 
-// What --print-config prints is a file that gives the same settings again, whatever they are.
+// The output of --print-config is a file that gives the same settings again, whatever they are.
 func TestPrintConfigRoundTrip(t *testing.T) {
 	t.Chdir(t.TempDir())
 	f := func(want string, args ...string) {
@@ -55,7 +55,7 @@ func TestPrintConfigRoundTrip(t *testing.T) {
 	f(`out = "a'b,c"`, "-o", "a'b,c")
 }
 
-// The command line comes before the environment, that before the file, and that before the default.
+// The command line takes precedence over the environment, the environment over the file, and the file over the default.
 func TestPrecedence(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("s.toml",
@@ -76,7 +76,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// A mistake in a file is named with its line, and with what to write.
+// The error of a mistake in a file names the line, and says what to write.
 func TestConfigMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	f := func(text string, want ...string) {
@@ -111,7 +111,7 @@ func TestConfigMistakes(t *testing.T) {
 	f("tls-min = 1.0", `1: tls-min: want a text in quotes; try tls-min = "1.0"`)
 	f("date = 2026-11-21", `1: date: want a text in quotes; try date = "2026-11-21"`)
 	f("connect-to = [1]", `1: connect-to: want texts in quotes between brackets, as in connect-to = ["a", "b"]`)
-	// What is found wrong only later is said of the line, too.
+	// Mistakes that are found only later also name the line.
 	f("ipv4 = true\nconcurrency = 0", "2: --concurrency 0: at least 1")
 	f("out = 'gs://x'", "1: -o: gs://: datasets are kept in a folder or at s3://BUCKET/PREFIX")
 	f("rate = 1\nrate = 2", "2: no TOML: key rate is already defined")
@@ -120,7 +120,8 @@ func TestConfigMistakes(t *testing.T) {
 	f("out = '\xff'", "1: no TOML: invalid UTF-8 character in literal string")
 }
 
-// What a command does instead of its nights is not for a file or a variable, by which each night would do it.
+// Flags that make nightly do something other than a night cannot come from a file or a variable: each night would do
+// it.
 func TestConfigWithoutActions(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, setting := range []string{"status = true", "json = true", "release = '2026-11-01'", "discard = '2026-11-01'",
@@ -146,7 +147,7 @@ func TestConfigWithoutActions(t *testing.T) {
 	}
 }
 
-// docs/configuration.md has the exit codes that the program's help has, and its file is one.
+// docs/configuration.md has the exit codes of the program's help, and its example is a valid file.
 func TestConfigurationPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
@@ -175,8 +176,7 @@ func TestConfigurationPage(t *testing.T) {
 	}
 }
 
-// TestNightChoices gives a night's scan a value that its flag does not know, for each flag whose values are known
-// beforehand.
+// TestNightChoices gives a night's scan an unknown value for each flag with a fixed set of values.
 func TestNightChoices(t *testing.T) {
 	t.Chdir(t.TempDir())
 	f, of := &scanFlags{}, pflag.NewFlagSet("scan", pflag.ContinueOnError)

@@ -12,16 +12,16 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// What one more origin of a plain scan allocates, together with the simulated web and the network in memory. How the
-// goroutines take turns decides how full buffers are: in twelve runs there were 104.7 to 105.0 allocations, and 19,761
-// to 20,558 bytes.
+// The allocations for one more origin of a plain scan, including those of the simulated web and of the network in
+// memory. They depend on how full buffers are, and so on the scheduling of goroutines: in twelve runs there were 104.7
+// to 105.0 allocations, and 19,761 to 20,558 bytes.
 const (
 	allocsOfOrigin = 104.9
 	bytesOfOrigin  = 20_200
 )
 
-// TestCostOfAnOrigin compares two scans of different length: the difference is what origins cost. No clock takes part,
-// so a single allocation more for each origin is seen on any machine.
+// TestCostOfAnOrigin compares two scans of different length: the difference is what origins cost. It uses no clock, so
+// it detects a single further allocation for each origin on any machine.
 func TestCostOfAnOrigin(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty pools
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))  // each processor has pools of its own
@@ -37,7 +37,7 @@ func TestCostOfAnOrigin(t *testing.T) {
 	}
 	const short, long = 300, 1500
 	cost(short)                                    // fills pools
-	least := func(n int) (allocs, bytes float64) { // how full a buffer happens to be differs
+	least := func(n int) (allocs, bytes float64) { // the least of several runs, since buffers differ in how full they are
 		allocs, bytes = cost(n)
 		for range 3 {
 			a, b := cost(n)

@@ -26,10 +26,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// This file damages each kind of file of a dataset in each way, and asks each command afterwards. What must be true is
-// in check.
+// This file damages each kind of file of a dataset in each way, and then runs each command.
 
-// dataset is a dataset of which all files are known.
+// dataset is a dataset with the contents of all its files.
 type dataset struct {
 	t       *testing.T
 	w       *world
@@ -37,22 +36,22 @@ type dataset struct {
 	place   string            // where it lies
 	files   map[string]string // as they were written
 	earlier map[string]string // as they were before the last night
-	hosts   []string          // some that have a history; the first is no more in the list
+	hosts   []string          // some hosts with a history; the first is no longer in the list
 }
 
-// answered is what a command has said.
+// answered is the output of a command.
 type answered struct {
 	code           int
 	stdout, stderr string
 }
 
-// said reports whether a command has said that something is wrong, where it says something else without damage.
+// said reports whether a command has reported a problem that it does not report without damage.
 func (a answered) said(want answered) bool {
 	return a.code != want.code || a.stderr != want.stderr || strings.Contains(a.stdout, `"lost": [`+"\n") ||
 		strings.Contains(a.stdout, `"state": "damaged"`)
 }
 
-// incidental is what answers have of moments, and of the sizes of files, which have moments in them.
+// incidental matches times in answers, and sizes of files, which depend on times.
 var incidental = regexp.MustCompile(
 	`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|"(dataset_)?bytes": -?[0-9]+|<p>The sites were asked from.*`)
 
@@ -154,7 +153,7 @@ func filesIn(t *testing.T, place string) map[string]string {
 	return files
 }
 
-// copied is the dataset anew, in another folder.
+// copied returns a copy of the dataset, in another folder.
 func (d *dataset) copied(t *testing.T) *dataset {
 	t.Helper()
 	c := *d
@@ -171,14 +170,14 @@ func (d *dataset) copied(t *testing.T) *dataset {
 	return &c
 }
 
-// command is one that is asked of a damaged dataset.
+// command is a command that is run on a damaged dataset.
 type command struct {
 	name string
 	dear bool // takes much longer than others
 	args func(d *dataset) []string
 }
 
-// answer asks a command; of a dataset that reaudit makes, which has no damage, other readers are asked, too.
+// answer runs a command. If reaudit has made a dataset, which has no damage, answer also runs other readers on that.
 func (d *dataset) answer(c command) answered {
 	got := d.ask(c.args(d)...)
 	if c.name != judgedAgain || got.code != 0 {
@@ -197,7 +196,7 @@ func (d *dataset) answer(c command) answered {
 
 const judgedAgain = "reaudit"
 
-// readers only read. sealers write or delete what they derive from the files that they read.
+// readers only read. sealers write or delete files that they derive from the files that they read.
 func readers() []command {
 	history := func(i int, flags ...string) func(d *dataset) []string {
 		return func(d *dataset) []string { return append([]string{"history", d.place, d.hosts[i], "--json"}, flags...) }
@@ -215,7 +214,7 @@ func readers() []command {
 		{"status", false, func(d *dataset) []string { return []string{"status", d.place, "--json"} }},
 		{"report", true, func(d *dataset) []string { return []string{"report", d.place, "-o", "-", "--progress", "none"} }},
 		{judgedAgain, true, func(d *dataset) []string {
-			// it writes a dataset, and says of how many sites it judged which columns otherwise
+			// reaudit writes a dataset, and reports for each column how many sites it judged otherwise
 			again := d.place + "-again"
 			if err := os.RemoveAll(again); err != nil {
 				d.t.Fatal(err)
@@ -240,7 +239,7 @@ func sealers() []command {
 	}
 }
 
-// kinds are the kinds of files, by their names. The newest head is one of its own.
+// kinds are the kinds of files, by their names. The newest head is a kind of its own.
 var kinds = []struct {
 	kind string
 	name *regexp.Regexp
@@ -300,7 +299,7 @@ func (d *dataset) kindsOf(t *testing.T) map[string][]string {
 	return all
 }
 
-// A damage is done to a file. content is what the file is then; nil: there is none.
+// damage is a way to damage a file. content returns the damaged file; nil: no file.
 type damage struct {
 	what    string
 	content func(d *dataset, of []string, name string) (data string, there bool)
@@ -350,7 +349,7 @@ func damages() []damage {
 	}
 }
 
-// copyOf is the name under which a file is there twice.
+// copyOf is the name of a second copy of a file.
 func copyOf(name string) string {
 	extension := path.Ext(name)
 	return strings.TrimSuffix(name, extension) + " copy" + extension
@@ -358,7 +357,7 @@ func copyOf(name string) string {
 
 func (d *dataset) at(name string) string { return filepath.Join(d.place, name) }
 
-// can reports whether there is such a damage to a file: another file of its kind, or an earlier version.
+// can reports whether the damage is possible: it may need another file of the same kind, or an earlier version.
 func (d *dataset) can(by damage, of []string, name string) bool {
 	if by.content == nil {
 		return true
@@ -387,7 +386,7 @@ func (d *dataset) damage(t *testing.T, by damage, of []string, name string) {
 	}
 }
 
-// mend takes back what damage has done.
+// mend undoes damage.
 func (d *dataset) mend(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -399,14 +398,14 @@ func (d *dataset) mend(t *testing.T, names ...string) {
 	}
 }
 
-// told are the outcomes of a kind of damage to a kind of file.
+// told has the outcomes of a kind of damage to a kind of file.
 type told struct{ asked, said, wrong int }
 
-// matrix asks commands of damaged datasets, and counts.
+// matrix runs commands on damaged datasets, and counts the outcomes.
 type matrix struct {
 	t      *testing.T
 	d      *dataset
-	before map[string]answered            // by the readers, without damage
+	before map[string]answered            // answers of the readers, without damage
 	after  map[string]map[string]answered // likewise, behind a sealer
 	counts map[[2]string]*told            // by kind and damage
 }
@@ -430,7 +429,7 @@ func newMatrix(t *testing.T, w *world) *matrix {
 	return m
 }
 
-// undamaged returns what the readers say of an undamaged dataset.
+// undamaged returns the readers' answers for an undamaged dataset.
 func (m *matrix) undamaged(d *dataset) map[string]answered {
 	if got := d.ask("verify", d.place); got.code != 0 || !strings.HasSuffix(got.stdout, " 0 damaged, 0 leftovers\n") {
 		m.t.Fatal(got)
@@ -457,8 +456,7 @@ func (m *matrix) wrong(c *told, format string, args ...any) {
 	m.t.Errorf(format, args...)
 }
 
-// read asks readers of the dataset, which is damaged. Each says what it says without damage, or that something is
-// wrong.
+// read runs readers on the damaged dataset. Each gives the same answer as without damage, or reports a problem.
 func (m *matrix) read(c *told, what string, some ...command) {
 	m.t.Helper()
 	for _, r := range some {
@@ -487,7 +485,7 @@ func (m *matrix) verify(c *told, what string, must bool) {
 }
 
 // seal runs a command that writes or deletes, on a damaged copy of the dataset. If verify finds no damage afterwards,
-// readers must give the undamaged answer or an error, or the head must have the loss.
+// readers must give the undamaged answer or an error, or the head must record the loss.
 func (m *matrix) seal(c *told, what string, s command, damage func(d *dataset)) {
 	m.t.Helper()
 	d := m.d.copied(m.t)
@@ -537,8 +535,8 @@ func (d *dataset) lost() bool {
 	})
 }
 
-// unknowable reports whether nothing says that a file was there: the manifest of a scan that is not published, and the
-// record of a night whose scan was pruned.
+// unknowable reports whether no other file shows that a file existed. That is so for the manifest of an unpublished
+// scan, and for the record of a night whose scan was pruned.
 func (d *dataset) unknowable(what, name string) bool {
 	night, file := path.Split(strings.TrimPrefix(name, "_nights/"))
 	counts := slices.ContainsFunc(slices.Collect(maps.Keys(d.files)), func(other string) bool {
@@ -552,15 +550,15 @@ func mustFind(kind, what string) bool {
 	switch {
 	case slices.Contains([]string{"head", "head: month", "history: replaced", "page of a night",
 		"page of the newest night", "views.sql, README.md, datapackage.json"}, kind):
-		return false // only earlier versions name them, which may be gone; or they are written for people
+		return false // only earlier versions name these files, and may be gone; or they are written for people
 	case slices.Contains([]string{"newest head", "record of a month", "share"}, kind) && what == "delete":
 		return false // the head before counts; the next scan writes the month anew; the share is collected
 	}
 	return what != beside && what != "link" && what != "earlier"
 }
 
-// TestDamages damages each kind of file in each way. No command that succeeds gives another answer without a word, and
-// what writes or deletes hides no damage: bench/results has what was asked.
+// TestDamages damages each kind of file in each way. No command that succeeds silently gives another answer, and
+// commands that write or delete hide no damage. bench/results has the counts.
 func TestDamages(t *testing.T) {
 	inBubble(t, 45, nightWeb, func(t *testing.T, w *world) {
 		m := newMatrix(t, w)
@@ -574,10 +572,11 @@ func TestDamages(t *testing.T) {
 	})
 }
 
-// every is how many combinations are passed over in short mode, but for one.
+// every is the sampling in short mode: one of so many combinations is tested.
 const every = 197
 
-// single does one damage at a time to some files of each kind: to the first before each sealer, to others before one.
+// single does one damage at a time to some files of each kind. It runs each sealer on the first file, and one sealer on
+// the others.
 func (m *matrix) single() {
 	kinds, n := m.d.kindsOf(m.t), 0
 	turn := func() bool {
@@ -614,7 +613,8 @@ func (m *matrix) single() {
 }
 
 // footers flips bytes of the footers of a file of each kind, each time before another reader. TestDamagedFooters of
-// package scan flips all bytes of those of tables, and TestDamagedDerivedFooters of the ledger's and the index's.
+// package scan flips all bytes in footers of tables, and TestDamagedDerivedFooters in those of the ledger and the
+// index.
 func (m *matrix) footers() {
 	step := 23
 	if testing.Short() {
@@ -676,7 +676,8 @@ func (m *matrix) pairs(seed uint64) {
 
 const damagesResults = "../../bench/results/2026-11-27-xeon-2cpu/damages.md"
 
-// results compares what was asked with the table in bench/results, or writes that. What was said is of a version.
+// results compares the counts with the table in bench/results, or writes the table. The numbers of reported problems
+// are not compared, since they depend on the version.
 func (m *matrix) results() {
 	if testing.Short() {
 		return

@@ -69,7 +69,7 @@ the others work without a network.`,
 	return c
 }
 
-// The files that a demo leaves in the folder of its dataset, so that it can be looked into and done again by hand.
+// The files that a demo leaves in the folder of its dataset, so that a user can inspect and repeat it by hand.
 const (
 	demoList   = "list.csv"
 	demoTruth  = "truth.jsonl"
@@ -176,9 +176,9 @@ In another terminal of this folder, for example:
 	return err
 }
 
-// mayHoldDemo refuses a folder with scans that no demo has made: one that is called as a demo's would be deleted, and
-// queries over the others would count made-up sites too. It refuses one without a demo's scan that has a file of the
-// names of a demo's, too.
+// mayHoldDemo refuses a folder with scans that no demo has made: a demo would delete the scan that has its name, and
+// queries over the other scans would also count made-up sites. It also refuses a folder that contains a file with a
+// demo's name but no demo's scan.
 func mayHoldDemo(ctx context.Context, out string) error {
 	st, err := store.NewDir(out)
 	if err != nil {
@@ -203,7 +203,7 @@ func mayHoldDemo(ctx context.Context, out string) error {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(out, demoTruth)); err == nil && slices.Contains(ids, demoScan) {
-		// a demo has been there
+		// an earlier demo used this folder
 		ids, foreign = slices.DeleteFunc(ids, func(id string) bool { return id == demoScan }), ""
 	}
 	if len(ids) == 0 && foreign != "" {
@@ -219,7 +219,7 @@ func mayHoldDemo(ctx context.Context, out string) error {
 		clipped(out), clipped(strings.Join(ids, ", ")))
 }
 
-// holdAgainst says whether the rows are what their hosts did. Rows that are not are reported; they are no error.
+// holdAgainst compares the rows with what their hosts did. Rows that differ are reported, and are no error.
 func holdAgainst(ctx context.Context, dir, truth string) (string, error) {
 	st, err := store.NewDir(dir)
 	if err != nil {
@@ -241,8 +241,8 @@ func holdAgainst(ctx context.Context, dir, truth string) (string, error) {
 	return result.Sentence(), nil
 }
 
-// demoScanFlags are those of an ordinary scan, but for what a simulated web needs: where its names and ports are, that
-// loopback is allowed, and rates and waits for a machine that is next to us.
+// demoScanFlags are the flags of an ordinary scan, except for what a simulated web needs: the places of its names and
+// ports, permission for loopback, and rates and waits for a machine that is next to us.
 func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags, *pflag.FlagSet) {
 	s, flags := &scanFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.add(flags)
@@ -254,7 +254,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags,
 	if terminal.Is(stderr) {
 		s.logLevel = "warn" // the bar says it all
 	}
-	s.allowEmpty = true // a few hosts may be such as do not answer
+	s.allowEmpty = true // all of a few hosts may be silent
 	s.web = web
 	s.dnsRate, s.hostRate, s.ipRate = 0, 10, 40
 	s.filesEach = 2     // a connection has both its ends here
@@ -266,8 +266,8 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags,
 	return s, flags
 }
 
-// silence is how long a demo waits for what has fallen silent for good. All else has the time-outs of an ordinary scan,
-// so that a busy machine sees no host as silent that answers.
+// silence is how long a demo waits for a host that has fallen silent for good. Other hosts have the time-outs of an
+// ordinary scan, so that on a busy machine no host that answers counts as silent.
 const silence = 250 * time.Millisecond
 
 // writeDemo writes the list of hosts and what a scan of it must find.
@@ -286,7 +286,7 @@ func writeDemo(web *simweb.Web, f *demoFlags, list, truth string) error {
 		os.WriteFile(list, lines.Bytes(), 0o666))
 }
 
-// demoPolicy is what decides how a demo's scan ends.
+// demoPolicy contains the settings that decide how a demo's scan ends.
 func demoPolicy() simweb.Policy {
 	policy := simweb.DefaultPolicy()
 	policy.TrustCA = true

@@ -13,7 +13,7 @@ import (
 )
 
 // TestDemoScreen runs the demonstration on a terminal of 24 lines and 80 columns. It ends with one screen, whose rows
-// are true, and whose three commands work as they stand. The dataset has its report, and readers see nothing of that.
+// are true, and whose three commands work as printed. The dataset has its report, which readers of the dataset ignore.
 func TestDemoScreen(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -78,8 +78,8 @@ func TestHeldAgainst(t *testing.T) {
 		})
 }
 
-// TestDemoServes keeps the web of a demo up: the commands that it prints work as they stand, with the web's
-// certificates, hosts that fail at first and those that stay silent. It ends with the first signal, and says so.
+// TestDemoServes keeps the web of a demo up: the commands that it prints work as printed, with the web's certificates,
+// with hosts that fail at first, and with silent hosts. It ends with the first signal, and says so.
 func TestDemoServes(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -88,7 +88,7 @@ func TestDemoServes(t *testing.T) {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // an error says that it has ended
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // an error means that it has ended
 	p.await(t, "served web", func() bool { return strings.Contains(p.stdout.String(), "--limit 1000 -o offline") })
 	shown := p.stdout.String()
 	flags := regexp.MustCompile(`(?m)^ +(--allow-private .*)$`).FindStringSubmatch(shown)

@@ -28,9 +28,9 @@ import (
 
 const demoDate = "2026-11-21"
 
-// demoDataset writes what `bulkscan demo` without flags finds, except times and response fields. It makes no requests,
-// which would take half a minute: the web says how a scan of each host ends, and TestDemoIsTrue compares that with a
-// scan.
+// demoDataset writes the results of `bulkscan demo` without flags, except times and response fields. It makes no
+// requests, since these would take half a minute: the web computes how a scan of each host ends, and TestDemoIsTrue
+// compares that with a scan.
 func demoDataset(t *testing.T) (dir string) {
 	t.Helper()
 	origins, err := (&app{}).demoCommand().Flags().GetInt("origins")
@@ -128,7 +128,7 @@ func demoShares(t *testing.T, dir string) (all []share) {
 	return all
 }
 
-// definitionTable is what docs/cookbook.md shows of GPTBot.
+// definitionTable is the table about GPTBot in docs/cookbook.md.
 func definitionTable(shares []share) string {
 	var b strings.Builder
 	for _, s := range slices.Backward(shares) {
@@ -141,7 +141,7 @@ func definitionTable(shares []share) string {
 
 const shownBars = 3
 
-// barTable is what it shows of the tokens blocked most, with bars as DuckDB's bar(share, 0, 0.2, 40) draws them.
+// barTable is the table of the most blocked tokens there, with bars as DuckDB's bar(share, 0, 0.2, 40) draws them.
 func barTable(shares []share) string {
 	var b strings.Builder
 	left := shownBars
@@ -156,8 +156,8 @@ func barTable(shares []share) string {
 	return b.String()
 }
 
-// TestCookbookInDuckDB compares the figures of the cookbook, which TestFigures computes, with what DuckDB answers to
-// the SQL above them.
+// TestCookbookInDuckDB compares the figures of the cookbook, which TestFigures computes, with DuckDB's answers to the
+// SQL above them.
 func TestCookbookInDuckDB(t *testing.T) {
 	notShort(t)
 	if runtime.GOOS != "linux" {
@@ -196,7 +196,7 @@ func oneDigit(v any) string {
 	return fmt.Sprint(v) + ".0"
 }
 
-// duckDB is the folder of what asks DuckDB. Without it the test is skipped, or fails if the environment asks for that.
+// duckDB is the folder with DuckDB. Without it the test is skipped, or fails if the environment says so.
 func duckDB(t *testing.T) (tools string) {
 	t.Helper()
 	tools, err := filepath.Abs("../../internal/integration/duckdb")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestUnits lets systemd check the units, and how much the service may do.
+// TestUnits lets systemd check the units, and the rights of the service.
 func TestUnits(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -42,8 +42,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// The memory limit of a share under Slurm follows what Slurm says of the task's memory, and is left alone where it says
-// nothing.
+// The memory limit of a share under Slurm follows the memory that Slurm gives to the task. Without a value from Slurm
+// it is not set.
 func TestSlurmMemory(t *testing.T) {
 	bin := t.TempDir()
 	if err := os.WriteFile(filepath.Join(bin, "bulkscan"), []byte("#!/bin/sh\necho \"limit=$GOMEMLIMIT\"\n"),

@@ -108,7 +108,7 @@ func (f *diffFlags) check(places []string) error {
 	return nil
 }
 
-// diff checks what is asked, and answers.
+// diff checks the flags, compares, and shows the result.
 func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 	places := args
 	if len(args) == 3 {
@@ -157,8 +157,7 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 	return err
 }
 
-// twoScans finds the scans that are compared: of one dataset two that are named, or of two datasets their default
-// scans.
+// twoScans finds the scans to compare: two named scans of one dataset, or the default scans of two datasets.
 func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.ScanAt, err error) {
 	if len(args) == 2 {
 		for i, at := range []*survey.ScanAt{&from, &to} {
@@ -196,8 +195,9 @@ func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.Scan
 		survey.ScanAt{Store: st, ScanID: later.ScanID, Alone: later.ScanID == args[2]}, nil
 }
 
-// scanNamed returns the scan with this id, or the last started complete one of this date: by the observer of a later
-// scan that is not nil, and of its list if there is one. The scans are in the order of their start.
+// scanNamed returns the scan with this id, or the published scan of this date that started last. If later is not nil,
+// the scan is by the same observer, and a scan of the same list is preferred. The scans are in the order of their
+// start.
 func scanNamed(scans []*commit.Manifest, dir, name string, later *commit.Manifest) (*commit.Manifest, error) {
 	var of *commit.Manifest
 	var known []string

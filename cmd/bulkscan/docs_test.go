@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// documents are the pages for users: those of docs and of the top level.
+// documents are the pages for users: in docs and at the top level.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{}

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// What a page shows can be typed in its order, in a folder with the lists and the datasets that it names, and with a
-// web that has the sites of its lists. In short mode only the pages that everybody reads first are run.
+// A user can type the commands of a page in its order, in a folder with the lists and the datasets that the page names,
+// and with a web that has the sites of its lists. In short mode only the pages that new users read first are run.
 func TestShownCommands(t *testing.T) {
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Only: []string{"ok", "not-found"}, Addresses: 4,
 		Bodies: 64})
@@ -51,8 +51,8 @@ func TestShownCommands(t *testing.T) {
 	}
 }
 
-// TestInstallFirst holds that the first command to install is one that works today, and that what needs a release says
-// whether there is one, as long as CHANGELOG.md says that there is none.
+// TestInstallFirst applies as long as CHANGELOG.md says that there is no release. The first command to install works
+// today, and instructions that need a release say whether there is one.
 func TestInstallFirst(t *testing.T) {
 	changelog, err := os.ReadFile("../../CHANGELOG.md")
 	if err != nil {

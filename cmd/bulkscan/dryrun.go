@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
-// describe is --dry-run: the lists are read in full, and no site is asked. What the scan would refuse is refused, but
-// for what only writing to an object store can tell.
+// describe is --dry-run: it reads the lists in full and fetches no site. It refuses what the scan would refuse, except
+// what only a write to an object store can show.
 func (a *app) describe(ctx context.Context, f *scanFlags, j *scan.Job) error {
 	s, err := j.Count(ctx)
 	if err != nil {

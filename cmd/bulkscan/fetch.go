@@ -24,7 +24,7 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// fetchFlags say how one origin is asked; scan, demo and check have them.
+// fetchFlags say how one origin is fetched; scan, demo and check have them.
 type fetchFlags struct {
 	fetcher.Config // as far as flags set its fields; fetcher sets the others
 
@@ -40,7 +40,7 @@ type fetchFlags struct {
 	optOut    string
 	tokens    string
 
-	// the built-in web: trusted instead of caFile, and not waited for where it is silent; nil: none
+	// the built-in web: trusted instead of caFile, with a short wait for its silent hosts; nil: none
 	web   *simweb.Web
 	files limits.Files // what may be open; the zero value leaves it to the packages
 
@@ -85,8 +85,8 @@ func (f *fetchFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tokens, "tokens", "", "file of further crawler tokens (format: bulkscan tokens --help)")
 }
 
-// furtherSockets is how many sockets the name servers beside the first may take: of those of --resolver, or of as many
-// as a resolv.conf can name.
+// furtherSockets is how many sockets the name servers after the first may take. It counts the servers of --resolver, or
+// as many as a resolv.conf can name.
 func (f *fetchFlags) furtherSockets() int {
 	servers := len(f.resolver)
 	if servers == 0 {
@@ -117,7 +117,7 @@ type asker struct {
 	optOut *inputs.FollowedOptOut // nil without --opt-out
 }
 
-// fetcher makes what asks over a network, and a function that ends it.
+// fetcher returns an asker for a network, and a function that closes it.
 func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 	cfg := f.Config
 	cfg.UserAgent, cfg.TLSMin, cfg.FTPData = f.agent(), tlsVersions[f.tlsMin], f.files.Transfers
@@ -145,7 +145,7 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 		}
 		cfg.SourceIP = ip
 		if !f.IPv4 && !f.IPv6 {
-			// Names are asked for addresses that can be dialled from there.
+			// The resolver looks up the addresses that can be dialled from this source address.
 			names.IPv4, names.IPv6 = ip.Is4(), ip.Is6()
 		}
 	}
@@ -195,7 +195,7 @@ func (f *fetchFlags) longest() time.Duration {
 	return 2 * took
 }
 
-// family is which addresses are asked, as fetcher has it.
+// family is the address family of requests, as fetcher chooses it.
 func (f *fetchFlags) family() string {
 	only4, only6 := f.IPv4, f.IPv6
 	if ip, err := netip.ParseAddr(f.sourceIP); err == nil && !only4 && !only6 {
@@ -214,8 +214,8 @@ func (f *fetchFlags) family() string {
 var tlsVersions = map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12,
 	"1.3": tls.VersionTLS13}
 
-// localAddress reads an address that connections can come from. One that this machine has not would fail every
-// exchange, and each failure would pass for its host's.
+// localAddress reads an address that connections can come from. With an address that this machine lacks, every exchange
+// would fail, and each failure would pass for the host's.
 func localAddress(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {

@@ -59,7 +59,7 @@ known. Dates have the form YYYY-MM-DD, and times that of RFC 3339. A nested obje
 	}
 }
 
-// fieldsOf writes a row for each JSON field of a struct. paths has where each struct was described.
+// fieldsOf writes a row for each JSON field of a struct. paths has the place where each struct was described.
 func fieldsOf(t *testing.T, b *strings.Builder, of reflect.Type, before string, paths map[reflect.Type]string) {
 	for field := range of.Fields() {
 		within := field.Type

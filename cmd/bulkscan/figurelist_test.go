@@ -15,12 +15,12 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// namedCSV is what README's picture shows: by night and token, of how many sites with rules, as last seen to change,
-// how many name the token in a group of their own, and how many others block it by `*`.
+// namedCSV has the figures of README's picture, by night and token: the number of sites with rules, as they were last
+// seen to change; how many of them name the token in a group of its own; and how many others block it by `*`.
 const namedCSV = "docs/gallery/named.csv"
 
-// figures are the figures of the documents. A sentence without a hole has numbers that are of others, are examples, or
-// name what another test runs.
+// figures are the figures of the documents. A sentence without a hole has numbers of others, examples, or numbers that
+// another test checks.
 func figures(t *testing.T) (all []figure) {
 	t.Helper()
 	f := func(page, sentence string, values ...string) { all = append(all, figure{page, sentence, values}) }

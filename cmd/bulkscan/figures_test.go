@@ -15,9 +15,9 @@ import (
 	"testing"
 )
 
-// A figure is a sentence of a document with holes, and what belongs into them: what the code says, what a run prints,
-// or what a committed measurement found. A hole `{}` is a number or a word, `{…}` is more. White space stands for any
-// other, line ends too.
+// A figure is a sentence of a document with holes, and the values for them: from the code, from the output of a run, or
+// from a committed measurement. A hole `{}` is a number or a word, `{…}` is more. White space stands for any other,
+// line ends too.
 type figure struct {
 	page, sentence string
 	values         []string
@@ -38,7 +38,7 @@ func TestFigures(t *testing.T) {
 			continue
 		}
 		grown := 0
-		for i, value := range slices.Backward(f.values) { // the last first, so that the others stay in their places
+		for i, value := range slices.Backward(f.values) { // the last first, so that the positions of the others stay right
 			from, to := found[0][2+2*i], found[0][3+2*i]
 			page := pages[name]
 			if page[from:to] != value && !*update {
@@ -58,12 +58,12 @@ func TestFigures(t *testing.T) {
 	}
 	for name, page := range pages {
 		if strings.HasSuffix(name, "CHANGELOG.md") || strings.Contains(filepath.ToSlash(name), "/adr/") {
-			// these tell what was
+			// these pages describe the past
 			continue
 		}
 		bare := []byte(page)
 		for _, sentence := range claimed[name] {
-			if at := strings.Index(page, sentence); at >= 0 { // else another row has written into it
+			if at := strings.Index(page, sentence); at >= 0 { // else another figure has written into it
 				takeOut(bare, at, at+len(sentence))
 			}
 		}
@@ -80,7 +80,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// takeOut takes a part out of a page and leaves all else in its place.
+// takeOut blanks a part of a page, so that other positions stay right.
 func takeOut(page []byte, from, to int) {
 	for i := from; i < to; i++ {
 		if page[i] != '\n' {
@@ -97,13 +97,13 @@ var (
 
 // notFigures are the parts of pages whose numbers are no figures, or are tested elsewhere.
 var notFigures = []*regexp.Regexp{
-	// to the page's end, by other tests
+	// up to the page's end; other tests check it
 	regexp.MustCompile(`(?s)<!-- (?:Written by|Generated).*`),
 	regexp.MustCompile(`(?s)<!-- outcomes -->.*?<!-- /`), // likewise
 	// blocks: see TestShownOutput
 	regexp.MustCompile("(?ms)^ *```[a-z]*[^\n]*\n.*?^ *```"),
 	regexp.MustCompile(`(?m)^(?:\t|    ).*$`), // likewise
-	// what is typed, or text of a file
+	// typed text, or text of a file
 	regexp.MustCompile("`[^`\n]+`"),
 	// addresses and tags
 	regexp.MustCompile(`\]\([^)\s]*\)|<[a-z/][^>]*>|https?://\S+`),

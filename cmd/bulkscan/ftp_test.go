@@ -11,9 +11,9 @@ import (
 	ftpd "goftp.io/server/v2"
 )
 
-// ftpSite is what an FTP server lets people in for: one file, at the root.
+// ftpSite is the content of an FTP server: one file, at the root.
 type ftpSite struct {
-	ftpd.Driver        // refuses what nobody asks for, by a panic
+	ftpd.Driver        // panics on any other request
 	file        string // "": there is none
 	private     bool   // not for anonymous
 }

@@ -17,10 +17,11 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// inNamespace tells the test binary that it may mount what it likes.
+// inNamespace is the variable that tells the test binary that it may mount file systems.
 const inNamespace = "BULKSCAN_TEST_IN_NAMESPACE"
 
-// mayMount reports whether the test may mount what it likes. Where it may not, it is run in a namespace of its own.
+// mayMount reports whether the test may mount file systems. If it may not, mayMount runs it again in a namespace of its
+// own.
 func mayMount(t *testing.T) bool {
 	if os.Getenv(inNamespace) != "" {
 		return true
@@ -37,15 +38,15 @@ func mayMount(t *testing.T) bool {
 	switch {
 	case err != nil:
 		t.Errorf("%v\n%s", err, text)
-	case strings.Contains(string(text), "--- SKIP"): // for want of something else, which the text says
+	case strings.Contains(string(text), "--- SKIP"): // something else is missing, as the text says
 		t.Skipf("%s", text)
 	}
 	return false
 }
 
-// TestDiskFull scans onto a small disk that fills up, and gives it room again: at each size the scan says, once, which
-// file there was no room for and what to do; what was committed stays, and the same command finishes the scan. The disk
-// is a tmpfs in a mount namespace of the test's own, which takes root or user namespaces.
+// TestDiskFull scans onto a small disk that fills up, and gives it room again: at each size the scan reports once which
+// file had no room and what to do; committed parts stay, and the same command finishes the scan. The disk is a tmpfs in
+// a mount namespace of the test's own, which takes root or user namespaces.
 func TestDiskFull(t *testing.T) {
 	notShort(t)
 	if !mayMount(t) {
@@ -62,7 +63,7 @@ func TestDiskFull(t *testing.T) {
 	if err := os.Mkdir(disk, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	// A page is the least that a file of a tmpfs takes.
+	// A file of a tmpfs takes at least a page.
 	const page = 4096
 	all := 0
 	err := filepath.WalkDir(calm, func(_ string, entry fs.DirEntry, err error) error {
@@ -113,7 +114,7 @@ func TestDiskFull(t *testing.T) {
 }
 
 // TestSpoolFull scans to an object store while the folder of temporary files is full, or may not be written to: the
-// scan says which folder that is and what to do, what was committed stays, and the same command finishes the scan.
+// scan reports which folder that is and what to do; committed parts stay, and the same command finishes the scan.
 func TestSpoolFull(t *testing.T) {
 	notShort(t)
 	if !mayMount(t) {

@@ -26,7 +26,7 @@ type flagGroup struct {
 var mostUsed = flagGroup{"Most used", []string{"out", "config", "contact", "limit", "format", "column", "concurrency",
 	"rate", "opt-out", "dry-run"}}
 
-// flagGroups are the sections of commands with many flags. A flag that is in none stands with the command's own.
+// flagGroups are the sections of commands with many flags. Flags of no section are shown with the command's own flags.
 var flagGroups = []flagGroup{
 	{"Input", []string{"format", "column", "label-column", "by", "columns", "limit", "sample", "shard", "workers",
 		"tokens", "vantage", "list-id"}},
@@ -111,7 +111,7 @@ func (a *app) help(c *cobra.Command, _ []string) {
 	} else {
 		b.WriteString("\nEnvironment and exit codes: bulkscan --help\n")
 	}
-	_, _ = io.WriteString(a.stdout, b.String()) // a reader that has gone needs no help
+	_, _ = io.WriteString(a.stdout, b.String()) // a write error only means that the reader has gone
 }
 
 // groupsOf divides the flags of a command that are not hidden.

@@ -50,7 +50,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The file that tokens --help shows is one.
+// The example in tokens --help is a valid file.
 func TestTokensHelp(t *testing.T) {
 	got, _ := said(t, 0, "tokens", "--help")
 	var rows []string
@@ -68,7 +68,7 @@ func TestTokensHelp(t *testing.T) {
 	}
 }
 
-// A shell is offered the values that begin with what is typed, and no files among them.
+// A shell is offered the values that begin with the typed text, and no files among them.
 func TestCompletion(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()

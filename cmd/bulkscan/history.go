@@ -86,7 +86,7 @@ observer succeeds when the first has no more scans; one that scanned beside it, 
 	return c
 }
 
-// asked says what is asked for, by the registry's names.
+// asked returns the query, with the registry's names.
 func (f *historyFlags) asked() (history.Asked, error) {
 	registry, err := (&fetchFlags{tokens: f.tokens}).registry()
 	if err != nil || f.token == "" {

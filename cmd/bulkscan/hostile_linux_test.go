@@ -10,20 +10,20 @@ import (
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 )
 
-// ownSequences are what we send to a terminal ourselves, beside what it shows: those with which the bar and the log
-// share a line.
+// ownSequences are the control sequences that bulkscan itself sends to a terminal: with them the bar and the log share
+// a line.
 var ownSequences = regexp.MustCompile("\r\n|\r\x1b\\[K|\r")
 
 // TestHostileTerminal scans the site on a terminal, with a bar over which the log is written.
 func TestHostileTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
-	t.Setenv("NO_COLOR", "1") // colours are ours, and look like the site's
+	t.Setenv("NO_COLOR", "1") // our colours would look like the site's
 	site, dir := startHostile(t), t.TempDir()
 	list := site.list(t, dir)
 	master, terminal := hostiletest.Terminal(t, 80)
 	shown := make(chan string)
 	go func() {
-		text, _ := io.ReadAll(master) // ends with an error when the last writer has closed: there is nobody left
+		text, _ := io.ReadAll(master) // reading ends with an error when the last writer has closed
 		shown <- string(text)
 	}()
 	args := append([]string{"scan", list, "-o", filepath.Join(dir, "out"), "--host-rate", "0", "--ip-rate", "0",

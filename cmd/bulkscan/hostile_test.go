@@ -31,17 +31,17 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// hostileSite is a site whose every text wants to do harm: what a terminal, a log, a table or a program makes of it is
-// looked at wherever something of it is shown. Its hosts are h0.hostile.test and so on, one for each text, by http and
-// by https; those of to.hostile.test send one on to places with such names, and those of alias.hostile.test have such a
-// name behind them.
+// hostileSite is a site with a harmful text in every place. The tests check all outputs that show such a text:
+// terminals, logs, tables, and data for programs. Its hosts are h0.hostile.test and so on, one for each text, by http
+// and by https. Hosts below to.hostile.test redirect to places with such names, and hosts below alias.hostile.test are
+// aliases of such a name.
 type hostileSite struct {
 	flags []string // that lead a scan there
 }
 
 // hostileHead is the answer of a host.
 func hostileHead(host string, text string) []byte {
-	// in a field, these end the field or the answer
+	// these bytes would end the field or the answer
 	one := strings.NewReplacer("\r", "", "\n", "", "\x00", "").Replace(text)
 	if len(one) > 8000 {
 		one = one[:8000]
@@ -154,7 +154,7 @@ func hostileCertificate(t *testing.T) tls.Certificate {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		// Names of certificates are of some bytes only, by those who make them.
+		// The library makes certificates only with some bytes in names.
 		template.Subject.CommonName, template.DNSNames = "\x1b[31m\u202e"+hostiletest.Mark,
 			[]string{"\x1b[31m" + hostiletest.Mark}
 		if der, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key); err != nil {
@@ -175,7 +175,7 @@ func (s *hostileSite) list(t *testing.T, dir string) string {
 	for _, h := range hostiletest.Texts() {
 		b.WriteString(h.Text + "\nhttp://" + h.Text + ".test\n")
 	}
-	// The name of a file may be anything but a slash and NUL.
+	// The name of a file may have any bytes but a slash and NUL.
 	path := filepath.Join(dir, "li\x1b[31m\u202e\nst"+hostiletest.Mark+".txt")
 	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 		t.Skipf("SKIPPED: no file of such a name here: %v", err)
@@ -184,9 +184,9 @@ func (s *hostileSite) list(t *testing.T, dir string) string {
 }
 
 const (
-	// bytes of a line of the log, or of a page, at most: what is longest in it is escaped, six for one
+	// maximum bytes of a line of the log, or of a page: the longest texts are escaped, six bytes for one
 	hostileLine = 16 << 10
-	hostileRow  = 2 << 20 // of JSON that has a whole site or file in it
+	hostileRow  = 2 << 20 // of JSON that contains a complete site or file
 )
 
 // command runs bulkscan and returns what it printed.
@@ -197,13 +197,13 @@ func hostileRun(t *testing.T, stdin string, args ...string) (code int, stdout, s
 	return code, out.Bytes(), errs.Bytes()
 }
 
-// TestHostileScan scans the site, and looks at what is logged, printed and kept of it.
+// TestHostileScan scans the site, and checks the log, the output and the dataset.
 func TestHostileScan(t *testing.T) {
 	t.Parallel()
 	site, dir := startHostile(t), t.TempDir()
 	list := site.list(t, dir)
 	out := filepath.Join(dir, "o\x1b[31m\u202eut"+hostiletest.Mark)
-	if kept := os.Getenv("HOSTILE_DATASET"); kept != "" { // for whoever wants to look at it with another reader
+	if kept := os.Getenv("HOSTILE_DATASET"); kept != "" { // to look at it with another reader
 		out = kept
 	}
 	common := append([]string{"--host-rate", "0", "--ip-rate", "0", "--dns-rate", "0", "--log-level", "debug"},
@@ -254,8 +254,8 @@ func TestHostileScan(t *testing.T) {
 	if hosts < 5*len(texts) {
 		t.Errorf("%d rows", hosts)
 	}
-	// In the dataset a text is what it was: escaping is for who shows it. But U+FFFD stands for what is no UTF-8, and
-	// spaces for the controls of ASCII, which a header field cannot have (RFC 9110 §5.5).
+	// The dataset keeps texts unchanged: escaping belongs to display. But U+FFFD replaces invalid UTF-8, and spaces
+	// replace the controls of ASCII, which a header field cannot have (RFC 9110 §5.5).
 	spaced := func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
@@ -319,7 +319,7 @@ func TestHostileScan(t *testing.T) {
 	}
 }
 
-// mustBeUTF8 looks at every text of a row.
+// mustBeUTF8 checks every text of a row.
 func mustBeUTF8(t *testing.T, what string, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {
@@ -344,7 +344,7 @@ func mustBeUTF8(t *testing.T, what string, v reflect.Value) {
 	}
 }
 
-// TestHostileDataset has file names and records in a dataset that somebody else has written.
+// TestHostileDataset has harmful file names and records in a dataset that another program has written.
 func TestHostileDataset(t *testing.T) {
 	t.Parallel()
 	site, dir := startHostile(t), t.TempDir()
@@ -386,7 +386,7 @@ func TestHostileDataset(t *testing.T) {
 	}
 }
 
-// TestHostilePages has what is shown of one site or file.
+// TestHostilePages checks the pages about one site or file.
 func TestHostilePages(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -403,7 +403,7 @@ func TestHostilePages(t *testing.T) {
 			t.Fatal(err)
 		}
 		line := strings.ReplaceAll(h.Text, "\x00", "")
-		// The URLs are what a log has of visitors: one of them is not to end the others.
+		// The URLs are like those of visitors in a log: no URL may end the reading of the others.
 		urls := "/a\n" + h.Text + "\nhttps://" + host + "/" + h.Text + "\n/" + h.Text + "\n"
 		for _, c := range []struct {
 			args    []string
@@ -430,7 +430,7 @@ func TestHostilePages(t *testing.T) {
 			{[]string{line}, 4 * hostileLine},
 		} {
 			if len(line) > 60_000 && strings.Contains(strings.Join(c.args, ""), line) {
-				continue // the system bounds an argument, and so a name
+				continue // the system bounds an argument, and so a file name
 			}
 			_, stdout, stderr := hostileRun(t, urls, c.args...)
 			what := fmt.Sprintf("%s: bulkscan %.60q", h.Name, c.args)
@@ -450,7 +450,7 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
-// TestHostileObjectStore has what an object store says of its errors.
+// TestHostileObjectStore has harmful texts in the errors of an object store.
 func TestHostileObjectStore(t *testing.T) {
 	for _, h := range hostiletest.Texts() {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/history"
 )
 
-// madeArchive is an archive of made sites, as public ones are: where a file is the same as before, or could not be
-// fetched, the row says unchanged. began says on which night each site truly began to block GPTBot.
+// madeArchive writes an archive of made sites in the form of public archives: if a file is the same as before, or could
+// not be fetched, the row says unchanged. began has the night on which each site truly began to block GPTBot.
 func madeArchive(t *testing.T, sites, nights int) (path string, began map[string]history.Date) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, uint64(sites)))
@@ -61,8 +61,8 @@ func madeArchive(t *testing.T, sites, nights int) (path string, began map[string
 	return path, began
 }
 
-// TestCarriedForward imports an archive of which rows in any order carry failures forward: every true onset lies in the
-// interval that the ledger gives, and no carried row is an observation.
+// TestCarriedForward imports an archive that carries failures forward, with rows in any order. Every true onset lies in
+// the interval that the ledger gives, and no carried row is an observation.
 func TestCarriedForward(t *testing.T) {
 	path, began := madeArchive(t, 60, 12)
 	out := filepath.Join(t.TempDir(), "out")
@@ -101,7 +101,7 @@ func TestCarriedForward(t *testing.T) {
 }
 
 // TestKilledImport kills an import in its first nights, between nights, and before they are published, and finishes it
-// by the same command: the nights and their history are those of one that was not killed.
+// by the same command: the nights and their history are those of an undisturbed import.
 func TestKilledImport(t *testing.T) {
 	notShort(t)
 	path, _ := madeArchive(t, 200, 12)

@@ -24,16 +24,16 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// listed is a row of a list, as every form has it.
+// listed is a row of a list, in any form.
 type listed struct {
 	Rank   int64  `json:"rank" parquet:"rank"`
 	Domain string `json:"domain" parquet:"domain"`
 	Sector string `json:"sector" parquet:"sector,dict"`
 }
 
-// TestEveryForm scans one list in every form that is read. The hosts, their sequence, ranks and labels, the rejects
-// with their lines, what --limit and --sample choose and --dry-run says, and that the same command resumes and
-// --restart begins anew are the same in all, but for what a form cannot hold.
+// TestEveryForm scans one list in every form that bulkscan reads. Except for what a form cannot express, all forms give
+// the same hosts, sequence, ranks, labels, and rejects with their lines. --limit and --sample choose the same sites,
+// and --dry-run says the same. The same command resumes, and --restart begins anew.
 func TestEveryForm(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -189,7 +189,7 @@ func TestEveryForm(t *testing.T) {
 	f("utf16.csv", inUTF16(csv.String()), "sector", 1)
 }
 
-// TestStandardInputName: of the file that standard input is copied to nothing is left, and so no message names it.
+// TestStandardInputName shows that the copy of standard input is deleted, and that no message names it.
 func TestStandardInputName(t *testing.T) {
 	t.Parallel()
 	f := func(content, want string) {

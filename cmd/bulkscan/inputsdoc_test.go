@@ -9,7 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// TestInputsPage runs the examples of docs/inputs.md: the files that it shows, and what the program says of them.
+// TestInputsPage runs the examples of docs/inputs.md: the files on the page, and the program's output about them.
 func TestInputsPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/inputs.md")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestInputsPage(t *testing.T) {
 		Rank   int32  `parquet:"rank"`
 		Sector string `parquet:"sector"`
 	}
-	var table bytes.Buffer // as the statement of SQL makes it
+	var table bytes.Buffer // as the SQL statement makes it
 	w := parquet.NewGenericWriter[row](&table)
 	if _, err := w.Write([]row{{"example.com", 1, "news"}}); err != nil {
 		t.Fatal(err)

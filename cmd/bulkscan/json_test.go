@@ -22,10 +22,10 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestJSONNumbers runs every command that prints JSON, over nights on which files change, and reads what it prints and
-// each file of JSON that it leaves. Readers keep numbers in 53 bits (JavaScript, jq), so that a whole number beyond
-// them is an error, and so is an id of 64 bits that is a number, however small. A command with --json that is not run
-// here is one, too.
+// TestJSONNumbers runs every command that prints JSON, over nights on which files change, and reads its output and each
+// file of JSON that it leaves. Some readers keep numbers in 53 bits (JavaScript, jq). So a larger integer is an error,
+// and so is an id of 64 bits that is a number, however small. It is also an error if a command with --json is not run
+// here.
 func TestJSONNumbers(t *testing.T) {
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64, Only: []string{"ok", "ok-gzip",
 		"not-found", "html"}})
@@ -137,7 +137,7 @@ func without[A, B any](of map[string]A, other map[string]B) (names []string) {
 	return names
 }
 
-// idNames are the columns that are ids of 64 bits, and the fields of JSON that are made of them.
+// idNames are the columns with ids of 64 bits, and the JSON fields that are made of them.
 func idNames() map[string]bool {
 	ids := map[string]bool{"body_hash_before": true, "body_hash_after": true}
 	columns := slices.Concat(schema.ColumnsOf(reflect.TypeFor[history.Episode]()),
@@ -153,14 +153,14 @@ func idNames() map[string]bool {
 	return ids
 }
 
-// jsonLook looks at values of JSON.
+// jsonLook checks values of JSON.
 type jsonLook struct {
 	t    *testing.T
 	ids  map[string]bool
 	seen map[string]int // ids that were strings, by name
 }
 
-// values looks at each value of a text.
+// values checks each value of a text.
 func (l *jsonLook) values(where, text string) {
 	l.t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))

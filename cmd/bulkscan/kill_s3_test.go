@@ -14,9 +14,9 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// TestKilledOnS3 takes a scan whose dataset is in an object store through some kills, and compares it with an
-// undisturbed one in a folder. Each next process first waits for the lease of the dead to end, so they are fewer than
-// in a folder.
+// TestKilledOnS3 kills a scan some times whose dataset is in an object store, and compares it with an undisturbed scan
+// in a folder. There are fewer kills than in a folder, since each next process first waits for the end of the dead
+// process's lease.
 func TestKilledOnS3(t *testing.T) {
 	notShort(t)
 	g := startGateway(t)
@@ -29,7 +29,7 @@ func TestKilledOnS3(t *testing.T) {
 	w.scan(t, calm, flags...).exits(t, 0)
 	want := snapshot(t, calm)
 
-	// The server keeps objects as files, so that what reads a folder can look at what there is without asking it.
+	// The server keeps objects as files, so that the test can read them as a folder, without requests.
 	const place = "s3://" + storetest.Bucket + "/killed"
 	out := filepath.Join(g.Folder, storetest.Bucket, "killed")
 	dice := rand.New(rand.NewPCG(3, 4))
@@ -64,7 +64,7 @@ func TestKilledOnS3(t *testing.T) {
 	clean(t, place)
 }
 
-// clean holds that verify finds nothing wrong in a place, and that no upload is left there.
+// clean checks that verify finds nothing wrong in a place, and that no upload is left there.
 func clean(t *testing.T, place string) {
 	t.Helper()
 	p := start(t, "verify", place)

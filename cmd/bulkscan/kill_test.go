@@ -22,8 +22,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file is what tests share that kill bulkscan as a process of its own, and compare what is there in the end with
-// an undisturbed scan of the same list. internal/histories kills commands at every call.
+// This file has the code of tests that kill bulkscan as a process, and compare the final dataset with that of an
+// undisturbed scan of the same list. internal/histories kills commands at every call.
 
 // The killed scan is cut into tiny parts, so that most moments are near the end of one.
 const (
@@ -31,15 +31,15 @@ const (
 	killConcurrency = 8
 )
 
-// onceAsked are behaviours of hosts that a scan asks exactly once, and those that it asks never.
+// onceAsked are behaviours of hosts that a scan fetches exactly once, or never.
 var onceAsked = []string{
 	"ok", "ok-chunked", "ok-until-close", "ok-gzip", "ok-http10", "empty", "html", "utf16", "nul", "alias", "http-only",
 	"not-found", "forbidden", "gone", "tls-expired", "tls-wrong-name", "tls-12", "legal", "bare-lf",
 }
 var neverAsked = []string{"nxdomain", "no-address", "refuse"}
 
-// newKillWorld starts a web in which an interrupted scan asks nobody otherwise than a calm one, and makes a list of so
-// many lines of it, a few of which are no host, or are the first again.
+// newKillWorld starts a web in which an interrupted scan makes the same requests as an undisturbed one. It makes a list
+// of so many lines, a few of which are no host, or repeat the first.
 func newKillWorld(t *testing.T, lines int) *world {
 	t.Helper()
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 7, Addresses: 16, Bodies: 128,
@@ -68,8 +68,7 @@ func newKillWorld(t *testing.T, lines int) *world {
 	return w
 }
 
-// snapshot is all that a scan has found, row by row and without times, in an order that does not depend on how it was
-// cut.
+// snapshot returns all rows of a scan without times, in an order that does not depend on its parts.
 func snapshot(t *testing.T, out string) map[string][]string {
 	t.Helper()
 	dir := mustPlace(t, out)
@@ -117,8 +116,8 @@ func snapshotOf(t *testing.T, st store.Store) map[string][]string {
 	return all
 }
 
-// TestScanInBubblesAndOnSockets takes one list twice through a whole scan in virtual time, and then once on sockets,
-// all in this process. All three keep the same: nothing that one leaves in the process changes the next.
+// TestScanInBubblesAndOnSockets scans one list twice in virtual time, and then once on sockets, all in this process.
+// All three scans keep the same rows: no state that one leaves in the process changes the next.
 func TestScanInBubblesAndOnSockets(t *testing.T) {
 	cfg := simweb.Config{Seed: 7, Only: append(slices.Clone(onceAsked), neverAsked...), Hold: time.Hour}
 	arguments := func(t *testing.T, w *world) (out string, args []string) {
@@ -176,7 +175,7 @@ func same(t *testing.T, got, want map[string][]string, when string) {
 	}
 }
 
-// tidy holds that nothing lies in a dataset that should not: no temporary name, no lock, no part without a commit.
+// tidy checks that a dataset contains no leftovers: no temporary name, no lock, no part without a commit.
 func tidy(t *testing.T, out string) {
 	t.Helper()
 	dir := mustPlace(t, out)
@@ -197,7 +196,7 @@ func tidy(t *testing.T, out string) {
 		name, err := filepath.Rel(out, path)
 		table, _, _ := strings.Cut(filepath.ToSlash(name), "/")
 		if strings.HasPrefix(name, "."+views.Name) {
-			return nil // the views are every scan's, so that nobody may take a draft of them for that of a dead process
+			return nil // all scans write the views, so that a draft of them may be a living process's
 		}
 		if entry.Name()[0] == '.' || entry.Name() == "lock" || slices.Contains(schema.AllTables, table) &&
 			!named[filepath.ToSlash(name)] {
@@ -210,7 +209,7 @@ func tidy(t *testing.T, out string) {
 	}
 }
 
-// committed are the seq that a scan has committed so far; each may be there once.
+// committed returns the seq that a scan has committed so far; each may occur once.
 func committed(t *testing.T, out string) map[uint64]bool {
 	t.Helper()
 	dir := mustPlace(t, out)
@@ -243,14 +242,14 @@ func drafts(out, folder, prefix string) int {
 	return len(found)
 }
 
-// moment is when a process is killed: so long after an event.
+// moment says when a process is killed: so long after an event.
 type moment struct {
 	name  string
 	holds func() bool
 	later time.Duration
 }
 
-// killAt kills a process at a moment, or finds it at its end before; which of them is reported.
+// killAt kills a process at a moment, or reports that the process has ended before.
 func (p *process) killAt(t *testing.T, m moment, s os.Signal) (ended bool) {
 	t.Helper()
 	over := make(chan struct{})
@@ -278,7 +277,7 @@ func (p *process) killAt(t *testing.T, m moment, s os.Signal) (ended bool) {
 	return p.cmd.ProcessState.ExitCode() == 0
 }
 
-// linked makes a copy of a folder whose files are the same: no file of a dataset is ever written to where it lies.
+// linked makes a copy of a folder with hard links: no file of a dataset is ever changed in place.
 func linked(t *testing.T, from, to string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {

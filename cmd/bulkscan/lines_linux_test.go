@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestLinesOnTerminal scans with -o - on a terminal: a line per site for a person, from which the bar is cleared; with
-// --fields JSON, and JSON in a pipe.
+// TestLinesOnTerminal scans with -o - on a terminal. It prints a line per site for a person, without remains of the
+// bar. With --fields it prints JSON, as it does in a pipe.
 func TestLinesOnTerminal(t *testing.T) {
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64})
 	if err != nil {

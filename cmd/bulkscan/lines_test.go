@@ -10,8 +10,9 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestShortLines holds the lines of --fields short to 300 bytes: of a host of each behaviour, by its own name and by
-// one as long as names can be. Each has the name whole, and those of usual length have all fields.
+// TestShortLines checks that lines of --fields short have at most 300 bytes, for a host of each behaviour, by its own
+// name and by a name of maximum length. Each line has the complete name, and lines with names of usual length have all
+// fields.
 func TestShortLines(t *testing.T) {
 	inBubble(t, 1, simweb.Config{Seed: 1}, func(t *testing.T, w *world) {
 		var hosts []string

@@ -14,7 +14,7 @@ import (
 // quoted are names between backquotes; their arguments are left out.
 var quoted = regexp.MustCompile("`([^`( ]+)[^`]*`")
 
-// TestListings compares lists of names in the documents with the code: they have all names, and no others.
+// TestListings compares lists of names in the documents with the code: they contain all names, and no others.
 func TestListings(t *testing.T) {
 	t.Parallel()
 	s := source{t: t}
@@ -69,7 +69,7 @@ func TestListings(t *testing.T) {
 		append(lacking(of("sink/views/analyses.sql", "VIEW"), []string{"sites_live", "token_groups"}), "tokens"))
 	f("docs/dataset.md", "is a part of `rollups`. Macros:", "\n\n", regexp.MustCompile("`([a-z_]+)\\("),
 		of("sink/views/analyses.sql", "MACRO"))
-	// parts of the others, and those of panels
+	// parts of other macros, and macros of panels
 	inner := []string{"night_of", "registries_without", "registry_row", "may_hide_rules", "block_change", "state_by",
 		"transition_causes", "panel_balanced", "panel_folded"}
 	f("docs/history.md", "| macro | a row is |", "`censoring` is", firstCell,
@@ -94,7 +94,7 @@ func TestListings(t *testing.T) {
 		s.all("cmd/bulkscan/nightly.go", `(?s)(.*)`, `flags\.\w+\([^"]*"(keep-[a-z]+)"`))
 }
 
-// lacking are the names that are not among others.
+// lacking returns the names that are not in others.
 func lacking(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }

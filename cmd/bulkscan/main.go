@@ -1,8 +1,8 @@
 // Command bulkscan surveys robots.txt at the scale of the web. This package answers one question: what do you type? It
 // turns flags into the configuration of the other rooms, wires them, and shows what they do; it decides nothing itself.
 //
-// main.go is the process: exit codes, signals, the environment. Each command has a file of its own. What commands
-// share: fetch.go, how a site is asked; place.go, where a dataset lies; shown.go, how they show it.
+// main.go is the process: exit codes, signals, the environment. Each command has a file of its own. Commands share
+// fetch.go (how a site is fetched), place.go (where a dataset lies) and shown.go (how a result is shown).
 package main
 
 import (
@@ -33,7 +33,7 @@ const (
 	exitUsage     = 2
 	exitThreshold = 3
 	exitDamaged   = 4
-	exitAgain     = 75  // EX_TEMPFAIL: an engine may run the same again
+	exitAgain     = 75  // EX_TEMPFAIL: an engine may repeat the run
 	exitInt       = 130 // 128 + SIGINT
 	exitTerm      = 143 // 128 + SIGTERM
 )
@@ -95,7 +95,7 @@ type app struct {
 	stderr io.Writer
 
 	network network
-	// notify passes on the signals that ask for an end, until the returned function is called.
+	// notify forwards the signals that ask the process to end, until the returned function is called.
 	notify func(signals chan<- os.Signal) (stop func())
 }
 
@@ -207,8 +207,8 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 }
 
 // interrupts turns signals into the steps of an ending: the first calls stop, the second ends the context, a third the
-// process. Where stop is nil, or says that there is nothing to finish, the first ends the context without a word. The
-// returned function ends the watch; code is the exit code of the first signal, 0 before one came.
+// process. If stop is nil, or reports that there is nothing to finish, the first ends the context without a message.
+// end ends the watch; code returns the exit code of the first signal, or 0 before any signal.
 func (a *app) interrupts(parent context.Context, stop func() bool) (ctx context.Context, code func() int, end func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
@@ -251,15 +251,15 @@ func (a *app) interrupts(parent context.Context, stop func() bool) (ctx context.
 	}
 }
 
-// interruptible does work that a signal gives up.
+// interruptible does work that a signal interrupts.
 func (a *app) interruptible(parent context.Context, work func(ctx context.Context) error) error {
 	ctx, code, end := a.interrupts(parent, nil)
 	defer end()
 	return interrupted(work(ctx), code())
 }
 
-// interrupted gives an error the exit code of the signal that came, if one did. Where it only says that something was
-// given up, it is said in one word.
+// interrupted gives an error the exit code of the signal, if one came. An error that only says that work was given up
+// becomes one word.
 func interrupted(err error, code int) error {
 	exit := (*exitError)(nil)
 	switch {

@@ -150,7 +150,7 @@ func (p *manual) option(f *pflag.Flag) {
 	p.item(head, text)
 }
 
-// text writes paragraphs. Those whose first line begins with two spaces are shown as they stand.
+// text writes paragraphs. Paragraphs whose first line begins with two spaces keep their line ends.
 func (p *manual) text(text string) {
 	for i, paragraph := range strings.Split(text, "\n\n") {
 		if i > 0 {

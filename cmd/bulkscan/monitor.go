@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/terminal/metrics"
 )
 
-// monitor shows the metrics of a scan by --metrics-addr and --metrics-file, as far as they are given.
+// monitor shows the metrics of a scan, if --metrics-addr or --metrics-file is given.
 type monitor struct {
 	scan   *metrics.Scan
 	server *metrics.Server
@@ -50,7 +50,7 @@ func (f *scanFlags) checkMetrics() error {
 	return nil
 }
 
-// end shows how the scan ended, and ends the showing.
+// end shows how the scan ended, and closes the monitor.
 func (m *monitor) end(err error) {
 	m.scan.End(stateAfter(err))
 	if m.file != nil {
@@ -71,7 +71,7 @@ func stateAfter(err error) metrics.State {
 		return metrics.Complete
 	case !errors.As(err, &exit):
 		return metrics.Failed
-	case exit.code == exitThreshold, exit.code == exitDamaged: // which are judgements on a scan that is done
+	case exit.code == exitThreshold, exit.code == exitDamaged: // the scan itself is done
 		return metrics.Complete
 	case exit.code == exitInt || exit.code == exitTerm || exit.code == exitAgain:
 		return metrics.Interrupted

@@ -16,8 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/terminal/metrics"
 )
 
-// A scan that waits for a silent host is scraped, shows what it has done so far, and lets nobody else have its address.
-// Its page ends with it.
+// A scan that waits for a silent host is scraped: it shows its progress so far, and keeps its address to itself. Its
+// page ends with it.
 func TestMetricsPage(t *testing.T) {
 	inBubble(t, 1, simweb.Config{Seed: 6}, func(t *testing.T, w *world) {
 		if err := os.WriteFile(w.list, []byte("ok.zoo.test\nnxdomain.zoo.test\nsilent.zoo.test\n"), 0o600); err != nil {
@@ -72,7 +72,7 @@ func TestMetricsPage(t *testing.T) {
 	})
 }
 
-// The file says how the scan ended, also one that was interrupted.
+// The file says how the scan ended, also if it was interrupted.
 func TestMetricsFileOfInterrupted(t *testing.T) {
 	inBubble(t, 300, simweb.Config{Seed: 7, Only: []string{"ok"}}, func(t *testing.T, w *world) {
 		path := filepath.Join(t.TempDir(), "scan.prom")
@@ -86,7 +86,7 @@ func TestMetricsFileOfInterrupted(t *testing.T) {
 	})
 }
 
-// holdsLines holds that a file has each of the texts.
+// holdsLines checks that a file has each of the texts.
 func holdsLines(t *testing.T, path string, want ...string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -112,7 +112,7 @@ func TestThrottledInLog(t *testing.T) {
 }
 
 // A silent name server is logged while the scan continues without it, and once more at the end. The rate makes the scan
-// last for long enough that the server is suspected, asked for the root, and found down.
+// last long enough for the server to be suspected, probed, and found down.
 func TestSilentNameServerInLog(t *testing.T) {
 	inBubble(t, 60, simweb.Config{Seed: 8, Only: []string{"ok"}}, func(t *testing.T, w *world) {
 		const addr = "127.0.0.1:5300"

@@ -233,7 +233,7 @@ func (f *nightlyFlags) keep() (k nightly.Keep, err error) {
 // maxDays bounds retention: a hundred years.
 const maxDays = 36525
 
-// nightly checks what is asked, and does it.
+// nightly checks the flags and runs the chosen action.
 func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags, config []commit.Setting) error {
 	bounds, err := f.check()
 	if err != nil {
@@ -289,7 +289,7 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 // shownFigures is how many figures out of bounds a log line has.
 const shownFigures = 5
 
-// writeMetrics says to a node_exporter how the night stands. A night does not fail with it.
+// writeMetrics writes the state of the night for a node_exporter. Its failure does not fail the night.
 func (f *nightlyFlags) writeMetrics(ctx context.Context, st store.Store, n *nightly.Night, log *slog.Logger) {
 	nights, err := nightly.Nights(ctx, st, shownNights)
 	if err := errors.Join(err, metrics.WriteNight(f.metricsFile, n, nights)); err != nil {
@@ -374,7 +374,7 @@ func (a *app) tonight(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 	return &exitError{code: exitThreshold}
 }
 
-// nextTime returns when it will be so late, where now is.
+// nextTime returns the next moment at which the clock shows this time, in the time zone of now.
 func nextTime(now time.Time, clock string) time.Time {
 	at, _ := time.Parse("15:04", clock) // was checked
 	next := time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), 0, 0, now.Location())
@@ -403,7 +403,7 @@ func (a *app) countList(ctx context.Context, scanning *scanFlags, path string, a
 	return int64(counted.Auto + counted.Named), nil
 }
 
-// scanTonight scans the night's list. Whether few answered is for the night to judge.
+// scanTonight scans the night's list. The night judges whether too few sites answered.
 func (a *app) scanTonight(ctx context.Context, scanning *scanFlags, config []commit.Setting, watch *sharedSignals,
 	s nightly.Scan) error {
 	f := *scanning

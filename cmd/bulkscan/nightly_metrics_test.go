@@ -14,7 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// TestPruneFailedMetric shows that the metric is that of the last published night, whatever became of later ones.
+// TestPruneFailedMetric shows that the metric is that of the last published night, whatever the state of later nights.
 func TestPruneFailedMetric(t *testing.T) {
 	dir := t.TempDir()
 	st, err := store.NewDir(dir)

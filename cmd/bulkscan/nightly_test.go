@@ -20,7 +20,7 @@ func (w *world) nightOf(t *testing.T, out, date string, rate int, flags ...strin
 	return w.start(t, w.nightArguments(t, out, date, rate, flags...)...)
 }
 
-// nightArguments are those with which nightOf is called.
+// nightArguments are the arguments of the command of nightOf.
 func (w *world) nightArguments(t *testing.T, out, date string, rate int, flags ...string) []string {
 	t.Helper()
 	dir := filepath.Dir(w.list)
@@ -58,7 +58,7 @@ connect-to = [`, w.web.DNSAddr(), ca, rate)
 	return args
 }
 
-// nights looks at the nights of a dataset.
+// nights checks the nights of a dataset.
 type nights struct{ store.Store }
 
 func nightsIn(t *testing.T, out string) nights {
@@ -70,7 +70,7 @@ func nightsIn(t *testing.T, out string) nights {
 	return nights{st}
 }
 
-// is holds the state of a night, and how many runs it took so far. 200 sites are published.
+// is checks the state of a night, and the number of its runs so far. 200 sites are published.
 func (st nights) is(t *testing.T, date string, state nightly.State, runs int) {
 	t.Helper()
 	n, err := nightly.ReadNight(t.Context(), st, date)
@@ -90,8 +90,8 @@ func (st nights) await(t *testing.T, p *process, date string) {
 
 var nightWeb = simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}
 
-// TestNightly meets a night with a second run, interrupts it, and lets its deadline come. Each time the next run takes
-// it to its end.
+// TestNightly starts a second run beside a night, interrupts a night, and lets a deadline pass. Each time the next run
+// completes the night.
 func TestNightly(t *testing.T) {
 	inBubble(t, 200, nightWeb, func(t *testing.T, w *world) {
 		out := filepath.Join(t.TempDir(), "out")
@@ -126,7 +126,7 @@ func TestNightly(t *testing.T) {
 	})
 }
 
-// TestKilledNight kills a night on the way. The next run takes it to its end.
+// TestKilledNight kills a night on the way. The next run completes it.
 func TestKilledNight(t *testing.T) {
 	notShort(t)
 	w, out := newWorld(t, 200, nightWeb), filepath.Join(t.TempDir(), "out")
@@ -143,7 +143,7 @@ func TestKilledNight(t *testing.T) {
 	start(t, "verify", out).exits(t, 0)
 }
 
-// TestNextTime shows when a deadline is, also on the days on which the clock changes.
+// TestNextTime shows the times of deadlines, also on days on which the clock changes.
 func TestNextTime(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestOptOutWhileScanning adds every host to the list of --opt-out while a slow scan runs. What waits is not contacted
-// any more, and the log and the manifest say so.
+// TestOptOutWhileScanning adds every host to the list of --opt-out while a slow scan runs. Waiting hosts are not
+// contacted any more, and the log and the manifest say so.
 func TestOptOutWhileScanning(t *testing.T) {
 	inBubble(t, 30, simweb.Config{Seed: 9, Only: []string{"ok"}}, func(t *testing.T, w *world) {
 		dir := t.TempDir()

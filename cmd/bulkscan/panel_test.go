@@ -24,9 +24,9 @@ var panelTokens = []string{"GPTBot", "CCBot", "Google-Extended", "ClaudeBot"}
 // counted are the figures of one night and token.
 type counted struct{ named, byStar, of int }
 
-// TestPanel imports two years of real files, of which most rows are carried forward. The committed figures of README's
-// picture are those of an independent program on every night, and those of the ledger on each month's last night; no
-// carried row is an observation. Every episode, gap and onset of the ledger is what another one derives.
+// TestPanel imports two years of real files; most rows are carried forward. The committed figures of README's picture
+// equal those of an independent program on every night, and those of the ledger on each month's last night. No carried
+// row is an observation. A second independent program derives the same episodes, gaps and onsets as the ledger.
 func TestPanel(t *testing.T) {
 	archive := sharedtest.Path(t, "corpus", "panel.jsonl.zst")
 	committed := committedFigures(t)
@@ -71,7 +71,7 @@ func committedFigures(t *testing.T) map[string]counted {
 	return figures
 }
 
-// panelPlainly is the independent program: it knows nothing of bulkscan, and reads files by RFC 9309 as far as the
+// panelPlainly is the independent program: it uses no code of bulkscan, and reads files by RFC 9309 as far as the
 // figures need.
 func panelPlainly(t *testing.T) map[string]counted {
 	type file struct {
@@ -145,8 +145,9 @@ func panelPlainly(t *testing.T) map[string]counted {
 	return figures
 }
 
-// ledgerFigures are those of the ledger on the last night of each month, as policies_at has them: the sites whose rules
-// were seen or carried forward that night. It also finds that no carried row was taken for an observation.
+// ledgerFigures returns the figures of the ledger on the last night of each month, as policies_at has them: of the
+// sites whose rules were seen or carried forward that night. It also checks that no carried row was taken for an
+// observation.
 func ledgerFigures(t *testing.T, out string, nights map[string]counted) map[string]counted {
 	t.Helper()
 	lasts := map[string]string{}

@@ -23,9 +23,9 @@ import (
 )
 
 // This file derives the history of the panel of real files a second time, from the archive and the rows of sites, site
-// after site and night after night. Of package history it uses the types of rows.
+// after site and night after night. From package history it uses only the types of rows.
 
-// panelNight is what the archive has of a host on a night, and what the row of that says.
+// panelNight has the archive's entry of a host on a night, and the values of its row.
 type panelNight struct {
 	date, class  string // class: a finding, carried or unlisted
 	body         int64
@@ -183,7 +183,7 @@ func panelEpisodes(nights []panelNight) (episodes, gaps []string) {
 
 func panelEpisode(what ...any) string { return fmt.Sprintln(what...) }
 
-// panelOnset says when a host was first seen to block a token, and how that is censored.
+// panelOnset says when a host was first seen to block a token, and how this date is censored.
 func panelOnset(nights []panelNight, token string) (first history.FirstBlocked, ok bool) {
 	observed, read := false, false
 	for i := range nights {

@@ -25,8 +25,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// pipedDataset has a pruned night, published ones of two months, and one that was interrupted; a scan in shares, one of
-// which is done. It returns the names of its files and of its locks.
+// pipedDataset makes a dataset with a pruned night, published nights of two months, an interrupted night, and a scan in
+// shares, one of which is done. It returns the names of its files and of its locks.
 func pipedDataset(t *testing.T, w *world, out string) (names []string) {
 	t.Helper()
 	st, err := store.NewDir(out)
@@ -62,18 +62,19 @@ func pipedDataset(t *testing.T, w *world, out string) (names []string) {
 		"sites/scan_date=2026-11-02/.part-night-2026-11-02-0-9.parquet.ABCDEFGH.bulkscan.tmp")
 }
 
-// varying is what differs between the names of files of one kind.
+// varying matches the parts that differ between names of files of one kind.
 var varying = regexp.MustCompile(`2026-[0-9-]+|[0-9a-f]{12,}|-[0-9]+\.|gathered[0-9]+`)
 
-// unverified are files of which verify says nothing: commands do without them, or a person may replace them.
+// unverified are files that verify does not check: commands do without them, or a person may replace them.
 var unverified = regexp.MustCompile(`^README\.md$|^report\.html$|^summary\.json$|^_nights/[^/]*/list-|lock$|\.tmp$`)
 
-// byList are files that readers find by a list only: a folder in the place of one counts as a missing file.
+// byList are files that readers find only by listing: a folder in the place of such a file counts as a missing file.
 var byList = regexp.MustCompile(`/commits/|/shares/|/_months/`)
 
 // TestIrregular puts a named pipe, or a link to nothing, in the place of each file of a dataset, one at a time, and
-// calls the commands that read or continue it. None waits for it; each that fails because of it names it, those that
-// only read with the exit code of damage; and verify finds it. So do the commands that only read with a folder.
+// calls the commands that read or continue it. No command waits for it. A command that fails because of it names it;
+// commands that only read do so with the exit code of damage. verify finds it. A folder in the place of a file has the
+// same effect on commands that only read.
 func TestIrregular(t *testing.T) {
 	t.Parallel()
 	w, dir := newWorld(t, 60, simweb.Config{Seed: 3, Only: []string{"ok", "not-found"}}), t.TempDir()
@@ -135,7 +136,7 @@ func TestIrregular(t *testing.T) {
 	const reading = 7 // the commands that only read come first
 	seen := map[string]bool{}
 	for _, name := range names {
-		// else the next merge deletes it
+		// the next merge deletes other files
 		verified := !unverified.MatchString(name) && (!strings.HasPrefix(name, "history/") ||
 			strings.Contains(recorded, name))
 		kind := varying.ReplaceAllString(name, "*") + strconv.FormatBool(verified)
@@ -164,7 +165,7 @@ func TestIrregular(t *testing.T) {
 				}
 				for i, args := range called {
 					if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
-						// the command before has replaced it, or it leads nowhere
+						// the command before has replaced the file, or it is a link to nothing
 						_ = os.Remove(path)
 						if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), put(path)); err != nil {
 							t.Fatal(err)
@@ -172,7 +173,7 @@ func TestIrregular(t *testing.T) {
 					}
 					code, text := run(t, args)
 					switch {
-					case args[0] == "collect" && strings.Contains(text, "share 1 is not done"): // since the pipe was in its way
+					case args[0] == "collect" && strings.Contains(text, "share 1 is not done"): // the pipe was in its way
 					case code != 0 && !strings.Contains(text, name):
 						t.Errorf("%q: code %d, and it does not name the file:\n%s", args, code, text)
 					case i < reading && code != 0 && code != exitDamaged:

@@ -22,14 +22,14 @@ import (
 
 // Where a dataset lies (a folder, or s3://BUCKET/PREFIX), and which of its scans a command is for.
 
-// checkPlace refuses, as an error of usage, what names no place for a dataset. It makes no network requests.
+// checkPlace refuses a text that names no place for a dataset, with an error of usage. It makes no network requests.
 func checkPlace(place string) error {
 	_, err := openPlace(place)
 	return err
 }
 
-// openPlace returns the store that a dataset is written to. It makes no network requests yet: whether the place exists,
-// and whether one may write there, is seen at the first call.
+// openPlace returns the store that a dataset is written to. It makes no network requests: only the first call shows
+// whether the place exists and may be written to.
 func openPlace(place string) (store.Store, error) {
 	switch scheme, _, ok := strings.Cut(place, "://"); {
 	case place == "":
@@ -43,7 +43,7 @@ func openPlace(place string) (store.Store, error) {
 		}
 		return dir, nil
 	case scheme != "s3":
-		// What stands behind may be a user's password.
+		// The text after the scheme may contain a user's password.
 		return nil, usagef("%s://: datasets are kept in a folder or at s3://BUCKET/PREFIX", clipped(scheme))
 	}
 	cfg, err := s3.FromEnvironment(place)
@@ -57,7 +57,7 @@ func openPlace(place string) (store.Store, error) {
 	return remote, nil
 }
 
-// openDataset returns the store of a dataset that is there to be read.
+// openDataset returns the store of an existing dataset, for reading.
 func openDataset(place string) (store.Store, error) {
 	st, err := openPlace(place)
 	if err == nil && !strings.Contains(place, "://") {
@@ -74,8 +74,8 @@ func openDataset(place string) (store.Store, error) {
 	return st, err
 }
 
-// scanChoice says which scan of a dataset is meant: empty fields do not restrict, and of several it is
-// commit.Default's. Where that has none, any other is meant but an empty one, which has to be named.
+// scanChoice chooses a scan of a dataset. Empty fields do not restrict, and commit.Default chooses among several scans.
+// If there is no default, comesBefore chooses; an empty scan has to be named.
 type scanChoice struct {
 	id, date string
 	skip     *survey.Skip // nil if the command has no --skip-damaged
@@ -90,7 +90,7 @@ func (c *scanChoice) add(flags *pflag.FlagSet) {
 	flags.StringVar(&c.date, "date", "", "the scan of this date, YYYY-MM-DD; of several the one that started last")
 }
 
-// check refuses, as an error of usage, what is no date.
+// check refuses an invalid date, with an error of usage.
 func (c *scanChoice) check() error {
 	if _, err := time.Parse(time.DateOnly, c.date); c.date != "" && err != nil {
 		return usagef("--date %q: a date is YYYY-MM-DD", clipped(c.date))
@@ -98,7 +98,7 @@ func (c *scanChoice) check() error {
 	return nil
 }
 
-// found is the scan that is meant, and the others that the dataset has, the latest start last.
+// found is the chosen scan, and the other scans of the dataset, the latest start last.
 type found struct {
 	chosen *commit.Manifest
 	others []*commit.Manifest
@@ -151,7 +151,7 @@ func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (stor
 		func(m *commit.Manifest) bool { return m == chosen })}, nil
 }
 
-// skipped names --skip-damaged in an error of damage. Without an error it says on standard error what was left out.
+// skipped names --skip-damaged in an error of damage. Without an error it reports on standard error what was left out.
 func (a *app) skipped(k *survey.Skip, err error) error {
 	line := terminal.LeftOut(k.Omissions())
 	switch {
@@ -185,7 +185,7 @@ func lastOf(names []string) string {
 	return text
 }
 
-// comesBefore reports whether a scan is meant rather than one that started earlier, where no scan is the default.
+// comesBefore reports whether a scan is chosen before one that started earlier, if no scan is the default.
 func comesBefore(later, earlier *commit.Manifest) bool {
 	if later.Withheld() != earlier.Withheld() {
 		return earlier.Withheld()
@@ -229,8 +229,8 @@ func prunedError(ctx context.Context, st store.Store, dir string, names ...strin
 	return nil
 }
 
-// scansOf opens a dataset and returns which of its scans a command is for: the one named, or all. Those whose manifest
-// is damaged are named on standard error, and left out.
+// scansOf opens a dataset and returns the scans that a command is for: the one named, or all. Scans with a damaged
+// manifest are named on standard error, and left out.
 func (a *app) scansOf(ctx context.Context, dir, scanID string,
 	read func(context.Context, store.Store) ([]*commit.Manifest, error)) (store.Store, []string, error) {
 	st, err := openDataset(dir)
@@ -256,10 +256,10 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string,
 	return st, ids, nil
 }
 
-// readableScans reads the manifests of a dataset by commit.Scans, or commit.StoredScans. A damaged manifest is an error
-// if the choice names its scan, if another version of bulkscan wrote it, or if no other manifest can be read. In a
-// command that has --skip-damaged and no name it is an error unless the flag is set: it may be that of the default
-// scan. Otherwise it is named on standard error, and the other manifests are returned.
+// readableScans reads the manifests of a dataset with commit.Scans or commit.StoredScans. A damaged manifest is an
+// error if the choice names its scan, if another version of bulkscan wrote it, or if no other manifest can be read. It
+// is also an error if the command has --skip-damaged, the flag is not set and no scan is named: the damaged manifest
+// may be the default scan's. Otherwise it is named on standard error, and the other manifests are returned.
 func (a *app) readableScans(ctx context.Context, st store.Store, choice scanChoice,
 	read func(context.Context, store.Store) ([]*commit.Manifest, error)) ([]*commit.Manifest, error) {
 	scans, err := read(ctx, st)

@@ -12,15 +12,15 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// TestTimeLeft looks at the bar of whole scans each second. From a tenth of a scan on, the time that it says is left is
-// right within a fifth, or a second, or it says none. A steady scan says it at most moments.
+// TestTimeLeft checks the bar of complete scans each second. From a tenth of a scan on, the shown remaining time is
+// right within a fifth, or a second; or no time is shown. A steady scan shows it most of the time.
 func TestTimeLeft(t *testing.T) {
 	const n = 1500
 	shown := regexp.MustCompile(`\] +((?:\d+ h ?)?(?:\d+ min ?)?(?:\d+ s ?)?)left `)
 	duration := strings.NewReplacer(" min", "m", " h", "h", " s", "s", " ", "")
 	type trip func(share float64, since time.Duration) time.Duration
-	// share is that of the sites that have been asked, and least that of the moments at which a time is shown. What
-	// changes the pace after a share of the list nothing can foresee: it counts from 5 s after the change on.
+	// change is the share of the list after which the pace changes, and least the share of moments with a shown time. No
+	// estimate can foresee the change, so the estimate counts again 5 s after it.
 	f := func(what string, cfg simweb.Config, takes trip, change, resumed, least float64, flags ...string) {
 		t.Helper()
 		cfg.Only, cfg.Seed = append(cfg.Only, "ok"), 1

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// hotWorld runs a test in virtual time, against a web of two addresses, with a list of as many hosts at each: at the
-// hot one, those below hot.test.
+// hotWorld runs a test in virtual time, against a web of two addresses, with a list of equally many hosts at each.
+// Hosts below hot.test are at the hot address.
 func hotWorld(t *testing.T, each int, do func(t *testing.T, w *world)) {
 	t.Helper()
 	inBubble(t, 0, simweb.Config{Seed: 9, Addresses: 2, Only: []string{"ok"}, RecordAccepts: true},
@@ -30,8 +30,8 @@ func hotWorld(t *testing.T, each int, do func(t *testing.T, w *world)) {
 		})
 }
 
-// hasLoad holds so many connections to an address, of which so many in the busiest second, and the last at a time since
-// the first.
+// hasLoad checks the connections to an address: their number, the number in the busiest second, and the time from the
+// first to the last.
 func hasLoad(t *testing.T, load *simweb.Load, total, second int, last time.Duration) {
 	t.Helper()
 	if load == nil {
@@ -44,7 +44,7 @@ func hasLoad(t *testing.T, load *simweb.Load, total, second int, last time.Durat
 	}
 }
 
-// TestRatesOfTwoAddresses scans hosts at two addresses that have each a rate of its own: each gets it, as its server
+// TestRatesOfTwoAddresses scans hosts at two addresses with a rate of their own: each gets that rate, as its server
 // counts.
 func TestRatesOfTwoAddresses(t *testing.T) {
 	const each = 60

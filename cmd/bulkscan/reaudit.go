@@ -102,7 +102,7 @@ type reaudited struct {
 	Came   *commit.Rejudged `json:"came"`
 }
 
-// reauditedBy is who has judged.
+// reauditedBy identifies the program and the registry that judged.
 type reauditedBy struct {
 	ToolVersion     string `json:"tool_version"`
 	RegistryVersion string `json:"registry_version"`
@@ -234,7 +234,7 @@ func sumRows(s *commit.Scan) (n int64) {
 	return n
 }
 
-// reauditError says of an error what is to be done about it here.
+// reauditError adds to an error what the user can do about it.
 func reauditError(err error, id, out string) error {
 	if changed, ok := errors.AsType[*commit.ChangedError](err); ok {
 		return fmt.Errorf(
@@ -248,7 +248,7 @@ func reauditError(err error, id, out string) error {
 	}
 	if held, ok := errors.AsType[*commit.HeldError](err); ok {
 		who := "another process"
-		if held.Holder != (commit.Holder{}) { // it may be about to say who it is
+		if held.Holder != (commit.Holder{}) { // else the holder may not have written its name yet
 			who = fmt.Sprintf("process %d on %.100q", held.Holder.PID, held.Holder.Host)
 		}
 		return fmt.Errorf("in %s, scan %s is being written by %s; wait for it, or give another -o", clipped(out), id, who)

@@ -15,8 +15,7 @@ import (
 )
 
 // TestReauditKilledAtManyMoments kills a reaudit again and again: at any moment, and while files get their names. Each
-// time the same command continues, and what was committed stays. In the end the dataset is that of an undisturbed
-// reaudit.
+// time the same command continues, and committed parts stay. In the end the dataset is that of an undisturbed reaudit.
 func TestReauditKilledAtManyMoments(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -166,7 +166,7 @@ func (a *app) writeTables(ctx context.Context, folder string, survey *survey.Sur
 	return page.WriteTables(survey, func(name string, content []byte) error { return st.Put(ctx, name, content) })
 }
 
-// writeFile writes a file whole or not at all; but a device or a pipe as it is.
+// writeFile writes a file completely or not at all. It writes to a device or a pipe directly.
 func (a *app) writeFile(ctx context.Context, name string, content []byte) error {
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		return os.WriteFile(name, content, 0)

@@ -39,17 +39,17 @@ type world struct {
 	web     *simweb.Web
 	list    string
 	truth   string
-	timeout string // of a request, 3s unless told
+	timeout string // of a request; "": 3s
 
-	net     *memnet.Network      // nil: it is on loopback, and commands are processes
+	net     *memnet.Network      // nil: the world is on loopback, and commands are processes
 	latency func() time.Duration // of a packet in memory; nil: 5 ms
 }
 
-// allAnswer is the time-out where no host keeps silent: on a busy machine a few answer late.
+// allAnswer is the time-out if no host is silent: on a busy machine a few hosts answer late.
 const allAnswer = "1m"
 
-// newWorld starts a web and makes a list of n of its hosts up. Waits of the web are short, and hosts that only cost a
-// scanner its time-outs are few: what they do is tested where a time-out is cheap.
+// newWorld starts a web and makes a list of n of its hosts up. Waits of the web are short, and silent hosts, which only
+// cost time-outs, are few: other tests with cheap time-outs cover them.
 func newWorld(t *testing.T, n int, cfg simweb.Config) *world {
 	t.Helper()
 	cfg.Addresses, cfg.Bodies, cfg.Slow = cmp.Or(cfg.Addresses, 16), cmp.Or(cfg.Bodies, 128),
@@ -134,7 +134,7 @@ func (w *world) scan(t *testing.T, out string, flags ...string) *process {
 	return w.scanBy(t, out, w.web.ConnectTo(), flags...)
 }
 
-// arguments are those with which a scan of the list into out is called.
+// arguments are the arguments of a scan of the list into out.
 func (w *world) arguments(t *testing.T, out string, connectTo []string, flags ...string) []string {
 	t.Helper()
 	ca := filepath.Join(filepath.Dir(w.list), "ca.pem")
@@ -165,7 +165,7 @@ type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr output
 
-	// Of one in a bubble.
+	// Fields of a process in a bubble.
 	signals atomic.Pointer[chan<- os.Signal]
 	gone    chan struct{}
 	code    int
@@ -177,7 +177,7 @@ func start(t *testing.T, args ...string) *process {
 	return startWith(t, nil, args...)
 }
 
-// startWith starts it with some more in its environment.
+// startWith starts bulkscan with further variables in its environment.
 func startWith(t *testing.T, environment []string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command("bulkscan", args...)}
@@ -220,7 +220,7 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 		if signals == nil {
 			t.Fatalf("it takes no signal\n%s", &p.stderr)
 		}
-		*signals <- s // there is room for those that tests send
+		*signals <- s // the channel has room for all signals that tests send
 		return
 	}
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -249,7 +249,7 @@ func (p *process) exits(t *testing.T, want int) {
 	}
 }
 
-// says holds that the process has printed, on standard error, each of the texts.
+// says checks that the process has printed each of the texts on standard error.
 func (p *process) says(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -285,7 +285,7 @@ func mustPlace(t *testing.T, place string) store.Store {
 	return st
 }
 
-// holds compares a dataset with the truth: one row an origin, and each as the web says it behaved.
+// holds compares a dataset with the truth: each origin has one row, which says how the web behaved.
 func (w *world) holds(t *testing.T, out string) *commit.Scan {
 	t.Helper()
 	scan, err := latest(t.Context(), out)
@@ -323,7 +323,7 @@ func notShort(t *testing.T) {
 	}
 }
 
-// notQuick leaves a test to the race detector, which finds more where more happens, and to make long.
+// notQuick leaves a test to `make long` and to the race detector, which finds more in larger tests.
 func notQuick(t *testing.T) {
 	t.Helper()
 	if !raceEnabled {
@@ -331,8 +331,7 @@ func notQuick(t *testing.T) {
 	}
 }
 
-// fewWaits are shares of a web in which few hosts keep silent, and in short mode none: each costs a scan all its
-// time-outs.
+// fewWaits are shares of a web with few silent hosts, in short mode with none: each costs a scan all its time-outs.
 func fewWaits() map[string]float64 {
 	silent := 0.001
 	if testing.Short() {
@@ -342,7 +341,7 @@ func fewWaits() map[string]float64 {
 		"dns-silent": 0, "endless-1xx": 0}
 }
 
-// TestScanFindsTheTruth scans a web and looks at every row, and at how the tables hang together.
+// TestScanFindsTheTruth scans a web and checks every row, and the consistency of the tables.
 func TestScanFindsTheTruth(t *testing.T) {
 	const n = 800
 	inBubble(t, n, simweb.Config{Seed: 1}, func(t *testing.T, w *world) {
@@ -483,7 +482,7 @@ func each[T any](t *testing.T, scan *commit.Scan, table string, f func(*T)) {
 	}
 }
 
-// TestKilledScanResumes kills a scan at two moments. In the end there is one true row an origin.
+// TestKilledScanResumes kills a scan at two moments. In the end there is one true row per origin.
 func TestKilledScanResumes(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -503,7 +502,7 @@ func TestKilledScanResumes(t *testing.T) {
 	consistent(t, out, w.holds(t, out))
 }
 
-// TestInterruptOfRestart interrupts a scan that begins anew: the same command would delete what it has kept.
+// TestInterruptOfRestart interrupts a scan that begins anew: the same command would delete the sites kept so far.
 func TestInterruptOfRestart(t *testing.T) {
 	inBubble(t, 600, simweb.Config{Seed: 3, Only: []string{"ok"}}, func(t *testing.T, w *world) {
 		p := w.scan(t, filepath.Join(t.TempDir(), "out"), "--rate", "60", "--restart")
@@ -514,7 +513,7 @@ func TestInterruptOfRestart(t *testing.T) {
 	})
 }
 
-// TestInterruptKeepsWhatIsFinished interrupts a scan, twice, and resumes it. Every host is asked once in all.
+// TestInterruptKeepsWhatIsFinished interrupts a scan, twice, and resumes it. Every host gets one request in all.
 func TestInterruptKeepsWhatIsFinished(t *testing.T) {
 	inBubble(t, 600, simweb.Config{Seed: 3, Only: []string{"ok"}}, func(t *testing.T, w *world) {
 		out := filepath.Join(t.TempDir(), "out")
@@ -553,8 +552,8 @@ func TestInterruptKeepsWhatIsFinished(t *testing.T) {
 	})
 }
 
-// TestSecondInterruptAborts has a scan wait for a host that keeps silent: the first interrupt waits for it too, the
-// second does not.
+// TestSecondInterruptAborts lets a scan wait for a silent host: after the first interrupt it still waits for the host,
+// after the second it does not.
 func TestSecondInterruptAborts(t *testing.T) {
 	inBubble(t, 3, simweb.Config{Seed: 4, Only: []string{"silent"}, Hold: time.Hour}, func(t *testing.T, w *world) {
 		out := filepath.Join(t.TempDir(), "out")
@@ -573,7 +572,7 @@ func TestSecondInterruptAborts(t *testing.T) {
 	})
 }
 
-// TestDemoIsTrue runs the demonstration, whose dataset must be what its truth file says.
+// TestDemoIsTrue runs the demonstration, whose dataset must match its truth file.
 func TestDemoIsTrue(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "demo")

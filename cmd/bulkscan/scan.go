@@ -67,15 +67,15 @@ type scanFlags struct {
 	noCompact           bool
 	noPublish           bool
 
-	// These are of a scan that is a night's.
+	// These fields are for the scan of a night.
 	until    time.Time      // when it ends in order; zero: never
 	listName string         // what the list is called; "": as given
 	signals  *sharedSignals // nil: the scan watches for signals itself
 
-	// gets how the scan went and what it took, instead of the log; nil: the log gets it
+	// receives how the scan went and how long it took, instead of the log; nil: the log receives it
 	show func(*survey.Ending, time.Duration)
 
-	filesEach int // files that an exchange takes, where its server is in this process too; 0 is 1
+	filesEach int // files that an exchange takes: more than 1 if its server is in this process too; 0 is 1
 }
 
 func (f *scanFlags) add(flags *pflag.FlagSet) {
@@ -198,8 +198,8 @@ var ofThisRun = map[string]bool{
 	"print-config": true, "shard": true, "collect": true,
 }
 
-// changesAnswers are the flags with which another value may give other rows, so that a scan cannot be resumed with it.
-// What only bounds the pace is not among them.
+// changesAnswers are the flags whose values may change rows, so that a scan cannot be resumed with another value. Flags
+// that only bound the pace are not among them.
 var changesAnswers = map[string]bool{
 	"format": true, "by": true, "columns": true, "column": true, "label-column": true, "limit": true, "sample": true,
 	"max-redirects": true, "max-body": true, "user-agent": true, "contact": true,
@@ -211,7 +211,7 @@ var changesAnswers = map[string]bool{
 // a quarter for 1 % of its processor time, 2 % with TLS.
 const gcPercent = 50
 
-// scan is the main job. It reads as what happens: the lists, the dataset, the run, and how it ends.
+// scan is the main job. It follows the order of events: the lists, the dataset, the run, and how it ends.
 func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, paths []string) (err error) {
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
@@ -385,7 +385,7 @@ func isName(text string) bool {
 	})
 }
 
-// observed is who sees the sites of the scan.
+// observed returns the observer of the scan's sites.
 func (f *scanFlags) observed(format inputs.Format) commit.Observer {
 	if format == inputs.WARC {
 		return commit.Observer{Source: commit.Archive, Vantage: f.vantage}
@@ -398,7 +398,7 @@ func (f *scanFlags) observed(format inputs.Format) commit.Observer {
 		HTTP: "HTTP/1.1", Vantage: f.vantage}
 }
 
-// check refuses values that no flag can tell by its type.
+// check refuses wrong values that a flag's type allows.
 func (f *scanFlags) check() error {
 	if err := f.endBounds.check(); err != nil {
 		return err

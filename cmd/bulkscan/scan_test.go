@@ -39,7 +39,8 @@ func fetchFlagsOf(t *testing.T, args ...string) *fetchFlags {
 	return f
 }
 
-// Names are asked for addresses that can be dialled: of the family that is chosen, or that the source address is of.
+// The resolver looks up addresses that can be dialled: those of the chosen family, or of the family of the source
+// address.
 func TestFamilyOfSource(t *testing.T) {
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -93,7 +94,7 @@ func TestFamilyOfSource(t *testing.T) {
 	}
 }
 
-// zoo lists hosts of every behaviour, but for names that are never answered, which only take their time.
+// zoo lists hosts of every behaviour, except names without any DNS answer, which only take time.
 func zoo(t *testing.T, each int) string {
 	t.Helper()
 	var b strings.Builder
@@ -111,10 +112,10 @@ func zoo(t *testing.T, each int) string {
 	return path
 }
 
-// held are the goroutines and files of this process, but for the simulated web's, by what they do.
+// held returns the goroutines and files of this process, except the simulated web's, by their purpose.
 func held(t *testing.T) (goroutines, files []string) {
 	t.Helper()
-	// the simulated web alone has more than one MiB of stacks, and one that is cut off does not tell whose it is
+	// the simulated web alone has more than one MiB of stacks, and a stack that is cut off does not show its owner
 	buf := make([]byte, 16<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		if !strings.Contains(stack, "simweb") && !strings.Contains(stack, "miekg/dns") &&
@@ -127,7 +128,7 @@ func held(t *testing.T) (goroutines, files []string) {
 		t.Skipf("no list of the files that are open: %v", err)
 	}
 	for _, file := range open {
-		name, _ := os.Readlink("/dev/fd/" + file.Name()) // gone by now, or unreadable here: the number says enough
+		name, _ := os.Readlink("/dev/fd/" + file.Name()) // closed meanwhile, or unreadable here: the number suffices
 		files = append(files, file.Name()+" "+name)
 	}
 	return goroutines, files
@@ -136,7 +137,7 @@ func held(t *testing.T) (goroutines, files []string) {
 // However a scan ends, it leaves no goroutine and no open file: at its end, stopped, cut off, and by an error of ours.
 func TestScanLeavesNothing(t *testing.T) {
 	notQuick(t)
-	// Interrupts are for the scans; one that comes too late must not end the test.
+	// Interrupts are for the scans; a late interrupt must not end the test.
 	signals := make(chan os.Signal, 100)
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
@@ -151,7 +152,7 @@ func TestScanLeavesNothing(t *testing.T) {
 	if err := os.WriteFile(ca, web.CAPEM(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// scan runs the command, and does something to it once so many requests were made.
+	// scan runs the command, and calls during once so many requests were made.
 	scan := func(want int, after int64, during func(out string), flags ...string) {
 		t.Helper()
 		out := filepath.Join(t.TempDir(), "out")
@@ -193,7 +194,7 @@ func TestScanLeavesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The collector closes what nobody holds any more, so that it would hide what was forgotten.
+	// The collector closes files without references, so it would hide forgotten ones.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	goroutines, files := held(t)
 	nothingLeft := func(ending string) {
@@ -217,14 +218,15 @@ func TestScanLeavesNothing(t *testing.T) {
 	scan(exitInt, 50, func(string) { interrupt(""); time.Sleep(20 * time.Millisecond); interrupt("") })
 	nothingLeft("cut off")
 	scan(exitFailed, 50, func(out string) {
-		if !eventually(func() bool { return os.RemoveAll(out) == nil }) { // a file may come up on the way
+		if !eventually(func() bool { return os.RemoveAll(out) == nil }) { // a file may be created meanwhile
 			t.Errorf("%s is still there", out)
 		}
 	})
 	nothingLeft("without its folder")
 }
 
-// A scan collects garbage at gcPercent, unless the user sets GOGC; what comes after it in the process does not.
+// A scan collects garbage at gcPercent, unless the user sets GOGC. After the scan, the process has its old setting
+// again.
 func TestScanCollectsEarly(t *testing.T) {
 	setting := func() uint64 {
 		s := []metrics.Sample{{Name: "/gc/gogc:percent"}}
@@ -250,7 +252,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// --cpuprofile leaves a profile whose samples say in which stage they were taken. Its name is no setting of the scan.
+// --cpuprofile writes a profile whose samples have the stage as a label. The file's name is no setting of the scan.
 func TestCPUProfile(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
@@ -271,8 +273,8 @@ func TestCPUProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Names of labels and their values stand in the profile's table of strings, field 6 of its message, each whole: as
-	// parts of functions' names they occur in any profile.
+	// Names and values of labels are complete strings in the profile's table of strings, field 6 of its message. As parts
+	// of functions' names they occur in any profile.
 	for _, name := range []string{"stage", "tls"} { // other stages may be too quick for a sample
 		if !bytes.Contains(profile, append([]byte{6<<3 | 2, byte(len(name))}, name...)) {
 			t.Errorf("no label %s in a profile of %d bytes", name, len(profile))

@@ -17,12 +17,12 @@ import (
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
-// judgeRun says what came of a scan, to a person on a page and to programs in one line, and whether it kept to the
-// bounds that the user set.
+// judgeRun reports the result of a scan, on a page for a person and in one line for programs. Its error says whether
+// the scan kept to the bounds that the user set.
 func (f *scanFlags) judgeRun(ctx context.Context, j *scan.Job, p *pipeline.Progress, names resolve.Stats,
 	stderr io.Writer, log *slog.Logger) error {
 	took := time.Since(j.Begun)
-	whole := f.share.Whole() // of a share, collect judges: a few sites may all be silent
+	whole := f.share.Whole() // collect judges shares: all sites of a small one may be silent
 	page := f.show != nil || whole && j.Nights < 2 && terminal.Speaks(stderr, f.logFormat) &&
 		log.Enabled(ctx, slog.LevelInfo)
 	e := j.Ending(ctx, p, page)
@@ -80,8 +80,8 @@ func (b *endBounds) check() error {
 	return nil
 }
 
-// judge returns the error of a scan that has nothing to tell, for the reason in empty, or in which more of the origins
-// of this run were silent than is allowed.
+// judge returns an error if the scan has no results, for the reason in empty, or if more origins of this run were
+// silent than is allowed.
 func (b *endBounds) judge(e *survey.Ending, empty string, a survey.Answers, log *slog.Logger) error {
 	switch {
 	case empty != "" && b.allowEmpty:

@@ -47,20 +47,20 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what scripts compare output to (cmp)")
 
-// TestMain makes the test binary bulkscan itself when it is called by that name, which it is through $PATH.
+// TestMain makes the test binary act as bulkscan if it is called by that name, as it is through $PATH.
 func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){"bulkscan": main})
 }
 
-// tests run more than a processor's worth at once: they mostly wait, for processes and hosts, above all those of short
-// mode. The processes live for some 50 ms, of which collecting garbage at the usual rate takes 20 ms.
+// tests runs more tests at once than there are processors: they mostly wait for processes and hosts, above all in short
+// mode. The processes live for some 50 ms; of these, garbage collection at the usual rate takes 20 ms.
 type tests struct{ *testing.M }
 
 func (m tests) Run() int {
 	flag.Parse()
 	debug.SetGCPercent(400)
 	_ = os.Setenv("GOGC", "400")                 // for the processes; the name is valid
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // at their end they would wait a second for late races
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // else each process would wait a second for late races at its end
 	if !raceEnabled {                            // under the race detector each process takes ten times as long
 		atOnce := 2 * runtime.GOMAXPROCS(0)
 		if testing.Short() {
@@ -71,16 +71,17 @@ func (m tests) Run() int {
 	return m.M.Run()
 }
 
-// TestScript runs the scripts of testdata/script, one behaviour each. Every script has a simulated web of its own, to
-// which its environment leads: a plain `bulkscan scan list.txt` asks it, by names like `not-found.zoo.test`
-// (`go run ./simweb/cmd/simweb --behaviours` lists them). The functions cmd… are their commands.
+// TestScript runs the scripts of testdata/script, one behaviour each. Every script has a simulated web of its own,
+// which its environment points to: a plain `bulkscan scan list.txt` fetches hosts of that web, with names like
+// `not-found.zoo.test` (`go run ./simweb/cmd/simweb --behaviours` lists them). The functions cmd… are the scripts'
+// commands.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, scripts("script", setupScript))
 }
 
-// TestScriptS3 runs the scripts of testdata/s3, which are about datasets in an object store. They share a real one, in
-// whose bucket `dataset` each has a prefix of its own; $OBJECTS is the folder that it keeps the bucket in.
+// TestScriptS3 runs the scripts of testdata/s3, which are about datasets in an object store. They share a real object
+// store, in whose bucket `dataset` each script has a prefix of its own. $OBJECTS is the folder with the bucket.
 func TestScriptS3(t *testing.T) {
 	t.Parallel()
 	g := storetest.StartGateway(t)
@@ -127,13 +128,13 @@ func scripts(folder string, setup func(*testscript.Env) error) testscript.Params
 	}
 }
 
-// around is what a script has around it.
+// around is the environment of a script.
 type around struct {
 	web   *simweb.Web
 	heard *heard
 }
 
-// heard is a server that remembers how it was asked, and answers with what a terminal must never see.
+// heard is a server that remembers its requests, and answers with bytes that a terminal must never get.
 type heard struct {
 	mu     sync.Mutex
 	agents []string
@@ -144,7 +145,7 @@ func (h *heard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.agents = append(h.agents, r.UserAgent())
 	h.mu.Unlock()
 	w.Header()["Server"] = []string{"evil\x1b[31m\u202eserver"}
-	_, _ = io.WriteString(w, hostiletest.Robots) // a client that leaves is no matter of the test
+	_, _ = io.WriteString(w, hostiletest.Robots) // the test does not mind a client that leaves
 }
 
 // hasIPv6 reports whether this machine has an IPv6 loopback.
@@ -153,7 +154,7 @@ func hasIPv6() bool {
 	return err == nil && listener.Close() == nil
 }
 
-// setupScript starts the web, and sets the variables that lead there.
+// setupScript starts the web, and sets the variables that point to it.
 func setupScript(env *testscript.Env) error {
 	web, err := simweb.Start(context.Background(), simweb.Config{Seed: 1, Addresses: 4, Bodies: 64,
 		Slow: 100 * time.Millisecond})
@@ -173,7 +174,7 @@ func setupScript(env *testscript.Env) error {
 		env.Setenv("PORT6", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	}
 
-	// Of the system's roots there is one, of no server here: a process reads all that there are, in 10 ms.
+	// The system's roots are replaced by a single one, of no server here: reading all roots takes a process 10 ms.
 	roots := filepath.Join(env.WorkDir, "roots")
 	other := httptest.NewTLSServer(h)
 	env.Defer(other.Close)
@@ -189,7 +190,7 @@ func setupScript(env *testscript.Env) error {
 	if err := os.WriteFile(filepath.Join(env.WorkDir, "hearer"), []byte(server.URL+"\n"), 0o644); err != nil {
 		return err
 	}
-	// FTP servers: one with a file, one without, one that lets in nobody, one with more than is kept.
+	// FTP servers: one with a file, one without, one that refuses every login, one with a file above the limit.
 	var list []string
 	for _, site := range []*ftpSite{{file: "User-agent: *\nDisallow: /\n"}, {}, {private: true},
 		{file: strings.Repeat("Disallow: /x\n", 100_000)}} {
@@ -245,7 +246,7 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdAsked holds against an expectation how many requests the web has had since it started.
+// cmdAsked compares the number of requests that the web has had since its start with an expectation.
 func cmdAsked(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: asked N")
@@ -266,7 +267,7 @@ func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// eventually polls a condition until it holds, and reports whether it came to that.
+// eventually polls a condition until it is true, and reports whether it became true.
 func eventually(holds func() bool) bool { return waittest.Until(5*time.Millisecond, holds) }
 
 // cmdBytes writes a file from Go's notation of a string, for bytes that a script cannot hold.
@@ -302,7 +303,7 @@ func cmdHeard(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdHosts writes a list of hosts with ranks, which in turn behave as named, or are all well.
+// cmdHosts writes a list of hosts with ranks, which have the named behaviours in turn, or all answer well.
 func cmdHosts(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: hosts N FILE [BEHAVIOUR…]")
@@ -320,8 +321,7 @@ func cmdHosts(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(b.String()), 0o644))
 }
 
-// cmdLater makes a record that of a later schema version, or of an earlier one, with the sum that such a version would
-// give it.
+// cmdLater changes a record into that of a later schema version, or of an earlier one, with the sum of that version.
 func cmdLater(by int) func(ts *testscript.TestScript, neg bool, args []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg || len(args) != 1 {
@@ -333,7 +333,7 @@ func cmdLater(by int) func(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s is no record", args[0])
 		}
 		text = strings.Replace(text, was, fmt.Sprintf("\"schema_version\": %d,", schema.Version+by), 1)
-		if by < 0 { // there was no head, and the manifest said that a night is published
+		if by < 0 { // earlier versions had no head, and their manifests said that a night is published
 			text = strings.Replace(text, `"publication": "pending"`, `"publication": "published"`, 1)
 		}
 		text = fmt.Sprintf("%s,\n  \"sum\": \"%x\"\n}\n", text, sha256.Sum256([]byte(text+"\n}")))
@@ -341,7 +341,7 @@ func cmdLater(by int) func(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdLines holds against an expectation how many lines a file has.
+// cmdLines compares the number of a file's lines with an expectation.
 func cmdLines(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: lines N FILE")
@@ -351,7 +351,7 @@ func cmdLines(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdMatches holds against an expectation how many files a pattern has.
+// cmdMatches compares the number of files that match a pattern with an expectation.
 func cmdMatches(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: matches N PATTERN")
@@ -363,7 +363,7 @@ func cmdMatches(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdPack compresses a file by what the new name ends with.
+// cmdPack compresses a file as the ending of the new name says.
 func cmdPack(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: pack FILE FILE.gz|FILE.zst|FILE.zip")
@@ -394,7 +394,7 @@ func cmdPack(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), b.Bytes(), 0o644))
 }
 
-// cmdPlain holds that what a program printed can do nothing to a terminal.
+// cmdPlain checks that the output of a program is harmless to a terminal.
 func cmdPlain(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: plain stdout|stderr|FILE …")
@@ -412,7 +412,7 @@ func cmdPlain(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdRows prints columns of a dataset's table, a row a line, by the order of seq.
+// cmdRows prints columns of a dataset's table, one row per line, in the order of seq.
 func cmdRows(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: rows DIR TABLE COLUMN,…")
@@ -505,8 +505,8 @@ func column(row reflect.Value, name string) reflect.Value {
 	return reflect.Value{}
 }
 
-// cmdJSON prints fields of every JSON value in a file, or of every element where the file is one list; lines are
-// sorted. A path goes down by dots, len is the length of a list.
+// cmdJSON prints fields of every JSON value in a file, or of every element if the file is one list; lines are sorted.
+// Dots in a path separate levels, and len is the length of a list.
 func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: json FILE PATH,…")

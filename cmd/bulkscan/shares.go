@@ -33,8 +33,8 @@ func (f *shareFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.collect, "collect", false, "after the last share, make one scan of all, as bulkscan collect does")
 }
 
-// checkShare refuses what does not go together with --shard, and finds out which share it is unless that is for an
-// engine to say.
+// checkShare refuses flags that do not go together with --shard. It reads which share this is, unless the engine says
+// so.
 func (f *scanFlags) checkShare() (err error) {
 	if f.shardText == "" {
 		if f.workers != 0 || f.collect {
@@ -67,7 +67,7 @@ func (f *scanFlags) checkShare() (err error) {
 	return nil
 }
 
-// shard finds out which share it is, the scan's name, and the rates of one of --workers.
+// shard finds out which share this is and the scan's name, and divides the rates by --workers.
 func (f *scanFlags) shard(getenv func(string) string, log *slog.Logger) (err error) {
 	if f.shardText == "" {
 		return nil
@@ -101,8 +101,7 @@ func (f *scanFlags) shard(getenv func(string) string, log *slog.Logger) (err err
 	return nil
 }
 
-// ended gives the end of a share the exit code by which engines decide: 75 for what another attempt may do, 2 for what
-// none can.
+// ended gives a share's error the exit code by which engines decide: 75 if another attempt may succeed, 2 if none can.
 func (f *scanFlags) ended(err error) error {
 	if err == nil || f.share.Whole() {
 		return err
@@ -121,8 +120,8 @@ func (f *scanFlags) ended(err error) error {
 	return err
 }
 
-// collectLast is --collect: the last share that is done makes one scan of all. While others are not done, or another
-// process collects, nothing is wrong with this share.
+// collectLast is --collect: the last share that is done makes one scan of all. It is no error if other shares are not
+// done, or if another process collects.
 func (a *app) collectLast(ctx context.Context, f *scanFlags, o scan.Options, scanID string) error {
 	if !f.collect || f.dryRun {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// newShareWorld starts a web of hosts that a scan asks once, and lists n of them.
+// newShareWorld starts a web of hosts that a scan fetches once, and lists n of them.
 func newShareWorld(t *testing.T, n int) *world {
 	t.Helper()
 	w := newWorld(t, n, shareWeb)
@@ -52,7 +52,7 @@ func shareList(t *testing.T, w *world, n int) {
 	}
 }
 
-// sharesOf returns the flags of each of n shares, of a scan that is killed often.
+// sharesOf returns the flags of each of n shares, for a scan that is killed often.
 func sharesOf(n int, flags ...string) func(i int) []string {
 	return func(i int) []string {
 		return append([]string{"--part-rows", fmt.Sprint(killPart), "--concurrency", fmt.Sprint(killConcurrency), "--retries",
@@ -67,8 +67,8 @@ func unordered(snapshot map[string][]string) map[string][]string {
 	return snapshot
 }
 
-// TestSharesAreOneScan scans a list in shares, some of which are killed, interrupted and started twice, and holds what
-// is collected against a scan by one process, row by row.
+// TestSharesAreOneScan scans a list in shares, some of which are killed, interrupted and started twice, and compares
+// the collected scan with a scan by one process, row by row.
 func TestSharesAreOneScan(t *testing.T) {
 	t.Parallel()
 	hosts, kills := 160, 4
@@ -86,8 +86,8 @@ func TestSharesAreOneScan(t *testing.T) {
 	clean(t, out)
 }
 
-// sharesOnS3 starts an object store with short leases and a web of n hosts, which is scanned by one process. It returns
-// the rows of that scan, the place of another dataset, and the folder in which its objects lie.
+// sharesOnS3 starts an object store with short leases, and a web of n hosts, which one process scans. It returns the
+// rows of that scan, the place of another dataset, and the folder with the objects of this dataset.
 func sharesOnS3(t *testing.T, n int, name string) (w *world, calm map[string][]string, place, folder string) {
 	t.Helper()
 	notShort(t)
@@ -100,7 +100,8 @@ func sharesOnS3(t *testing.T, n int, name string) (w *world, calm map[string][]s
 		filepath.Join(g.Folder, storetest.Bucket, name)
 }
 
-// TestSharesOnS3 is TestSharesAreOneScan in an object store, where each next process waits for the lease of the dead.
+// TestSharesOnS3 is TestSharesAreOneScan in an object store, where each next process waits for the dead process's
+// lease.
 func TestSharesOnS3(t *testing.T) {
 	w, calm, place, out := sharesOnS3(t, 400, "shares")
 	w.inShares(t, place, out, 3, 5, killMoment{most: 60})
@@ -108,8 +109,8 @@ func TestSharesOnS3(t *testing.T) {
 	clean(t, place)
 }
 
-// TestPausedShareOnS3 stops a share for longer than its lease. Another process continues with it and ends it; the
-// first, when it runs again, changes nothing any more, and asks to be started again.
+// TestPausedShareOnS3 stops a share for longer than its lease. Another process continues with it and ends it. When the
+// first runs again, it changes nothing any more, and asks to be started again.
 func TestPausedShareOnS3(t *testing.T) {
 	w, calm, place, out := sharesOnS3(t, 300, "paused")
 	flags := sharesOf(2)
@@ -130,11 +131,10 @@ func TestPausedShareOnS3(t *testing.T) {
 	clean(t, place)
 }
 
-// killMoment says when a share is killed: after at most so many requests of the web.
+// killMoment says when a share is killed: after at most so many requests to the web.
 type killMoment struct{ most int }
 
-// inShares writes a scan in n shares at once, with so many kills, and collects it. out is where its files can be looked
-// at.
+// inShares writes a scan in n shares at once, with so many kills, and collects it. out is the folder with its files.
 func (w *world) inShares(t *testing.T, place, out string, n, kills int, when killMoment) {
 	t.Helper()
 	flags := sharesOf(n)
@@ -220,7 +220,7 @@ func TestShareIsWrittenByOne(t *testing.T) {
 	})
 }
 
-// TestSharesKeepOneRate has eight tasks ask hosts at one address: together they keep its rate, as its server counts
+// TestSharesKeepOneRate lets eight tasks fetch hosts at one address: together they keep its rate, as its server counts
 // them.
 func TestSharesKeepOneRate(t *testing.T) {
 	const tasks, hosts, rate = 8, 400, 50

@@ -15,8 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 )
 
-// notation is a robots.txt whose author writes as programs do when they go wrong. All of it is to be shown as it
-// stands.
+// notation is a robots.txt with text like the output of faulty programs. All of it must be shown unchanged.
 const notation = "User-agent: GPTBot # n\\u00a0=\\u00a05\nDisallow: /%!d(MISSING)\nUser-agent: &amp;lt;nil&amp;gt;\nUser-agent: map-bot\\n\n" +
 	"{{.Key}}: <nil>\nNaN: &nbsp; \\x1b[31m 0xc000123456\nSitemap: https://a.example/[object Object]?a=%d\n\nUser-agent: *\nDisallow: /private\nAllow: /\n"
 
@@ -40,8 +39,8 @@ func captures(t *testing.T, name string, files map[string]string) string {
 	return path
 }
 
-// shownDatasets makes the datasets that pages are read of: a folder by its name. With SHOWN_DATASETS=DIR they are kept
-// in DIR for other readers.
+// shownDatasets makes the datasets whose pages are read, and returns a folder for each name. With SHOWN_DATASETS=DIR
+// they are kept in DIR for other readers.
 func shownDatasets(t *testing.T) map[string]string {
 	t.Helper()
 	must := func(args ...string) {
@@ -94,7 +93,7 @@ func shownDatasets(t *testing.T) map[string]string {
 	return sets
 }
 
-// readable returns what a reader sees or hears of a page: its texts, those of its figures among them, and the
+// readable returns the parts of a page that a reader sees or hears: its texts, including those of figures, and the
 // attributes that are read out.
 func readable(t *testing.T, page []byte) (texts []string) {
 	t.Helper()
@@ -125,15 +124,15 @@ func isCode(n *html.Node) bool {
 	return n.Data == "script" || n.Data == "style" || n.Data == "pre" && class >= 0
 }
 
-// TestShownPages reads what people read of datasets, sites and files, on pages, on terminals and in pictures: no text
-// of the program's own stands there in a notation. Texts of sites may, and are shown as they are.
+// TestShownPages reads the pages, terminal outputs and pictures about datasets, sites and files: the program's own
+// texts contain no raw notation. Texts of sites may contain some, and are shown unchanged.
 func TestShownPages(t *testing.T) {
 	t.Parallel()
 	foreign := []string{notation}
 	for _, h := range hostiletest.Texts() {
 		foreign = append(foreign, h.Text)
 	}
-	own := map[string][]string{"hostile": foreign, "nights": {notation}} // what sites of a dataset have written
+	own := map[string][]string{"hostile": foreign, "nights": {notation}} // texts of a dataset's sites
 	prints := func(what string, foreign []string, args ...string) {
 		t.Helper()
 		_, stdout, stderr := hostileRun(t, "", args...)

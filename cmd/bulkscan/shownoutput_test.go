@@ -17,8 +17,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// shown says how each block of output of the documents is printed: by its page and the beginning of its first line. A
-// printer works in an empty folder, and has `…` for what differs from run to run.
+// shown has a printer for each block of output in the documents, by the page and the beginning of the block's first
+// line. A printer works in an empty folder, and prints `…` for text that differs from run to run.
 var shown = map[string]func(t *testing.T, block string) string{
 	"docs/bot.md: 198.51.100.7":           printLogLine,
 	"docs/configuration.md: bulkscan.tom": printMistake,
@@ -34,7 +34,7 @@ var shown = map[string]func(t *testing.T, block string) string{
 	"ARCHITECTURE.md:  list ─► feed ─► r": nil, // a drawing
 }
 
-// TestShownOutput compares what the documents show as printed with what is printed. `make generate` writes it anew.
+// TestShownOutput compares the blocks of output in the documents with actual output. `make generate` writes them anew.
 func TestShownOutput(t *testing.T) {
 	used := map[string]bool{}
 	for path, page := range documents(t) {
@@ -88,10 +88,10 @@ func TestShownOutput(t *testing.T) {
 	}
 }
 
-// typedIn begins what is typed, not printed.
+// typedIn matches the beginning of blocks that are typed, not printed.
 var typedIn = regexp.MustCompile(`^(?:bulkscan|make|cd|export|aws|go|SELECT|SET|FROM|COPY|CREATE) `)
 
-// outputs are the blocks of a page that are printed: without a language and indented ones.
+// outputs returns the blocks of output of a page: those without a language, and indented ones.
 func outputs(page string) (all []string) {
 	rest := fenced.ReplaceAllStringFunc(page, func(block string) string {
 		found := fenced.FindStringSubmatch(block)
@@ -134,7 +134,7 @@ func printSettings(t *testing.T, _ string) string {
 	return strings.Join(regexp.MustCompile(`(?m)^.* # .*$`).FindAllString(stdout, -1), "\n")
 }
 
-// useRates has the block read as a file of rates.
+// useRates reads the block as a file of rates.
 func useRates(t *testing.T, block string) string {
 	write(t, "rates.txt", block)
 	write(t, "list.csv", "1,example.com\n")
@@ -142,8 +142,8 @@ func useRates(t *testing.T, block string) string {
 	return block
 }
 
-// listDataset compares a listing of a dataset with a dataset: what is listed is there, but for what later nights and
-// scans in shares add. docs/dataset.md lists all.
+// listDataset compares a listing of a dataset with a dataset: all listed files exist, except those that later nights
+// and scans in shares add. docs/dataset.md lists all files.
 func listDataset(t *testing.T, block string) string {
 	captured(t, "kept.warc", "2026-11-21", append(manyBodies(3), "")...)
 	said(t, 0, "scan", "--format", "warc", "kept.warc", "-o", "OUT", "--scan-id", "s", "--date", "2026-11-21")
@@ -270,8 +270,7 @@ func printOmission(t *testing.T, _ string) string {
 	return regexp.MustCompile(`expected \d+`).ReplaceAllString(line, "expected …")
 }
 
-// captured writes an archive of captures: of news.example and of other sites. An empty body is an answer that did not
-// come in time.
+// captured writes an archive of captures: of news.example and of other sites. An empty body stands for a time-out.
 func captured(t *testing.T, file, date string, bodies ...string) {
 	t.Helper()
 	var b strings.Builder
@@ -313,7 +312,7 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestCheckPicture compares the picture of a check with what is printed. `make generate` draws it anew.
+// TestCheckPicture compares the picture of a check with actual output. `make generate` draws it anew.
 func TestCheckPicture(t *testing.T) {
 	picture := readFile(t, "../../docs/gallery/check.svg")
 	t.Chdir("../../docs/gallery")

@@ -16,8 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// quietLine leads to a server until it falls silent: then it takes connections, and what comes through them goes
-// nowhere.
+// quietLine connects to a server until it falls silent: then it accepts connections, and discards all bytes.
 type quietLine struct {
 	address string
 	silent  atomic.Bool
@@ -69,8 +68,8 @@ func (l *quietLine) copy(to, from net.Conn) {
 	}
 }
 
-// TestInterruptBeforeSilentStore interrupts scans whose object store says nothing any more: while the dataset is opened
-// the first signal ends them, in order; later the second does, or at once a third.
+// TestInterruptBeforeSilentStore interrupts scans whose object store has fallen silent. While the dataset is opened,
+// the first signal ends them in order. Later the second signal does, and a third ends them at once.
 func TestInterruptBeforeSilentStore(t *testing.T) {
 	notShort(t)
 	g := startGateway(t)
@@ -126,8 +125,8 @@ func TestInterruptBeforeSilentStore(t *testing.T) {
 	p.exits(t, -1)
 }
 
-// TestInterruptWhileBlocked interrupts a scan whose object store says nothing any more while parts fill: the pipeline
-// waits for the part before the next, and the second signal ends that too.
+// TestInterruptWhileBlocked interrupts a scan whose object store has fallen silent while parts fill: the pipeline waits
+// until the previous part is written, and the second signal ends this wait, too.
 func TestInterruptWhileBlocked(t *testing.T) {
 	notShort(t)
 	g := startGateway(t)

@@ -70,7 +70,7 @@ func startSlurm(t *testing.T) *slurm {
 			t.Skipf("SKIPPED: needs Slurm (apt-get install slurmctld slurmd slurm-client munge): %v", err)
 		}
 	}
-	// munged refuses a folder below one that others may write to.
+	// munged refuses a folder below a folder that other users may write to.
 	folder, err := os.MkdirTemp("/run", "bulkscan-slurm-*")
 	if err != nil {
 		t.Skipf("SKIPPED: needs the right to create a folder in /run: %v", err)
@@ -81,7 +81,7 @@ func startSlurm(t *testing.T) *slurm {
 			t.Fatal(err)
 		}
 	}
-	// munged wants a socket that everybody may reach.
+	// munged needs a socket that all users may reach.
 	if err := errors.Join(os.Chmod(folder, 0o755), os.Mkdir(filepath.Join(folder, "open"), 0o755)); err != nil {
 		t.Fatal(err)
 	}

@@ -20,16 +20,16 @@ import (
 )
 
 // TestStoppedScanGoesOn stops a scan by SIGSTOP for longer than all its time-outs, twice, with hundreds of exchanges
-// and look-ups under way, and lets it continue. Every row is what it would have been, each was asked as often as it
-// would have been, and what waited for its turn does not come all at once. Its archive, read back, says the same.
+// and look-ups under way, and lets it continue. Every row is the same as without the stop, each host got as many
+// requests, and waiting requests do not come all at once. The archive of the scan, read back, gives the same rows.
 func TestStoppedScanGoesOn(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	const (
 		slow    = time.Second     // what most hosts take to answer
-		timeout = 4 * time.Second // so much longer that a busy machine is none
+		timeout = 4 * time.Second // so much longer that a busy machine causes no time-out
 		rate    = 200
-		n       = 400 // hosts that are slow; of the other animals a few
+		n       = 400 // slow hosts; of other kinds there are a few
 		stop    = 6 * time.Second
 	)
 	web, err := simweb.Start(t.Context(), simweb.Config{Seed: 9, Bodies: 128, Slow: slow, Hold: 4*timeout + stop,
@@ -39,8 +39,8 @@ func TestStoppedScanGoesOn(t *testing.T) {
 	}
 	t.Cleanup(web.Close)
 	var hosts []string
-	// They are mixed so that at any moment every kind of them is being asked. By each scheme one has to be without the
-	// other, or how often it was asked would depend on chance.
+	// The kinds of hosts are mixed so that at any moment each kind is in flight. Entries have a scheme, since with a
+	// fallback the number of requests would depend on chance.
 	for i := range n {
 		hosts = append(hosts, fmt.Sprintf("https://h%d.late.zoo.test", i), fmt.Sprintf("http://p%d.late.zoo.test", i))
 		for j, animal := range []string{"ok", "slow", "drip", "huge", "dns-slow", "dns-late", "dns-truncated", "not-found",
@@ -80,10 +80,10 @@ func TestStoppedScanGoesOn(t *testing.T) {
 	w.holds(t, out)
 	p.says(t, "this process stood still")
 
-	// What was spoilt is archived, too, and does not count there either.
+	// Spoilt exchanges are archived, too, but do not count there either.
 	judgedAlike(t, out, kept, len(hosts)/2)
 
-	// Rows count what is asked as if nothing had been.
+	// Rows count attempts as if there had been no stop.
 	attempts := map[string]int32{"late": 1, "slow": 1, "ok": 1, "drip": 1, "dns-slow": 1, "dns-late": 1, "error-503": 2,
 		"silent": 2}
 	scan, err := latest(t.Context(), out)
@@ -112,8 +112,9 @@ func TestStoppedScanGoesOn(t *testing.T) {
 	}
 }
 
-// mostIn returns how many connections a scan may open in that time at a rate. In one second 1.1 of it and one more are
-// promised (pipeline/limiter.go). Counted from the moment at which it continues, a busy machine only allows more.
+// mostIn returns how many connections a scan may open in that time at a rate. In one second, 1.1 times the rate plus
+// one are promised (pipeline/limiter.go). Since the time is counted from the moment at which the scan continues, a busy
+// machine only allows more.
 func mostIn(took time.Duration, rate float64) int {
 	return int(math.Ceil(took.Seconds()) * (1.1*rate + 1))
 }

@@ -48,7 +48,7 @@ counts at any time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; 
 	return c
 }
 
-// computeStats is survey.Stats alone with the scan.
+// computeStats runs survey.Stats under the lock of the statistics.
 func computeStats(ctx context.Context, st store.Store, scanID string, o survey.Options) (err error) {
 	lock, err := statistics.Lock(ctx, st, scanID)
 	if held, ok := errors.AsType[*commit.HeldError](err); ok && held.Holder.Doing == "" {

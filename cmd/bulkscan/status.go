@@ -53,14 +53,14 @@ means that a report is overdue. With --scan-id only that scan is shown, and its 
 // statusInterval is how often status looks at shares on a terminal.
 const statusInterval = 5 * time.Second
 
-// scanStatus is what status prints of a scan or night as JSON. The fields of the entry win over those of its shares,
-// which are deeper.
+// scanStatus is what status prints of a scan or night as JSON. The fields of the entry hide fields of the same name of
+// its shares, which are nested deeper.
 type scanStatus struct {
 	*nightly.Entry
 	inShares
 }
 
-type inShares struct{ *shares.Status } // nil if it is in none, or is collected
+type inShares struct{ *shares.Status } // nil if the scan has no shares, or is collected
 
 func (a *app) status(ctx context.Context, dir string, f *statusFlags) error {
 	st, err := openDataset(dir)
@@ -101,7 +101,7 @@ func (a *app) status(ctx context.Context, dir string, f *statusFlags) error {
 	return nil
 }
 
-// showStatus prints scans, and says whether some wait for shares.
+// showStatus prints scans, and reports whether some wait for shares.
 func (a *app) showStatus(ctx context.Context, st store.Store, list []*nightly.Entry, f *statusFlags,
 	live bool) (waits bool, err error) {
 	var below strings.Builder

@@ -25,11 +25,11 @@ import (
 
 // Errors of the command line in the user's terms: what was probably meant, and what to write.
 
-// didYouMean asks whether one of the known names was meant, each with what stands before and after it. It is empty
-// where none is near.
+// didYouMean returns the question whether the user meant one of the known names, each between before and after. It
+// returns "" if no name is near.
 func didYouMean(before, given string, known []string, after string) string {
 	var near []string
-	best := 1 + len(given)/5 // that many slips are believed
+	best := 1 + len(given)/5 // names with more slips are not near
 	for _, name := range known {
 		slips := slipsBetween(strings.ToLower(given), strings.ToLower(name))
 		if len(given) > 2 && strings.HasPrefix(strings.ToLower(name), strings.ToLower(given)) {
@@ -76,7 +76,7 @@ func slipsBetween(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// likeToken asks whether one of the registry's tokens or aliases was meant; "" where none is near.
+// likeToken returns the question whether the user meant a token or alias of the registry; "" if none is near.
 func likeToken(registry *tokens.Registry, name string) string {
 	var known []string
 	for i := range registry.Tokens {
@@ -154,7 +154,7 @@ func unknownFlag(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w%s", err, didYouMean("--", unknown.GetSpecifiedName(), names, ""))
 }
 
-// unknownCommand refuses what is no command, where one is expected.
+// unknownCommand refuses an unknown word in the place of a command.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -188,7 +188,7 @@ func unknownShell(c *cobra.Command, args []string) error {
 	return oneOf("shell", args[0], shells)
 }
 
-// helpCommand is help, which refuses what it has nothing about.
+// helpCommand is help. It refuses topics that it does not have.
 func (a *app) helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
@@ -210,7 +210,7 @@ func (a *app) helpCommand() *cobra.Command {
 	}
 }
 
-// isSite reports whether a text names a site of the public web: its host ends in a top-level domain that there is.
+// isSite reports whether a text names a site of the public web: its host ends in an existing top-level domain.
 func isSite(text string) bool {
 	o, err := origin.Parse(text)
 	return err == nil && strings.Contains(o.Host(), ".") && o.TLD() != ""
@@ -247,8 +247,8 @@ func flagError(err error) error {
 
 var flagInText = regexp.MustCompile(`--[a-z][a-z0-9-]*|-o\b`)
 
-// withSource puts the source of a value before an error of usage that names its flag, if that is a variable or a
-// configuration file.
+// withSource adds the source of a flag's value to an error of usage that names the flag, if the source is a variable or
+// a configuration file.
 func withSource(flags *pflag.FlagSet, err error) error {
 	if exit, ok := errors.AsType[*exitError](err); !ok || exit.code != exitUsage {
 		return err
@@ -268,7 +268,7 @@ func withSource(flags *pflag.FlagSet, err error) error {
 	return err
 }
 
-// noSite refuses the name of a site where that of a list is expected.
+// noSite refuses a site in the place of a list.
 func noSite(paths []string) error {
 	for _, path := range paths {
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) && isSite(path) {

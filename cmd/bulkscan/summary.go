@@ -109,7 +109,7 @@ func sensitivityOf(o *survey.Options, definition survey.Definition, token string
 	return definition.Name, list[0].Name, nil
 }
 
-// summary checks what is asked, and answers.
+// summary checks the flags, counts, and shows the result.
 func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 	definition, ok := survey.DefinitionNamed(f.definition)
 	switch {

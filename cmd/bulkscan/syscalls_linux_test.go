@@ -12,7 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/simweb"
 )
 
-// callsOfExchange bounds the system calls of one more plain origin, its name and its row included: 12.3.
+// callsOfExchange bounds the system calls of one more plain origin, including its look-up and its row: they were 12.3.
 const callsOfExchange = 13
 
 // TestSystemCallsOfAnOrigin compares scans of two lists under strace. Calls of Go's scheduler are not counted: they

@@ -22,9 +22,9 @@ import (
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
-// The tester: may this crawler fetch that URL, and by which rule? This file is laid out as a run goes: the command, its
-// stages, who is asked for, and which robots.txt is in force; testurls.go has the URLs. audit decides, and terminal has
-// the rows.
+// The tester: may this crawler fetch that URL, and by which rule? This file follows the order of a run: the command,
+// its stages, the crawlers, and which robots.txt is in force. testurls.go reads the URLs, audit decides, and terminal
+// writes the rows.
 
 // testFlags are the flags of test.
 type testFlags struct {
@@ -37,8 +37,8 @@ type testFlags struct {
 	shownAs
 }
 
-// agentNames are the values of --agent. Names have white space in them, so that each value is kept whole, from the
-// environment too.
+// agentNames are the values of --agent. Names contain white space, so that no value is split there, not even one from
+// the environment.
 type agentNames []string
 
 func (n *agentNames) Set(value string) error { *n = append(*n, value); return nil }
@@ -97,7 +97,7 @@ a file decides.`,
 	return c
 }
 
-// test is the tester. It reads as what happens: what was asked for, the robots.txt, the decisions, and how it ends.
+// test is the tester. It follows the order of events: the flags, the robots.txt, the decisions, and how it ends.
 func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 	// A reader that leaves the pipe makes a write fail. It does not end the process.
 	signal.Ignore(syscall.SIGPIPE)
@@ -164,12 +164,12 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 	return q.verdict()
 }
 
-// note tells the user something that is no result.
+// note writes a message to the user that is no result.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.stderr, "bulkscan: %s\n", terminal.Line(fmt.Sprintf(format, args...)))
 }
 
-// check refuses what no flag can tell by its type.
+// check refuses wrong values that a flag's type allows.
 func (f *testFlags) check(urls []string) (parser.Dialect, error) {
 	fromStdin := len(urls) == 0 || slices.Contains(urls, "-")
 	switch {
@@ -210,7 +210,7 @@ func clipped(s string) string {
 	return s
 }
 
-// crawlers says who is meant by --agent.
+// crawlers returns the crawlers that --agent names.
 func (f *testFlags) crawlers(registry *tokens.Registry, auditor *audit.Auditor) (given []string, list []audit.Crawler,
 	err error) {
 	for _, value := range f.agents {
@@ -254,7 +254,7 @@ func separate(value string) (names []string) {
 	return append(names, strings.TrimSpace(value[from:]))
 }
 
-// noteReadings tells which token is asked for where it is not simply what was given.
+// noteReadings reports which token a name stands for, if that differs from the name.
 func (a *app) noteReadings(given []string, crawlers []audit.Crawler) {
 	for i, c := range crawlers {
 		if !strings.EqualFold(given[i], c.Token) {
@@ -263,8 +263,8 @@ func (a *app) noteReadings(given []string, crawlers []audit.Crawler) {
 	}
 }
 
-// noteUsage tells of the first record that Google's code takes for a rule, and a draft for a preference on the use of
-// content, as surveys do.
+// noteUsage reports the first record that Google's code reads as a rule. A draft, and so our surveys, read such records
+// as preferences on the use of content.
 func (a *app) noteUsage(f *parser.File) {
 	for i := range f.Records() {
 		rec := f.Record(i)
@@ -301,10 +301,10 @@ func (a *app) noteUnknown(registry *tokens.Registry, given []string, crawlers []
 // inForce is the robots.txt that decides, or what its absence means.
 type inForce struct {
 	site *audit.Site // judged
-	home string      // of a site that was asked, its origin as URLs spell it
+	home string      // the origin of a fetched site, as URLs spell it
 }
 
-// inForce reads the robots.txt, or asks the site for it if that is the site of the URLs, and judges it.
+// inForce reads the robots.txt from a file, or fetches it if --robots names the site of the URLs, and judges it.
 func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor, dialect parser.Dialect,
 	urls []string) (*inForce, error) {
 	site, err := a.fileSite(f.robots, f.MaxBody)
@@ -342,8 +342,8 @@ func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor,
 	return robots, robots.refusal(f.optOut)
 }
 
-// siteOf returns the origin of a site's URL. To name anything but the site or its robots.txt is a mistake: the answer
-// would be about a file that the user does not mean (RFC 9309 §2.3).
+// siteOf returns the origin of a site's URL. Any other path than that of robots.txt is a mistake: the answer would be
+// about a file that the user does not mean (RFC 9309 §2.3).
 func siteOf(url string) (origin.Origin, error) {
 	o, err := siteArgument("--robots ", url)
 	if err != nil {
@@ -358,7 +358,7 @@ func siteOf(url string) (origin.Origin, error) {
 	return o, nil
 }
 
-// speaksOfAll is an error of usage where one of the URLs is of another site.
+// speaksOfAll returns an error of usage if one of the URLs belongs to another site.
 func (r *inForce) speaksOfAll(urls []string) error {
 	for _, url := range urls {
 		if url == "-" {
@@ -371,8 +371,8 @@ func (r *inForce) speaksOfAll(urls []string) error {
 	return nil
 }
 
-// speaksOf is an error where a URL is of another site than the one that was asked, whose robots.txt says nothing about
-// it (RFC 9309 §2.3). A path is of any site.
+// speaksOf returns an error if a URL belongs to another site than the fetched one: the robots.txt of a site says
+// nothing about other sites (RFC 9309 §2.3). A path belongs to any site.
 func (r *inForce) speaksOf(url string) error {
 	if r.home == "" || url[0] == '/' && !strings.HasPrefix(url, "//") {
 		return nil
@@ -389,14 +389,14 @@ func (r *inForce) speaksOf(url string) error {
 		"%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", clipped(url), r.home)
 }
 
-// hasNoAgent reports whether a file that was found has no user-agent line, as those that are no robots.txt at all:
+// hasNoAgent reports whether a file that was found has no user-agent line. Files that are no robots.txt have none:
 // HTML, UTF-16, chance octets.
 func (r *inForce) hasNoAgent() bool {
 	return r.site.Report.Access == parser.AccessConditional && len(bytes.TrimSpace(r.site.Fetch.Body)) > 0 &&
 		r.site.Report.Counts.Groups == 0
 }
 
-// refusal is the error of a site that was not asked: nothing is known of it.
+// refusal is the error of a site that was not fetched: nothing is known of the site.
 func (r *inForce) refusal(optOut string) error {
 	if r.site.Report.Access != parser.AccessUnknown {
 		return nil

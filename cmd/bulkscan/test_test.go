@@ -74,7 +74,7 @@ func TestTestLongLines(t *testing.T) {
 	f("/a\n"+strings.Repeat(long, 10)+"\n/b", "/a /b", "1 of 3 lines", exitFailed)
 	f("/a\n"+long, "/a", "1 of 2 lines", exitFailed)
 	f(long+"\n"+long+"\n", "", "2 of 2 lines", exitFailed)
-	// Only the first few are reported; their number comes in the end.
+	// Only the first few lines are reported; their number follows at the end.
 	f(strings.Repeat("x\n", 1000)+"/a\n", "/a", "line 5: skipped", exitFailed)
 	f(strings.Repeat("x\n", 1000)+"/a\n", "/a", "1000 of 1001 lines", exitFailed)
 	var stderr bytes.Buffer
@@ -107,7 +107,7 @@ func (endless) Read(p []byte) (int, error) {
 	return copy(p, strings.Repeat(urls, max(1, len(p)/len(urls)))), nil
 }
 
-// Whoever reads the rows may leave: that ends the run, and is no failure. A full disk is one.
+// The reader of the rows may leave: that ends the run, and is no failure. A full disk is a failure.
 func TestTestOutputBreaks(t *testing.T) {
 	args := []string{"test", "--robots", writeRobots(t, privateOnly), "--agent", "a"}
 	var stderr bytes.Buffer
@@ -115,7 +115,7 @@ func TestTestOutputBreaks(t *testing.T) {
 	if code := run(args, endless{}, gone, &stderr); code != exitThreshold || stderr.Len() > 0 {
 		t.Errorf("the reader left: exit code %d, stderr %q; want %d and none", code, stderr.String(), exitThreshold)
 	}
-	// Some write in the midst fails, or the only one, at the end.
+	// A write in the middle fails, or the only write, at the end.
 	for _, in := range []io.Reader{endless{}, strings.NewReader("/\n")} {
 		stderr.Reset()
 		full := &brokenWriter{left: 1, err: syscall.ENOSPC}
@@ -142,7 +142,7 @@ func TestTestReaderLeaves(t *testing.T) {
 		_, readErr := io.ReadFull(rows, make([]byte, 100))
 		_ = rows.Close()
 		_ = out.Close()
-		_ = p.Wait() // the state says more than the error; what it does not read is not to be written
+		_ = p.Wait() // the state says more than the error
 		if got := p.ProcessState.ExitCode(); got != code || stderr.String() != "" || readErr != nil {
 			t.Errorf("%s: exit code %d, stderr %q, read %v; want %d", url, got, &stderr, readErr, code)
 		}
@@ -151,7 +151,7 @@ func TestTestReaderLeaves(t *testing.T) {
 	f("/x", 0)
 }
 
-// The null device is no terminal that somebody sits at.
+// The null device is not a terminal with a user.
 func TestTestReadsNull(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -182,7 +182,7 @@ func TestTestCannotOpen(t *testing.T) {
 	}
 }
 
-// An interrupt ends the wait for a site at once: there is nothing to finish.
+// An interrupt at once ends the wait for a site: there is nothing to finish.
 func TestInterruptWhileOneIsAsked(t *testing.T) {
 	f := func(s os.Signal, code int, args ...string) {
 		t.Helper()
@@ -203,7 +203,7 @@ func TestInterruptWhileOneIsAsked(t *testing.T) {
 	f(os.Interrupt, exitInt, "check")
 }
 
-// A list that breaks off is a failure; what was judged before is printed.
+// A list that breaks off is a failure; URLs judged before are printed.
 func TestTestInputBreaks(t *testing.T) {
 	in := io.MultiReader(strings.NewReader("/a\n/b"), &failing{errors.New("disk on fire")})
 	var stdout, stderr bytes.Buffer
@@ -218,7 +218,7 @@ type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }
 
-// Somebody may be waiting for each answer before the next question.
+// A program may wait for each answer before it sends the next question.
 func TestTestAnswersAtOnce(t *testing.T) {
 	in, ask := io.Pipe()
 	answers, out := io.Pipe()

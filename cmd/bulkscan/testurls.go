@@ -23,7 +23,7 @@ type questions struct {
 	line       int // of standard input
 	decisions  int
 	disallowed int
-	bad        int // lines of standard input that are no URL, or one of another site
+	bad        int // lines of standard input without a URL, or with one of another site
 }
 
 const (
@@ -39,9 +39,9 @@ func (q *questions) add(url string) error {
 	return err
 }
 
-// addAll reads URLs, one a line, and writes their rows. Lines that are no URL, or one of another site, are reported,
-// and the others are read. Before it waits for more lines it writes out what it has, since a user or a program may wait
-// for that.
+// addAll reads URLs, one a line, and writes their rows. It reports lines that contain no URL, or a URL of another site,
+// and reads the others. Before addAll waits for more lines it writes out its rows, since a user or a program may wait
+// for them.
 func (q *questions) addAll(in io.Reader) error {
 	if terminal.Is(in) {
 		q.app.note("reading URLs from this terminal, one a line; Ctrl-D ends it")
@@ -97,17 +97,18 @@ func (q *questions) addAll(in io.Reader) error {
 	}
 }
 
-// blank is what is dropped around URLs: the white space of ASCII, since all else is part of a path.
+// blank is the white space that is dropped around URLs: that of ASCII, since all other characters may be part of a
+// path.
 const blank = " \t\r\n\v\f"
 
-// reject tells of a line that cannot be judged.
+// reject reports a line that cannot be judged.
 func (q *questions) reject(why error) {
 	if q.bad++; q.bad <= maxShownBad {
 		q.app.note("standard input, line %d: skipped: %v", q.line, why)
 	}
 }
 
-// look widens the column of URLs for all those that are there already, so that a short list is aligned from the start.
+// look widens the column for all URLs that are already buffered, so that a short list is aligned from the start.
 func (q *questions) look(read *bufio.Reader) {
 	ahead, _ := read.Peek(read.Buffered()) // no more than there is
 	for text := range bytes.Lines(ahead) {
@@ -115,8 +116,8 @@ func (q *questions) look(read *bufio.Reader) {
 	}
 }
 
-// verdict is how the run ends: nil if every URL was judged and may be fetched. That one may not is certain, whatever
-// the lines would have been that could not be judged; that all may is not.
+// verdict is how the run ends: nil if every URL was judged and may be fetched. One disallowed URL decides the end, even
+// if some lines could not be judged. Without one such lines are an error: they might have been disallowed.
 func (q *questions) verdict() error {
 	var text []string
 	if q.decisions > 0 {

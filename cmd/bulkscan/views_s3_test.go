@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// TestViewsOnS3 compares a dataset that was scanned to an object store, and its views.sql, with what DuckDB makes of
-// them: the server keeps objects as files, so that DuckDB reads what lies there without a way to the server.
+// TestViewsOnS3 scans to an object store, and compares the dataset with DuckDB's answers by its views.sql. The server
+// keeps objects as files, so DuckDB can read them without the server.
 func TestViewsOnS3(t *testing.T) {
 	notShort(t)
 	tools := duckDB(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// unclear are words that hide who acts, stand for a standard term, or are read twice.
+// unclear are words that hide who acts, replace a standard term, or must be read twice.
 var unclear = regexp.MustCompile(
 	`(?i)\b(?:told|nobody|whoever|strangers?|comes? home|go(?:es)? on|befalls?|(?:a|each) (?:JSON )?(?:row|line|object) an? \w+)\b`)
 
@@ -18,7 +18,7 @@ func TestPlainWords(t *testing.T) {
 	pages := documents(t)
 	for name, page := range pages {
 		if strings.HasSuffix(name, "CHANGELOG.md") || strings.Contains(filepath.ToSlash(name), "/adr/") {
-			// what was decided or released stays as it was written
+			// decisions and release notes stay as they were written
 			delete(pages, name)
 			continue
 		}
