@@ -142,7 +142,7 @@ func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selecti
 				continue
 			}
 			by := via(cell)
-			if by < 0 { // by dpi_all `*` holds for tokens that do not heed it
+			if by < 0 { // by dpi_all `*` also applies to tokens that ignore it
 				by = viaStar
 			}
 			r.blocks[by] += over
@@ -238,8 +238,8 @@ func (g *groups) count(sites int64) {
 	clear(g.marked)
 }
 
-// sums lists the values and the number of sites that block one of their tokens, the greatest first. failing sites
-// block all.
+// sums lists the values and the number of sites that block one of their tokens, the greatest first. failing sites block
+// all tokens.
 func (g *groups) sums(failing, of int64) []Sum {
 	list := []Sum{}
 	for _, sum := range g.values {

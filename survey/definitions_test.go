@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// TestUnread compares what Unread says of sites that have shown no rules with what each definition counts.
+// TestUnread compares the text of Unread, about sites that have shown no rules, with the counts of each definition.
 func TestUnread(t *testing.T) {
 	if strings.Contains(Unread, "five") != (len(Definitions()) == 6) {
 		t.Error("the number of definitions is not what Unread says")
@@ -63,7 +63,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestUnreadIsSaid holds that the methods of a dataset say so, and nothing else of it.
+// TestUnreadIsSaid checks that the methods of a dataset contain Unread, and no other text about it.
 func TestUnreadIsSaid(t *testing.T) {
 	var text strings.Builder
 	for _, s := range []Section{limits(), meanings()} {

@@ -15,11 +15,11 @@ import (
 )
 
 // This file compares two scans. It reads both at the same time, each in a goroutine of its own. A site is kept in
-// memory until the other scan has it too, which is soon if both have about the same order, as scans of one list do.
-// Kept are what was seen, and the number of the site's policy. A policy is what the file makes of the selected tokens;
-// many sites have the same, and each distinct one is kept once. If the orders differ, and for the Parquet files, which
-// have the order of the later scan, the earlier scan is kept, in less than 150 bytes a site. The names of the earlier
-// scan are read again if Parquet files list sites that vanished.
+// memory until the other scan has it too, which is soon if both have about the same order, as scans of one list do. A
+// site in memory is what was seen, and the number of its policy. A policy is what the file makes of the selected
+// tokens; many sites have the same, and each distinct one is kept once. If the orders differ, the earlier scan is kept
+// in memory, in less than 150 bytes a site. So it is for the Parquet files, which have the order of the later scan. The
+// names of the earlier scan are read again if Parquet files list sites that vanished.
 //
 // diffside.go reads a scan, diffcount.go counts changes, diffpaired.go counts for --paired, and difffile.go writes
 // Parquet.
@@ -202,8 +202,8 @@ type comparison struct {
 	after      side
 	earlier    map[int64]siteState // by key: sites that the later scan has not shown so far
 	later      map[int64]siteRow   // the reverse
-	mostLater  int                 // from so many of later on only before is read, of which sites take less memory
-	site       siteName            // of the later scan: the one that is counted
+	mostLater  int                 // with so many sites in later, only before is read: its sites take less memory
+	site       siteName            // the site being counted, as the later scan calls it
 	findings   [audit.NumFindings][audit.NumFindings]int64
 	both       int64
 	rulesBoth  int64
@@ -280,9 +280,9 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 	return c, nil
 }
 
-// join reads both scans, and calls do for each site of the later one with the state before, which is nil for a site
-// that appeared, and the state after. inOrder keeps the order of the later scan, and leaves in c.earlier the sites that
-// vanished.
+// join reads both scans, and calls do for each site of the later one: with its state in the earlier scan, which is nil
+// if the site appeared, and its state in the later one. inOrder keeps the order of the later scan, and leaves the sites
+// that vanished in c.earlier.
 func (c *comparison) join(ctx context.Context, inOrder bool, do func(before, after *siteState) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -363,7 +363,7 @@ func (c *comparison) otherPolicy(before, after *siteState) bool {
 	})
 }
 
-// vanished writes the sites that only the earlier scan has.
+// vanished writes the sites that only the earlier scan contains.
 func (c *comparison) vanished(ctx context.Context, out *diffFiles) error {
 	b, left := &c.before, maps.Collect(maps.All(c.earlier)) // small, where deleted entries make look-ups slow
 	var failed error
@@ -406,7 +406,7 @@ func DiffFindings() []audit.Finding {
 	return list
 }
 
-// describe is what is said of a scan.
+// describe returns the fields that describe a scan.
 func (s *side) describe() DiffScan {
 	m := s.scan.Manifest
 	d := DiffScan{

@@ -23,8 +23,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// scanOf writes sites as two scans of one date of a dataset of its own, in several parts; the one that is returned is
-// "cut".
+// scanOf writes sites as two scans of one date into a new dataset, in several parts. It returns the scan "cut".
 func scanOf(t testing.TB, sites []*audit.Site, o sink.Options) ScanAt {
 	t.Helper()
 	dir, err := store.NewDir(t.TempDir())
@@ -54,8 +53,8 @@ func scanOf(t testing.TB, sites []*audit.Site, o sink.Options) ScanAt {
 	return ScanAt{Store: dir, ScanID: "cut"}
 }
 
-// differing returns the sites of two scans: of some only one is listed, half of the others have the same file, and rows
-// of one site are repeated.
+// differing returns the sites of two scans. Some sites are only in one scan, half of the others have the same file, and
+// rows of one site are repeated.
 func differing(t *testing.T, n int) (before, after []*audit.Site) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, 2026))
@@ -102,14 +101,14 @@ func bySite(sites []*audit.Site) map[string]*audit.Site {
 	return rows
 }
 
-// plainDiff is what two scans are found to differ in by loops over the sites.
+// plainDiff has the differences of two scans, found by loops over the sites.
 type plainDiff struct {
 	findings                         map[FindingPair]int64
 	tokens                           map[string]TokenDiff
 	operators                        map[string]SumDiff
 	changes                          map[string]bool // as changeLine has them
 	sites                            map[string]bool
-	withFiles                        map[string]bool // likewise, of files that appeared or were removed
+	withFiles                        map[string]bool // likewise, for files that appeared or were removed
 	filesChanged                     int64
 	changed, otherBody, otherPolicy  int64
 	both, rules, appeared, vanished  int64
@@ -413,7 +412,7 @@ func TestDiffCauses(t *testing.T) {
 	earlier := registryOf("earlier", rows)
 	f := func(name, before, after, want string, was *tokens.Registry, o sink.Options) {
 		t.Helper()
-		// the others say that the scan knew the tokens
+		// the other files show that the scan knew the tokens
 		from := scanOf(t, answering(t, was, before, allows, star), sink.Options{Registry: was})
 		to := scanOf(t, answering(t, now, after, allows, star), o)
 		d, err := Compare(t.Context(), from, to, DiffOptions{Options: Options{Only: []string{"GPTBot", "Linguee Bot"}}})
@@ -470,7 +469,7 @@ func TestDiffUnknownTokens(t *testing.T) {
 	}
 }
 
-// TestDiffFolds joins an archive's captures with a list of hosts: the capture by https speaks, wherever it is in the
+// TestDiffFolds joins an archive's captures with a list of hosts: the capture by https counts, wherever it is in the
 // scan.
 func TestDiffFolds(t *testing.T) {
 	row := func(url, body string) *audit.Site {
@@ -560,7 +559,7 @@ func TestPairedPlainly(t *testing.T) {
 	}
 }
 
-// TestDiffNeeds refuses what it cannot count.
+// TestDiffNeeds checks that scans without the needed tables are refused.
 func TestDiffNeeds(t *testing.T) {
 	at := scanOf(t, answering(t, tokens.Default(), "User-agent: *\n"), sink.Options{Tables: []string{"sites"}})
 	for definition, says := range map[string]string{"rfc_effective": "the definitions are mention",

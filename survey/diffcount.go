@@ -54,7 +54,7 @@ type diffCounter struct {
 	causes                [numCauses]CauseCount
 	changed               int64
 	sites                 []SiteDiff
-	full                  bool // sites has as many as are listed, in order
+	full                  bool // sites contains as many as are listed, in order
 }
 
 // blockedIn is whether a site blocks one of several tokens.
@@ -124,8 +124,8 @@ func (d *diffCounter) list(change string, before, after *siteState) error {
 	return d.out.site(&d.c.site, change, before, after)
 }
 
-// policies compares the policies of a site with rules in both scans. Where it has a file in one only, and what came
-// instead hides none, its policy is compared with that of no file: blocks appeared or were removed with the file.
+// policies compares the policies of a site with rules in both scans. If only one scan has a file, and the answer in the
+// other hides none, the policy is compared with that of no file: blocks appeared or were removed with the file.
 func (d *diffCounter) policies(before, after *siteState) error {
 	if before.policy == after.policy {
 		return nil
@@ -229,7 +229,8 @@ func (d *diffCounter) cause(before, after *siteState, named bool) int {
 	return causePolicy
 }
 
-// operatorsOfSite counts the operators of which a site began to block a token, having blocked none, and the reverse.
+// operatorsOfSite counts the operators of which a site began to block any token, and those of which it ceased to block
+// any.
 func (d *diffCounter) operatorsOfSite(counts func(*Moves) (began, ceased *int64)) {
 	for _, group := range d.blocked[1:] {
 		d.blocked[0].before, d.blocked[0].after = d.blocked[0].before || group.before, d.blocked[0].after || group.after

@@ -18,7 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// meeting opens a Parquet file of sites only when one of the other scan is opened too, and counts how often each is
+// meeting opens a Parquet file of sites only when a file of the other scan is opened, too. It counts how often each is
 // opened.
 type meeting struct {
 	store.Store
@@ -39,7 +39,7 @@ func (m *meeting) Open(ctx context.Context, name string) (store.Object, error) {
 	return m.Store.Open(ctx, name)
 }
 
-// meet makes two scans, each of which can only be read while the other is.
+// meet makes two scans that can only be read at the same time.
 func meet(from, to *ScanAt) (counts [2]map[string]int) {
 	ends := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
 	for i, at := range []*ScanAt{from, to} {
@@ -49,8 +49,8 @@ func meet(from, to *ScanAt) (counts [2]map[string]int) {
 	return counts
 }
 
-// TestDiffReadsTogether shows that both scans are read at the same time, and that each file is opened once: reading one
-// before the other would never end.
+// TestDiffReadsTogether shows that both scans are read at the same time, since reading one before the other would never
+// end. Each file is opened once.
 func TestDiffReadsTogether(t *testing.T) {
 	before, after := differing(t, 600)
 	from, to := scanOf(t, before, sink.Options{Date: "2026-11-20"}), scanOf(t, after, sink.Options{Date: "2026-11-21"})
@@ -160,7 +160,7 @@ func TestDiffOrders(t *testing.T) {
 	}
 }
 
-// TestDiffKeepsFew shows that of scans with the same order few sites are in memory at a time.
+// TestDiffKeepsFew shows that few sites are in memory at a time if the scans have the same order.
 func TestDiffKeepsFew(t *testing.T) {
 	sites := mixedSites(t, 20*diffBatch, 18)
 	at := scanOf(t, sites, sink.Options{})
@@ -177,8 +177,7 @@ func TestDiffKeepsFew(t *testing.T) {
 	}
 }
 
-// TestDiffEnds shows that no reader is left where a comparison fails, wherever it does: a bubble finds one that still
-// waits.
+// TestDiffEnds shows that no reader is left wherever a comparison fails: the bubble finds a reader that still waits.
 func TestDiffEnds(t *testing.T) {
 	before, after := differing(t, 3000)
 	from, to := scanOf(t, before, sink.Options{}), scanOf(t, after, sink.Options{})
@@ -214,7 +213,8 @@ func TestDiffEnds(t *testing.T) {
 	}
 }
 
-// TestDiffDamaged shows that damage of either scan is an error, and that of the earlier scan the one that is reported.
+// TestDiffDamaged shows that damage of either scan is an error, and that damage of the earlier scan is the one
+// reported.
 func TestDiffDamaged(t *testing.T) {
 	before, after := differing(t, 1200)
 	for _, damaged := range [][]string{{"from"}, {"to"}, {"from", "to"}} {

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// siteState is what is kept of a site.
+// siteState is the part of a site that stays in memory.
 type siteState struct {
 	fetched, body int64
 
@@ -77,7 +77,7 @@ type side struct {
 
 	row     diffColumns
 	unknown *string // a finding that this version does not have
-	unnamed error   // of a site with rules and without a policy
+	unnamed error   // of a site that has rules and lacks a policy
 
 	rows  chan []siteRow // from the reader to join
 	err   error          // of the reader, once rows is closed
@@ -146,7 +146,7 @@ const diffBatch = 512
 
 // start begins to read the scan's sites in a goroutine, batch after batch.
 func (s *side) start(ctx context.Context) {
-	// without a buffer: who receives a batch is done with the one before, which is filled next
+	// without a buffer: the receiver of a batch is done with the batch before, which is filled next
 	s.rows = make(chan []siteRow)
 	go func() {
 		defer close(s.rows)

@@ -24,7 +24,7 @@ type Ending struct {
 	Rejected, Duplicates    int64 // lines of the list; Rejected includes Duplicates
 
 	Stored   bool     // there is a dataset
-	Replayed bool     // of archives and bodies: that they have no answer is what they tell
+	Replayed bool     // from archives and bodies, in which a missing answer is a result
 	Scan     *Summary // the scan with its earlier runs; nil: not read
 }
 
@@ -72,7 +72,7 @@ func CountOutcomes(ctx context.Context, st store.Store, scanID string) ([]Count,
 	return ordered(counts), err
 }
 
-// Answers are those of the whole scan where it was read, else those of this run.
+// Answers are those of the scan with its earlier runs if it was read, else those of this run.
 func (e *Ending) Answers() Answers {
 	if e.Scan != nil {
 		return AnswersOf(e.Scan.Outcomes)
@@ -80,8 +80,8 @@ func (e *Ending) Answers() Answers {
 	return AnswersOf(e.Outcomes)
 }
 
-// Empty says why the scan has nothing to tell, and what to do about it; "" if it has. A resumed scan that was not read
-// is taken to have.
+// Empty says why the scan has no results, and what to do about it; it is "" if there are some. A resumed scan that was
+// not read counts as having results.
 func (e *Ending) Empty() string {
 	switch a := e.Answers(); {
 	case e.Entries == 0 && e.Lines == 0:
@@ -135,7 +135,7 @@ func kinds(counts []Count, most int) string {
 	return strings.Join(list, ", ")
 }
 
-// Suspicion says where to look when most sites of a scan have the same outcome, which is no answer.
+// Suspicion says where to look when most sites of a scan have the same outcome, other than an answer.
 func Suspicion(outcome string) string {
 	switch outcome {
 	case exchange.DNSNotFound.String():

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEmpty has the scans that tell nothing, and what is said of them.
+// TestEmpty has scans without results, and the texts about them.
 func TestEmpty(t *testing.T) {
 	f := func(e Ending, want string) {
 		t.Helper()

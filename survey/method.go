@@ -18,13 +18,13 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file says how a dataset came about: who was asked, by whom, when, what the figures mean, what they do not say,
-// and how to cite them. It is the README.md of the dataset.
+// This file writes the README.md of a dataset. It says which sites were fetched, by whom and when, what the figures
+// mean, what they do not say, and how to cite them.
 
 // ReadmeName is the name of the file in the root of a dataset.
 const ReadmeName = "README.md"
 
-// readmeMark begins a README that bulkscan may replace. Another one is a person's, and stays.
+// readmeMark begins a README that bulkscan may replace. Any other README is a person's, and stays.
 const readmeMark = "<!-- bulkscan writes this file when a scan is complete. Without this line it stays as it is. -->\n"
 
 const (
@@ -32,7 +32,7 @@ const (
 	shownScan = 20      // scans that are listed
 )
 
-// Section is one section of a method. Its texts are Markdown of ours; what a manifest or a dataset says stands in it as
+// Section is one section of a method. Its texts are Markdown of ours; texts from a manifest or a dataset are marked as
 // code.
 type Section struct {
 	Title string
@@ -59,7 +59,8 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	if bytes.Equal(text, before) {
 		return nil
 	}
-	// A killed process may have left a draft. Another scan that ends now may sweep ours: then it writes the same.
+	// A killed process may have left a draft. A scan that ends at the same time may delete our draft, but writes the same
+	// text.
 	if err := commit.SweepFiles(ctx, st, ReadmeName); err != nil {
 		return err
 	}
@@ -69,8 +70,8 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// Method describes a dataset. Its figures are of one scan, as the options say; "" is the default one, and the error
-// store.ErrNotExist if there is none.
+// Method describes a dataset. Its figures are of one scan, read with the options. The scan "" is the default one;
+// without a default the error is store.ErrNotExist.
 func Method(ctx context.Context, st store.Store, scanID string, o Options) ([]Section, error) {
 	var more []string // scans that the head may not name: without an index all
 	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "scan_id") {
@@ -93,7 +94,7 @@ func Method(ctx context.Context, st store.Store, scanID string, o Options) ([]Se
 	}
 	var of *commit.Manifest
 	usual := commit.Default(all)
-	// of a date the last started is last
+	// among scans of one date, the last started is last
 	slices.SortStableFunc(all, func(a, b *commit.Manifest) int { return strings.Compare(a.ScanDate, b.ScanDate) })
 	for _, m := range all {
 		if scanID == m.ScanID || scanID == "" && (m == usual || usual == nil && m.Published()) {
@@ -152,7 +153,7 @@ func listOf(m *commit.Manifest) Section {
 	return s
 }
 
-// askedHow says who asked, and by which settings.
+// askedHow says who fetched the sites, and with which settings.
 func askedHow(m *commit.Manifest) Section {
 	o := m.Observer
 	s := Section{Title: "How it was seen"}
@@ -279,7 +280,7 @@ func citation(m *commit.Manifest) Section {
 // maxCode bounds a text that may be anybody's, in bytes.
 const maxCode = 100
 
-// code writes a text that may be anybody's as Markdown code, also in a table. Within code, which only a backtick ends,
+// code writes a text that may be anybody's as Markdown code, also in a table. Only a backtick ends code, and within it
 // neither Markdown nor HTML counts.
 func code(text string) string {
 	text = strings.NewReplacer("`", "'", "|", "/").Replace(printable.Clip(text, maxCode))

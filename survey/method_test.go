@@ -16,7 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// markup are texts that Markdown, HTML or BibTeX obeys where it is not escaped.
+// markup are texts with an effect in Markdown, HTML or BibTeX unless they are escaped.
 var markup = []string{
 	"`", "``", "```", "a`b`c", "```\n# " + hostiletest.Mark + "\n```bibtex\n", "\n\n# " + hostiletest.Mark, "a|b",
 	"a | b |\n|---|---|", "|", `\`, `a\`, `\|`, "\\`", " ",
@@ -28,7 +28,7 @@ var markup = []string{
 	strings.Repeat("x", 5000), strings.Repeat("|`", 3000),
 }
 
-// readmeOf is the README of a dataset with one scan that is described, and one that is only listed.
+// readmeOf returns the README of a dataset with one described scan, and one that is only listed.
 func readmeOf(t *testing.T, source string, text func() string) string {
 	t.Helper()
 	st, err := store.NewDirOn(storetest.NewDisk(), "out")
@@ -41,7 +41,7 @@ func readmeOf(t *testing.T, source string, text func() string) string {
 			m.Config = append(m.Config, commit.Setting{Name: flag})
 		}
 		everyText(reflect.ValueOf(m), text)
-		// What follows is checked when a manifest is read, or says which text of ours is shown.
+		// The next fields are checked when a manifest is read, or choose a text of ours.
 		m.SchemaVersion, m.ScanID, m.ScanDate, m.StartedAt = schema.Version, fmt.Sprintf("s%d", i),
 			fmt.Sprintf("2026-11-2%d", i), time.Unix(0, 0)
 		m.State, m.Ending, m.Tables, m.Recorded, m.Observer.Source = state, commit.PublicationDone, nil, nil, source
@@ -88,8 +88,8 @@ func everyText(v reflect.Value, text func() string) {
 	}
 }
 
-// withoutTexts is what is left of a README without the pieces of code, and of the citation without what is in braces.
-// It has all that a reader of Markdown obeys.
+// withoutTexts returns a README without its pieces of code, and without the texts in braces of the citation. The rest
+// has all the markup.
 func withoutTexts(readme string) string {
 	about, citation, _ := strings.Cut(readme, "```bibtex\n")
 	citation, end, _ := strings.Cut(citation, "```\n")

@@ -26,8 +26,8 @@ import (
 )
 
 // This file counts both statistics tables again in the plainest way: site by site and token by token, from the judged
-// sites in memory. It shares nothing with stats.go. What a site says of a token it asks of the cells of the site's
-// policy, whose meaning audit's vectors hold.
+// sites in memory. It shares nothing with stats.go. It takes how a site treats a token from the cells of the site's
+// policy; audit's vectors check these.
 
 // answers are the answers of the test sites, in rotation. Only those with status 200 have a body.
 var answers = []struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// This file counts sites by their policies, which are few, and then asks each policy what it makes of crawlers.
+// This file counts sites by their policies, which are few, and then computes how each policy treats crawlers.
 
 // policySet has the policies of a scan by policy_id.
 type policySet struct {
@@ -93,12 +93,12 @@ func BlockingPolicies(ctx context.Context, scan *commit.Scan, o Options) (map[in
 
 // tokenCells are what the policies of a scan make of one token, by policy_id.
 type tokenCells struct {
-	id    int // of the token in the registry; below 0: it lacks it
+	id    int // of the token in the registry; below 0: the registry lacks it
 	cells map[int64]audit.Cell
 	err   error // of a site with a file and without a policy
 }
 
-// of returns the cell of a site's policy, and notes a site whose file nothing is known of.
+// of returns the cell of a site's policy. It notes an error if a site has a file and no policy.
 func (t *tokenCells) of(policy int64, access, site string) audit.Cell {
 	cell, known := t.cells[policy]
 	if !known && access == conditional && t.err == nil {
@@ -108,8 +108,8 @@ func (t *tokenCells) of(policy int64, access, site string) audit.Cell {
 	return cell
 }
 
-// Words of sites: the access of those that have a file in force, and so a policy; that of failing ones; the finding
-// that most definitions are over.
+// Values in sites: the access of sites with a file in force, which have a policy; the access of failing sites; and the
+// finding of the sites that most definitions count.
 var (
 	conditional  = parser.AccessConditional.String()
 	fullDisallow = parser.AccessFullDisallow.String()
@@ -166,7 +166,7 @@ const (
 type tally struct {
 	blocks  [len(definitions)]int64 // by definition
 	partial int64
-	// with rules: whose group decides; of those that block it, and that block it at least in part
+	// sites with rules by whose group decides: all, those that block the token, and those that block at least a part
 	via, full, any [numVias]int64
 }
 
@@ -214,8 +214,8 @@ var blocksBy = func() (m [1 << 8]uint16) {
 	return m
 }()
 
-// traces notes of which tokens a scan says something that another registry has judged. It has no trace of a token that
-// its registry lacked: to count that as not blocked would be false. nil: the registry is ours.
+// traces notes which tokens occur in a scan that another registry has judged. A token that its registry lacked leaves
+// no trace; counting it as not blocked would be false. nil: the registry is ours.
 type traces struct {
 	tokens                  []bool
 	named, blocked, partial []int32 // of the current site
@@ -257,5 +257,5 @@ func (t *traces) token(id int32) {
 	}
 }
 
-// lack reports whether the scan says nothing of a token.
+// lack reports whether a token does not occur in the scan.
 func (t *traces) lack(id int) bool { return t != nil && !t.tokens[id] }

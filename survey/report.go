@@ -1,7 +1,7 @@
 // Package survey answers one question: what do runs tell? It computes the statistics of a scan from its committed
 // parts (stats.go) and its headline figures (summary.go), and compares two scans (diff.go). It reads datasets through
-// package sink. The memory of statistics and summaries is bounded, whatever the number of sites and of the agents that
-// they name.
+// package sink. The memory of statistics and summaries is bounded, however many sites there are, and however many
+// agents they name.
 package survey
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// eachRow calls do for each row of a table's file in a commit, when the fields are set to it.
+// eachRow calls do for each row of a table's file in a commit, after it has set the fields to the row.
 func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, table string, fields []table.Field,
 	do func()) error {
 	rows, err := read.OpenCursor(ctx, scan, commit, table, fields...)
@@ -29,7 +29,7 @@ func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, tabl
 	return eachOf(rows, do)
 }
 
-// EachSite calls do for each row of the table sites, when the fields are set to it.
+// EachSite calls do for each row of the table sites, after it has set the fields to the row.
 func EachSite(ctx context.Context, scan *commit.Scan, fields []table.Field, do func()) error {
 	for rows, err := range read.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err == nil {

@@ -15,10 +15,10 @@ import (
 )
 
 // This file counts one token's share again and again, each time with another choice that a survey has to make: which
-// sites are in the denominator, what is assumed of those that were not seen, what is one site, how files are read. It
-// reads the bodies first, to judge them in the other dialect. Then it reads the sites, to count them, and to find the
-// files that many sites have. If there are such files, it reads the sites again, for the domains of each. Memory: some
-// 100 bytes a registrable domain and 100 a distinct file.
+// sites are in the denominator, what is assumed of unseen sites, what counts as one site, how files are read. It reads
+// the bodies first, to judge them in the other dialect. Then it reads the sites, to count them, and to find the files
+// that many sites have. If there are such files, it reads the sites again, for the domains of each. Memory: some 100
+// bytes a registrable domain and 100 a distinct file.
 
 // Sensitivity says how much one token's share depends on choices. Programs rely on its JSON.
 type Sensitivity struct {
@@ -167,7 +167,7 @@ type sensitivity struct {
 // domainSite is the site that speaks for its domain.
 type domainSite struct {
 	rank, seq int64
-	// of equal rank the first in the alphabet speaks: seq depends on how a list or an archive was divided
+	// among equal ranks the first in the alphabet speaks: seq depends on how a list or an archive was divided
 	host          string
 	class         uint8 // 0 apex, 1 www, 2 another
 	rules, blocks bool

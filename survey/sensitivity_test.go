@@ -196,7 +196,7 @@ func TestSensitivityPlainly(t *testing.T) {
 			continue
 		}
 		for _, choice := range []string{"file", "same_domain", "domains", "files", "unmanaged", "rfc"} {
-			// else the test would show nothing
+			// if equal, the test would show nothing
 			if *want[choice] == rules {
 				t.Errorf("%s counts as rules does", choice)
 			}
@@ -205,10 +205,10 @@ func TestSensitivityPlainly(t *testing.T) {
 }
 
 // TestDeliveryNetworkHidesRules puts sites behind a delivery network that answers our crawler with something else than
-// the file. The sites' files are known here. If it does so whatever a site's file says, the share over sites with rules
-// stays what it is, within the error of the sample, where a share that takes answers as a crawler does is far off. If
-// it does so for the sites that block, no denominator helps, but the bounds contain the truth: the outer ones where
-// nothing tells what was hidden.
+// the file. The sites' files are known here. If the network does so whatever a site's file says, the share over sites
+// with rules stays right, within the error of the sample, while a share that reads answers like a crawler is far off.
+// If the network does so for the sites that block, no denominator helps, but the bounds contain the truth: the outer
+// bounds if nothing shows what was hidden.
 func TestDeliveryNetworkHidesRules(t *testing.T) {
 	answers := map[string]func(*exchange.Response){
 		"403":         func(f *exchange.Response) { f.Status = 403 },
@@ -261,7 +261,8 @@ func TestDeliveryNetworkHidesRules(t *testing.T) {
 	}
 }
 
-// TestSensitivityNeeds refuses what it cannot count, and says what is missing.
+// TestSensitivityNeeds checks that scans without the needed tables are refused, with an error that says what is
+// missing.
 func TestSensitivityNeeds(t *testing.T) {
 	st := written(t, mixedSites(t, 30, 18), cut{rows: 30, shards: 1})
 	for definition, token := range map[string]string{"rfc_effective": "GPTBot", Full: "NoSuchBot", "unheard": "GPTBot"} {

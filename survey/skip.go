@@ -14,7 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Omission is what an answer lacks because a file is damaged or missing. Programs rely on its JSON.
+// Omission is a part that a result lacks because a file is damaged or missing. Programs rely on its JSON.
 type Omission struct {
 	ScanID  string `json:"scan_id" about:"scan"`
 	File    string `json:"file" about:"damaged or missing file, of several the first; empty if the reason names it"`
@@ -47,7 +47,7 @@ func (list Omissions) Line() string {
 	return text + "see bulkscan verify"
 }
 
-// Skip leaves out what is damaged, if it is On, and collects what that is. Otherwise damage is an error. It is not for
+// Skip leaves out damaged files if it is On, and collects what it left out. Otherwise damage is an error. It is not for
 // several goroutines at once.
 type Skip struct {
 	On   bool
@@ -63,7 +63,7 @@ func (k *Skip) Omissions() Omissions {
 	return append(Omissions{}, k.list...)
 }
 
-// IsDamage reports whether an error says that a file or a record of a dataset is not as it was written.
+// IsDamage reports whether an error says that a file or a record of a dataset has changed since it was written.
 func IsDamage(err error) bool {
 	_, lost := errors.AsType[*commit.LostError](err)
 	return lost || table.IsDamage(err) || errors.Is(err, commit.ErrRecord)
@@ -85,8 +85,8 @@ func (k *Skip) lacks(scanIDs ...string) bool {
 	return slices.ContainsFunc(k.Omissions(), func(o Omission) bool { return slices.Contains(scanIDs, o.ScanID) })
 }
 
-// ReadScan opens a scan for reading, without the commits that are damaged or of which a file of any table is: so all
-// its tables have the same sites. It verifies the scan the first time, which reads all its files.
+// ReadScan opens a scan for reading. It leaves out commits that are damaged or have a damaged file, so that all tables
+// have the same sites. It verifies the scan the first time, which reads all its files.
 func (k *Skip) ReadScan(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
 	if k == nil || !k.On {
 		return commit.ReadScan(ctx, st, scanID)
@@ -145,7 +145,7 @@ func (k *Skip) verified(ctx context.Context, st store.Store, scanID string) (*co
 	m.Without(past.Current)
 	kept := commit.CountCommits(past.Current)
 	o.OfParts, o.OfSites = kept.Parts+o.Parts, kept.Rows+o.Sites
-	if m.State == commit.Complete && m.Counts != nil { // it also counts what records are missing of
+	if m.State == commit.Complete && m.Counts != nil { // Counts includes parts whose records are missing
 		o.OfParts, o.OfSites = max(kept.Parts, m.Counts.Parts), m.Counts.Rows
 		o.Parts, o.Sites = o.OfParts-kept.Parts, o.OfSites-kept.Rows
 	}

@@ -32,10 +32,10 @@ type Options struct {
 	Unlisted    bool // as in sink.Options
 	Alone       bool // read the scan by itself, and not the scans of its date, observer and list
 
-	// Skip lets Summarize, SensitivityOf and Take leave out what is damaged, and has it afterwards.
+	// Skip lets Summarize, SensitivityOf and Take leave out damaged files, and lists them afterwards.
 	Skip *Skip
 
-	Uncertainty // no LeastGroup is the constant, and no SampleOf what the scan's --sample says
+	Uncertainty // without LeastGroup the constant counts, and without SampleOf the scan's --sample
 
 	// Log receives warnings that a reader of the result needs: the registry is not the scan's, or segments are
 	// missing. nil discards them.
@@ -58,8 +58,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// open opens the rows that figures are of: those of a scan's unit, or of the scan alone, if so asked or if readers do
-// not get it.
+// open opens the rows that figures count: those of the scan's unit, or of the scan alone if o says so or if readers do
+// not get the scan.
 func (o *Options) open(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
 	m, err := commit.ReadManifest(ctx, st, scanID)
 	if err != nil {
@@ -114,7 +114,7 @@ const maxLabels = 1000
 const maxTLDs = 2000
 
 // Stats computes the tables token_stats and record_stats of a scan from its committed parts, and replaces the file of
-// each. Those of the last scan of its unit are of the whole unit, also where the scan is about to be complete.
+// each. For the last scan of a unit they count all scans of the unit, also if that scan is only about to be complete.
 // token_stats needs the tables sites, policies and verdicts, record_stats needs evidence. A table that lacks what it
 // needs is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer
 // or statistics.Lock.
@@ -133,7 +133,7 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 	}
 	write := func(table func(context.Context, store.Store, *commit.Scan, *Options) error) error {
 		err := table(ctx, st, scan, &o)
-		if errors.Is(err, commit.ErrNoTable) && scan.Unit.Sum != "" { // another scan of the unit may lack what it needs
+		if errors.Is(err, commit.ErrNoTable) && scan.Unit.Sum != "" { // another scan of the unit may lack a table
 			var own *commit.Scan
 			if own, err = index.ReadUnit(ctx, st, scanID, true, commit.ReadScan); err == nil {
 				own.Sealing = true
@@ -155,8 +155,8 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 	return errors.Join(errs...)
 }
 
-// StatsOfUnits computes the statistics again that are not of their unit's rows: a scan of the unit was published or has
-// changed since.
+// StatsOfUnits recomputes the statistics that do not match their unit's rows, because a scan of the unit was published
+// or has changed since.
 func StatsOfUnits(ctx context.Context, st store.Store, o Options) error {
 	ids, err := index.OutdatedStats(ctx, st)
 	if err != nil {
@@ -346,8 +346,8 @@ func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *in
 	})
 }
 
-// beside calls do for each site of a commit, and before that row for each row of another table with the number of the
-// site. It closes the cursors.
+// beside calls do for each site of a commit. Before, it calls row for each row of another table that has the site's
+// number. It closes the cursors.
 func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *table.Cursor, of *int64, row,
 	do func()) error {
 	more := others.Next()

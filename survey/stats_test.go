@@ -303,7 +303,7 @@ func logger(w io.Writer) *slog.Logger {
 func TestForeignRegistry(t *testing.T) {
 	st := dataset(t)
 	other := registryOf("other", append(registry().Tokens[google:],
-		// `*` blocks it on two sites, but no list says so
+		// `*` blocks it on two sites, but no row says so
 		tokens.Token{Name: "NewBot", Category: "ai", Operator: "Newcomer", HeedsStar: true},
 		// a site names it: the scan took it for an unknown agent
 		tokens.Token{Name: "MyBot", Category: "ai", HeedsStar: true},

@@ -18,9 +18,10 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file counts the headline figures of a scan over all its commits, complete or not. It does not use token_stats,
-// which may be missing, outdated or of another registry. It makes one pass over the columns of sites in summaryColumns.
-// Where the scan has verdicts, it reads the columns for lenient names together with them. blocking.go counts tokens.
+// This file counts the headline figures of a scan over all its commits, complete or not. It does not use token_stats:
+// that table may be missing, outdated or of another registry. It makes one pass over the columns of sites in
+// summaryColumns. Where the scan has verdicts, it reads the columns for lenient names together with them. blocking.go
+// counts tokens.
 
 // Summary is the headline figures of a scan. Programs rely on its JSON; docs/FIELDS.md describes each field.
 type Summary struct {
@@ -279,7 +280,7 @@ func publicationOf(m *commit.Manifest) string {
 	return string(cmp.Or(m.Publication, commit.PublicationDone))
 }
 
-// further is what a pass counts besides the summary. The zero value is nothing.
+// further is what a pass counts besides the summary. The zero value counts nothing.
 type further struct {
 	sites, verdicts []table.Field // columns that this needs
 	// called for each row of verdicts, with its site, before that is counted
@@ -337,7 +338,7 @@ func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
 	})
 }
 
-// verdict counts a row of verdicts, of which the site is the current one.
+// verdict counts a row of verdicts of the current site.
 func (g *gatherer) verdict(v *verdictColumns) {
 	r := &g.columns
 	if g.further.verdict != nil {
@@ -359,7 +360,7 @@ func (g *gatherer) row() {
 		s.Asked++
 		count(g.checks, r.CheckStatus)
 		g.rated(r.Score)
-		s.Redirected += one(r.Hops > 0) // rows that were not asked have no redirects that count
+		s.Redirected += one(r.Hops > 0) // rows without a request have no redirects that count
 	}
 	if r.Status != 0 {
 		s.Answered++

@@ -22,7 +22,7 @@ type Table struct {
 	Columns []string
 	Rows    [][]any // string, int64, float64, bool or nil; dates are strings
 
-	// Note says what was left out, "" if nothing: the rows are then those of the query for the values that they name.
+	// Note says what was left out, or "". The rows that are left are those of the query for the values that they name.
 	Note string
 }
 
@@ -43,7 +43,7 @@ type Survey struct {
 	LeftOut     Omissions // by Options.Skip
 }
 
-// Judged is a night from which on another version of the token registry judged.
+// Judged is the first night that another version of the token registry judged.
 type Judged struct{ Date, Registry string }
 
 // TakeOptions are the options of Take.
@@ -51,7 +51,7 @@ type TakeOptions struct {
 	Options
 
 	Counted   *atomic.Int64 // sites counted so far, for a display; may be nil
-	AllTokens bool          // also over dates, and of sites that changed, those that the page does not show: many rows
+	AllTokens bool          // tables over dates and of changed sites have all tokens: many rows
 }
 
 const (

@@ -38,7 +38,7 @@ func newBlockTables(policies *policySet) *blockTables {
 		networks: newCells[network](maxValues)}
 }
 
-// networkName is what tables call the network of a site.
+// networkName is the name of a site's network in tables.
 func networkName(cdn string) string { return cmp.Or(cdn, "none") }
 
 func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
@@ -210,7 +210,7 @@ func (p *pairs) table(s *Survey) {
 	}
 	if len(shown) > mostShown {
 		table.Note = fmt.Sprintf("the %d that most files name, of %d", mostShown, len(shown))
-		named := map[string]int64{} // what no file names is blocked by * alone: by the same sites as its like
+		named := map[string]int64{} // tokens that no file names are blocked by * alone, all by the same sites
 		for _, token := range s.Summaries[0].Blocking.MostBlocked {
 			named[token.Token] = token.Named
 		}

@@ -23,8 +23,8 @@ import (
 // This file makes the tables of the report page over dates: from the token_stats of the nights, and from the ledger of
 // package history.
 
-// fromHistory adds the tables over dates, where there are several up to the scan's by its observer. Those of the
-// ledger, which also has nights that were pruned, are left out unless it has the scan, and a night before.
+// fromHistory adds the tables over dates, if the scan's observer has several dates up to the scan's. The ledger, which
+// also has pruned nights, is left out unless it contains the scan and an earlier night.
 func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) (err error) {
 	defer func() {
 		if o.Skip.Without("figures over dates", scan.Manifest.ScanID, err) {
@@ -83,10 +83,10 @@ func lastPruned(pruned *commit.Pruned, scan *commit.Manifest) (date string) {
 	return date
 }
 
-// statsFiles returns the files of token_stats that count up to the scan's date by its observer, by date, those of other
-// lists only of dates without the scan's list; and one of each version of the registry: the newest, by any observer.
-// Merged months are left out: the files of their scans are still there, and have the rows that are needed at their
-// beginnings. A published scan that the index lacks is logged.
+// statsFiles returns the files of token_stats by the scan's observer up to the scan's date, by date. Files of other
+// lists count only for dates without the scan's list. It also returns one file of each version of the registry: the
+// newest, by any observer. Merged months are left out: the files of their scans are still there, and begin with the
+// rows that are needed. A published scan that the index lacks is logged.
 func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log *slog.Logger) (nights []index.Row,
 	judged map[string]index.Row, err error) {
 	head, err := commit.ReadHead(ctx, st)
@@ -120,7 +120,7 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log 
 	}
 	now := index.Row{ScanID: scan.ScanID, ScanDate: scan.ScanDate, Table: schema.TokenStats,
 		RegistryVersion: scan.RegistryVersion, ListID: scan.ListID}
-	if scan.Published() && !listed[now.ScanID] { // the index comes last, behind the pages of a night
+	if scan.Published() && !listed[now.ScanID] { // a night writes the index last, after its pages
 		nights = slices.DeleteFunc(nights, func(row index.Row) bool {
 			return row.ScanDate == now.ScanDate && row.ListID == now.ListID
 		})
@@ -262,8 +262,8 @@ func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Ro
 	return nil
 }
 
-// lackedTokens returns a function that says whether a version of the registry lacks a token, by its statistics, or by
-// what is kept of those of pruned nights. A version without either lacks none.
+// lackedTokens returns a function that reports whether a version of the registry lacks a token. The tokens of a version
+// come from its statistics, or from the record of pruned nights. A version without either lacks none.
 func lackedTokens(ctx context.Context, st store.Store, o *Options, judged map[string]index.Row,
 	pruned map[string][]string) (func(version, token string) bool, error) {
 	known, err := tokensBy(ctx, st, o, judged)
@@ -294,8 +294,8 @@ func tokensBy(ctx context.Context, st store.Store, o *Options, judged map[string
 	return tokens, err
 }
 
-// RegistriesOnlyOf returns the tokens of the versions of the registry of which no other scans than these have
-// statistics. The last of these scans is older than the others.
+// RegistriesOnlyOf returns the tokens of those versions of the registry that only the statistics of these scans have.
+// The last of these scans is older than the others.
 func RegistriesOnlyOf(ctx context.Context, st store.Store, scans []*commit.Manifest) (map[string][]string, error) {
 	if len(scans) == 0 {
 		return nil, nil
@@ -342,8 +342,8 @@ func (s *Survey) fromLedger(counts *history.TokenCounts) {
 const (
 	// ShownChanges is how many rows of changed-sites the page shows.
 	ShownChanges = 500
-	// readForPage bounds the files that are read for them: few changes may be spread over many nights. So many take a
-	// second.
+	// readForPage bounds the files that are read for these rows, since few changes may be spread over many nights. Reading
+	// so many takes a second.
 	readForPage = 500_000
 )
 
@@ -373,7 +373,7 @@ func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOpt
 		return err
 	}
 	slices.SortStableFunc(list, func(a, b history.TokenChange) int {
-		// no rank is last
+		// sites without a rank are last
 		return cmp.Or(cmp.Compare(b.After, a.After), cmp.Compare(uint64(sites[a.Site].rank-1), uint64(sites[b.Site].rank-1)))
 	})
 	most, files := history.MostChanges, int64(0)

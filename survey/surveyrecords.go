@@ -38,7 +38,7 @@ type recordTables struct {
 	hosts           *cells[hostLicenses]
 	licenses        map[uint64]struct{} // hashes
 
-	// Of tokens of the registry and of `*`, and of other agents.
+	// known is for tokens of the registry and `*`, others for other agents.
 	known, others *cells[delays]
 	distinct      int
 	rounded       bool // there were more than maxDelays
@@ -184,7 +184,7 @@ func (t *recordTables) readEvidence(ctx context.Context, scan *commit.Scan) erro
 	row := func() {
 		if finding == "rules" && kind == "signal" && group == 0 && !strings.HasPrefix(value, "/") &&
 			!strings.HasPrefix(value, "*") {
-			// else it is for some paths
+			// a value that begins with a path is for some paths only
 			for signal := range strings.SplitSeq(strings.ToLower(blanks.Replace(value)), ",") {
 				t.signal("file", signal, seq)
 			}

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// internal/integration/queries compares each table with the answer to its query. Here are what it does not reach: the
-// summaries, scans without evidence, and more values than the tables keep.
+// internal/integration/queries compares each table with the answer to its query. The tests here check what it does not
+// reach: the summaries, scans without evidence, and more values than the tables keep.
 
 // surveyed returns the summaries and the tables of sites of a scan.
 func surveyed(t *testing.T, st store.Store, scanID string, o Options) *Survey {
@@ -39,7 +39,7 @@ func surveyed(t *testing.T, st store.Store, scanID string, o Options) *Survey {
 // TestSurveySummaries compares the summaries of one pass with those of Summarize.
 func TestSurveySummaries(t *testing.T) {
 	st := written(t, mixedSites(t, 1500, 5), cut{rows: 400, shards: 2, seed: 5})
-	// dpi_all takes another pass to leave it out
+	// dpi_all needs a further pass to leave the token out
 	foreign, err := tokens.Load(strings.NewReader("name | category\nNeverSeen | ai\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestSurveySummaries(t *testing.T) {
 	}
 }
 
-// TestSurveyTablesAgree compares tables with the summaries, which other means count.
+// TestSurveyTablesAgree compares tables with the summaries, which other code counts.
 func TestSurveyTablesAgree(t *testing.T) {
 	st := written(t, mixedSites(t, 1500, 6), cut{rows: 400, shards: 2, seed: 6})
 	s := surveyed(t, st, "cut", Options{})

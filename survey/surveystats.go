@@ -55,8 +55,8 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 	return s.unknownKeys(ctx, st, scan, &o.Options)
 }
 
-// eachStat calls do for each row of one of the scan's statistics: of its file, if that is of the rows that are read,
-// else of what compute counts. The row is valid until do returns.
+// eachStat calls do for each row of one of the scan's statistics: from its file if that counts the rows that are read,
+// else from compute. The row is valid until do returns.
 func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, tableName string,
 	compute func(context.Context, *commit.Scan, *Options, func(T) error) error, do func(*T)) error {
 	if record, err := commit.ReadFileRecord(ctx, st, scan.Manifest.ScanID, tableName); err == nil &&

@@ -22,10 +22,10 @@ import (
 
 // This file counts for the table token_stats.
 //
-// It counts the sites of each segment by their policies, and then asks each policy what it makes of the tokens of the
+// It counts the sites of each segment by their policies, and then computes how each policy treats the tokens of the
 // registry (policies.go). Agents that the registry lacks are in no policy. They are counted by their rows of verdicts,
-// which are read together with sites: a commit has both in the same order. On a site without a row of the agent it gets
-// what its group of `*` has.
+// which are read together with sites: a commit has both in the same order. On a site without a row of the agent, the
+// agent gets what the site's group of `*` has.
 //
 // The columns:
 //
@@ -63,7 +63,7 @@ var answeredFindings = [...]string{"rules", "no_rules", "html", "none", "refused
 
 // agent counts an agent that the registry lacks.
 type agent struct {
-	tally          // of sites with a row of it
+	tally          // of sites with a row of the agent
 	star     tally // what the group of `*` is on these sites
 	lenient  int64
 	known    bool // another registry has it
@@ -351,7 +351,7 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 
 // unknownRows adds a row for each agent of this pass that is not in the registry.
 func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
-	var unnamed tally // what an agent gets on sites that do not name it
+	var unnamed tally // how sites that do not name the agent treat it
 	if err := c.policies.each(c.total.policies, func(p *audit.Policy, _ []audit.Cell, n *sitesOf) {
 		unnamed.add(p.Star, *n)
 	}); err != nil {

@@ -18,7 +18,8 @@ const (
 	FewSites   = 100 // groups of fewer sites are flagged
 )
 
-// Uncertainty says how many sites a group needs, and of what the sites listed are a sample.
+// Uncertainty says how many sites a group needs, and how large the population is of which the listed sites are a
+// sample.
 type Uncertainty struct {
 	LeastGroup int64 `json:"least_group" about:"--least-group"`
 	SampleOf   int64 `json:"sample_of" about:"--sample-of; else, with scan --sample, the listed sites divided by its share (the largest of several scans); 0: a full list"`
@@ -26,13 +27,14 @@ type Uncertainty struct {
 	listed int64
 }
 
-// Certainty is between which two shares a share may lie, nil where that is unknown.
+// Certainty contains the ranges in which a share may lie; a range is nil where it is unknown.
 type Certainty struct {
 	Interval *[2]float64 `json:"interval" about:"sampling interval at 95 %; null for a full list"`
 	Bounds   *[2]float64 `json:"bounds" about:"shares if each site that was not observed is open, and if each blocks"`
 }
 
-// uncertaintyOf takes what the options say of so many sites of scans, else what the scan says whose --sample took most.
+// uncertaintyOf takes the options' values for so many listed sites. Without SampleOf it takes the scan whose --sample
+// took most.
 func (o *Options) uncertaintyOf(scans []*commit.Manifest, listed int64) (Uncertainty, error) {
 	u, share := Uncertainty{o.LeastGroup, o.SampleOf, listed}, 0.0
 	for _, m := range scans {
@@ -65,7 +67,7 @@ func (u *Uncertainty) Flag(n int64) string {
 	return ""
 }
 
-// Explain says what the ranges mean that are shown, and what the flag of a group of n sites means, if it has one.
+// Explain says what the shown ranges mean, and what the flag of a group of n sites means, if it has one.
 func (u *Uncertainty) Explain(n, unobserved int64) string {
 	var texts []string
 	if u.Flag(n) != "" {
@@ -81,10 +83,10 @@ func (u *Uncertainty) Explain(n, unobserved int64) string {
 	return strings.Join(texts, " ")
 }
 
-// Of returns the ranges and the flag of a share: k of n sites block. Of the unobserved sites each may belong to the n;
-// -1 is an unknown number of them.
+// Of returns the ranges and the flag of a share: k of n sites block. Each of the unobserved sites may belong to the n;
+// -1 means that their number is unknown.
 func (u *Uncertainty) Of(k, n, unobserved int64) (c Certainty) {
-	if u.SampleOf > 0 && n > 0 { // of the population, the same part belongs to the n as of the sample
+	if u.SampleOf > 0 && n > 0 { // the n are the same part of the population as of the sample
 		c.Interval = interval(k, n, float64(n)*(float64(u.SampleOf)/float64(max(u.listed, n))))
 	}
 	if open, blocking := bounds(k, n, unobserved); unobserved >= 0 && open.of > 0 {
@@ -117,7 +119,7 @@ func interval(k, n int64, population float64) *[2]float64 {
 	return &[2]float64{min(low*float64(min(k, 1)), p), min(max(high, p), 1)}
 }
 
-// bounds are k sites of n with the unobserved ones, if each is open, and if each blocks.
+// bounds adds the unobserved sites to k of n sites: as if each were open, and as if each blocked.
 func bounds(k, n, unobserved int64) (open, blocking struct{ sites, of int64 }) {
 	open.sites, blocking.sites = k, k+unobserved
 	open.of, blocking.of = n+unobserved, n+unobserved

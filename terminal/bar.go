@@ -18,10 +18,10 @@ import (
 
 const (
 	barInterval = 200 * time.Millisecond
-	paceSpan    = 30 * time.Second // of the pace by which the rest is estimated, at least
+	paceSpan    = 30 * time.Second // least span of the pace that estimates the remaining time
 	paceShare   = 3                // or so large a part of the run: a longer pace varies less
 	paceSteps   = 30               // of a span, at most
-	paceStart   = 10 * time.Second // no shorter pace tells the rest
+	paceStart   = 10 * time.Second // a shorter pace gives no estimate
 	minProgress = 10               // columns of the bar itself, brackets included
 )
 
@@ -36,13 +36,13 @@ type barState struct {
 	done, total int64    // of unit; total 0: unknown
 	unit        string   // "": sites
 	about       bool     // total is an estimate
-	unforeseen  string   // why nothing can be said of the time that is left; "": the pace tells it
+	unforeseen  string   // why the remaining time has no estimate; "": the pace gives one
 	facts       []string // further ones, the most important first
 
-	tail time.Duration // the last sites may take so long beyond what the pace tells
+	tail time.Duration // the last sites may take so much longer than the pace estimates
 }
 
-// The remaining time is shown only if it is right within a fifth. Each cause of an error may take these parts of that.
+// The remaining time is shown only if it is right within a fifth. These are the bounds of each cause of an error.
 const (
 	unsteady = 0.15 // between the two halves of the pace, as a share of the larger
 	tailed   = 0.3  // of the tail, half of which is added, as a share of the rest
@@ -106,7 +106,7 @@ func (s *barState) lay(width int, pace float64, steady bool) (count, facts strin
 	return count, facts
 }
 
-// leftText is an estimate of so many seconds, no finer than it is good.
+// leftText writes an estimate in seconds, no finer than its precision.
 func leftText(seconds float64) string {
 	fine := time.Second
 	if seconds > 600 {

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
-// TestBarLay has what stands around a bar: what is counted comes first, and facts only where they leave it room.
+// TestBarLay shows the texts around a bar: the count comes first, and facts only if they leave room for the bar.
 func TestBarLay(t *testing.T) {
 	f := func(s barState, width int, pace float64, wantCount, wantFacts string) {
 		t.Helper()
@@ -38,7 +38,7 @@ func TestBarLay(t *testing.T) {
 	f(barState{done: 500, total: 1000, tail: 31 * time.Second}, 79, 5, "500 of 1,000 sites", "  50 %  5/s")
 }
 
-// TestPace has the growth a second over the last half minute, which is steady if it was the same over its halves.
+// TestPace shows the growth a second over the last half minute, which is steady if it was the same over its halves.
 func TestPace(t *testing.T) {
 	var p pace
 	start := time.Unix(1_800_000_000, 0)
@@ -62,8 +62,8 @@ func TestPace(t *testing.T) {
 	f(122, 2580, 27.6, true)
 }
 
-// TestBarOfScan has what the bar shows of a scan: sites that wait longer than others leave no estimate if they are
-// many, and an uncertain end if they are few.
+// TestBarOfScan shows the bar of a scan: sites that wait longer than others leave no estimate if they are many, and an
+// uncertain end if they are few.
 func TestBarOfScan(t *testing.T) {
 	var p pipeline.Progress
 	d := &Display{Progress: &p, Read: func() (int64, int64) { return 10, 100 }, Slots: 100, Longest: time.Minute}

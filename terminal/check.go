@@ -10,9 +10,9 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 )
 
-// What check says to a person. The page goes from the answer to its grounds: the headline, the steps of the check,
-// advice, what the file declares, noteworthy lines, crawlers by operator, and unknown agents. It is made to fit into
-// two screens: what is long is cut, and says how much more there is. crawlers.go has the crawlers.
+// The page that check shows to a person. It goes from the answer to the reasons: the headline, the steps of the check,
+// advice, what the file declares, noteworthy lines, crawlers by operator, and unknown agents. It fits into two screens:
+// long lists are cut, and say how much more there is. crawlers.go has the crawlers.
 
 // shownRows is how many lines of a kind of evidence, and how many unknown agents, are shown without --all.
 const shownRows = 10
@@ -34,10 +34,10 @@ type explanation struct {
 	page   *page
 	result *audit.Result
 	rules  map[string]*audit.VerdictResult // rows of `verdicts` by token; that of "*" is among them
-	loose  map[string]*audit.VerdictResult // those that only the second reading finds
+	loose  map[string]*audit.VerdictResult // verdicts that only the second reading finds
 }
 
-// Check shows what became of a site or a file, arg.
+// Check shows the result of a site or a file, arg.
 func Check(w io.Writer, arg string, r *audit.Result, o CheckOptions) error {
 	x := &explanation{all: o.All, categories: o.Categories, page: newPage(w, o.Color), result: r}
 	x.rules, x.loose = map[string]*audit.VerdictResult{}, map[string]*audit.VerdictResult{}
@@ -64,8 +64,7 @@ func Check(w io.Writer, arg string, r *audit.Result, o CheckOptions) error {
 	return x.page.end()
 }
 
-// The marks of statuses and verdicts. They are words' first impressions; the words stand beside them, and the colours
-// are a third way to say the same.
+// The marks of statuses and verdicts. Each mark stands beside its word, and its colour says the same a third time.
 var marks = map[string]string{
 	"pass": "✓", "warn": "!", "fail": "✗", "skipped": "·",
 	"allowed": "✓", "partial": "◐", "blocked": "✗",
@@ -286,7 +285,7 @@ func (x *explanation) declared() {
 		})
 }
 
-// scopeWords says to whom a usage preference speaks.
+// scopeWords names the agents that a usage preference is for.
 func scopeWords(scope string, agents []string) string {
 	const most = 2
 	s := "whole file"
@@ -307,7 +306,7 @@ func (x *explanation) evidence() {
 		})
 }
 
-// kindStyles point out what does not do what its author may have meant.
+// kindStyles mark lines that do not do what their author may have meant.
 var kindStyles = map[string]style{"legacy": yellow, "orphan": yellow, "invalid": yellow, "typo": yellow,
 	"conflict": yellow}
 
@@ -335,7 +334,7 @@ func (x *explanation) lines(title string, kinds []string, cells func(*audit.Evid
 	if len(list)+len(left) == 0 {
 		return
 	}
-	// How a line is misspelt stands behind what it is.
+	// A line's misspelling is listed after its other kinds.
 	rank := func(e *audit.EvidenceResult) int {
 		if e.Kind == audit.KindTypo.String() {
 			return 1
@@ -372,8 +371,8 @@ func (x *explanation) note(s string) {
 	x.page.flow(indent, words(styled(dim, "%s", s)))
 }
 
-// notKept is how many lines of a kind Counts has beyond the rows that are kept of them. The bound is one a kind, and
-// the count of extensions is also that of preferences, which are counted as such only where there is a row of them.
+// notKept is how many lines of a kind Counts has more than there are rows: rows are bounded for each kind. The count of
+// extensions includes preferences, which are told apart only in rows.
 func (x *explanation) notKept(kind string) int {
 	n := &x.result.Counts
 	total, counted := map[string]int{

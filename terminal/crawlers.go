@@ -10,13 +10,13 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 )
 
-// The crawlers on check's page. Those of operators that the file speaks of have a row each: an operator's crawlers
-// differ in what they are for, and the most interesting fact of a file is often that it treats them differently. All
-// others only share a fate, and are listed by it. Then what else the file names: crawlers of other categories, and
-// unknown agents.
+// The crawlers on check's page. Crawlers of operators that the file names have a row each: an operator's crawlers have
+// different purposes, and the most interesting fact of a file is often that it treats them differently. All other
+// crawlers are listed by how they are treated. Then come the other agents that the file names: crawlers of other
+// categories, and unknown agents.
 
-// shownUnnamed is how many crawlers of an operator have a row although the file names only others of it. Where there
-// are more they are counted, and stand by their fate.
+// shownUnnamed is how many unnamed crawlers of an operator have a row if the file names others of that operator. If
+// there are more, they are counted, and listed by how they are treated.
 const shownUnnamed = 4
 
 // crawlers shows the crawlers of a category.
@@ -42,7 +42,7 @@ func (x *explanation) crawlers(category string) {
 	x.byFate(others, all)
 }
 
-// operator is one that the file speaks of, with its crawlers of a category.
+// operator is an operator that the file names, with its crawlers of a category.
 type operator struct {
 	name           string
 	named, unnamed []*audit.TokenResult
@@ -58,7 +58,7 @@ func (x *explanation) operators(category string) (list []*operator, others []*au
 		if o == nil {
 			o = &operator{name: t.Operator}
 			list = append(list, o)
-			if known(t.Operator) { // else they may be of several operators
+			if known(t.Operator) { // unknown operators may be several
 				by[t.Operator] = o
 			}
 		}
@@ -115,8 +115,8 @@ func (x *explanation) rows(t *table, operator string, list []*audit.TokenResult)
 	}
 }
 
-// row adds a row for one crawler, or for several. The operator, where it has to be said, stands in a column of its own,
-// or, where the page has no room for that, above.
+// row adds a row for one crawler, or for several. The operator, if it is named, has a column of its own, or a line
+// above if the page has no room for the column.
 func (x *explanation) row(t *table, operator string, token piece, more ...piece) {
 	if x.page.width >= pipeWidth {
 		t.add(append([]piece{styled(bold, "%s", operator), token}, more...)...)
@@ -129,7 +129,7 @@ func (x *explanation) row(t *table, operator string, token piece, more ...piece)
 	t.add(append([]piece{token}, more...)...)
 }
 
-// named reports whether the file speaks of a crawler, be it by another name or in a way that only a lenient reading
+// named reports whether the file names a crawler, also by another name, or in a way that only a lenient reading
 // understands.
 func (x *explanation) named(t *audit.TokenResult) bool {
 	return t.Via == audit.ViaOwn.String() || t.Via == audit.ViaFallback.String() || x.loose[t.Token] != nil
@@ -138,7 +138,8 @@ func (x *explanation) named(t *audit.TokenResult) bool {
 // known reports whether the registry knows an operator; otherwise it says "unknown".
 func known(operator string) bool { return operator != "" && operator != "unknown" }
 
-// byFate shows crawlers that only share a fate, the most frequent first. A fate that all share needs no names.
+// byFate lists crawlers by how they are treated, the most frequent way first. If all are treated alike, it shows no
+// names.
 func (x *explanation) byFate(list []*audit.TokenResult, all int) {
 	at := map[string]int{}
 	var fates [][]*audit.TokenResult
@@ -180,7 +181,7 @@ func (x *explanation) byFate(list []*audit.TokenResult, all int) {
 	}
 }
 
-// why says in words whose rules a crawler follows, and what else they say to it.
+// why says in words whose rules a crawler follows, and what else its group tells it.
 func (x *explanation) why(t *audit.TokenResult) string {
 	s := x.because(t)
 	if t.Via != audit.ViaStar.String() || t == x.result.Star { // the rules of `*` are shown once
@@ -265,7 +266,7 @@ func categoryTitle(category string) string {
 	return category
 }
 
-// otherCategories tells of crawlers that the file names and that are not shown.
+// otherCategories counts the crawlers that the file names and the page does not show.
 func (x *explanation) otherCategories() {
 	var order []string
 	named := map[string]int{}
@@ -288,7 +289,7 @@ func (x *explanation) otherCategories() {
 		strings.Join(order, ", ")))
 }
 
-// unknownAgents shows whom else the file names.
+// unknownAgents shows the other agents that the file names.
 func (x *explanation) unknownAgents() {
 	agents := x.result.UnknownAgents
 	if len(agents) == 0 {

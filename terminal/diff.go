@@ -224,7 +224,7 @@ func (x *diffPage) moves(name string, m *survey.Moves) []piece {
 	return append([]piece{text(name)}, cells...)
 }
 
-// note is what stands behind the counts: how many blocks came and went with their files, too.
+// note is the text behind the counts: how many more blocks came and went with their files.
 func note(m *survey.Moves, notes ...string) piece {
 	if m.Appeared+m.Removed > 0 {
 		notes = append(notes, fmt.Sprintf("%s appeared, %s removed with the file", printable.Number(m.Appeared), printable.Number(m.Removed)))
@@ -266,7 +266,7 @@ func (x *diffPage) operators(d *survey.Diff) {
 	x.page.table(t)
 }
 
-// causeMeanings say of a cause what it is.
+// causeMeanings explain the causes.
 var causeMeanings = map[string]string{
 	"policy":        "the site changed its file",
 	"managed":       "only a delivery network's block differs",
@@ -290,7 +290,7 @@ func (x *diffPage) causes(d *survey.Diff) {
 // shownTokens is how many tokens of a site are named.
 const shownTokens = 4
 
-// sites lists those that changed.
+// sites lists the sites that changed.
 func (x *diffPage) sites(d *survey.Diff) {
 	if len(d.Sites) == 0 {
 		return
@@ -331,7 +331,7 @@ func siteName(s *survey.SiteDiff) string {
 	return name
 }
 
-// others says what happened to sites apart from their rules.
+// others reports changes of sites other than of their rules.
 func (x *diffPage) others(d *survey.Diff) {
 	var rows [][2]string
 	row := func(n int64, what string) {

@@ -110,7 +110,7 @@ func TestDiffPage(t *testing.T) {
 	}
 }
 
-// TestDiffPageHostile has texts and numbers that no scan of ours would write.
+// TestDiffPageHostile has texts and numbers that our scans never write.
 func TestDiffPageHostile(t *testing.T) {
 	for _, h := range hostiletest.Texts() {
 		d, p := aDiff(), aPaired()

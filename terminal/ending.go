@@ -24,8 +24,7 @@ type EndingOptions struct {
 // Fact is a line: what it is about, and a text, which may be long.
 type Fact struct{ Name, Text string }
 
-// endingWidth is the most that a line has, but for names that can be copied: a window of usual size shows the page as
-// it is.
+// endingWidth bounds a line, except for names that can be copied, so that the page fits a window of usual size.
 const endingWidth = 80
 
 // Ending shows how a scan went.
@@ -91,7 +90,7 @@ func Ending(w io.Writer, e *survey.Ending, o EndingOptions) error {
 	return p.end()
 }
 
-// kindsText names outcomes with their numbers. A line does not end within what semicolons separate.
+// kindsText names outcomes with their numbers. Lines break only at semicolons.
 func kindsText(counts []survey.Count) string {
 	var list []string
 	for _, c := range counts {

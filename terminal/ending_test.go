@@ -24,7 +24,7 @@ func anEnding() *survey.Ending {
 	}
 }
 
-// TestEnding has the last page of a scan: of one with a dataset, and of one that only prints.
+// TestEnding shows the last page of a scan with a dataset, and of a scan that only prints.
 func TestEnding(t *testing.T) {
 	f := func(name string, e *survey.Ending, o EndingOptions) {
 		t.Helper()
@@ -50,7 +50,7 @@ func TestEnding(t *testing.T) {
 		EndingOptions{Out: "a/b", Took: 61 * time.Second})
 }
 
-// TestHumanLog has what a log on a terminal makes of records: sentences.
+// TestHumanLog shows the lines of a terminal's log: sentences.
 func TestHumanLog(t *testing.T) {
 	var b strings.Builder
 	log := slog.New(&human{mu: &sync.Mutex{}, w: &b, level: slog.LevelInfo})
@@ -80,7 +80,7 @@ func TestHumanLog(t *testing.T) {
 	}
 }
 
-// TestQuoted has words as they are given to a shell.
+// TestQuoted shows words quoted for a shell.
 func TestQuoted(t *testing.T) {
 	for word, want := range map[string]string{"out": "out", "s3://b/p": "s3://b/p", "my out": "'my out'", "": "''",
 		"it's": `'it'\''s'`, "$(x)": "'$(x)'"} {

@@ -18,9 +18,8 @@ var (
 	asciiBars = barSigns{"#", "", "-"}
 )
 
-// draw returns a bar of so many columns at most, of which two shares are drawn. What is more than nothing is seen, and
-// what is less than the whole is not drawn as the whole: a dark part where there is a light one too, and the other way
-// round.
+// draw returns a bar of so many columns at most, with two shares. A share above 0 is always visible. A share below 1
+// never fills the bar, and neither does the dark part beside a light one, or the reverse.
 func (b barSigns) draw(width int, dark, light float64) string {
 	columns := func(share float64) int { return int(math.Round(max(0, min(1, share)) * float64(width))) }
 	switch all := max(1, columns(dark+light)); {
@@ -41,8 +40,8 @@ func (b barSigns) draw(width int, dark, light float64) string {
 	}
 }
 
-// wholeBar is the share that a whole bar stands for, so that small shares are seen: the least of 100 %, 50 %, 20 %, 10
-// % and so on that is no less than the greatest.
+// wholeBar is the share that a full bar stands for: the least of 100 %, 50 %, 20 %, 10 % and so on that is no less than
+// the greatest share. So small shares are visible.
 func wholeBar(rows []figure) float64 {
 	greatest := 0.0
 	for _, r := range rows {
@@ -61,7 +60,7 @@ func wholeBar(rows []figure) float64 {
 
 func roundPercent(share float64) string { return strconv.FormatFloat(100*share, 'g', 3, 64) + " %" }
 
-// percentOf is a share that says neither 0 of what there is, nor 100 of what is not all.
+// percentOf writes a share. It shows 0 only for an empty part, and 100 only for a complete one.
 func percentOf(part, whole int64) string {
 	if whole <= 0 {
 		return "n/a"

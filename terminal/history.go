@@ -10,7 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
-// Stories prints what the ledger has of some sites, each by date.
+// Stories prints the ledger's records of some sites, each by date.
 func Stories(w io.Writer, stories []history.Story, when Color) error {
 	p := newPage(w, when)
 	for i := range stories {
@@ -68,7 +68,7 @@ func (p *page) about(sentence string) {
 	p.flow(storyIndent, words(text(sentence)))
 }
 
-// treatedBy says whose groups a token follows.
+// treatedBy names the groups that a token follows.
 func treatedBy(t *history.Treated) string {
 	switch t.Via {
 	case "own":

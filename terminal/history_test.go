@@ -84,7 +84,7 @@ func TestStoryPage(t *testing.T) {
 	goldenPage(t, "story-token", storyPage(t, aStory("GPTBot")))
 }
 
-// TestStoryPageHostile has texts that a ledger of ours has not, and lines of files, which are anybody's.
+// TestStoryPageHostile has texts that our ledgers never contain, and lines of files, which may be any text.
 func TestStoryPageHostile(t *testing.T) {
 	for _, h := range hostiletest.Texts() {
 		s, told := aStory(""), aStory(h.Text)

@@ -14,8 +14,8 @@ import (
 // maxNote bounds a note in bytes.
 const maxNote = 200
 
-// Nights shows nights, the newest last, a line each: at most so many, with those that are missing among them. Those
-// that block are a share of those that have rules.
+// Nights shows at most so many nights, missing ones included: one line per night, the newest last. Blocking sites are a
+// share of the sites with rules.
 func Nights(w io.Writer, nights []*nightly.Night, pruned *commit.Pruned, most int, when Color) error {
 	var rows []listed
 	for i, n := range nights {
@@ -82,8 +82,8 @@ type listed struct {
 	note  string
 }
 
-// list shows a table of nights or scans, and below it what is wrong with some. The columns before an end that begin
-// with from are numbers, the one before them is the state, and the one before that the name.
+// list shows a table of nights or scans, and below it what is wrong with some. The columns from `from` up to `end` are
+// numbers. The column before them is the state, and the column before that the name.
 func list(w io.Writer, head []string, from, end int, rows []listed, when Color) error {
 	p, t := newPage(w, when), &table{whole: true}
 	for i, r := range append([]listed{{cells: head}}, rows...) {

@@ -7,7 +7,7 @@ import (
 	"github.com/bulkscan/bulkscan/nightly"
 )
 
-// TestScansOfOthers shows a scan whose record somebody else wrote: its texts are bounded, and control nothing.
+// TestScansOfOthers shows a scan whose record another program wrote: its texts are bounded and harmless.
 func TestScansOfOthers(t *testing.T) {
 	long := "\x1b[2J\n" + strings.Repeat("x", 1<<20)
 	var page strings.Builder

@@ -1,7 +1,7 @@
 // Package terminal answers one question: what may a person see? It lays out what scan, check, test, tokens, summary,
 // diff and history have to say: which characters show as themselves, whether there are colours, and columns that are
-// aligned by what a terminal makes of them. A page escapes whatever it is given, so that no caller has to remember
-// which words are a site's.
+// aligned by what a terminal makes of them. A page escapes all texts, so that no caller has to remember which texts
+// come from a site.
 //
 // page.go has lines and tables, device_*.go the terminal itself; check.go with crawlers.go, rows.go (of test),
 // tokens.go, summary.go, diff.go, history.go, and of scan sites.go, progress.go, bar.go and ending.go, each have one
@@ -73,7 +73,7 @@ func (c *Color) String() string { return string(*c) }
 // Type is what help calls the value.
 func (c *Color) Type() string { return "when" }
 
-// Colored reports whether what is written to w has colours. A NO_COLOR that is empty counts as absent
+// Colored reports whether text written to w has colours. A NO_COLOR that is empty counts as absent
 // (https://no-color.org), and --color on the command line wins.
 func (c Color) Colored(w io.Writer) bool {
 	if c != ColorAuto {
@@ -83,14 +83,14 @@ func (c Color) Colored(w io.Writer) bool {
 	return ok && isTerminal(file) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && takesColor(file)
 }
 
-// showsBlocks reports whether block elements may be written to w: it is a terminal, and by the locale it takes UTF-8.
-// What goes into files and pipes is plain.
+// showsBlocks reports whether block elements may be written to w: it is a terminal that takes UTF-8, by the locale.
+// Text in files and pipes is plain.
 func showsBlocks(w io.Writer) bool {
 	return Is(w) && takesUTF8()
 }
 
 // style is how a word stands out: the parameters of the control sequence that begins it, "Select Graphic Rendition".
-// Only the sixteen colours that terminals' own themes define are used, so that they are legible on dark and on light.
+// Only the sixteen colours of a terminal's own theme are used, so that text is legible on dark and on light.
 type style string
 
 const (
@@ -178,7 +178,7 @@ func (p *page) line(pieces ...piece) {
 // LeftOut says in one line what is left out of an answer.
 func LeftOut(list survey.Omissions) string { return Line(list.Line()) }
 
-// leftOut writes that line whole, so that whatever reads the first line has it.
+// leftOut writes the line of LeftOut unclipped, so that a program that reads the first line gets all of it.
 func (p *page) leftOut(list survey.Omissions) {
 	if len(list) > 0 {
 		p.write(styled(red, "%s", LeftOut(list)), unclipped)
@@ -239,7 +239,7 @@ func (p *page) widths(t *table) (widths []int) {
 
 func (p *page) row(t *table, row []piece, widths []int) {
 	p.blank(t.indent)
-	at, owed := t.indent, 0 // owed: spaces that are written only if something comes behind them
+	at, owed := t.indent, 0 // owed: spaces that are written only if text follows
 	for i, c := range row {
 		if i == len(row)-1 {
 			if c.text != "" {
@@ -341,8 +341,8 @@ var cells = runewidth.Condition{StrictEmojiNeutral: true}
 // columns is how wide a text is on a terminal.
 func columns(s string) int { return cells.StringWidth(s) }
 
-// clip makes a text fit into a line of so many columns of a terminal. The work does not grow with the text: what cannot
-// be shown is not looked at.
+// clip makes a text fit into a line of so many columns of a terminal. The work does not grow with the text: clip does
+// not read what it cannot show.
 func clip(s string, most int) string {
 	const longest = 16 // octets that a column may need: a letter and its marks
 	if len(s) > longest*most {

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
-// shownOn returns what a terminal of so many columns has to show of what is written to it.
+// shownOn returns the bytes that a terminal of so many columns gets from write.
 func shownOn(t *testing.T, width int, write func(terminal *os.File)) string {
 	t.Helper()
 	master, terminal := hostiletest.Terminal(t, width)
@@ -26,7 +26,7 @@ func shownOn(t *testing.T, width int, write func(terminal *os.File)) string {
 	return strings.ReplaceAll(<-shown, "\r\n", "\n")
 }
 
-// TestTerminal has what a real terminal gets: colours unless something forbids them, and lines of its width.
+// TestTerminal shows what a real terminal gets: colours unless something forbids them, and lines of its width.
 func TestTerminal(t *testing.T) {
 	body := "User-agent: GPTBot\nDisallow: /\nLong: " + strings.Repeat("v", 300) + "\nSitemap: https://a.test/\x1b[31m\n"
 	result := audit.Explain(fileOf([]byte(body)))
@@ -73,7 +73,7 @@ func TestTerminal(t *testing.T) {
 	f("", "xterm", "auto", 0, pipeWidth, true) // it does not say
 }
 
-// TestLogBesideBar has lines of the log clear what a bar has drawn, where there is a bar on a terminal that can do so.
+// TestLogBesideBar shows that lines of the log clear a drawn bar, if there is a bar on a terminal that supports this.
 func TestLogBesideBar(t *testing.T) {
 	f := func(term, form, want string) {
 		t.Helper()

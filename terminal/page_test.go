@@ -16,7 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// TestClip has what texts become in so many columns: escaped, and measured as terminals do.
+// TestClip shows texts clipped to so many columns: escaped, and measured as terminals do.
 func TestClip(t *testing.T) {
 	f := func(in string, most int, want string, wide int) {
 		t.Helper()
@@ -46,7 +46,7 @@ func TestClip(t *testing.T) {
 	f(strings.Repeat("日", 1<<20), 10, "日日日日…", 9)
 }
 
-// TestTable has what a table makes of widths that octets and runes do not tell.
+// TestTable shows tables with texts whose width differs from their number of octets and runes.
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	p := newPage(&out, ColorNever)
@@ -74,7 +74,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestColored has when there are colours; a writer that is no terminal has them by request only.
+// TestColored shows when there are colours: a writer that is no terminal has them by request only.
 func TestColored(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
@@ -106,8 +106,8 @@ func fileOf(body []byte) *audit.Site {
 	return s
 }
 
-// checkPage shows a body's page with colours, and compares the page with what every page must keep: nothing but the
-// colours that are ours, no line that is wider than the page, and without colours the same page.
+// checkPage shows a body's page with colours, and checks the rules for every page: no control sequences but our
+// colours, no line wider than the page, and the same page without colours.
 func checkPage(t *testing.T, body []byte, all bool, categories ...string) string {
 	t.Helper()
 	result := audit.Explain(fileOf(body))

@@ -32,14 +32,14 @@ type Display struct {
 	Done     uint64                     // sites kept by earlier runs of the same scan
 	Slots    int                        // exchanges in flight at most
 	Longest  time.Duration              // what a silent site may take, all its retries included
-	// Anonymous: site owners are not told whom to ask, of which Troubles warns.
+	// Anonymous means that requests name no contact for site owners. Troubles warns of that.
 	Anonymous bool
 }
 
 // ProgressForms are the values of --progress.
 var ProgressForms = []string{"auto", "bar", "log", "none"}
 
-// progressForm is the form that is meant: a bar on a terminal, and log lines elsewhere.
+// progressForm resolves a form: auto is a bar on a terminal, and log lines elsewhere.
 func progressForm(form string, w io.Writer) string {
 	switch {
 	case form != "auto":
@@ -97,8 +97,9 @@ func eachLogged(ctx context.Context, do func(perSecond func(int64) int)) {
 	}
 }
 
-// estimate is how many sites this run will have kept at its end: exactly once the list is read, before that from the
-// share of its bytes that has been read, and from its limit. known is false where nothing tells it, as of a pipe.
+// estimate is how many sites this run will have kept at its end. It is exact once the list is read. Before, it follows
+// from the share of the list's bytes that has been read, and from its limit. known is false if there is no estimate, as
+// for a pipe.
 func (d *Display) estimate() (sites uint64, exact, known bool) {
 	fed := d.Progress.Fed.Load()
 	if d.Progress.ListDone() {
@@ -115,7 +116,7 @@ func (d *Display) estimate() (sites uint64, exact, known bool) {
 	return fed, false, false
 }
 
-// bar is what the bar shows: sites that this run has kept, of how many, and how the others are.
+// bar is what the bar shows: how many sites this run has kept, of how many, and the state of the others.
 func (d *Display) bar() barState {
 	p := d.Progress
 	kept, answered, ok := p.Kept.Load(), p.Outcomes[exchange.Answered].Load(), p.Statuses[2].Load()
@@ -125,7 +126,7 @@ func (d *Display) bar() barState {
 	}
 	s.facts = append(s.facts, printable.Number(kept-min(kept, answered))+" failed")
 	waiting, slow := p.Waiting.Load()+p.Spilled.Load(), p.Silent.Load()+p.Asleep.Load()
-	fact := func(n, above int64, text string) { // above is how many are more than the pace counts
+	fact := func(n, above int64, text string) { // above is how many sites the pace does not count
 		switch text = printable.Number(n) + text; {
 		case n == 0:
 		case s.unforeseen == "" && d.holdUp(above, &s):
@@ -134,7 +135,7 @@ func (d *Display) bar() barState {
 			s.facts = append(s.facts, text)
 		}
 	}
-	fact(waiting, waiting-slow-pipeline.DefaultResolvers, " waiting") // so many newcomers wait at any time
+	fact(waiting, waiting-slow-pipeline.DefaultResolvers, " waiting") // at any time so many new sites wait
 	fact(slow, slow, " slow or told to retry")
 	if slow > 0 || p.Retries.Load()+p.Outcomes[exchange.Timeout].Load()+p.Outcomes[exchange.ConnectTimeout].Load() > 0 {
 		// there are silent sites
@@ -144,7 +145,7 @@ func (d *Display) bar() barState {
 	return s
 }
 
-// holdUp reports whether so many sites that wait may hold up the end: no pace tells when they are done.
+// holdUp reports whether so many waiting sites may delay the end: the pace does not tell when they are done.
 func (d *Display) holdUp(waiting int64, s *barState) bool {
 	return s.total > 0 && d.atEnd(waiting, s) > heldUp*float64(s.total-s.done)
 }
@@ -170,8 +171,8 @@ func (d *Display) log(ctx context.Context, log *slog.Logger) {
 	})
 }
 
-// DNSGroup describes the look-ups in a few words: of names, how many the cache spared and how long the others took on
-// average; and only where there are any, the servers that something is wrong with.
+// DNSGroup describes the look-ups in a few words: how many names the cache spared, how long the others took on average,
+// and the servers with a problem, if any.
 func DNSGroup(s *resolve.Stats) slog.Attr {
 	if s.Lookups == 0 {
 		return slog.Attr{} // which a log leaves out
@@ -190,7 +191,7 @@ func DNSGroup(s *resolve.Stats) slog.Attr {
 	return slog.Group("dns", attrs...)
 }
 
-// troubles says of name servers what is wrong with them: of a few, the worst first.
+// troubles says what is wrong with name servers: with the worst few, the worst first.
 func troubles(servers []resolve.ServerStats) string {
 	const most = 3
 	bad := slices.DeleteFunc(slices.Clone(servers), func(s resolve.ServerStats) bool {
@@ -219,7 +220,7 @@ func troubles(servers []resolve.ServerStats) string {
 	return strings.Join(list, ", ")
 }
 
-// LogServers logs everything that is counted of the look-ups, at the level of debugging.
+// LogServers logs all counts of the look-ups, at the level of debugging.
 func LogServers(log *slog.Logger, s *resolve.Stats) {
 	log.Debug("name servers", "shared", s.Shared, "stray_packets", s.Strangers)
 	for i := range s.Servers {

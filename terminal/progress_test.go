@@ -11,7 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
-// What a line of the log says about names: as little as there is to say.
+// A line of the log about names is as short as possible.
 func TestDNSInLog(t *testing.T) {
 	server := func(addr string, failures, unheard uint64, down bool) resolve.ServerStats {
 		return resolve.ServerStats{Addr: netip.MustParseAddrPort(addr), Questions: 100, Answers: 90, Failures: failures,

@@ -13,8 +13,8 @@ import (
 )
 
 // The rows of test. A URL goes through here as its path, one decision for each set of groups that some crawler follows,
-// and one row for each crawler. There may be millions of URLs, and few crawlers and rules: what a row says of its
-// crawler is found once (newFollower), what it says of a rule when the rule first decides (rule). Memory grows with the
+// and one row for each crawler. There may be millions of URLs, and few crawlers and rules: the text about a crawler is
+// made once (newFollower), and the text about a rule when the rule first decides (rule). Memory grows with the
 // robots.txt, not with the URLs.
 
 // Bounds of what rows show.
@@ -45,8 +45,8 @@ type Rows struct {
 	nameWidth, whyWidth, urlWidth int
 }
 
-// A row of test --json is of pieces, most of which are JSON once and for all: url, path, agent, allowed, reason,
-// ruleLine, followed.
+// A row of test --json consists of pieces, most of which are encoded once: url, path, agent, allowed, reason, ruleLine,
+// followed.
 type (
 	agent struct {
 		Agent string `json:"agent"`
@@ -113,7 +113,7 @@ func NewRows(out io.Writer, tester *audit.Tester, given []string, asJSON, colore
 	return r
 }
 
-// newFollower puts a crawler into words, and whose groups it follows.
+// newFollower describes a crawler and the groups that it follows.
 func (r *Rows) newFollower(given string, c audit.Crawler, by audit.Following) (f follower) {
 	s, file := r.site, &r.site.Robots
 	f = follower{name: line(c.Token), why: "no group applies",
@@ -218,7 +218,7 @@ func (r *Rows) Add(url string) (disallowed int, err error) {
 	return disallowed, nil
 }
 
-// rule returns the record that decided: its line as it stands in the file. Below 0 it is none.
+// rule returns the record that decided, with its line as in the file. A record below 0 is none.
 func (r *Rows) rule(record int) *rule {
 	if known := r.rules[record]; known != nil {
 		return known
@@ -231,7 +231,7 @@ func (r *Rows) rule(record int) *rule {
 	if r.lines == nil {
 		r.lines = r.site.Lines()
 	}
-	whole := r.lines.Text(rec.Line) // of which the beginning is shown, once
+	whole := r.lines.Text(rec.Line) // only its beginning is shown
 	text := printable.Head(string(whole[:min(len(whole), audit.MaxEvidenceValue+1)]), audit.MaxEvidenceValue)
 	r.rules[record] = &rule{
 		text: fmt.Sprintf("line %d: %s", rec.Line, line(strings.ReplaceAll(text, "\t", " "))),
@@ -259,7 +259,7 @@ func (r *Rows) text(f *follower, url string, answer audit.Answer) string {
 	return fmt.Sprintf("%s%-*s  %-*s  %s\n", r.verdicts[answer.Allow], r.nameWidth, f.name, r.urlWidth, url, why)
 }
 
-// widened returns the width of a column that has to hold one more text, if that is not too wide.
+// widened returns the width of a column with one more text, unless the text is too wide.
 func widened(width int, text string, most int) int {
 	if n := utf8.RuneCountInString(text); n <= most {
 		return max(width, n)
@@ -267,8 +267,8 @@ func widened(width int, text string, most int) int {
 	return width
 }
 
-// Widen makes the column of URLs wide enough for one, and returns that as it is shown. URLs that are known before their
-// turn are given first, so that the column has its width from the start.
+// Widen makes the column of URLs wide enough for a URL, and returns the URL as it is shown. It is called early for URLs
+// that are known in advance, so that the column has its width from the start.
 func (r *Rows) Widen(url string) (shown string) {
 	shown = line(url)
 	r.urlWidth = widened(r.urlWidth, shown, maxURLColumn)
@@ -285,7 +285,7 @@ func (r *Rows) appendJSON(b []byte, f *follower, url string, path []byte, answer
 	return append(append(b, f.groups...), "}\n"...)
 }
 
-// instead says what came instead of a robots.txt.
+// instead describes the answer that came instead of a robots.txt.
 func instead(s *audit.Site) string {
 	what, failed := s.Fetch.Outcome.String(), "no answer"
 	if s.Fetch.Outcome == exchange.Answered {

@@ -34,8 +34,8 @@ func rowsFor(t testing.TB, out io.Writer, body string, d parser.Dialect, asJSON 
 	return NewRows(out, auditor.Tester(site, crawlers), agents, asJSON, false)
 }
 
-// The tester and a survey agree: whom each token of the registry follows, why, and whether it may fetch the root. Of
-// names that are no product tokens the survey's lenient row is compared, where it has one.
+// The tester and a survey agree: whom each token of the registry follows, why, and whether it may fetch the root. For
+// names that are no product tokens, the survey's lenient row is compared, if there is one.
 func TestRowsFollowAudit(t *testing.T) {
 	bodies := []string{
 		"", "Disallow: /\n", "User-agent: *\nDisallow: /private/\n", "User-agent: *\nDisallow: /\n",

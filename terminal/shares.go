@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
-// shareStates are the states of shares in the order in which they are shown: those that want a look first.
+// shareStates are the states of shares in the order in which they are shown: states that need attention first.
 var shareStates = []string{string(commit.ShareFailed), shares.Silent, string(commit.ShareInterrupted),
 	string(commit.ShareRunning), shares.Waiting, string(commit.ShareDone)}
 

@@ -12,8 +12,8 @@ import (
 )
 
 // Sites shows each site of a scan in a line, as soon as it is judged: the site, its finding, how many AI tokens it
-// blocks, and the first of them, those that its file names before others. Where no file decides, it shows the status,
-// or how the exchange ended.
+// blocks, and the first of these tokens, those named in the file before others. If no file decides, the line shows the
+// status, or how the exchange ended.
 type Sites struct {
 	w        io.Writer
 	page     *page
@@ -67,7 +67,7 @@ func (s *Sites) Add(site *audit.Site) error {
 	return nil
 }
 
-// blocked names the AI tokens that a site blocks, those first that its file names.
+// blocked names the AI tokens that a site blocks, the tokens named in its file first.
 func (s *Sites) blocked(site *audit.Site) (names []string) {
 	r := &site.Report
 	for _, named := range []bool{true, false} {

@@ -47,7 +47,7 @@ type summaryPage struct {
 	sections []section
 }
 
-// section is a title, what is to be known of the figures below it, and these.
+// section is a title, notes on its figures, and the figures.
 type section struct {
 	title string
 	of    string // what the figures are of, in the title's line
@@ -57,8 +57,7 @@ type section struct {
 	end   []piece // a last line
 }
 
-// figure is a row: so many of a whole. The bar shows the share, of which light is that of the part that is drawn
-// lightly.
+// figure is a row: a number of a total. The bar shows the share; light is the share of the lightly drawn part.
 type figure struct {
 	name      string
 	n, of     int64
@@ -74,7 +73,7 @@ type figure struct {
 // thousands.
 const shownValues = 12
 
-// head is what there is to know of the scan itself.
+// head describes the scan itself.
 func (x *summaryPage) head() {
 	s := x.s
 	x.page.leftOut(s.LeftOut)
@@ -132,7 +131,7 @@ func openPart(s *survey.Summary) string {
 		printable.Number(*s.PartRows), spanText(time.Duration(*s.PartSeconds*float64(time.Second))))
 }
 
-// lost says of a complete scan that some of it is missing: all figures are of the rest.
+// lost says that a part of a complete scan is missing: all figures count the rest.
 func (x *summaryPage) lost() {
 	if len(x.s.Lost) == 0 {
 		return
@@ -204,7 +203,7 @@ func (x *summaryPage) findings() {
 		of: "findings of all sites listed"})
 }
 
-// blocking says by which definition tokens are counted, and how many sites there are that have to do with any of them.
+// blocking says by which definition tokens are counted, and how many sites name or block any of them.
 func (x *summaryPage) blocking() {
 	b := &x.s.Blocking
 	of := "sites that answered"
@@ -242,7 +241,7 @@ func (x *summaryPage) blocking() {
 	})
 }
 
-// selected is what the tokens are called that are counted.
+// selected describes the counted tokens in words.
 func (x *summaryPage) selected() string {
 	b := &x.s.Blocking
 	var of []string
@@ -320,7 +319,7 @@ func (x *summaryPage) lenient() {
 	x.add(s)
 }
 
-// groups has the tokens by purpose, or where all have the same, by operator.
+// groups lists the tokens by purpose, or by operator if all have the same purpose.
 func (x *summaryPage) groups() {
 	b := &x.s.Blocking
 	kind, sums := "purpose", b.ByPurpose
@@ -349,7 +348,7 @@ func (x *summaryPage) outcomes() {
 		of: "of all sites listed; failures after a status count as answered above"})
 }
 
-// statuses has each class with those of its statuses that are among the commonest of all.
+// statuses lists each class, with those of its statuses that are among the most common of all statuses.
 func (x *summaryPage) statuses() {
 	var rows []figure
 	shown := map[string]bool{}
@@ -405,7 +404,7 @@ func (x *summaryPage) check() {
 		of: fmt.Sprintf("of the sites asked; the mean is %s, a whole bar is %s", mean, roundPercent(full))})
 }
 
-// counted is so many of the counts as rows; the others are one.
+// counted makes one row of each of the first counts, and one row of all others.
 func counted(counts []survey.Count, of int64, most int) (rows []figure) {
 	rest := figure{of: of}
 	for i, c := range counts {
@@ -426,7 +425,7 @@ func counted(counts []survey.Count, of int64, most int) (rows []figure) {
 const (
 	maxBar    = 50
 	minBar    = 8
-	wideExtra = 23 // what stands behind the bar, where the page is as wide as below
+	wideExtra = 23 // the text behind the bar, on pages at least as wide as below
 	wide      = 96
 )
 

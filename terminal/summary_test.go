@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// aSummary is one that has a bit of everything: a million sites, shares that two digits cannot tell, reasons of each
-// kind.
+// aSummary is one that has a bit of everything: a million sites, shares that two digits cannot distinguish, reasons of
+// each kind.
 func aSummary() *survey.Summary {
 	mean, median, p99 := 0.7312, 412.0, 8123.0
 	begun := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
@@ -106,7 +106,7 @@ func goldenPage(t *testing.T, name, page string) {
 	}
 }
 
-// pageOf is what a summary is in a file or a pipe.
+// pageOf returns the page of a summary in a file or a pipe.
 func pageOf(t *testing.T, s *survey.Summary) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -138,7 +138,7 @@ func TestSummaryPage(t *testing.T) {
 		t.Error("a share of nothing is a number")
 	}
 
-	// What all unnamed may do is a figure by full, and says so where the others are by another definition.
+	// The figure about all unnamed crawlers is by full, and says so if the others are by another definition.
 	for _, d := range survey.Definitions() {
 		s = aSummary()
 		s.Blocking.Definition, s.Blocking.Over = d.Name, d.Over
@@ -179,7 +179,7 @@ func TestSummaryPage(t *testing.T) {
 		}
 	}
 
-	// Of many operators and lenient names some are shown, and it is said that there are more.
+	// Of many operators and lenient names only some are shown, with a note that there are more.
 	s = aSummary()
 	for i := range 12 {
 		s.Blocking.Lenient = append(s.Blocking.Lenient, survey.LenientCount{Token: "Bot " + strconv.Itoa(i), Sites: 9})
@@ -214,7 +214,7 @@ func harmless(t *testing.T, name, page string, lines int) {
 	}
 }
 
-// TestSummaryPageHostile has texts and numbers that no scan of ours would write.
+// TestSummaryPageHostile has texts and numbers that our scans never write.
 func TestSummaryPageHostile(t *testing.T) {
 	for _, h := range hostiletest.Texts() {
 		s := aSummary()
@@ -238,7 +238,7 @@ func TestSummaryPageHostile(t *testing.T) {
 	}
 }
 
-// TestBars has what is drawn of a dark and a light share in ten columns, in blocks and in ASCII.
+// TestBars shows bars of a dark and a light share in ten columns, in blocks and in ASCII.
 func TestBars(t *testing.T) {
 	f := func(dark, light float64, blocks, ascii string) {
 		t.Helper()
@@ -267,7 +267,7 @@ func TestBars(t *testing.T) {
 	f(7, 7, "█████████░", "#########-")
 }
 
-// TestPercent has shares that say neither nothing of something, nor all of less.
+// TestPercent shows that only a share of 0 looks like 0, and only a share of all looks like all.
 func TestPercent(t *testing.T) {
 	f := func(part, whole int64, want string) {
 		t.Helper()

@@ -16,8 +16,8 @@ import (
 // of paths are long, and their ends matter.
 const maxMessage = 4096
 
-// Message is an error for a person. Joined errors have a line each. A line end within one is escaped: it is of a text
-// from outside, which could pass for one of ours.
+// Message is an error for a person. Joined errors have a line each. A line end within an error is escaped: it comes
+// from outside, and the next line could pass for a message of ours.
 func Message(err error) string {
 	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
 		return Message(inner) // an exit code says nothing of its own
@@ -78,7 +78,7 @@ func (o overBar) Write(p []byte) (int, error) {
 	return min(max(0, n-len("\r\x1b[K")), len(p)), err
 }
 
-// BesideBar returns where the log goes of a run whose progress is shown on w in this form.
+// BesideBar returns the writer of a run's log if the run's progress is shown on w in this form.
 func BesideBar(w io.Writer, form string) io.Writer {
 	if file, ok := w.(*os.File); ok && (form == "auto" || form == "bar") && isTerminal(file) &&
 		os.Getenv("TERM") != "dumb" && takesColor(file) {

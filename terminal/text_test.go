@@ -18,7 +18,7 @@ type coded struct{ error }
 
 func (c *coded) Unwrap() error { return c.error }
 
-// TestMessage has that only errors which stand beside each other have a line each.
+// TestMessage shows that only joined errors have a line each.
 func TestMessage(t *testing.T) {
 	f := func(err error, want string) {
 		t.Helper()
@@ -35,7 +35,7 @@ func TestMessage(t *testing.T) {
 	f(errors.New(strings.Repeat("x", 100_000)), strings.Repeat("x", maxMessage)+"…")
 }
 
-// TestHostileLog has what the log makes of texts, whoever logs them and in whatever form.
+// TestHostileLog shows hostile texts in the log, in every form, whichever code logs them.
 func TestHostileLog(t *testing.T) {
 	for _, h := range hostiletest.Texts() {
 		for _, format := range []string{"text", "json"} {

@@ -10,14 +10,14 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// What is said of a scan's troubles while it runs.
+// Warnings about a scan while it runs.
 
 // manySites is the number of sites from which Troubles warns of an Anonymous scan.
 const manySites = 1000
 
-// Troubles warns of stalls of the process, when most sites fail for one reason, and once the scan has more sites than
-// can be asked without a word to their owners; whatever else is shown, until the context ends. A log that blocks is
-// waited for here, where it does not stop the scan.
+// Troubles warns if the process stalls, if most sites fail for one reason, and once an Anonymous scan has too many
+// sites for requests without a contact. It does so in every form of display, until the context ends. A log that blocks
+// stops only this function, not the scan.
 func (d *Display) Troubles(ctx context.Context, log *slog.Logger) {
 	ticker := time.NewTicker(stillInterval)
 	defer ticker.Stop()
@@ -72,11 +72,11 @@ type failures struct {
 
 const (
 	failureWindow = 1000 // sites
-	failureRepeat = 10   // there is another warning when there are so many times as many sites
+	failureRepeat = 10   // the next warning needs so many times as many sites
 )
 
-// look returns the outcome of more than half of the last sites, with its number, if it is no answer and a warning is
-// due; else n is 0. At the end of the list silent sites are what is left, so that all sites of the run count there.
+// look returns the outcome of more than half of the last sites, with its number, if that is no answer and a warning is
+// due; else n is 0. At the end of the list only silent sites are left, so that all sites of the run count there.
 func (f *failures) look(now outcomeCounts, listDone bool) (worst exchange.Outcome, n, of uint64) {
 	last := now
 	for i := range last {

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 )
 
-// TestFailures has when it is told that most sites fail for one reason: by the last thousand of them, or by all once
-// the list is read, and again only when there are ten times as many.
+// TestFailures shows when the log warns that most sites fail for one reason: judged by the last thousand sites, or by
+// all once the list is read. The next warning needs ten times as many.
 func TestFailures(t *testing.T) {
 	var f failures
 	var now outcomeCounts

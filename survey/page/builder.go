@@ -109,7 +109,7 @@ func capital(clause string) string {
 	return strings.ToUpper(clause[:n]) + clause[n:]
 }
 
-// missing is a figure that has nothing to show, and a clause that says why.
+// missing is a figure without content, and a clause that says why.
 func missing(id, short, since string) figure { return figure{ID: id, Short: short, Since: since} }
 
 // single is a figure without a switch.
@@ -222,8 +222,8 @@ func (b *builder) enough(t frame, rows [][]any, of string) [][]any {
 	return slices.DeleteFunc(slices.Clone(rows), func(row []any) bool { return !b.full().Enough(t.number(row, of)) })
 }
 
-// extremes says which groups of enough sites have the greatest and the least share, by two formats of a share and a
-// group.
+// extremes names the groups with the greatest and the least share among those of enough sites. Two formats take a share
+// and a group.
 func (b *builder) extremes(t frame, rows [][]any, kind, blocking, of, first, then string) string {
 	if rows = b.enough(t, rows, of); len(rows) == 0 {
 		return "No group has " + printable.Count(b.full().LeastGroup, "site")
@@ -249,7 +249,7 @@ func thingsDo(n int64, thing, verb string) string {
 	return printable.Count(n, thing) + " " + verb
 }
 
-// spoken are the shares that have a name, and whether it is of one site.
+// spoken are the shares that have a name, and whether the name is singular.
 var spoken = []struct {
 	share, within float64
 	words         string
@@ -311,7 +311,7 @@ func reasonKeys(d survey.Definition) []key {
 	return append(keys, key{"rest", "not blocked"})
 }
 
-// partly reports whether a definition is of all or nothing, so that its bars show those between.
+// partly reports whether a definition counts only complete blocks, so that its bars also show partial ones.
 func partly(d survey.Definition) bool { return d.Name == survey.Full || d.Answered() }
 
 // reasons are the parts of a token's bar, which add up to all.

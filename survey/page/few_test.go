@@ -13,8 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// groupsOf is a survey of so many sites, by groups of some sizes that are called after them, in each figure that has
-// groups. The smaller a group, the more extreme is its share; of pairs of groups, too.
+// groupsOf returns a survey of so many sites. Each figure with groups has groups of these sizes, which are named after
+// their sizes. The smaller a group, or a pair of groups, the more extreme is its share.
 func groupsOf(all, sampleOf int64, sizes ...int64) *builder {
 	s := &survey.Survey{Manifest: &commit.Manifest{ScanDate: "2026-11-22"}, Tables: map[string]*survey.Table{},
 		Unobserved: map[string]int64{}, Lines: []string{"GPTBot"}}
@@ -115,7 +115,7 @@ func TestNoHeadlineOfSmallGroups(t *testing.T) {
 		all := variants(b)
 		for id, v := range all {
 			if found := small.FindString(v.Headline); found != "" && !strings.HasPrefix(id, "tokens-") {
-				// of all sites, so many block it
+				// the number of blocking sites among all sites
 				t.Errorf("%s: the headline of %s names %q: %s", name, id, found, v.Headline)
 			}
 			if v.Headline == "" {
@@ -159,8 +159,8 @@ func TestNoHeadlineOfSmallGroups(t *testing.T) {
 	}
 }
 
-// TestTooFewForHeadlines has surveys of sites below and above the limits: no figure of fewer than 30 says what it
-// found, and each flags its number.
+// TestTooFewForHeadlines has surveys with numbers of sites below and above the limits: no figure of fewer than 30 sites
+// has a headline, and each flags its number.
 func TestTooFewForHeadlines(t *testing.T) {
 	for all, flag := range map[int64]string{8: " (too few)", 29: " (too few)", 30: " (few)", 99: " (few)", 100: "",
 		5000: ""} {
@@ -190,7 +190,7 @@ func TestTooFewForHeadlines(t *testing.T) {
 	}
 }
 
-// TestLeads names the token that leads, and none of several that as many sites block.
+// TestLeads checks that a headline names the leading token, but none of several equal ones.
 func TestLeads(t *testing.T) {
 	for second, want := range map[int64]bool{4999: true, 5000: false} {
 		b := groupsOf(10_000, 0, 5000)
@@ -203,7 +203,8 @@ func TestLeads(t *testing.T) {
 	}
 }
 
-// TestRanges has bounds of full lists, and of samples intervals too: in headlines, under bars, and in headlines.csv.
+// TestRanges checks ranges in headlines, under bars, and in headlines.csv: bounds for full lists, and for samples also
+// intervals.
 func TestRanges(t *testing.T) {
 	for sampleOf, want := range map[int64]string{0: " [25.0%-75.0%]", 20_000: " (49.3%-50.7%) [25.0%-75.0%]"} {
 		b := groupsOf(10_000, sampleOf, 5000)
@@ -252,7 +253,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestHeadlinesOfOne has one site of each kind, so that the verb is that of one.
+// TestHeadlinesOfOne has one site of each kind, so that the verbs are singular.
 func TestHeadlinesOfOne(t *testing.T) {
 	b := groupsOf(10_000, 0, 1)
 	b.survey.Tables["content-usage"] = &survey.Table{Name: "content-usage", Columns: []string{"scope", "content_usage",

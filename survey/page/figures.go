@@ -79,14 +79,14 @@ func (b *builder) answer(s *survey.Summary) string {
 	text := sitesBlock(d, ratio(s.Blocking.AtLeastOne, s.Blocking.Sites), fmt.Sprintf("at least one AI crawler: %s%s.", of,
 		s.Blocking.OneSure.Ranges(percent)))
 	if list := s.Blocking.MostBlocked; len(list) == 1 || len(list) > 1 && list[0].Sites > list[1].Sites {
-		// where a server fails, or by `*`, all tokens have one number
+		// failing servers and `*` count for all tokens alike
 		text += fmt.Sprintf(" %s leads with %s%s.", list[0].Token, percent(list[0].Share), list[0].Ranges(percent))
 	}
 	return text
 }
 
-// alike returns the tokens that no file names, nor one that they follow, and of which equally many sites block each and
-// restrict each: by the group of `*`. They share a bar.
+// alike returns tokens that share a bar. No file names them, or a token that they follow. So the group of `*` decides
+// for them, and equally many sites block each, and restrict each.
 func alike(list []survey.TokenCount) (tokens []string) {
 	groups := map[[2]int64][]string{}
 	for i := range list {
@@ -329,9 +329,9 @@ func (b *builder) byRow(t frame, name, caption, value string) sheet {
 		})
 }
 
-// rankHeadline compares the first ranks with all; rows are those of the token.
+// rankHeadline compares the first ranks with all ranks; rows are the rows of the token.
 func (b *builder) rankHeadline(token string, d survey.Definition, t frame, rows [][]any) string {
-	segment := map[string]string{"sites_rules": "rank "}[d.Over] // what was not observed is known of sites with rules
+	segment := map[string]string{"sites_rules": "rank "}[d.Over] // unobserved sites are known only for sites with rules
 	each := func(row []any) string {
 		to := t.number(row, "ranks_to")
 		return fmt.Sprintf("%s of the first %s", b.sure(t.number(row, "blocking"), t.number(row, "of"), segment+
@@ -403,7 +403,7 @@ func (b *builder) labels() figure {
 		Caveat:   "The labels are those of the list, and labels of too few sites stand last. A difference is one between these sites, and says nothing of others of their kind unless they are a sample of them."}
 	token := b.survey.Lines[0]
 	rows := slices.Clone(t.where("token", token))
-	// those of too few sites are last
+	// rows of too few sites are last
 	ranked := func(row []any) int64 { return min(t.number(row, "of"), b.full().LeastGroup) }
 	slices.SortStableFunc(rows, func(x, y []any) int {
 		return cmp.Or(cmp.Compare(ranked(y), ranked(x)), cmp.Compare(t.share(y, "share"), t.share(x, "share")))

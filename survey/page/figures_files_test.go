@@ -8,7 +8,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// seen is a survey in which so many sites answered, of which so many have a time.
+// seen returns a survey in which so many sites answered, and so many answers have a time.
 func seen(answered, timed int64) *builder {
 	s := &survey.Survey{Manifest: &commit.Manifest{ScanDate: "2026-11-22"}, Tables: map[string]*survey.Table{}}
 	for _, d := range survey.Definitions() {
@@ -29,8 +29,8 @@ func seen(answered, timed int64) *builder {
 	return &builder{survey: s, on: survey.Full}
 }
 
-// TestAnswersWithoutTimes holds that a figure says that no site answered where none did, and not where times or sizes
-// are not known.
+// TestAnswersWithoutTimes checks that a figure says "no site answered" only if none did, and not if times or sizes are
+// unknown.
 func TestAnswersWithoutTimes(t *testing.T) {
 	f := func(answered, timed int64, says, subtitle string) {
 		t.Helper()
@@ -61,8 +61,8 @@ func TestAnswersWithoutTimes(t *testing.T) {
 	f(3, 3, "Half of the sites answer within 20 ms, 99% within 30 ms", "of sites that answered, n = 3")
 }
 
-// TestNumbersSayTheirDefinition checks that the figures of the head that depend on a definition name it: they stay when
-// the reader chooses another one.
+// TestNumbersSayTheirDefinition checks that figures of the head name the definition that they depend on: they stay when
+// the reader chooses another definition.
 func TestNumbersSayTheirDefinition(t *testing.T) {
 	b := seen(3, 3)
 	for _, n := range b.numbers() {
@@ -72,7 +72,7 @@ func TestNumbersSayTheirDefinition(t *testing.T) {
 	}
 }
 
-// TestFindingsSayWhoCounts holds that the page says of sites without rules what report has found true.
+// TestFindingsSayWhoCounts checks that the page has the text of Unread about sites without rules.
 func TestFindingsSayWhoCounts(t *testing.T) {
 	b := seen(3, 3)
 	b.survey.Tables["findings"] = &survey.Table{Columns: []string{"finding", "sites"},

@@ -200,7 +200,7 @@ func (b *builder) networks() figure {
 	return b.single("networks", "Delivery networks", v, "blocked-by-cdn")
 }
 
-// named names a group; of delivery networks one is none.
+// named names a group. The delivery network "none" is spelled out.
 func named(kind, name string) string {
 	if kind == "cdn" && name == "none" {
 		return "no known network"

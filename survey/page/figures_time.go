@@ -118,8 +118,8 @@ func (b *builder) overTime() figure {
 	return f
 }
 
-// partial reports whether some date has less than half of the sites of another, as an archive that carries files
-// forward has: shares by date then follow what was observed rather than what sites do.
+// partial reports whether some date has less than half of the sites of another, as in an archive that carries files
+// forward. Shares by date then follow what was observed rather than what sites do.
 func (b *builder) partial() bool {
 	t := b.table("blocked-over-time")
 	least, most := int64(math.MaxInt64), int64(0)

@@ -38,8 +38,8 @@ func TestOverTime(t *testing.T) {
 	f("GPTBot: 50.0% of sites, as on the first date", 0.5, 1, 0.5)
 }
 
-// TestOverTimeOfOtherSites has dates that observed other numbers of sites: from less than half on, the headline says
-// both numbers, as its shares then follow what was observed.
+// TestOverTimeOfOtherSites has dates with different numbers of observed sites. If one has less than half of another,
+// the headline gives both numbers, since its shares then follow what was observed.
 func TestOverTimeOfOtherSites(t *testing.T) {
 	f := func(want string, before, after int64) {
 		t.Helper()

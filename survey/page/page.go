@@ -112,7 +112,7 @@ type variant struct {
 	ID         string // of the figure and the definition
 	Headline   string
 	Subtitle   string
-	Sites      int64  // that the headline rests on
+	Sites      int64  // that the headline counts
 	Caveat     string // what it means, and what it does not; the same of all variants
 	Empty      string // why there is nothing to show by this definition: a clause; then there is no plot
 	Plots      []any
@@ -162,7 +162,7 @@ func Write(w io.Writer, s *survey.Survey, o Options) error {
 			v.Method = append(v.Method, section)
 		}
 	}
-	// Written only when it is whole: an error leaves no half of a page.
+	// The page is written only when it is complete, so that an error leaves no half of it.
 	var page bytes.Buffer
 	if err := markup.Execute(&page, &v); err != nil {
 		return fmt.Errorf("cannot write the page: %w", err)
@@ -172,7 +172,7 @@ func Write(w io.Writer, s *survey.Survey, o Options) error {
 	return err
 }
 
-// shown returns the figures that have something to show, and says of the others why not: one text for each reason.
+// shown returns the figures that have content, and one text for each reason why others have none.
 func (b *builder) shown() (groups []group, missing []string) {
 	var reasons []string
 	names := map[string][]string{}
@@ -208,8 +208,8 @@ func (b *builder) source() string {
 // plain makes a text from a dataset safe to show: one bounded line without characters that hide or turn others.
 func plain(text string) string { return printable.Clip(text, 80) }
 
-// whole makes a text whose number of sites is not broken from its sign at the end of a line, nor a date in two. Names
-// of definitions are in small print. The blanks are references, since printable.Text escapes the character.
+// whole makes a text in which no line end separates a number of sites from its sign, or divides a date. Names of
+// definitions are in small print. Its blanks are character references, since printable.Text escapes the character.
 func whole(text string) template.HTML {
 	text = strings.ReplaceAll(template.HTMLEscapeString(text), ", n = ", ", n&nbsp;=&nbsp;")
 	text = ids.ReplaceAllString(text, `<small>$0</small>`)

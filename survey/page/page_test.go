@@ -15,7 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// hostileTexts are texts that sites, lists and registries choose, of which each is harmful where it is shown as it is.
+// hostileTexts are texts that sites, lists and registries might choose. Each is harmful if it is shown unescaped.
 func hostileTexts() (list []string) {
 	for _, h := range hostiletest.Texts() {
 		list = append(list, h.Text)
@@ -37,7 +37,7 @@ var changedColumns = strings.Fields(
 // hostileSurvey has hostile texts wherever a text is not the program's own.
 func hostileSurvey() *survey.Survey {
 	texts := hostileTexts()
-	// a registry holds no longer ones
+	// a registry allows no longer names
 	names := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return len(text) > 120 })
 	// the token that some figures ask for
 	first := "GPTBot"
@@ -105,7 +105,7 @@ func hostileSurvey() *survey.Survey {
 	return s
 }
 
-// TestHostileTexts looks at the page of a hostile survey as a browser would: nothing of the texts becomes markup.
+// TestHostileTexts parses the page of a hostile survey like a browser: no part of the texts becomes markup.
 func TestHostileTexts(t *testing.T) {
 	var page bytes.Buffer
 	if err := Write(&page, hostileSurvey(), Options{Title: `<script>` + hostileTexts()[0]}); err != nil {

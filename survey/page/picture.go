@@ -31,8 +31,8 @@ const (
 	cellHeight   = 22
 )
 
-// pictureStyle are the styles of the page's marks, in its light colours, since few programs but browsers know
-// variables, and those of the texts.
+// pictureStyle has the styles of the page's marks and of the texts. It has the light colours in place of variables,
+// which few programs but browsers know.
 var pictureStyle = func() string {
 	colours := map[string]string{}
 	for _, found := range regexp.MustCompile(`(--\w+): light-dark\((#\w+)`).FindAllStringSubmatch(style, -1) {
@@ -52,8 +52,8 @@ func (e *UnknownFigureError) Error() string {
 	return "there is no such figure; there are " + strings.Join(e.Known, ", ")
 }
 
-// WriteFigure writes a figure by the options' definition: as SVG, or its first table as CSV. The error of one that the
-// survey cannot show says why; that of an unknown name is an UnknownFigureError.
+// WriteFigure writes a figure by the options' definition: as SVG, or its first table as CSV. If the survey cannot show
+// a figure, the error says why. For an unknown name it is an UnknownFigureError.
 func WriteFigure(w io.Writer, s *survey.Survey, o Options, name string, asTable bool) error {
 	b, err := newBuilder(s, o)
 	if err != nil {

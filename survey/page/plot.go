@@ -72,7 +72,7 @@ func (b *bars) add(scale float64, name, under, value string, of lengths) {
 	b.Rows = append(b.Rows, row)
 }
 
-// between draws within which bounds the share of the last bar lies, as far as sites were not observed.
+// between draws the bounds of the last bar's share. They depend on the sites that were not observed.
 func (b *bars) between(scale float64, sure survey.Certainty) {
 	if r := sure.Bounds; r != nil && r[0] < r[1] {
 		last := &b.Rows[len(b.Rows)-1]
@@ -264,7 +264,7 @@ type bin struct {
 	label, class string
 	sites        int64
 	tick         string // under it, where there is room
-	gap          bool   // a gap before it: it is apart from those before
+	gap          bool   // a gap before it separates it from the columns before
 	cut          bool   // the others set the scale
 }
 
@@ -376,7 +376,7 @@ func topThree(names []string, value func(int) string) string {
 	return strings.Join(list, ", ")
 }
 
-// percent writes a share. One that is not 0 never looks like 0, and one that is not all never like all.
+// percent writes a share. Only a share of 0 looks like 0, and only a share of all looks like all.
 func percent(share float64) string {
 	p := 100 * share
 	switch text := strconv.FormatFloat(p, 'f', 1, 64); {

@@ -63,7 +63,7 @@ func TestScales(t *testing.T) {
 		"0% 1 B, 14.29% 8 B, 28.57% 64 B, 42.86% 512 B, 57.14% 4 KiB, 71.43% 32 KiB, 85.71% 256 KiB, 100% 2 MiB")
 }
 
-// TestPercent checks that a share that is neither 0 nor all never looks so.
+// TestPercent checks that only a share of 0 looks like 0, and only a share of all looks like all.
 func TestPercent(t *testing.T) {
 	f := func(share float64, want string) {
 		t.Helper()

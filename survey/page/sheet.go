@@ -23,7 +23,7 @@ type sheet struct {
 	Rows    [][]entry
 	Note    string
 	Filter  string // a column: the script offers its values, of which one may be shown alone
-	Drawn   bool   // as the plot: the page has no second one
+	Drawn   bool   // drawn in place of the plot: the page shows it once
 
 	columns []string // as a file has them
 	rows    [][]any
@@ -35,8 +35,8 @@ type heading struct {
 	Exact string // as of an entry
 }
 
-// entry is a cell. Exact is what a file has of it, where that is another text: a number that Text rounds, or a text
-// that a spreadsheet would run.
+// entry is a cell. Exact is its text in a file, if that differs: a number that Text rounds, or a text that a
+// spreadsheet would run.
 type entry struct{ Text, Exact string }
 
 // maxSheet bounds the rows that the page shows of a table. Further ones are in the files of --csv.
@@ -88,10 +88,10 @@ func newSheet(name, caption string, columns []string, rows [][]any, note string)
 	return s
 }
 
-// inWords is what a reader is shown of a name of the program's own, such as a finding.
+// inWords writes a name of the program's own, such as a finding, for a reader.
 func inWords(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-// columnInWords is what a reader is shown of the name of a column.
+// columnInWords writes the name of a column for a reader.
 func columnInWords(name string) string {
 	if d, ok := survey.DefinitionNamed(name); ok {
 		return d.Words
@@ -99,13 +99,13 @@ func columnInWords(name string) string {
 	return cmp.Or(columnWords[name], inWords(name))
 }
 
-// faultInWords is what a reader is shown of a kind of fault.
+// faultInWords writes a kind of fault for a reader.
 func faultInWords(kind string) string { return cmp.Or(faultWords[kind], inWords(kind)) }
 
 // ownNames are the columns whose values are names of the program's own.
 var ownNames = []string{"finding", "step", "advice", "before", "after"}
 
-// These names say too little with blanks in them.
+// columnWords are for names that say too little with blanks in them.
 var columnWords = map[string]string{
 	"blocking": "sites that block", "of": "of sites", "sites_rules": "sites with rules", "share_full": "share",
 	"ranks_to": "among the first", "scan_date": "date", "star": "*",
@@ -189,9 +189,9 @@ func raw(v any) string {
 var numeral = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
 // inert returns a cell of a CSV with a single quote before each character by which a spreadsheet would take it, or a
-// piece of it, for a formula (OWASP, CSV Injection). CSV's own quotes do not help: they are gone when the cell is
-// looked at. Spreadsheets for languages whose decimals have a comma split lines at semicolons, in the middle of a
-// quoted cell too. Numbers stay as they are.
+// piece of it, for a formula (OWASP, CSV Injection). CSV's own quotes do not help: a spreadsheet removes them before it
+// looks at the cell. Spreadsheets for languages with a decimal comma split lines at semicolons, even within a quoted
+// cell. Numbers stay as they are.
 func inert(cell string) string {
 	const begins = "=+-@＝＋－＠\t\r\n" // the wide ones count in East Asian editions
 	if numeral.MatchString(cell) || !strings.ContainsAny(cell, begins) {

@@ -38,8 +38,8 @@ var (
 	isNumber = regexp.MustCompile(`^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$`)
 )
 
-// runsNothing holds that no cell of a CSV is a formula: read by commas, or split by those who know no comma as
-// separator, without regard to quotes.
+// runsNothing checks that no cell of a CSV is a formula, whether a reader splits lines at commas, or at other
+// separators and regardless of quotes.
 func runsNothing(t *testing.T, about, text string) (rows [][]string) {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
@@ -59,8 +59,8 @@ func runsNothing(t *testing.T, about, text string) (rows [][]string) {
 	return rows
 }
 
-// TestCSVRunsNothing writes tables with formulas wherever a text is not the program's own: hosts, labels, keys, agents,
-// tokens, which are names of columns, too. Nothing but quotes is added, and other texts and numbers stay as they are.
+// TestCSVRunsNothing writes tables with formulas in the place of all foreign texts: hosts, labels, keys, agents and
+// tokens, which also name columns. Only quotes are added, and other texts and numbers stay unchanged.
 func TestCSVRunsNothing(t *testing.T) {
 	columns := []string{"host", "label", "key", "agent", "token"}
 	table := &survey.Table{Name: "unknown-keys", Columns: append(columns, formulas()...)}
@@ -107,8 +107,8 @@ func TestCSVRunsNothing(t *testing.T) {
 	}
 }
 
-// TestSavedTablesRunNothing holds the same of what the script of the page saves: it takes each cell's data-v, else its
-// text.
+// TestSavedTablesRunNothing checks the same for tables that the script of the page saves: it takes each cell's data-v,
+// else its text.
 func TestSavedTablesRunNothing(t *testing.T) {
 	s := hostileSurvey()
 	for _, table := range s.Tables {

@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// TestStory has surveys with and without labels, and with nights that observed few sites: the story has what they can
-// show, in its order, and says under each figure what it means and what it does not.
+// TestStory has surveys with and without labels, and with nights that observed few sites: the story has the figures
+// that they can show, in its order. Under each figure it says what the figure means and what it does not.
 func TestStory(t *testing.T) {
 	f := func(want string, change func(*survey.Survey)) {
 		t.Helper()
@@ -64,7 +64,7 @@ func TestStory(t *testing.T) {
 	})
 }
 
-// TestNotShown has surveys that can show little: no figure is empty, and each that is missing is in the list once.
+// TestNotShown has surveys that can show little: no figure is empty, and each missing figure is in the list once.
 func TestNotShown(t *testing.T) {
 	for name, b := range map[string]*builder{"empty": seen(0, 0), "answers": seen(3, 3),
 		"hostile": {survey: hostileSurvey(), on: survey.Full}, "groups": groupsOf(5000, 0, 5000)} {
@@ -97,7 +97,8 @@ func TestNotShown(t *testing.T) {
 	}
 }
 
-// TestAlike finds the tokens that share a bar: those that no file names, nor what they follow, with equal numbers.
+// TestAlike finds the tokens that share a bar: they have equal numbers, and no file names them or a token that they
+// follow.
 func TestAlike(t *testing.T) {
 	token := func(name string, named, fallback, sites, partial int64) survey.TokenCount {
 		return survey.TokenCount{Token: name, Named: named, ViaFallback: fallback, Sites: sites, Partial: partial}
@@ -135,7 +136,7 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// TestReadersSeeWords reads a page: names of columns and definitions stand in small print, in code, and nowhere else.
+// TestReadersSeeWords reads a page: names of columns and definitions occur only in small print, as code.
 func TestReadersSeeWords(t *testing.T) {
 	var page bytes.Buffer
 	b := groupsOf(10_000, 0, 30, 5000)
@@ -226,8 +227,8 @@ func TestMarksWithinAxes(t *testing.T) {
 	}
 }
 
-// TestPictures writes every figure of surveys, one with hostile texts: as SVG, which is well formed, needs nothing
-// else, has its headline and source and all texts within; and as CSV.
+// TestPictures writes every figure of surveys, one of them with hostile texts, as SVG and as CSV. The SVG is well
+// formed, needs no other file, has its headline and source, and has all texts within.
 func TestPictures(t *testing.T) {
 	hostile := hostileSurvey()
 	hostile.Tables["unknown-agents"].Rows = hostile.Tables["unknown-agents"].Rows[:100]

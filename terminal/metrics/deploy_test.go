@@ -17,7 +17,7 @@ const (
 	dashboard = "../../deploy/grafana/bulkscan.json"
 )
 
-// TestDeployed shows that alerts and dashboard ask for metrics that there are, by states that there are.
+// TestDeployed shows that alerts and dashboard use only existing metrics and states.
 func TestDeployed(t *testing.T) {
 	for _, file := range []string{alerts, dashboard} {
 		text := read(t, file)

@@ -37,7 +37,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// tables are all, of a scan and of a night.
+// tables returns all tables, of a scan and of a night.
 func tables() []section {
 	return append(New("", func() resolve.Stats { return resolve.Stats{} }).tables(), nightTable(&nightly.Night{}, nil)...)
 }

@@ -34,7 +34,7 @@ type Server struct {
 	ended    chan struct{}
 }
 
-// Listen opens a listener as net.Listen does, which nil stands for.
+// Listen opens a listener as net.Listen does; nil stands for net.Listen.
 type Listen func(network, address string) (net.Listener, error)
 
 // Serve listens at HOST:PORT (port 0: any free port) and serves a scan there until Close. Errors of single requests
