@@ -365,11 +365,11 @@ func denies(s *Site, group uint32) bool {
 	return s.Robots.Survey(c.groups).Verdict != parser.SiteAllowed
 }
 
-// operatorPartlyBlocked returns the line that names an AI crawler that its own group blocks while another one of its
-// operator and purpose is not blocked, 0 for none. It notes the two as an example. Groups of Cloudflare's block, from
-// its first to its last line, are not the site's. Two kinds of crawlers do not count as not blocked: one that only
-// lists of others name, since its operator may have given it up; and one that only the second reading finds, since that
-// reading may block it.
+// operatorPartlyBlocked returns the line that names an AI crawler whose own group blocks it, while another crawler of
+// the same operator and purpose is not blocked; 0 for none. It notes the two as an example. Groups of Cloudflare's
+// block, from its first to its last line, are not the site's. Two kinds of crawlers do not count as the other one:
+// crawlers that only third-party lists name, since the operator may have given them up; and crawlers that only the
+// second reading finds, since that reading may block them.
 func (a *Auditor) operatorPartlyBlocked(s *Site, first, last int) (line int) {
 	r, c := &s.Report, s.Report.scratch
 	for _, id := range r.Named {
@@ -418,8 +418,9 @@ func joinedGroups(s *Site, from uint32) int {
 	return 0
 }
 
-// overruled returns the line in Cloudflare's block, from its first to its last line, that names an agent whose groups
-// there block it while all its groups do not; 0 for none. It notes a line outside the block that names it.
+// overruled returns a line in Cloudflare's block, given by its first and last line; 0 for none. The line names an agent
+// whose groups in the block block it, while all its groups together do not. overruled notes a line outside the block
+// that names the agent.
 func overruled(s *Site, first, last int) (line int) {
 	f, c := &s.Robots, s.Report.scratch
 	for agent := range f.Agents() {

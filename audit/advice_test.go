@@ -84,7 +84,8 @@ func answerOf(t *testing.T, status, fields, body string) *audit.Site {
 	return s
 }
 
-// TestAdviceOrder shows that advice comes in the order of the table, none of a site before, and with an example.
+// TestAdviceOrder shows that advice comes in the order of the table, without that of an earlier site, and with an
+// example.
 func TestAdviceOrder(t *testing.T) {
 	s := answerOf(t, "200", "X-Robots-Tag: noindex",
 		`"User-agent: *\nDisallow:\n\nUser-agent: anthropic-ai\nDisallow: /\nDisallow: http://a/\nNoindex: /\n"`)

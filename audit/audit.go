@@ -14,7 +14,7 @@ import (
 )
 
 // The files of this package, in the order in which a site is judged: audit.go has the stages and access; body.go the
-// body as a whole; records.go its lines with counts, evidence and the values for each agent; signals.go,
+// properties of the body; records.go its lines with counts, evidence and the values for each agent; signals.go,
 // contentsignal.go and usage.go the values of extension records; check.go the scored check; verdicts.go the verdict of
 // each token; advice.go what a site might change; policy.go what the file makes of all crawlers, as a value;
 // crawlers.go the verdicts of given crawlers. explain.go renders all of it as texts.
@@ -30,8 +30,8 @@ type Auditor struct {
 	heeding   []uint16   // tokens that follow `*` when no group names them, ascending
 	followers [][]uint16 // by token: itself and the tokens that fall back to it
 
-	// by token that gathers: the AI tokens of its operator and purpose that are product tokens, itself included; nil for
-	// others
+	// for each token that gathers: the AI tokens of its operator and purpose that are product tokens, itself included; nil
+	// for other tokens
 	sameWork [][]uint16
 }
 
@@ -68,8 +68,8 @@ func New(reg *tokens.Registry) *Auditor {
 	return a
 }
 
-// gathers reports whether a crawler takes content for its operator to keep. Other crawlers of an operator, such as
-// those that search or that fetch what a person asked for, serve different products although their purpose is the same.
+// gathers reports whether a crawler takes content for its operator to keep. Other crawlers of an operator serve
+// different products although their purpose is the same: some search, some fetch a page that a person wants.
 func gathers(t *tokens.Token) bool { return t.Purpose == "training" || t.Purpose == "data-provider" }
 
 // Registry returns the Auditor's registry.

@@ -633,8 +633,8 @@ func TestReportValues(t *testing.T) {
 }
 
 // TestUsageAgents shows that preferences in user-agent lines (draft-kelley-aipref-training-preference-signal) are
-// evidence, and no agents; that those in records of their own are no rules; and that other names and keys are what they
-// were.
+// evidence, and no agents; that preferences in records of their own are no rules; and that other names and keys are
+// read as before.
 func TestUsageAgents(t *testing.T) {
 	f := func(text, rows string, agents, extensions int, kinds string) {
 		t.Helper()

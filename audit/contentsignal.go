@@ -98,7 +98,7 @@ type signalFact struct {
 	known            int       // signalKey
 	weight           int32     // of its path, as in rootUsage; 0 if it does not match `/`
 	over             signalSet // facts with a more specific path, which hold on `/` instead of this one
-	against          signalSet // facts with which it cannot hold
+	against          signalSet // facts that contradict it
 	met              int       // how many of the agents of the current group have it
 }
 
@@ -174,8 +174,8 @@ func (f *signalFact) sameKey(o *signalFact) bool {
 	return f.known == o.known && (f.known < len(signalKeys) || bytes.EqualFold(f.key, o.key))
 }
 
-// overrules reports whether a fact takes the place of another one of its key on `/`: that of the longer path, and of
-// equally long ones the narrower, as IETF AIPREF has it for Content-Usage. `immediate` is neither narrower nor wider
+// overrules reports whether a fact replaces another fact of its key on `/`. The fact with the longer path wins, and at
+// equal lengths the narrower one, as IETF AIPREF has it for Content-Usage. `immediate` is neither narrower nor wider
 // than other uses.
 func (f *signalFact) overrules(o *signalFact) bool {
 	if f.weight != o.weight {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestContentSignalValues shows which values are understood as a whole, and the path and the pairs of these.
+// TestContentSignalValues shows which values are understood completely, and the path and the pairs of these.
 func TestContentSignalValues(t *testing.T) {
 	f := func(value, want string) { // "" for an invalid value
 		t.Helper()

@@ -26,7 +26,7 @@ var (
 	ErrNoProductToken = errors.New("no product token")
 )
 
-// Crawler returns the crawler that a name means: "*", a name or alias in the registry, a product token, or a whole
+// Crawler returns the crawler that a name means: "*", a name or alias in the registry, a product token, or a complete
 // User-Agent string that names one of these. With literal, every name is taken for a product token.
 func (a *Auditor) Crawler(name string, literal bool) (Crawler, error) {
 	if name == "*" {

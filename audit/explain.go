@@ -139,7 +139,7 @@ type SignalResult struct {
 	Line  int               `json:"line"`
 	Path  string            `json:"path,omitempty"` // pattern of the paths that it is for; absent for all
 	Scope string            `json:"scope"`          // group, or file: before any group
-	Pairs map[string]string `json:"pairs"`          // of a contradiction, the narrower value; both with a space between if neither is
+	Pairs map[string]string `json:"pairs"`          // the narrower of contradictory values, or both with a space between
 
 	Agents []string `json:"agents,omitempty"` // agents to which it applies, with scope group; at most MaxEvidenceRows
 }

@@ -63,8 +63,8 @@ func TestExplainWithoutFile(t *testing.T) {
 	f(exchange.RedirectLimit, 302, exchange.CauseRedirectLoop, "redirect_limit (redirect loop)", "allowed", "http")
 }
 
-// TestExplainWithoutStatus has every outcome without a status: there is no result, in the text of JSON either, whatever
-// the dataset has of it.
+// TestExplainWithoutStatus has every outcome without a status: there is no result, not even in JSON, whatever values
+// the dataset has.
 func TestExplainWithoutStatus(t *testing.T) {
 	for _, outcome := range exchange.Outcomes() {
 		if outcome == exchange.Answered || outcome == exchange.RedirectLimit || outcome == exchange.RedirectInvalid {

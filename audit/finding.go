@@ -4,8 +4,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// Finding is what a survey counts a site as: what was seen, in one word. It stands beside parser.Access, which is a
-// crawler's reading of the same answer.
+// Finding is the class of a site in surveys: what was seen, in one word. parser.Access is a crawler's reading of the
+// same answer.
 type Finding uint8
 
 // The findings, in the order in which they are decided: the first whose condition holds is the site's. The zero value
@@ -68,8 +68,8 @@ func (f Finding) IsGap() bool {
 	return false
 }
 
-// MayHideRules reports whether a finding is an answer in the place of a file: what the file says is not known, nor
-// whether there is one.
+// MayHideRules reports whether a finding is an answer in the place of a file: it is unknown whether there is a file,
+// and what it says.
 func (f Finding) MayHideRules() bool { return f == FindingRefused || f == FindingHTML }
 
 // Meaning says when a site has the finding, as a phrase for documents.
@@ -80,8 +80,8 @@ func (f Finding) Meaning() string {
 	return ""
 }
 
-// findingOf decides a site's finding from its answer and what its body is. A file that was never fetched counts as one
-// that a site answered with.
+// findingOf decides a site's finding from its answer and what its body is. A local file counts as one that a site
+// answered with.
 func findingOf(s *Site) Finding {
 	f, r := &s.Fetch, &s.Report
 	if !s.IsFile {

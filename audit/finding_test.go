@@ -76,7 +76,7 @@ func TestFinding(t *testing.T) {
 	body("<!DOCTYPE html><title>x</title>", FindingHTML)
 	body("<!DOCTYPE html>\nUser-agent: *\nDisallow: /\n", FindingHTML)
 
-	// Output of a server before the first record is no page, unless a page's mark stands there or the record is far.
+	// Output of a server before the first record is no page, unless the output has a page's mark or the record is far.
 	const rules = "User-agent: *\nDisallow: /\n"
 	for _, noise := range []string{
 		"<br />\n<b>Warning</b>:  Undefined variable $x in <b>/home/x/a.php</b> on line <b>12</b><br />\n",
@@ -106,7 +106,7 @@ func TestFinding(t *testing.T) {
 	f(file, FindingRules)
 }
 
-// TestManagedBy shows who is told to have written a file, by exact comments only.
+// TestManagedBy shows which service counts as the writer of a file: only exact comments decide.
 func TestManagedBy(t *testing.T) {
 	f := func(body, want string) {
 		t.Helper()
@@ -129,7 +129,7 @@ func TestManagedBy(t *testing.T) {
 	f("", "")
 }
 
-// TestHTMLTitle reads the titles of pages as they stand there.
+// TestHTMLTitle reads the titles of pages, unchanged.
 func TestHTMLTitle(t *testing.T) {
 	f := func(page, want string) {
 		t.Helper()

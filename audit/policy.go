@@ -27,8 +27,8 @@ const (
 	CellFallback                  // a group that names one of its fallbacks decides
 	CellStar                      // the group of `*` decides
 	CellRoot                      // its own group denies `/`; for `*`, that of `*`
-	// the group that it follows is DPIAll; a crawler that no group names or replaces is counted by the group of `*`, even
-	// if it is known not to heed that one
+	// the group that it follows is DPIAll; a crawler that follows no other group counts by the group of `*`, even if it is
+	// known to ignore `*`
 	CellDPIAll
 	CellLenient // only the lenient reading finds its name, which no definition counts
 )

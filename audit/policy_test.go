@@ -157,8 +157,8 @@ func policyBodies(t *testing.T) (bodies [][]byte) {
 	return append(bodies, []byte(readVectors(t, "../everything.txt")), nil)
 }
 
-// TestRFCPolicy compares the second policy of a site with the only one of a site that is judged in the RFC dialect, for
-// which most files are not read again.
+// TestRFCPolicy compares Report.RFCPolicy with the policy of the same site judged in the RFC dialect. Most files are
+// not read a second time for RFCPolicy.
 func TestRFCPolicy(t *testing.T) {
 	auditor := audit.New(tokens.Default())
 	f := func(t *testing.T, bodies [][]byte) {

@@ -12,11 +12,11 @@ type agentFacts struct {
 	belongings
 	id      int32 // index into the registry, -1 if unknown
 	alias   int32 // index of the token of which the name is an alias, -1 for none
-	literal bool  // named by a line that the second reading assigns to no registry token, and a crawler's name
+	literal bool  // a crawler's name, from a line that the second reading assigns to no registry token
 }
 
-// belongings are the values of extension records for an agent. Records count that follow the agent's line in a group
-// that names it. The first valid record of each kind counts; Content-Signal and Content-Usage combine all.
+// belongings are the values of extension records for an agent. Only records after the agent's line, in a group that
+// names it, count. The first valid record of each kind counts; Content-Signal and Content-Usage combine all.
 type belongings struct {
 	signals  signalSet
 	delay    float64

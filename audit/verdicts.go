@@ -35,7 +35,7 @@ type scratch struct {
 	namedLeniently, rfcLenient []uint16
 	pairs                      [][]byte // of a content signal, in order
 	signal, rfcSignal          []byte
-	content                    []byte // of which a policy's id is the hash
+	content                    []byte // the bytes whose hash is a policy's id
 	unmanaged                  []byte // the file without its managed blocks
 }
 

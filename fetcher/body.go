@@ -16,7 +16,7 @@ import (
 // This file reads bodies. framing finds the end of the transferred body (RFC 9112 §6), memory lends the bytes that hold
 // it, and collect stops at the size limit, which is no error.
 
-// maxExtensions bounds the chunk extensions and padding of a whole body, in bytes. RFC 9112 §7.1.1 asks for such a
+// maxExtensions bounds the chunk extensions and padding of one body in all, in bytes. RFC 9112 §7.1.1 asks for such a
 // bound.
 const maxExtensions = 64 << 10
 

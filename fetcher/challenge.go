@@ -3,15 +3,15 @@ package fetcher
 import "strings"
 
 // challengeMark is a header field by which a vendor's documentation tells clients that a response is a challenge to
-// prove that they are no bot, and not the site's answer. The value is compared as a whole, without regard to case.
+// prove that they are no bot, and not the site's answer. The complete value is compared, without regard to case.
 type challengeMark struct {
 	field  string // as fasthttp spells it
 	values []string
 	vendor string // a value of the dataset's column `challenge`
 }
 
-// challengeMarks is the table of marks. A vendor whose challenges are told only by words in the page, or by fields that
-// its other responses have too, is not in it.
+// challengeMarks is the table of marks. It leaves out vendors whose challenges only show in words of the page, or in
+// fields that their other responses have, too.
 var challengeMarks = []challengeMark{
 	// developers.cloudflare.com: Detect a Challenge Page response
 	{"Cf-Mitigated", []string{"challenge"}, "cloudflare"},

@@ -224,8 +224,8 @@ var errEndsEarly = errors.New("the coding has no end")
 
 // decode decodes a body into the memory of the coded bytes, or into larger memory if the result does not fit. cut is
 // true if the body was cut when it was received; the returned bool also if the result was cut at the limit. An error
-// discards what was decoded before it. proven reports whether a checksum of a coding shows that body is whole. decode
-// recycles body; the caller must recycle the result. It waits for a decoder and for memory until the deadline.
+// discards what was decoded before it. proven reports whether a checksum of a coding shows that body is complete.
+// decode recycles body; the caller must recycle the result. It waits for a decoder and for memory until the deadline.
 func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut bool, deadline time.Time) (_ []byte, _,
 	proven bool, _ error) {
 	var room []byte // for a result that does not fit in body

@@ -316,8 +316,8 @@ func (f *Fetcher) settle(ctx context.Context, t exchange.Target, answer resolve.
 	return lookup
 }
 
-// choose returns the address to dial for a target by what its host's look-ups have found; or the resolver whose further
-// answer, six, it needs before.
+// choose returns the address to dial for a target, given the answers about its host. If it needs the answer six first,
+// it returns the resolver for that answer.
 func (f *Fetcher) choose(t exchange.Target, answer resolve.Answer, six *resolve.Answer) (exchange.Lookup, resolver6) {
 	if answer.Outcome == exchange.OptedOut {
 		return exchange.Lookup{Outcome: answer.Outcome, Cause: answer.Cause}, nil
@@ -474,7 +474,7 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 			past.Attempts++
 		}
 	}
-	// The origin was asked, even if a redirect or a later look-up led to a host that we do not ask.
+	// The origin got a request, even if a redirect or a later look-up led to a host that gets none.
 	if past.Attempts > 0 {
 		r.FetchedAt = began
 	}
@@ -486,8 +486,8 @@ func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	return next
 }
 
-// exchange connects, asks and reads. It fills the Response. The error that it returns is already classified in the
-// Response.
+// exchange connects, sends the request and reads the answer. It fills the Response. The error that it returns is
+// already classified in the Response.
 func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time.Time) (hints, error) {
 	r := x.Response
 	if x.Lookup.Outcome != 0 {
@@ -536,8 +536,8 @@ func (f *Fetcher) exchange(ctx context.Context, x *exchange.Exchange, began time
 // again after one second.
 const leastConnect = 2 * time.Second
 
-// connectFor returns how long connecting may take. The addresses of a host share Config.ConnectTimeout: an address
-// that another one follows gets leastConnect, the last one what is left, and leastConnect at least.
+// connectFor returns how long connecting may take. The addresses of a host share Config.ConnectTimeout. Each address
+// but the last gets leastConnect. The last one gets the rest of the time, but at least leastConnect.
 func (f *Fetcher) connectFor(x *exchange.Exchange) time.Duration {
 	all := f.cfg.ConnectTimeout
 	left := all - time.Duration(x.Target.Waited)*waitedUnit

@@ -232,9 +232,9 @@ func passes(status int) bool {
 	return status >= 500 || status == fasthttp.StatusTooManyRequests || status == fasthttp.StatusRequestTimeout
 }
 
-// throttles reports whether a response says that its address is asked too often: a 429 (RFC 6585 §4), or a 503 with a
-// Retry-After (RFC 9110 §15.6.4). A 503 without one means a broken server. A challenge says nothing of how often its
-// address is asked, whatever its status.
+// throttles reports whether a response says that its address gets too many requests: a 429 (RFC 6585 §4), or a 503 with
+// a Retry-After (RFC 9110 §15.6.4). A 503 without one means a broken server. A challenge says nothing about the number
+// of requests, whatever its status.
 func throttles(r *exchange.Response, h hints) bool {
 	return r.Fields.Challenge == "" && (r.Status == fasthttp.StatusTooManyRequests ||
 		r.Status == fasthttp.StatusServiceUnavailable && h.retryAfter > 0)
@@ -266,7 +266,7 @@ func hops(past *exchange.Past) int {
 	return len(past.Trail.Hops)
 }
 
-// visited reports whether the current attempt has asked for a target before.
+// visited reports whether the current attempt has fetched a target before.
 func visited(o origin.Origin, past *exchange.Past, next exchange.Target) bool {
 	if next == start(o, past.Scheme) {
 		return true

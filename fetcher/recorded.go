@@ -38,7 +38,7 @@ type Recorded struct {
 	Proto      string     // "HTTP/2"; "": the version in the status line
 }
 
-// Replay is Do for a recorded exchange: x.Target was asked, and rec is the answer. If rec is nil, no answer was
+// Replay is Do for a recorded exchange: rec is the answer to the request for x.Target. If rec is nil, no answer was
 // archived, which is an outcome of its own. x.Origin has a scheme. There are no retries: Again means a redirect hop.
 //
 // Replay sets the Response's FetchedAt, but no durations.

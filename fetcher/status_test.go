@@ -202,8 +202,8 @@ func TestStatusBeforeFraming(t *testing.T) {
 	}
 }
 
-// TestStatusNeedsWholeHead shows what a head must be for its status to count: whole, and not too large. Lines in it
-// that are no fields do not matter.
+// TestStatusNeedsWholeHead shows which heads have a status that counts: they are complete, and not too large. Lines in
+// it that are no fields do not matter.
 func TestStatusNeedsWholeHead(t *testing.T) {
 	const line = "HTTP/1.1 404 Not Found\r\n"
 	f := func(head string, end error, want string) {
@@ -233,7 +233,7 @@ func TestStatusNeedsWholeHead(t *testing.T) {
 }
 
 // TestProvenBody has coded bodies whose connection ends before their announced end, after each of their bytes. Only a
-// checksum of the coding that ends the body shows that it is whole. Each is replayed with the same ending.
+// checksum of the coding that ends the body shows that it is complete. Each is replayed with the same ending.
 func TestProvenBody(t *testing.T) {
 	const file = "User-agent: *\nDisallow: /\n"
 	zstds := func(options ...zstd.EOption) func([]byte) []byte {
@@ -253,7 +253,7 @@ func TestProvenBody(t *testing.T) {
 	cases := []struct {
 		codings string
 		encode  func([]byte) []byte
-		enough  int // bytes that prove the body whole, counted from the end; -1: none do
+		enough  int // bytes that prove the body complete, counted from the end; -1: none do
 	}{
 		{"gzip", gz, 0},
 		{"x-gzip", gz, 0},

@@ -25,8 +25,8 @@ func (r *recordings) add(rec *Recording) {
 	r.mu.Unlock()
 }
 
-// check replays an origin's recordings and compares the result with its live Response. A recording does not tell how
-// a connection was lost.
+// check replays an origin's recordings and compares the result with its live Response. A recording does not show how a
+// connection was lost.
 func (r *recordings) check(t *testing.T, f *Fetcher, live *exchange.Response) {
 	t.Helper()
 	r.mu.Lock()

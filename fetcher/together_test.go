@@ -44,7 +44,7 @@ func (b batches) LookupAll(_ context.Context, queries []*resolve.Query, done fun
 	go done(queries)
 }
 
-// ResolveAll finds what Resolve finds, of a Resolver that looks names up in batches and of any other one.
+// ResolveAll and Resolve return the same, with a Resolver that looks names up in batches and with any other one.
 func TestResolveAllIsResolve(t *testing.T) {
 	b := book{
 		"four.example":    {"9.0.0.1 9.0.0.2", ""},

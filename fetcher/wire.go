@@ -39,7 +39,7 @@ type wire struct {
 	folded   bool           // the head that was peeked last has folded lines
 	fields   []byte         // the head that was read last, without folded lines; a view, valid until the next read
 	grew     bool           // the head was big, and the memory that it took is dropped
-	broken   exchange.Cause // why the head that was read last does not tell the body's end; 0: it does
+	broken   exchange.Cause // why the head that was read last does not define the body's end; 0: it does
 	lost     error          // how the connection ended before the body's announced end; nil: it did not
 	hints    hints
 	deadline time.Time // of the whole exchange
@@ -445,7 +445,7 @@ func (w *wire) keepBody(ctx context.Context, r *exchange.Response, length int) (
 }
 
 // brokeOff reports whether a body's error says that the connection ended, or fell silent, before the announced end. The
-// bytes before it may still be the whole body.
+// bytes before it may still be the complete body.
 func (w *wire) brokeOff(err error) bool {
 	if err == nil {
 		return false

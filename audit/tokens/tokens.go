@@ -131,7 +131,8 @@ func Load(r io.Reader) (*Registry, error) {
 	return reg, nil
 }
 
-// Lookup returns the index of the token with this name, or that files name so (Token.InFiles), ignoring case, or -1.
+// Lookup returns the index of the token with this name, or with this name in files (Token.InFiles), ignoring case, or
+// -1.
 func (r *Registry) Lookup(name string) int {
 	if i, alias := find(&r.index, name); !alias {
 		return i
@@ -144,8 +145,8 @@ func (r *Registry) Lookup(name string) int {
 func (r *Registry) Find(name []byte) (i int, alias bool) { return find(&r.index, name) }
 
 // Near returns the index of the token whose name or alias differs from this one only in case and in octets other than
-// letters and digits (`GPT-Bot`, `Claude Bot`), or -1. What follows a `/`, `;` or `(` does not count. Only product
-// tokens are returned. It allocates nothing.
+// letters and digits (`GPT-Bot`, `Claude Bot`), or -1. Text after a `/`, `;` or `(` does not count. Only product tokens
+// are returned. It allocates nothing.
 //
 // Names that differ in one letter are no mistakes as a rule: of 450 in 25,101 real files, most are other crawlers
 // (LexiBot and BLEXBot, MSRBOT and msnbot).
@@ -302,7 +303,7 @@ func New(version string, rows []Token) (*Registry, error) {
 	return reg, reg.acyclic()
 }
 
-// indexNear fills the index of Near. Of several tokens with the same letters and digits the first has them, and names
+// indexNear fills the index of Near. Among tokens with the same letters and digits the first one is indexed, and names
 // go before aliases.
 func (r *Registry) indexNear() {
 	add := func(name string, token int) {

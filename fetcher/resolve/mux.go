@@ -269,7 +269,7 @@ func (k *socket) enter(w waiter) (id uint16, err error) {
 	return id, nil
 }
 
-// leave removes a waiter from the table, unless its answer has done so, which it reports.
+// leave removes a waiter from the table. It reports whether it did: the waiter's answer may have removed it before.
 func (k *socket) leave(id uint16, c *call, q *Query) (left bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,9 +19,9 @@ import (
 const (
 	judgeOver  = time.Second            // revoked refusals are counted over this time,
 	judgeAfter = 100 * time.Millisecond // and judged after this time at the earliest
-	// A server is slowed down when more than slowFew refusals, and one more for each slowPart answers, were revoked.
-	// It is doubted (see pacer.doubted) when more than doubtFew, and one more for each doubtPart answers, were
-	// revoked; or when it has refused refusedFew names more than it has answered.
+	// A server is slowed down when more refusals were revoked than slowFew plus one for each slowPart answers. It is
+	// doubted (see pacer.doubted) when more were revoked than doubtFew plus one for each doubtPart answers, or when it has
+	// refused refusedFew names more than it has answered.
 	slowFew, slowPart   = 8, 8
 	doubtFew, doubtPart = 2, 32
 	refusedFew          = 32

@@ -95,9 +95,9 @@ func lower(b byte) byte {
 	return b
 }
 
-// question asks the servers one question, one after the other, until one answers, all refuse, or the look-up's time
-// is up. Without a message, the cause is that of the last refusal; or that all servers were
-// unreachable all the time; or else that no answer came in time.
+// question asks the servers one question, one after the other, until one answers, all refuse, or the look-up's time is
+// up. If question returns no message, the cause is that of the last refusal; else that all servers were unreachable all
+// the time; else that no answer came in time.
 func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype uint16) (*dns.Msg, exchange.Cause) {
 	c := l.first
 	if l.first = nil; c == nil {
@@ -174,8 +174,8 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 			case isTimeout(err): // of TCP, at the end of the look-up's time
 				silent = true
 			case err != nil && !errors.Is(err, errRefused):
-				// A server that is unreachable may be so for a moment, as while it restarts. The others are asked at
-				// once. When none is left, all are asked again after the wait.
+				// A server may be unreachable only for a moment, as while it restarts. The other servers get the question at once.
+				// When no server is left, all get the question again after the wait.
 				a.server.inVain(r)
 				absent.add(a.server.index)
 				asked.remove(a.server.index) // its silence says nothing about EDNS
