@@ -16,11 +16,11 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Collection makes one scan of its shares. It holds the scan's lock, which excludes other collections, and compactions;
-// the processes of shares have locks of their own, and none of them writes a share that is done.
+// Collection makes one scan of its shares. It holds the scan's lock, which excludes other collections and compactions.
+// The processes of shares have locks of their own, and no process writes a share that is done.
 type Collection struct {
 	Manifest *commit.Manifest
-	Shares   map[int]*commit.Share // that have begun, by number
+	Shares   map[int]*commit.Share // the shares that have begun, by number
 
 	store store.Store
 	lock  store.Unlocker
@@ -53,7 +53,8 @@ func OpenCollection(ctx context.Context, st store.Store, scanID string) (*Collec
 // Collected reports whether the shares have been made one scan already.
 func (c *Collection) Collected() bool { return !c.Manifest.Uncollected() }
 
-// Gather checks that the commits are what the shares have recorded, and writes the rejects of all. All shares are done.
+// Gather checks that the commits match the records of the shares, and writes the rejects of all shares. All shares are
+// done.
 func (c *Collection) Gather(ctx context.Context) error {
 	m := c.Manifest
 	fail := func(err error) error { return fmt.Errorf("cannot collect scan %s: %w", m.ScanID, err) }

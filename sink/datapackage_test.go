@@ -39,8 +39,8 @@ type described struct {
 	} `json:"resources"`
 }
 
-// packageIn reads the description of a dataset, compares it with what version 2.0 of the standard requires, and returns
-// it with the files of each table. The files exist, and are those that count by the index.
+// packageIn reads the description of a dataset, checks it against version 2.0 of the standard, and returns it with the
+// files of each table. The files exist, and are those that count by the index.
 func packageIn(t *testing.T, st store.Store) (d described, files map[string][]string) {
 	t.Helper()
 	data, err := store.ReadAll(t.Context(), st, schema.PackageName, 1<<20)
@@ -125,7 +125,7 @@ func TestDataPackage(t *testing.T) {
 		t.Errorf("of two scans: sites %q, statistics %q", two[schema.Sites], two[schema.TokenStats])
 	}
 
-	// A person says what bulkscan cannot know, and it stays from then on.
+	// A person adds facts that bulkscan cannot know, and they stay from then on.
 	text, err := store.ReadAll(t.Context(), dir, schema.PackageName, 1<<20)
 	if err == nil {
 		text = bytes.Replace(text, []byte(`"title"`),
@@ -162,8 +162,9 @@ func TestDataPackage(t *testing.T) {
 	}
 }
 
-// TestDataPackageOfOthers puts each kind of file in the place of the description. Without bulkscan's mark it stays to
-// the byte, whatever is done, and verify says nothing; with it, verify names it, and it is written anew.
+// TestDataPackageOfOthers puts each kind of file in the place of the description. A file without bulkscan's mark stays
+// unchanged through all commands, and verify does not report it. A file with the mark is reported by verify, and
+// written anew.
 func TestDataPackageOfOthers(t *testing.T) {
 	whole := string(smallFile(t, schema.PackageName))
 	indented := strings.ReplaceAll(whole, "\n  ", "\n\t")
@@ -223,7 +224,7 @@ func smallFile(t *testing.T, name string) []byte {
 }
 
 // TestDataPackageEscapes describes scans whose lists, products and versions are hostile: it is JSON with these texts,
-// of which a terminal shows every character.
+// and a terminal shows every character of it.
 func TestDataPackageEscapes(t *testing.T) {
 	for _, h := range hostiletest.Texts() {
 		dir := newDir(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// newerPlaces are the files in which a later version of bulkscan shows itself; the rest of the scan is known.
+// newerPlaces are the files that a later version of bulkscan has written; the rest of the scan is of this version.
 var newerPlaces = []struct {
 	name string
 	age  func(t *testing.T, dir *store.Dir)

@@ -19,7 +19,7 @@ import (
 // Open takes the scan's lock, begins or compares its manifest, deletes files of its shard without a commit, and returns
 // a Writer. Cancelling the context ends the opening, but not the Writer, which keeps only its values.
 //
-// With Options.Shares it is the share's lock, and the files of other shares are left alone (see share.go).
+// With Options.Shares, Open takes the share's lock, and leaves the files of other shares alone (see share.go).
 //
 // Errors to distinguish: *commit.HeldError if another process writes the scan, *commit.ChangedError if it cannot be
 // resumed, *commit.LostError if data is missing, *repair.IntactError if there is nothing to repair, *commit.StoreError
@@ -114,7 +114,7 @@ func takeOver(ctx context.Context, st store.Store, lock store.Unlocker, o *Optio
 		if o.Source == nil {
 			return nil, o.cannotGoOn(lost)
 		}
-		// Lost parts that were made from stored sites are made from these again.
+		// Lost parts that were made from stored sites are made again from the same sites.
 		if err := repair.Run(ctx, st, lock, manifest, o.Shard, false, (*repair.Found).Intact); err != nil {
 			return nil, err
 		}
@@ -196,8 +196,9 @@ func Look(ctx context.Context, st store.Store, o Options) (p Preview, err error)
 	return p, nil
 }
 
-// announce writes the manifest of the running scan and begins the Sidecar. Begin needs the start of the scan, so it
-// follows. A restart stays marked in the manifest until Begin has returned, in case the process is killed.
+// announce writes the manifest of the running scan and then begins the Sidecar. Sidecar.Begin comes second, since it
+// needs the start of the scan. A restart stays marked in the manifest until Begin has returned, in case the process is
+// killed.
 func (w *Writer) announce(ctx context.Context, past *commit.History) error {
 	o, m := &w.options, w.manifest
 	restarted := m.Restarting

@@ -19,7 +19,7 @@ type Options struct {
 	ScanID string // see commit.CheckScanID
 	Date   string // scan_date of a new scan, YYYY-MM-DD; "" is today in UTC; a resumed scan keeps its date
 	Shard  string // letters and digits; "" is "0"
-	// the scan is written in so many shares, and Shard is the number of one, from 0; 0: it is written as a whole
+	// the scan is written in so many shares, and Shard is the number of one, from 0; 0: the scan is not in shares
 	Shares int
 
 	Tables   []string      // of schema.AllTables; nil is all; schema.Policies is always added
@@ -38,8 +38,8 @@ type Options struct {
 	Repair  bool
 	Sidecar Sidecar // may be nil
 
-	// NoPublish keeps the complete scan out of the index, the views and the history, until it is completed without. A scan
-	// that is held or discarded stays so, with and without it.
+	// NoPublish keeps the complete scan out of the index, the views and the history, until it is completed without
+	// NoPublish. A scan that is held or discarded stays so in either case.
 	NoPublish bool
 
 	// Unlisted leaves index and views as they are, for a caller that writes many scans and brings them up to date at the

@@ -21,7 +21,7 @@ import (
 const (
 	// rows of sites passed to parquet-go at once: fewer than 64 cost time, and each batch allocates twice
 	batchRows  = 128
-	detailRows = 512      // the same for verdicts and evidence
+	detailRows = 512      // the same for rows of verdicts and evidence
 	batchBytes = 1 << 20  // copied bytes after which a batch is written early
 	groupBytes = 48 << 20 // raw bytes after which a row group is ended early, which bounds memory for hostile sites
 	partGroups = 256      // row groups of a file after which a part is full, since its footer grows with them
@@ -213,7 +213,7 @@ func (p *part) addBody(hash uint64, body []byte) error {
 	return nil
 }
 
-// each calls do for each file, beside the others: encoding is most of the work.
+// each calls do for all files at the same time: encoding is most of the work.
 func (p *part) each(do func(file) error) error {
 	errs := make([]error, len(p.files))
 	var group sync.WaitGroup

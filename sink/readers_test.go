@@ -108,7 +108,7 @@ func TestHardDataset(t *testing.T) {
 	}
 	check()
 	if kept != "" {
-		return // the other readers' test merges it itself
+		return // the test of other readers merges the dataset itself
 	}
 	if _, err := compact.Scan(context.Background(), st, "hard", compact.Options{}); err != nil {
 		t.Fatal(err)

@@ -41,8 +41,8 @@ func (w *Writer) Err() error { return w.failure() }
 // Fail makes the Writer fail, unless it has failed, and returns its first failure.
 func (w *Writer) Fail(err error) error { return w.setFailure(err) }
 
-// Begin opens the part's files. Those of the stored files given are copied page by page in Finish, instead of the rows
-// that Add is given.
+// Begin opens the part's files. The stored files in copied are copied page by page in Finish; their tables ignore the
+// rows that Add is given.
 func (r *Remade) Begin(n int, from store.Store, copied []schema.File) error {
 	w, p := r.writer, r.part
 	p.rejudged, r.copied = nil, map[string]bool{}
@@ -148,7 +148,7 @@ func (r *Remade) Finish() (gone string, err error) {
 	return "", nil
 }
 
-// Commit commits the part, and notes what making it came to.
+// Commit commits the part, with the counts of making it.
 func (r *Remade) Commit(came *commit.Rejudged) error {
 	r.part.rejudged = came
 	return r.writer.seal(r.part, func(context.Context) error { return nil })

@@ -137,8 +137,8 @@ func compactTwo(t *testing.T, dir *store.Dir) {
 	}
 }
 
-// TestLost shows for each kind of loss that no command takes the rest for the whole scan or changes anything. A repair
-// restores the missing sites, fetches no others, and leaves a sound dataset.
+// TestLost shows for each kind of loss that no command takes the rest for the complete scan or changes anything. A
+// repair restores the missing sites, fetches no others, and leaves a sound dataset.
 func TestLost(t *testing.T) {
 	sites := typicalSites(t, crashSites)
 	for _, loss := range losses {

@@ -57,7 +57,7 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 				o.Inputs[i].String()))
 		}
 	}
-	if o.Source != nil { // its differences would mix the rules of two versions
+	if o.Source != nil { // the counted differences would mix the rules of two versions
 		errs = append(errs, changed("the version of bulkscan", m.ToolVersion, o.ToolVersion))
 	}
 	if o.Shares > 0 {
@@ -72,7 +72,7 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 	m.ToolVersion, m.Config, m.Inputs, m.Rejudged = o.ToolVersion, o.Config, o.Inputs, o.Source
 	m.WrittenToo(was)
 	if m.FinishedAt != nil && now.Before(*m.FinishedAt) {
-		now = *m.FinishedAt // a clock was set back, and the head knows that time
+		now = *m.FinishedAt // the clock was set back, and the head has the later time
 	}
 	m.ResumedAt = &now
 	return nil
@@ -82,7 +82,7 @@ func resume(m *commit.Manifest, o *Options, now time.Time) error {
 type Unfinished struct {
 	ScanID, Date string
 	Last         time.Time // its last commit; without one its last start
-	// Err says why it cannot be continued with these options, or what it has cannot be read; nil if it can.
+	// Err says why the scan cannot be continued with these options, or cannot be read; nil if it can be continued.
 	Err error
 }
 
@@ -95,13 +95,13 @@ func FindUnfinished(ctx context.Context, st store.Store, o Options, is func(scan
 	}
 	ids, err := commit.ScanIDs(ctx, st)
 	if err != nil {
-		return nil, cmp.Or(store.Try(ctx, st), err) // which says what is wrong with the place
+		return nil, cmp.Or(store.Try(ctx, st), err) // the error of Try says what is wrong with the place
 	}
 	ids = slices.DeleteFunc(ids, func(id string) bool { return !is(id) })
 	var m *commit.Manifest
 	newest := ""
 	for err = store.ErrNotExist; errors.Is(err, store.ErrNotExist) && len(ids) > 0; ids = ids[:len(ids)-1] {
-		newest = ids[len(ids)-1] // perhaps the folder of a lock
+		newest = ids[len(ids)-1] // this may be the folder of a lock
 		if newest == o.ScanID {
 			return nil, nil
 		}
@@ -234,8 +234,8 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 		return nil, &commit.UncollectedError{ScanID: o.ScanID, N: m.Shares} // shares may be being written
 	}
 	if o.Restart || err == nil && m.Restarting {
-		// A restart may delete only a scan that can be made again from the same stored one. Any other scan, which
-		// may be the stored one itself, would be lost.
+		// A restart may delete only a scan that can be made again from the same stored scan. Any other scan would be lost; it
+		// may even be the stored scan itself.
 		if err == nil && o.Source != nil && (m.Rejudged == nil || m.StartedAt.Equal(o.Source.StartedAt)) {
 			return nil,
 				fmt.Errorf(
@@ -255,8 +255,8 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 	return m, nil
 }
 
-// notPruned returns an error if the history cannot take in a scan, since its night was pruned. No site is asked for
-// one.
+// notPruned returns an error if the history cannot take in a scan because its night was pruned. For such a scan no site
+// is fetched.
 func notPruned(ctx context.Context, st store.Store, scanID, date string) error {
 	pruned, err := commit.ReadPruned(ctx, st)
 	if err != nil {

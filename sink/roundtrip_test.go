@@ -330,8 +330,8 @@ func TestBodiesOnce(t *testing.T) {
 	equal(t, "hashes", hashes, []int64{math.MinInt64, math.MinInt64 + 5})
 }
 
-// TestBoundsOfTexts writes a site of which every text that others write is longer than any bound: a column's text is as
-// long as its description says, and without a bound there it is one of ours.
+// TestBoundsOfTexts writes a site whose foreign texts are all longer than any bound. Each column's text is as long as
+// its description says. A column without a bound has a text of ours.
 func TestBoundsOfTexts(t *testing.T) {
 	dir := newDir(t)
 	s := extremeSite(t, 9)
@@ -363,7 +363,7 @@ func TestBoundsOfTexts(t *testing.T) {
 				bounded++
 			}
 			if c.MaxBytes > 0 && longest != c.MaxBytes && c.Name != "error" || c.MaxBytes == 0 && longest > 100 {
-				// errors are of ours
+				// errors are texts of ours
 				t.Errorf("%s.%s has %d bytes of at most %d", name, c.Name, longest, c.MaxBytes)
 			}
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file writes one share of a scan (Options.Shares). Its process holds the share's lock, not the scan's, and
-// changes only what has the name of its shard: other processes are writing their shares. collect.go makes one scan of
+// This file writes one share of a scan (Options.Shares). Its process holds the share's lock, not the scan's. It changes
+// only files with the name of its shard, since other processes are writing their shares. collect.go makes one scan of
 // all.
 
 // openShare is Open for a share. The error is a *commit.ShareDoneError if nothing is left to do.
@@ -73,8 +73,9 @@ func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 	return w, nil
 }
 
-// joinScan creates the manifest of the scan, or compares that of the process which was first. So all shares have the
-// date of the first. It writes nothing if the share is done: then the shares may be being collected.
+// joinScan creates the manifest of the scan, or compares the options with the manifest of the first process. So all
+// shares have the date of the first. It writes nothing if the share is done, since the shares may then be being
+// collected.
 func joinScan(ctx context.Context, st store.Store, o *Options, now time.Time) (*commit.Manifest, error) {
 	m, err := commit.ReadManifest(ctx, st, o.ScanID)
 	if errors.Is(err, store.ErrNotExist) && !o.Repair {
@@ -93,7 +94,7 @@ func joinScan(ctx context.Context, st store.Store, o *Options, now time.Time) (*
 	return m, notPruned(ctx, st, o.ScanID, m.ScanDate)
 }
 
-// mayJoin returns the error with which a share of these options cannot be written to the scan whose manifest was read.
+// mayJoin returns the error if a share with these options cannot be written to the scan whose manifest was read.
 func mayJoin(m *commit.Manifest, err error, o *Options, now time.Time) error {
 	if errors.Is(err, store.ErrNotExist) {
 		return o.nothingToRepair()
@@ -144,8 +145,8 @@ func (o *Options) shareDone() error {
 	return &commit.ShareDoneError{ScanID: o.ScanID, I: i, N: o.Shares}
 }
 
-// readShare reads the record of the share, which must not be done. A repair continues with one that is done, or
-// damaged, and writes it anew.
+// readShare reads the record of the share, which must not be done. A repair also continues with a record that is done
+// or damaged, and writes it anew.
 func (o *Options) readShare(ctx context.Context, st store.Store) (*commit.Share, error) {
 	s, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
 	if err == nil && s.N != o.Shares {
@@ -161,9 +162,9 @@ func (o *Options) readShare(ctx context.Context, st store.Store) (*commit.Share,
 	return s, commit.Remedied(err, o.remedy())
 }
 
-// beginShare returns the share's record for this process, and the one before. That is nil if no process had begun the
-// share: then there can be no commit of an earlier one, not even a late one, since a process commits only after it has
-// created the record.
+// beginShare returns the share's record for this process, and the record before it. The latter is nil if no process had
+// begun the share. Then an earlier process can have no commit, not even a late one, since a process commits only after
+// it has created the record.
 func beginShare(ctx context.Context, st store.Store, o *Options, now time.Time) (s, before *commit.Share, err error) {
 	i, err := strconv.Atoi(o.Shard)
 	if err != nil {
@@ -188,8 +189,8 @@ func beginShare(ctx context.Context, st store.Store, o *Options, now time.Time) 
 	return s, before, nil
 }
 
-// mayReopen returns a function for repair.Run. A share that was done is done no more before any commit is taken out.
-// That is written under the scan's lock, so that no process is collecting the shares meanwhile.
+// mayReopen returns a function for repair.Run. It marks a share that was done as not done before any commit is taken
+// out. It writes that under the scan's lock, so that no process collects the shares meanwhile.
 func (o *Options) mayReopen(ctx context.Context, st store.Store, share,
 	before *commit.Share) func(*repair.Found) error {
 	return func(found *repair.Found) error {
@@ -251,7 +252,7 @@ func takeOverShare(ctx context.Context, st store.Store, lock store.Unlocker, o *
 	return past, nil
 }
 
-// Share returns the number of the share that is written, and how many there are; n is 0 for a whole scan.
+// Share returns the number of the share that is written, and how many there are; n is 0 for a scan without shares.
 func (w *Writer) Share() (i, n int) {
 	if w.share == nil {
 		return 0, 0
@@ -278,8 +279,8 @@ func (w *Writer) LeaveShare(ctx context.Context, state commit.ShareState, reason
 	return s.Write(ctx, w.store)
 }
 
-// FinishShare commits the open part, whatever its size, and marks the share as done. result has what was read of the
-// list; entries is how many origins of it the share has. Each must have been committed once.
+// FinishShare commits the open part, whatever its size, and marks the share as done. result has the counts of the list;
+// entries is how many of its origins belong to the share. Each must have been committed once.
 func (w *Writer) FinishShare(ctx context.Context, entries uint64, result commit.ShareResult) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	sharedSites = 24 // of the whole scan, in parts of two
-	shareSites  = 6  // of each of four shares, and of one of one
+	sharedSites = 24 // of the complete scan, in parts of two
+	shareSites  = 6  // of each of four shares, and of a single share
 )
 
 func shareOptions(i, n int) Options {
@@ -36,8 +36,7 @@ func sitesOfShare(i, n int) (seqs []uint64) {
 	return seqs
 }
 
-// writeShare writes the sites of a share that it does not have, at most so many, and leaves it in a state. It returns
-// which were written.
+// writeShare writes at most so many missing sites of a share, and leaves it in a state. It returns the written sites.
 func writeShare(t *testing.T, dir *store.Dir, o Options, most int, state commit.ShareState) (written []uint64) {
 	t.Helper()
 	w := mustOpen(t, dir, o)
@@ -109,7 +108,7 @@ func collectShares(t *testing.T, dir *store.Dir) error {
 type shareLoss struct {
 	name   string
 	lost   []int // numbers of the parts that are lost
-	silent bool  // a continued share does not see it: it looks at sizes
+	silent bool  // a continued share does not notice it, since it only checks sizes
 	record bool  // the share's record is lost, and nothing else
 	of     func(shard string) string
 	damage func(t *testing.T, path string)
@@ -153,7 +152,7 @@ func shareLosses() []shareLoss {
 	return all
 }
 
-// shareRemedy is what every error of a damaged share says, and nothing that destroys.
+// checkShareRemedy checks the remedy in an error of a damaged share: it must not destroy data.
 func checkShareRemedy(t *testing.T, what string, err error, i, n int) {
 	t.Helper()
 	if err == nil || !strings.HasSuffix(err.Error(),
@@ -164,7 +163,7 @@ func checkShareRemedy(t *testing.T, what string, err error, i, n int) {
 	checkLoss(t, what, err)
 }
 
-// checkLoss holds that an error says that commits, files or records are lost or damaged, which is an exit code of its
+// checkLoss checks that an error says that commits, files or records are lost or damaged, which has an exit code of its
 // own.
 func checkLoss(t *testing.T, what string, err error) {
 	t.Helper()
@@ -173,7 +172,8 @@ func checkLoss(t *testing.T, what string, err error) {
 	}
 }
 
-// TestShareOfOthers replaces the record of a share by one that is of another number of shares. A repair writes it anew.
+// TestShareOfOthers replaces the record of a share by one of a scan with another number of shares. A repair writes it
+// anew.
 func TestShareOfOthers(t *testing.T) {
 	dir, o := newDir(t), shareOptions(0, 2)
 	writeShare(t, dir, o, shareSites, commit.ShareDone)
@@ -199,7 +199,7 @@ func TestShareOfOthers(t *testing.T) {
 // TestShareRepair loses data of a share in every way and state. A repair fetches the lost sites alone, and no other
 // share changes; then the shares are collected. Until then each error names the repair of that share.
 func TestShareRepair(t *testing.T) {
-	turn := 0 // in short mode each loss is met in some state
+	turn := 0 // in short mode each loss occurs in one state
 	for _, n := range []int{1, 2} {
 		for _, state := range []commit.ShareState{commit.ShareRunning, commit.ShareInterrupted, commit.ShareDone} {
 			losses := shareLosses()
@@ -250,7 +250,7 @@ func testShareRepair(t *testing.T, n int, state commit.ShareState, loss shareLos
 	}
 	before := others()
 
-	// What is not done again is not collected, and a share that is continued does not hide the loss.
+	// A share that is not repaired is not collected, and continuing a share does not hide the loss.
 	err := collectShares(t, dir)
 	gone := strings.HasSuffix(loss.name, "deleted") && loss.record
 	if state == commit.ShareDone && !gone && !(loss.silent && loss.name != "rejects deleted" &&
@@ -260,7 +260,7 @@ func testShareRepair(t *testing.T, n int, state commit.ShareState, loss shareLos
 	if loss.record && err == nil {
 		t.Error("it was collected without the record of a share")
 	}
-	// no later record shows it: an incomplete scan fetches what has no commit
+	// no later record shows the loss: an incomplete scan fetches sites without a commit
 	absorbed := loss.name == "last record deleted"
 	if !gone && !loss.silent && !absorbed && (state != commit.ShareDone || loss.record) {
 		_, err := Look(t.Context(), dir, shareOptions(i, n))
@@ -269,7 +269,7 @@ func testShareRepair(t *testing.T, n int, state commit.ShareState, loss shareLos
 		checkShareRemedy(t, "open", err, i, n)
 	}
 	if state == commit.ShareDone && loss.silent && err == nil {
-		// it was collected: damage of bytes is found by who reads them
+		// the scan was collected: readers find the damage of bytes
 		collectedRepair(t, dir, n)
 		return
 	}
@@ -312,7 +312,7 @@ func testShareRepair(t *testing.T, n int, state commit.ShareState, loss shareLos
 	}
 }
 
-// collectedRepair repairs a collected scan as a whole.
+// collectedRepair repairs a collected scan like any other scan.
 func collectedRepair(t *testing.T, dir *store.Dir, n int) {
 	t.Helper()
 	o := repairOptions()

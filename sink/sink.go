@@ -1,5 +1,5 @@
 // Package sink answers one question: what do we keep? It keeps judged sites as a dataset: tables in Parquet, written in
-// parts, each committed as a whole.
+// parts, each committed at once.
 //
 // part.go has the open files of a part, which package siterows fills, and this file decides when a part is full, seals
 // and commits it. options.go, open.go and resume.go prepare a scan for writing, share.go and collect.go one
@@ -203,7 +203,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 // flush is Flush under the lock.
 func (w *Writer) flush(ctx context.Context) error {
 	if ctx.Err() != nil {
-		w.cancel() // at once: AfterFunc could run after all is sealed
+		w.cancel() // at once, since AfterFunc could run after all parts are sealed
 	}
 	defer context.AfterFunc(ctx, w.cancel)()
 	if w.open != nil {
@@ -220,17 +220,17 @@ func (w *Writer) awaitSealed() {
 
 // Complete commits the open part and marks the scan as complete in its manifest. At this point every line of the inputs
 // is a row or a reject, and rejects and statistics have been published. Leftover drafts are removed, including a remote
-// draft whose creation was never acknowledged. The index has the scan from now on, unless Options.NoPublish is set.
+// draft whose creation was never acknowledged. The index lists the scan from now on, unless Options.NoPublish is set.
 func (w *Writer) Complete(ctx context.Context) error {
 	return w.completeAs(ctx, publication(w.options.NoPublish))
 }
 
-// CompleteEmpty is Complete for a scan that has no site, or of which none answered: readers do not get it.
+// CompleteEmpty is Complete for a scan that has no site, or whose sites all gave no answer. Readers do not get it.
 func (w *Writer) CompleteEmpty(ctx context.Context) error {
 	return w.completeAs(ctx, commit.PublicationEmpty)
 }
 
-// publication is that of a scan that has something to tell.
+// publication is the publication of a scan with results.
 func publication(noPublish bool) commit.Publication {
 	if noPublish {
 		return commit.PublicationPending
@@ -247,7 +247,7 @@ func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 	if err := w.flush(ctx); err != nil {
 		return err
 	}
-	if w.finished == nil || w.next > w.begun || w.manifest.Repairing { // else its rows are those of before
+	if w.finished == nil || w.next > w.begun || w.manifest.Repairing { // else no row has changed
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		if at := w.manifest.ResumedAt; at != nil && now.Before(*at) {
 			now = *at // as there
@@ -258,8 +258,8 @@ func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 	return complete(ctx, w.store, w.options.Log, w.manifest, as, w.options.Unlisted)
 }
 
-// complete marks a scan as complete, and has the head name it, if it is to be published. The scan's lock is held. A
-// scan that the head names keeps its publication. A repair changes none: nothing has judged the scan that it repairs.
+// complete marks a scan as complete, and adds it to the head if it is to be published. The scan's lock is held. A scan
+// in the head keeps its publication. A repair changes no publication, since nothing has judged the repaired scan.
 func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.Manifest, as commit.Publication,
 	unlisted bool) error {
 	id, date := m.ScanID, m.ScanDate

@@ -49,8 +49,8 @@ func LostFiles(files []string, remedy string) error {
 	return &LostError{Files: files, Remedy: remedy}
 }
 
-// Lost returns what is missing of a scan, or nil if its records show no loss. For a scan that is being written, only
-// the holder of the lock can tell: a listing may contain a record and lack the one before it.
+// Lost returns what is missing of a scan, or nil if its records show no loss. While a scan is written, only the holder
+// of its lock gets a reliable answer: a listing may contain a record and lack the one before it.
 func (h *History) Lost(m *Manifest) *LostError {
 	e := &LostError{Totals: m.Unaccounted(h.Current)}
 	var shards []string

@@ -19,22 +19,24 @@ import (
 
 // This file changes what counts: it sets publications, and writes heads.
 
-// before lists the publications from which a scan may go to another. Only a withdrawal takes back a published scan.
+// before lists, for each publication, the publications from which a scan may change to it. Only a withdrawal takes back
+// a published scan.
 var before = map[Publication][]Publication{
 	PublicationDone:      {PublicationPending, PublicationHeld, PublicationDiscarded, PublicationEmpty},
 	PublicationHeld:      {PublicationPending},
 	PublicationDiscarded: {PublicationPending, PublicationHeld},
 }
 
-// SetPublication changes the publication of a complete scan, as one step. An incomplete scan can only be discarded.
-// Where the scan has it already, nothing changes. What readers open is derived from it, and not yet changed.
+// SetPublication changes the publication of a complete scan, as one step. An incomplete scan can only be discarded. If
+// the scan already has that publication, nothing changes. The files that readers open (index and views) are not updated
+// here.
 func SetPublication(ctx context.Context, st store.Store, log *slog.Logger, scanID string, to Publication) error {
 	what := map[Publication]string{PublicationDone: CausePublish, PublicationHeld: CauseHold,
 		PublicationDiscarded: CauseDiscard}[to]
 	return setPublication(ctx, st, log, scanID, to, before[to], what, "")
 }
 
-// Withdraw discards a published scan, or lets one go that is lost. The head keeps the reason, which a person gives.
+// Withdraw discards a published scan, also one whose data is lost. The head keeps the reason, which a person gives.
 func Withdraw(ctx context.Context, st store.Store, log *slog.Logger, scanID, why string) error {
 	if _, err := ReadManifest(ctx, st, scanID); errors.Is(err, ErrRecord) || errors.Is(err, store.ErrNotExist) {
 		return Change(ctx, st, log, func(h *Head) error {
@@ -86,7 +88,8 @@ func PublishPending(ctx context.Context, st store.Store, log *slog.Logger, scanI
 	return nil
 }
 
-// changeScans locks scans while do changes, by the next head, each as the newest has it.
+// changeScans locks scans and calls do for each, with the next head. The manifests have the publication that the newest
+// head says.
 func changeScans(ctx context.Context, st store.Store, log *slog.Logger, scanIDs []string,
 	do func(h *Head, m *Manifest) error) (err error) {
 	var all []*Manifest
@@ -112,16 +115,17 @@ func changeScans(ctx context.Context, st store.Store, log *slog.Logger, scanIDs 
 	})
 }
 
-// lockPause is how long a process waits at first before it looks again whether the dataset's lock is free, and
-// longestPause at last.
+// A process that waits for the dataset's lock tries again after lockPause, and then after ever longer pauses, up to
+// longestPause.
 const (
 	lockPause    = 100 * time.Millisecond
 	longestPause = 2 * time.Second
 )
 
-// Change holds the dataset's lock while do changes the newest head and what it names, and writes the next head, if it
-// has a cause. It waits for another holder as long as that lives, and logs so; log may be nil. If the newest head
-// cannot be read, the next one follows the newest that can, without what cannot be read of earlier months.
+// Change holds the dataset's lock while do changes the newest head and the files that it names. It then writes the next
+// head, if that has a cause. It waits for another holder of the lock as long as that process lives, and logs so; log
+// may be nil. If the newest head cannot be read, the next head follows the newest readable one, without months that
+// cannot be read.
 func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *Head) error) (err error) {
 	lock, err := lockDataset(ctx, st, log)
 	if err != nil {
@@ -144,7 +148,7 @@ func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *He
 		}
 		err = h.write(ctx, st)
 		if err == nil && h.Late && h.Ledger != before {
-			// another ledger and another head refuse late ones; other names are used once
+			// the new ledger and the new head refuse late ones; other names are used once
 			lease.Fenced()
 		}
 		if !errors.Is(err, store.ErrExist) { // else a late head of an earlier holder has come
@@ -203,7 +207,7 @@ func newestHead(ctx context.Context, st store.Store) (*Head, error) {
 		}
 		lost = append(lost, path.Base(name))
 	}
-	for _, f := range h.Months { // without one, its scans count again if they are to be published, or the ledger has them
+	for _, f := range h.Months { // of a lost month, scans that wait or that the ledger has count again
 		if _, err := h.in(ctx, f.Table); err != nil && !damaged(err) {
 			return nil, err
 		} else if err != nil {
@@ -223,7 +227,7 @@ func newestHead(ctx context.Context, st store.Store) (*Head, error) {
 			return nil, err
 		}
 	}
-	if len(lost) > 0 { // perhaps with what has changed
+	if len(lost) > 0 { // the lost heads may have noted changes
 		for _, m := range h.months {
 			m.changed = true
 			for i := range m.scans {
@@ -289,8 +293,9 @@ func (h *Head) writeChunk(ctx context.Context, what string, value any, rows int)
 	return f, nil
 }
 
-// deleteHeads deletes the heads that are too old, behind the files up to the oldest one that stays which it does not
-// name: no later one does, and of a writer that was killed before its head none ever did.
+// deleteHeads deletes the heads that are too old. Before, it deletes their files: all files up to the oldest head that
+// stays, except those that this head names. Later heads name no others, and no head names the files of a writer that
+// was killed before it wrote its head.
 func deleteHeads(ctx context.Context, st store.Store) error {
 	names, chunks, err := headsAndChunks(ctx, st)
 	if err != nil || len(names) <= heads {
@@ -298,7 +303,7 @@ func deleteHeads(ctx context.Context, st store.Store) error {
 	}
 	old, oldest := names[:len(names)-heads], names[len(names)-heads]
 	chunks = slices.DeleteFunc(chunks, func(name string) bool { return name > oldest })
-	if first, err := OpenHead(ctx, st, oldest); err == nil { // else a later one says which
+	if first, err := OpenHead(ctx, st, oldest); err == nil { // else a later call deletes the files
 		chunks = slices.DeleteFunc(chunks, func(name string) bool {
 			return slices.ContainsFunc(first.Chunks(), func(f schema.File) bool { return f.Name == name })
 		})

@@ -36,8 +36,8 @@ type Commit struct {
 	Files           []schema.File `json:"files"`
 	Finished        []byte        `json:"finished_seq"` // bitmap of the seq of these origins: 64-bit Roaring, portable format
 
-	// Set by a compaction: the commits whose rows it holds, in the order of the rows, each before the commit that
-	// replaced it; and the total bytes of the files as the scan wrote them.
+	// Set by a compaction: the commits whose rows it holds, in the order of the rows, each before the commit that replaced
+	// it. MergedBytes is the size of the files as the scan wrote them.
 	Replaces    []Replaced `json:"replaces,omitempty"`
 	MergedBytes int64      `json:"merged_bytes,omitempty"`
 
@@ -57,7 +57,7 @@ type Tombstone string
 const (
 	TakenOver Tombstone = "taken over" // the number is blocked for a writer that lost the lock
 	LeftOut   Tombstone = "left out"   // the stored part that this part should be made from is damaged
-	// takes out the commits of a deleted scan, or follows them: lower numbers do not count
+	// takes out the commits of a deleted scan, or has a number after them: lower numbers do not count
 	Restarted Tombstone = "restarted"
 	Repaired  Tombstone = "repaired" // takes out damaged commits and missing numbers, whose sites are fetched again
 )

@@ -20,7 +20,7 @@ import (
 
 // Head is the record of what counts in a dataset: which scans readers get, which version of the ledger belongs to them,
 // and what was pruned. Each change creates the next head, which names the hash of the one before and the causes. The
-// newest one counts. What a head names and is not there, or is something else, is damage (docs/head.md).
+// newest one counts. A file that a head names is damaged if it is missing or has other contents (docs/head.md).
 type Head struct {
 	SchemaVersion int           `json:"schema_version"`
 	Number        int           `json:"number"`             // from 1
@@ -35,7 +35,7 @@ type Head struct {
 	Sum           string        `json:"sum,omitempty"`      // see SealRecord
 
 	// Late says that a head or a ledger of an earlier holder of the dataset's lock may still arrive (see store.Lease).
-	// Until this head is written, no file may be deleted that those may name.
+	// Until this head is written, no file may be deleted that a late head or ledger may name.
 	Late bool `json:"-"`
 
 	store  store.Store
@@ -63,7 +63,7 @@ const (
 	CauseHistory  = "history"
 	CausePrune    = "prune"
 	CauseChange   = "change"    // parts or statistics of a published scan are about to change
-	CauseSettle   = "settle"    // what changed a scan has ended
+	CauseSettle   = "settle"    // the command that changed a scan has ended
 	CauseLost     = "lost head" // the head before cannot be read
 )
 
@@ -75,10 +75,10 @@ type Named struct {
 	StartedAt   time.Time   `json:"started_at"`
 	FinishedAt  time.Time   `json:"finished_at"`
 	Commits     string      `json:"commits,omitempty"`       // see digest; "" of a scan that was discarded before it was complete or published
-	Pruned      []string    `json:"pruned_tables,omitempty"` // which it had, and whose files were deleted for their age
+	Pruned      []string    `json:"pruned_tables,omitempty"` // tables whose files were deleted for their age
 
-	// Changing says that a command changes what the scan consists of, or has been killed doing so. Otherwise that is as
-	// it was when head Since was written: who has read it since need not read it again.
+	// Changing says that a command is changing the scan's records, or was killed while it did. Otherwise the records are
+	// as they were when head Since was written, and a reader that has read them since need not read them again.
 	Changing bool `json:"changing,omitempty"`
 	Since    int  `json:"since,omitempty"`
 }
@@ -97,8 +97,8 @@ type month struct {
 	scans   []Named
 }
 
-// heads is how many heads stay, and headRounds bounds how often a change begins again because another process has
-// created its head.
+// heads is how many heads stay. headRounds bounds how often a change begins again because another process has created
+// its head.
 const (
 	heads      = 16
 	headRounds = 5
@@ -153,7 +153,7 @@ func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 			return nil, Remedied(err, HeadRemedy)
 		}
 		h, err := OpenHead(ctx, st, names[len(names)-1])
-		if err == nil || !errors.Is(err, store.ErrNotExist) || missing == 3 { // else many newer ones have come meanwhile
+		if err == nil || !errors.Is(err, store.ErrNotExist) || missing == 3 { // else many newer heads were written meanwhile
 			return h, Remedied(err, HeadRemedy)
 		}
 	}
@@ -161,8 +161,8 @@ func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 
 func newHead(st store.Store) *Head { return &Head{store: st, months: map[string]*month{}} }
 
-// headless returns an ErrRecord if a dataset without heads has lost them: it has a history, and is not of before there
-// were heads.
+// headless returns an ErrRecord if a dataset without heads has lost them: it has a history, and is not older than
+// heads.
 func headless(ctx context.Context, st store.Store) error {
 	data, err := store.ReadAll(ctx, st, schema.LedgerName, schema.MaxLedger)
 	if errors.Is(err, store.ErrNotExist) {
@@ -281,7 +281,7 @@ func (h *Head) in(ctx context.Context, date string) (*month, error) {
 // All returns all scans that the head names, by date.
 func (h *Head) All(ctx context.Context) ([]Named, error) { return h.AllBut(ctx, nil) }
 
-// AllBut is All without those of these months, of which no file is read.
+// AllBut is All without the scans of these months, whose files it does not read.
 func (h *Head) AllBut(ctx context.Context, months map[string]bool) (all []Named, err error) {
 	for _, name := range slices.Sorted(maps.Keys(h.months)) {
 		if months[name] {
@@ -296,7 +296,7 @@ func (h *Head) AllBut(ctx context.Context, months map[string]bool) (all []Named,
 	return all, nil
 }
 
-// find returns what the head says of a scan of a date; nil: nothing. Several goroutines may call it.
+// find returns the head's entry of a scan of a date, or nil. Several goroutines may call it.
 func (h *Head) find(ctx context.Context, date, scanID string) (*Named, error) {
 	m, err := h.in(ctx, date)
 	if err != nil {
@@ -316,7 +316,7 @@ func (h *Head) Needs(ctx context.Context, scanID string) (bool, error) {
 	}), err
 }
 
-// set makes the head name a scan so, or with "" not at all.
+// set replaces the head's entry of a scan. With the publication "" it removes the entry.
 func (h *Head) set(ctx context.Context, s Named) error {
 	m, err := h.in(ctx, s.ScanDate)
 	if err != nil {
@@ -348,7 +348,7 @@ func (h *Head) SetLedger(merge Merge, why string) {
 	h.cause(CauseHistory, why)
 }
 
-// place gives a manifest the publication that the head says, and compares it with the head.
+// place gives a manifest the publication in the head, and compares the manifest with the head.
 func (h *Head) place(ctx context.Context, m *Manifest) error {
 	named, err := h.find(ctx, m.ScanDate, m.ScanID)
 	if err != nil {
@@ -359,10 +359,10 @@ func (h *Head) place(ctx context.Context, m *Manifest) error {
 	case named == nil && !m.wanted():
 		return nil
 	case named == nil && m.SchemaVersion < schema.Version:
-		m.Publication = PublicationDone // of a dataset of before there were heads
+		m.Publication = PublicationDone // of a dataset that is older than heads
 		return nil
 	case named == nil:
-		m.Publication = PublicationPending // the next scan that is published brings it along
+		m.Publication = PublicationPending // the next publication of a scan publishes it, too
 		return nil
 	}
 	m.Publication, m.Pruned = m.named.Publication, m.named.Pruned
@@ -410,7 +410,7 @@ func (m *Manifest) Waits() bool {
 	return m.named == nil && m.SchemaVersion == schema.Version && m.State == Complete && !m.Restarting && m.wanted()
 }
 
-// Unlike says in words that the commits of a scan are not those that the head names; "" if they are.
+// Unlike says in words that the commits of a scan differ from those that the head names; "" if they are equal.
 func (m *Manifest) Unlike(commits []Commit) string {
 	if m.named == nil || m.named.Commits == "" || m.State != Complete || m.finished().After(m.named.FinishedAt) ||
 		m.digest(commits) == m.named.Commits {
@@ -419,14 +419,14 @@ func (m *Manifest) Unlike(commits []Commit) string {
 	return "its commits are not those that were published"
 }
 
-// name makes the head name a scan as it is.
+// name sets the head's entry of a scan from its manifest and records.
 func (h *Head) name(ctx context.Context, m *Manifest, to Publication, what, why string) error {
 	s := Named{ScanID: m.ScanID, ScanDate: m.ScanDate, Publication: to, StartedAt: m.StartedAt, FinishedAt: m.finished(),
 		Changing: true, Since: h.Number} // its writer may not have ended
 	if m.named != nil {
 		s.Commits, s.Pruned = m.named.Commits, m.named.Pruned
 	}
-	if m.State == Complete && (to != PublicationDiscarded || what == CauseRepair) { // what is let go needs no row any more
+	if m.State == Complete && (to != PublicationDiscarded || what == CauseRepair) { // a discarded scan needs no rows
 		past, err := ReadHistory(ctx, h.store, m.ScanID)
 		if err != nil {
 			return err
@@ -441,8 +441,9 @@ func (h *Head) name(ctx context.Context, m *Manifest, to Publication, what, why 
 	return h.set(ctx, s)
 }
 
-// Adopt makes the head name a complete scan that is to be published, or one that was opened and completed again since
-// the head named it, or one that the ledger has merged: a lost head had published it. Other scans stay as they are.
+// Adopt makes the head name three kinds of complete scans: one that is to be published; one that was opened and
+// completed again since the head named it; and one that the ledger has merged, which a lost head had published. Other
+// scans stay as they are.
 func (h *Head) Adopt(ctx context.Context, m *Manifest, merged bool) error {
 	if err := h.place(ctx, m); err != nil {
 		return err
@@ -460,7 +461,7 @@ func (h *Head) Adopt(ctx context.Context, m *Manifest, merged bool) error {
 	return h.name(ctx, m, PublicationDone, CausePublish, "")
 }
 
-// Settle ends the changes of a scan whose commands have ended.
+// Settle clears Changing for a scan whose commands have ended.
 func (h *Head) Settle(ctx context.Context, m *Manifest) error {
 	if m.named == nil || !m.named.Changing {
 		return nil
@@ -500,12 +501,12 @@ func (m *Manifest) Changing(ctx context.Context, st store.Store, log *slog.Logge
 	})
 }
 
-// Adopt is the method of this name, of the newest head.
+// Adopt calls Adopt of the newest head.
 func Adopt(ctx context.Context, st store.Store, log *slog.Logger, m *Manifest) error {
 	return Change(ctx, st, log, func(h *Head) error { return h.Adopt(ctx, m, false) })
 }
 
-// Forget makes the head name a scan no more, before it is begun anew. A late head of another process must not name it
+// Forget removes a scan from the head before the scan is begun anew. A late head of another process must not name it
 // either.
 func Forget(ctx context.Context, st store.Store, log *slog.Logger, scanID string) error {
 	return Change(ctx, st, log, func(h *Head) error {
@@ -517,7 +518,7 @@ func Forget(ctx context.Context, st store.Store, log *slog.Logger, scanID string
 	})
 }
 
-// rename makes the head name a scan with another publication, as it is or was, and reports whether the head named it.
+// rename gives the head's entry of a scan another publication, and reports whether there was an entry.
 func (h *Head) rename(ctx context.Context, scanID string, to Publication, what, why string) (named bool, err error) {
 	all, err := h.All(ctx)
 	i := slices.IndexFunc(all, func(s Named) bool { return s.ScanID == scanID })

@@ -29,7 +29,7 @@ func newStore(t *testing.T) *store.Dir {
 	return st
 }
 
-// completed writes a complete scan without sites, and has the head adopt it.
+// completed writes a complete scan without sites, and adds it to the head.
 func completed(t *testing.T, st store.Store, id, date string) *Manifest {
 	t.Helper()
 	finished := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
@@ -50,7 +50,7 @@ func mustHead(t *testing.T, st store.Store) *Head {
 	return h
 }
 
-// says is what a head says: each scan with its publication.
+// says returns the scans of a head, each with its publication.
 func says(t *testing.T, h *Head) string {
 	t.Helper()
 	all, err := h.All(t.Context())
@@ -120,8 +120,8 @@ func TestHeadChain(t *testing.T) {
 	}
 }
 
-// TestHeadDamaged damages the newest head, and each file that it names, in every byte: no reader goes by it, and the
-// next change continues from the head before.
+// TestHeadDamaged damages the newest head, and each file that it names, in every byte: no reader uses it, and the next
+// change continues from the head before.
 func TestHeadDamaged(t *testing.T) {
 	st := newStore(t)
 	completed(t, st, "one", "2026-09-30")
@@ -179,8 +179,8 @@ func TestHeadDamaged(t *testing.T) {
 	}
 }
 
-// TestHeadAndManifest compares manifests with what the head names: one of an earlier or another scan of its name is
-// damage, one that is gone, too. A scan that no head names waits.
+// TestHeadAndManifest compares manifests with the head. A manifest of an earlier or another scan of the same name is
+// damage, and so is a missing one. A scan that no head names waits.
 func TestHeadAndManifest(t *testing.T) {
 	st := newStore(t)
 	completed(t, st, "before", "2026-11-19")
@@ -235,8 +235,8 @@ func TestHeadAndManifest(t *testing.T) {
 	}
 }
 
-// TestPublishPending publishes many scans by few heads. What a person has discarded, or is no more pending, stays as it
-// is.
+// TestPublishPending publishes many scans by few heads. A scan that a person has discarded, or that is no longer
+// pending, stays as it is.
 func TestPublishPending(t *testing.T) {
 	st := newStore(t)
 	good := completed(t, st, "before", "2026-10-01")
@@ -264,7 +264,7 @@ func TestPublishPending(t *testing.T) {
 	}
 }
 
-// TestHeadWriters publishes by many processes at once: no change is lost.
+// TestHeadWriters publishes with many processes at once: no change is lost.
 func TestHeadWriters(t *testing.T) {
 	st := newStore(t)
 	var writers sync.WaitGroup
@@ -298,7 +298,7 @@ func (s *lateHead) CreateIfAbsent(ctx context.Context, name string, data []byte)
 	return s.Store.CreateIfAbsent(ctx, name, data)
 }
 
-// TestHeadFence has a late head of an earlier holder of the lock come first: both changes count.
+// TestHeadFence lets a late head of an earlier holder of the lock come first: both changes count.
 func TestHeadFence(t *testing.T) {
 	st := newStore(t)
 	late := &lateHead{Store: st}
@@ -392,8 +392,8 @@ func TestWaitsSayWhy(t *testing.T) {
 	})
 }
 
-// TestWithdrawTwice repeats the withdrawal of each kind of scan, as after a kill: it succeeds, and no second head says
-// so. What no head names cannot be withdrawn.
+// TestWithdrawTwice repeats the withdrawal of each kind of scan, as after a kill: it succeeds, and writes no second
+// head. A scan that no head names cannot be withdrawn.
 func TestWithdrawTwice(t *testing.T) {
 	f := func(what string, then func(st *store.Dir) error) {
 		t.Helper()
@@ -460,8 +460,8 @@ func TestHeadsOfTheKilled(t *testing.T) {
 	}
 }
 
-// TestHeadLostAnswer loses the answer to the creation of each head, so that the writer finds its own head as if it were
-// another's. The change is made again without an error, and nothing is named twice.
+// TestHeadLostAnswer loses the answer to the creation of each head, so that the writer finds its own head like that of
+// another process. The change is made again without an error, and no scan is named twice.
 func TestHeadLostAnswer(t *testing.T) {
 	f := func(what, want string, change func(st store.Store) error) {
 		t.Helper()
@@ -518,7 +518,8 @@ func TestHeadLostAnswer(t *testing.T) {
 	f("removed", "one published, two published", func(st store.Store) error { return Removed(t.Context(), st, nil) })
 }
 
-// TestHeadForeign shows that nothing in the folder of heads is deleted that has another name than a head or its files.
+// TestHeadForeign shows that files in the folder of heads are only deleted if they have the name of a head or of its
+// files.
 func TestHeadForeign(t *testing.T) {
 	st := newStore(t)
 	mine := []string{"notes.txt", "00000001.json.bak", "00000000-2026-10-copy.json", "1.json"}
@@ -538,7 +539,7 @@ func TestHeadForeign(t *testing.T) {
 	}
 }
 
-// lateStore has leases, of which an earlier holder may have a request on its way.
+// lateStore has leases; an earlier holder may have a request on its way.
 type lateStore struct {
 	store.Store
 	fenced int

@@ -89,7 +89,8 @@ func ReadHistory(ctx context.Context, st store.Store, scanID string) (*History, 
 	return ReadShard(ctx, st, scanID, "")
 }
 
-// ReadShard reads every record of one shard; "" is all. What is done with that History leaves other shards alone.
+// ReadShard reads every record of one shard; "" is all. Changes that are based on that History leave other shards
+// alone.
 func ReadShard(ctx context.Context, st store.Store, scanID, shard string) (*History, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
@@ -115,12 +116,12 @@ type recordError struct {
 func (e *recordError) Unwrap() error { return e.error }
 
 // GatherHistory lists the records of one shard, or of all (""), and reads each once. A compaction, restart or repair
-// publishes its record before it deletes those that it replaces. A listing that overlaps it may show neither, so the
-// records of the shard "compacted" are listed again afterwards, until two listings in a row are equal. New records of a
-// running scan cause no other listing, which would otherwise continue until the scan ends. If a record is gone when it
-// is read, all records are listed again. If that happens a second time to the same record, its error is returned. Each
-// result of reading goes through judge, in the order of the names of one listing; a record for which judge returns nil
-// is left out.
+// publishes its record before it deletes those that it replaces. A listing that overlaps with this may show neither. So
+// the records of the shard "compacted" are listed again afterwards, until two listings in a row are equal. New records
+// of a running scan cause no other listing, which would otherwise continue until the scan ends. If a record is gone
+// when it is read, all records are listed again. If that happens a second time to the same record, its error is
+// returned. Each result of reading goes through judge, in the order of the names of one listing; a record for which
+// judge returns nil is left out.
 func GatherHistory(ctx context.Context, st store.Store, scanID, shard string, judge func(name string, c *Commit,
 	err error) (*Commit, error)) (*History, error) {
 	read := func(ctx context.Context, name string) (*Commit, error) { return ReadCommit(ctx, st, scanID, name) }

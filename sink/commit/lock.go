@@ -17,7 +17,7 @@ import (
 // HeldError says that another process holds the scan's lock.
 type HeldError struct {
 	ScanID string
-	Share  string // its number; "" if the lock is that of the whole scan
+	Share  string // its number; "" if the lock is the scan's
 	Holder Holder
 }
 
@@ -98,8 +98,8 @@ func RemedyFor(err error) (remedy string, certain bool) {
 	return "", false
 }
 
-// Remedies for missing or damaged records and files, and for changed settings. Without its manifest a scan cannot be
-// repaired: nothing else says which lists it is of.
+// Remedies for missing or damaged records and files, and for changed settings. A scan without its manifest cannot be
+// repaired: no other file names its lists.
 const (
 	DamageRemedy   = "restore the files that bulkscan verify names; or fetch the lost sites again by scan --repair; or begin the scan anew with --restart"
 	ManifestRemedy = "restore the files that bulkscan verify names, or begin the scan anew with --restart"

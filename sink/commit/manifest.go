@@ -24,7 +24,7 @@ type Manifest struct {
 	ResumedAt       *time.Time `json:"resumed_at,omitempty"` // the last time
 	FinishedAt      *time.Time `json:"finished_at,omitempty"`
 	ToolVersion     string     `json:"tool_version"`
-	OtherTools      []string   `json:"other_tool_versions,omitempty"` // by which some parts are, with the same schema, registry and check
+	OtherTools      []string   `json:"other_tool_versions,omitempty"` // that wrote some parts, with the same schema, registry and check
 	RegistryVersion string     `json:"registry_version"`
 	Check           Check      `json:"check"`
 	Observer        Observer   `json:"observer"`
@@ -42,7 +42,7 @@ type Manifest struct {
 	// Recorded lists the files (tables and rejects) that had a record of their own when the scan became complete (see
 	// FileRecord). It shows that such a file was deleted with its record.
 	Recorded []string `json:"recorded_files,omitempty"`
-	// Changes are those of files that a scan reads again while it runs.
+	// Changes are the changes of files that a scan reads again while it runs.
 	Changes []FileChange `json:"file_changes,omitempty"`
 	// Rejudged is the scan whose stored bodies were re-evaluated; nil if the sites were fetched.
 	Rejudged *RejudgedScan `json:"judged_again,omitempty"`
@@ -54,10 +54,10 @@ type Manifest struct {
 	Repairing bool   `json:"repairing,omitempty"`
 	Sum       string `json:"sum,omitempty"` // see SealRecord
 
-	named *Named // what the head says of it; nil: nothing
+	named *Named // the head's entry of the scan; nil: none
 }
 
-// FileChange says that a file of a scan has changed while the scan ran, and holds as it is from then on.
+// FileChange says that a file of a scan has changed while the scan ran; the new contents apply from then on.
 type FileChange struct {
 	At      time.Time `json:"at" about:"RFC 3339"`
 	Flag    string    `json:"flag" about:"flag that names the file: opt-out"`
@@ -129,15 +129,15 @@ const (
 	Complete State = "complete"
 )
 
-// Publication is whether readers get a scan.
+// Publication says whether readers get a scan.
 type Publication string
 
-// The publications. See SetPublication for how a scan goes from one to another. A manifest has how the scan ended, the
-// head the rest.
+// The publications. See SetPublication for how a scan goes from one to another. The manifest says how the scan ended,
+// the head says the rest.
 const (
 	PublicationPending Publication = "pending"
 	PublicationDone    Publication = "published"
-	PublicationHeld    Publication = "held" // a judge has found the scan unlike those before; a person decides
+	PublicationHeld    Publication = "held" // the scan differs too much from earlier nights; a person decides
 	// a person has decided that it does not count; it stays for studies of what went wrong
 	PublicationDiscarded Publication = "discarded"
 	PublicationEmpty     Publication = "empty" // it has no site, or none answered, and --allow-empty was not given
@@ -151,7 +151,7 @@ func (m *Manifest) Published() bool {
 // Withheld reports whether the scan is complete and readers do not get it.
 func (m *Manifest) Withheld() bool { return m.State == Complete && !m.Published() }
 
-// Withholding says in words how a complete scan stands that readers do not get.
+// Withholding says in words why readers do not get a complete scan.
 func (m *Manifest) Withholding() string {
 	if m.Publication == PublicationPending || m.Restarting {
 		return "not published"
@@ -253,7 +253,7 @@ func ReadStoredManifest(ctx context.Context, st store.Store, scanID string) (m *
 	return m, err
 }
 
-// Manifest is ReadStoredManifest by this head.
+// Manifest is ReadStoredManifest with this head.
 func (h *Head) Manifest(ctx context.Context, scanID string) (*Manifest, error) {
 	m, err := h.AnyManifest(ctx, scanID)
 	if err != nil {
@@ -277,7 +277,7 @@ func (h *Head) AnyManifest(ctx context.Context, scanID string) (*Manifest, error
 	return m, nil
 }
 
-// ReadAnyManifest reads a manifest of any version, without what the head says.
+// ReadAnyManifest reads a manifest of any version, without the head's entry.
 func ReadAnyManifest(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
 	if err := CheckScanID(scanID); err != nil {
 		return nil, err
@@ -307,7 +307,7 @@ func (m *Manifest) Create(ctx context.Context, st store.Store) error {
 	return WriteRecord(ctx, st.CreateIfAbsent, ManifestName(m.ScanID), m, &m.Sum)
 }
 
-// ListName is what the scan's list is called: by the user, else by the names of its files.
+// ListName is the name that the user gave to the scan's list, else the names of its files.
 func (m *Manifest) ListName() string {
 	if m.ListID != "" {
 		return m.ListID

@@ -84,8 +84,8 @@ func IsRecord(scanID, name string) bool {
 
 func partitionFolder(table, date string) string { return table + "/scan_date=" + date + "/" }
 
-// partsPrefix is what the names of a scan's parts of a table begin with; "" is all shards. Names of other scans may
-// begin so, too: see ShardOf.
+// partsPrefix is the beginning of the names of a scan's parts of a table; "" is all shards. Parts of other scans may
+// have the same beginning: see ShardOf.
 func partsPrefix(table, date, scanID, shard string) string {
 	prefix := partitionFolder(table, date) + "part-" + scanID + "-"
 	if shard != "" {
@@ -99,7 +99,7 @@ func PartName(table, date, scanID, shard string, n int) string {
 	return partitionFolder(table, date) + "part-" + scanID + "-" + shard + "-" + strconv.Itoa(n) + ".parquet"
 }
 
-// StatsName is the name of a table that is computed from a whole scan (schema.TokenStats, schema.RecordStats).
+// StatsName is the name of a table that is computed from all parts of a scan (schema.TokenStats, schema.RecordStats).
 func StatsName(table, date, scanID string) string {
 	return partitionFolder(table, date) + "part-" + scanID + ".parquet"
 }

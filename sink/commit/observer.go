@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Observer says who saw the sites of a scan, and how. Sites answer differently to another observer. So the figures of
-// two observers are never added up.
+// Observer says by which crawler the sites of a scan were seen, and how. Sites answer differently to another observer.
+// So the figures of two observers are never added up.
 type Observer struct {
 	Source  string `json:"source"`                   // live, or archive: the captures of another crawler
 	Product string `json:"product,omitempty"`        // product token of the User-Agent header, without its version; "" for archives
@@ -37,8 +37,8 @@ func (o Observer) String() string {
 	return strings.Join(words, " ")
 }
 
-// ProductOf returns the product token of a User-Agent header. Many crawlers begin it as browsers do, with
-// `Mozilla/5.0 (compatible; Name/1.0)`; then it is that name.
+// ProductOf returns the product token of a User-Agent header. Many crawlers' headers begin like a browser's, with
+// `Mozilla/5.0 (compatible; Name/1.0)`; for these it returns Name.
 func ProductOf(userAgent string) string {
 	if _, after, ok := strings.Cut(userAgent, "compatible;"); ok && strings.HasPrefix(userAgent, "Mozilla/") {
 		userAgent = strings.TrimSpace(after)

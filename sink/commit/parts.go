@@ -124,11 +124,10 @@ func PartFiles(ctx context.Context, st store.Store, scanID, date, only string) (
 	return files, nil
 }
 
-// ClearParts deletes what a killed process left: all drafts, the parts and claimed records of these shards that no
-// commit names, and the parts and records of any shard that a compaction replaced. The caller holds the scan's lock, or
-// that of the share whose history it has read. If
-// files of current commits are missing or have another size, ClearParts deletes only drafts and returns the names of
-// these files, sorted: the replaced files may be the only copy left.
+// ClearParts deletes what a killed process left: all drafts; the parts and claimed records of these shards that no
+// commit names; and the parts and records of any shard that a compaction replaced. The caller holds the scan's lock, or
+// that of the share whose history it has read. If files of current commits are missing or have another size, ClearParts
+// deletes only drafts and returns the names of these files, sorted: the replaced files may be the only copy left.
 func ClearParts(ctx context.Context, st store.Store, scanID, date string, past *History,
 	shards []string) (damaged []string, err error) {
 	stale := past.Stale()
@@ -171,8 +170,8 @@ func DamagedFiles(ctx context.Context, st store.Store, scanID, date string, past
 	return damaged, err
 }
 
-// heldAgainst compares the files of a scan's parts with its current commits: damaged as DamagedFiles says, further are
-// the files that no current commit names.
+// heldAgainst compares the files of a scan's parts with its current commits. damaged is the result of DamagedFiles;
+// further are the files that no current commit names.
 func heldAgainst(ctx context.Context, st store.Store, scanID, date string, past *History) (damaged, further []string,
 	err error) {
 	committed := map[string]int64{}

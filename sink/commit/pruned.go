@@ -15,13 +15,13 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Pruned is the record of scans that were deleted for their age. A head names it before their files are deleted: from
-// then on only the history has their nights, and cannot derive them anew.
+// Pruned is the record of scans that were deleted for their age. A head names the record before the files of the scans
+// are deleted. From then on only the history has these nights, and they cannot be derived again.
 type Pruned struct {
 	Through    string              `json:"through"`              // date of the last deleted night; "" before the first
 	Scans      []PrunedScan        `json:"scans"`                // by date
-	Tables     map[string]string   `json:"tables,omitempty"`     // by table: date of the last night that was left without it
-	Registries map[string][]string `json:"registries,omitempty"` // by version: the tokens of registries, as statistics of the scans had them
+	Tables     map[string]string   `json:"tables,omitempty"`     // by table: date of the last night whose files of the table were deleted
+	Registries map[string][]string `json:"registries,omitempty"` // by version: the tokens of registries, from the statistics of the scans
 	History    json.RawMessage     `json:"history,omitempty"`    // what package history keeps in their place
 }
 
@@ -48,7 +48,7 @@ func ReadPruned(ctx context.Context, st store.Store) (*Pruned, error) {
 	return h.ReadPruned(ctx)
 }
 
-// ReadPruned is the function of this name, by this head.
+// ReadPruned reads the record that this head names.
 func (h *Head) ReadPruned(ctx context.Context) (*Pruned, error) {
 	p := &Pruned{}
 	if h.Pruned == nil {
@@ -66,8 +66,8 @@ func (h *Head) ReadPruned(ctx context.Context) (*Pruned, error) {
 	return p, err
 }
 
-// Prune makes the head name a record of what is pruned, no more the scans that are about to be deleted, and others
-// without a table.
+// Prune makes the head name the record of pruned scans. It removes the scans that are about to be deleted from the
+// head, and notes the tables that others lose.
 func (h *Head) Prune(ctx context.Context, p *Pruned, going []*Manifest, without map[string][]*Manifest) error {
 	h.pruned = p
 	h.cause(CausePrune, "")
@@ -95,7 +95,7 @@ func (h *Head) Prune(ctx context.Context, p *Pruned, going []*Manifest, without 
 	return nil
 }
 
-// Removed makes the head say that nothing of pruned scans is left.
+// Removed notes in the head that no file of pruned scans is left.
 func Removed(ctx context.Context, st store.Store, log *slog.Logger) error {
 	return Change(ctx, st, log, func(h *Head) error {
 		h.Removing = nil
@@ -144,8 +144,8 @@ func (p *Pruned) Refuses(scanID, date string) error {
 	return nil
 }
 
-// RemoveScan deletes what a pruned scan has left: the records first, without which no reader finds the parts, and then
-// empty folders, which each later list would read. Its manifest was deleted before.
+// RemoveScan deletes the remaining files of a pruned scan: first the records, without which no reader finds the parts.
+// Then it deletes empty folders, which each later listing would read. Its manifest was deleted before.
 func RemoveScan(ctx context.Context, st store.Store, s *PrunedScan) error {
 	prefixes := []string{ScanFolder(s.ScanID), RejectsName(s.ScanID)}
 	for _, t := range schema.Tables() {
@@ -183,7 +183,7 @@ func RemoveEmpty(ctx context.Context, st store.Store, folders []string) error {
 	return nil
 }
 
-// owns reports whether a file is the scan's. The id of another scan may begin like its own.
+// owns reports whether a file is the scan's. The id of another scan may begin with this scan's id.
 func (s *PrunedScan) owns(name string) bool {
 	table, base, _ := strings.Cut(name, "/")
 	base = base[strings.LastIndexByte(base, '/')+1:]

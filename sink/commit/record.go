@@ -25,7 +25,7 @@ const (
 	sumLength = 2 * sha256.Size
 )
 
-// ErrRecord says that a record is not as it was written.
+// ErrRecord says that a record has changed since it was written.
 var ErrRecord = errors.New("it is damaged")
 
 // errSum is the ErrRecord of a record whose bytes have changed.

@@ -21,8 +21,8 @@ type Scan struct {
 	Commits  []Commit // ordered by shard and number; of a unit, those of one scan after the other
 	Unit     Unit     // which rows count for readers of package sink; by default all
 
-	// Sealing says that what is read is written to files with hashes of their own, or is deleted: so readers compare the
-	// whole hash of each file first.
+	// Sealing says that the rows read are written to files with hashes of their own, or are deleted. So readers first
+	// compare the hash of all bytes of each file.
 	Sealing bool
 
 	Store store.Store
@@ -78,7 +78,7 @@ func ReadStoredScan(ctx context.Context, st store.Store, scanID string) (*Scan, 
 	return openScan(ctx, st, m)
 }
 
-// Scan is ReadScan by this head; by the newest one if the scan was begun anew since.
+// Scan is ReadScan with this head, or with the newest one if the scan was begun anew since.
 func (h *Head) Scan(ctx context.Context, scanID string) (*Scan, error) {
 	m, err := h.Manifest(ctx, scanID)
 	if errors.Is(err, ErrRecord) {
@@ -157,15 +157,15 @@ func (e *DamagedScansError) Unwrap() []error {
 	return errs
 }
 
-// Scans reads the manifests of a dataset, ordered by start. If some are damaged, or the head names scans that are not
-// there, it returns the others with a *DamagedScansError, and the caller decides whether they suffice. If one has
-// another schema version, that is the error.
+// Scans reads the manifests of a dataset, ordered by start. If some are damaged, or the head names missing scans, it
+// returns the others with a *DamagedScansError, and the caller decides whether they suffice. If one has another schema
+// version, that is the error.
 func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	return current(StoredScans(ctx, st))
 }
 
-// LastScans is Scans for these scans, and for those that the head names of the dates of the last n that are published,
-// and of later ones. Without a head it is Scans.
+// LastScans is Scans for these scans and for the newest ones in the head: it goes back to the date of the n-th last
+// published scan. Without a head it is Scans.
 func LastScans(ctx context.Context, st store.Store, n int, ids ...string) ([]*Manifest, error) {
 	h, err := ReadHead(ctx, st)
 	if err != nil {
@@ -209,7 +209,7 @@ func current(all []*Manifest, err error) ([]*Manifest, error) {
 	return all, err
 }
 
-// StoredScans is Scans for scans of all schema versions. Those of later ones are among the damaged.
+// StoredScans is Scans for scans of all schema versions. Scans of later versions are among the damaged.
 func StoredScans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	h, err := ReadHead(ctx, st)
 	if err != nil {
@@ -218,7 +218,7 @@ func StoredScans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	return h.Manifests(ctx)
 }
 
-// Manifests is StoredScans by this head.
+// Manifests is StoredScans with this head.
 func (h *Head) Manifests(ctx context.Context) ([]*Manifest, error) {
 	named, err := h.All(ctx)
 	if err != nil {
@@ -265,7 +265,7 @@ func (h *Head) ManifestsOf(ctx context.Context, ids []string) ([]*Manifest, erro
 	return all, nil
 }
 
-// readNamed is ReadManifest, for which a scan is damaged that the head names and that is not there.
+// readNamed is ReadManifest, except that a missing scan which the head names counts as damaged.
 func readNamed(ctx context.Context, st store.Store, scanID string) (*Manifest, error) {
 	m, err := ReadStoredManifest(ctx, st, scanID)
 	if !errors.Is(err, store.ErrNotExist) {
@@ -284,8 +284,8 @@ func readNamed(ctx context.Context, st store.Store, scanID string) (*Manifest, e
 }
 
 // Default returns the scan that a command reads if the user names none: the published scan with sites that has the
-// newest date, and of several the one that started last. It returns nil if there is none. latest() in views.sql has the
-// same rule. The scans must be in the order of their start.
+// newest date, and among several the one that started last. It returns nil if there is none. latest() in views.sql has
+// the same rule. The scans must be in the order of their start.
 func Default(scans []*Manifest) (of *Manifest) {
 	for _, m := range scans {
 		if m.Published() && m.Counts != nil && m.Counts.Files[schema.Sites] > 0 && (of == nil || m.ScanDate >= of.ScanDate) {
@@ -334,7 +334,7 @@ type Place struct {
 }
 
 // Open opens a commit's file of a table. If a compaction has deleted the file since the commits were read, its rows are
-// in the compacted file: whole row groups, in the same order.
+// in the compacted file: the same row groups, in the same order.
 func (s *Scan) Open(ctx context.Context, c *Commit, table string) (Place, error) {
 	if one := s.of[c.ScanID]; one != nil {
 		at, err := one.Open(ctx, c, table)

@@ -35,7 +35,7 @@ type Share struct {
 	Check           Check      `json:"check"`
 	Inputs          []Input    `json:"inputs"`
 
-	// How far it is. The list is read by every share as a whole.
+	// How far it is. Every share reads the complete list.
 	ReadBytes  int64 `json:"list_bytes_read,omitempty"`
 	TotalBytes int64 `json:"list_bytes,omitempty"`
 	Earlier    int64 `json:"already_kept"` // sites that earlier processes have kept
@@ -47,14 +47,14 @@ type Share struct {
 	Sum    string       `json:"sum,omitempty"`    // see SealRecord
 }
 
-// ShareResult is what a share has found, for the arithmetic of collecting.
+// ShareResult has the counts of a share, which collecting adds up.
 type ShareResult struct {
 	Sites      int64       `json:"sites"`      // committed: one for each origin of the share
 	Duplicates int64       `json:"duplicates"` // of origins of the share
 	LeftOut    int64       `json:"left_out"`   // by --sample
 	Elsewhere  int64       `json:"elsewhere"`  // lines that belong to other shares
-	Invalid    int64       `json:"invalid"`    // lines of the whole list without an origin
-	Skipped    int64       `json:"skipped"`    // blank lines, comments and headers of the whole list
+	Invalid    int64       `json:"invalid"`    // lines of the complete list without an origin
+	Skipped    int64       `json:"skipped"`    // blank lines, comments and headers of the complete list
 	Lines      int64       `json:"lines"`      // of the whole list
 	Rejects    schema.File `json:"rejects"`
 }
@@ -94,8 +94,8 @@ func (e *UncollectedError) Error() string {
 // Uncollected reports whether the scan is in shares that may still be written, each under its own lock.
 func (m *Manifest) Uncollected() bool { return m.Shares > 0 && m.State != Complete && !m.Repairing }
 
-// Remedy says what to do about damaged records and files of these shards of the scan. Each share of a scan that is not
-// collected is repaired by itself, under its lock: others may be being written.
+// Remedy says what to do about damaged records and files of these shards of the scan. Before a scan is collected, each
+// share is repaired by itself, under its lock: other shares may be being written.
 func (m *Manifest) Remedy(shards ...string) string {
 	if !m.Uncollected() {
 		return DamageRemedy
@@ -103,8 +103,8 @@ func (m *Manifest) Remedy(shards ...string) string {
 	return ShareRemedy(m.ScanID, m.Shares, shards...)
 }
 
-// ShareRemedy is Remedy for shares of a scan of n that are not collected. It names the first ten; then the others are
-// due.
+// ShareRemedy is Remedy for shares of a scan of n that are not collected. It names the first ten shares; a later call
+// names the others.
 func ShareRemedy(scanID string, n int, shards ...string) string {
 	slices.Sort(shards)
 	shards = slices.Compact(shards)
@@ -122,7 +122,7 @@ func (m *Manifest) Remedied(err error) error {
 	return Remedied(err, m.Remedy(shard))
 }
 
-// HasSites reports whether commits have the sites of the share, each once.
+// HasSites reports whether commits contain each site of the share once.
 func (r *ShareResult) HasSites(commits []Commit) bool {
 	sites, err := SitesOf(commits)
 	return err == nil && CountCommits(commits).Rows == r.Sites && sites.GetCardinality() == uint64(r.Sites)

@@ -17,12 +17,12 @@ import (
 // Unit says which rows of one or several scans count.
 type Unit struct {
 	Scans  []*Manifest // in the order of ByStart
-	Alone  bool        // only one of Scans is read, since it was asked for by its id
+	Alone  bool        // only one of Scans is read, since the user named its id
 	Sum    string      // see UnitSum; "" if the rows of one scan alone are read
 	Choice             // of the rows that are read
 }
 
-// Choice says which rows do not count, since another one speaks for their site.
+// Choice says which rows do not count, because another row counts for their site.
 type Choice struct {
 	Superseded map[string]*roaring64.Bitmap // their seq, by scan
 	Folds
@@ -31,7 +31,7 @@ type Choice struct {
 // Folds counts the sites of an archive with captures by http and by https.
 type Folds struct {
 	Folded   int64 `json:"folded,omitempty"`
-	Disagree int64 `json:"folds_disagree,omitempty"` // both were observed, with another finding or body
+	Disagree int64 `json:"folds_disagree,omitempty"` // both captures were observed, with different findings or bodies
 }
 
 // Replaced is the number of rows that do not count.
@@ -47,7 +47,7 @@ func (m *Manifest) InUnit(o *Manifest) bool {
 	return m.Published() && m.ScanDate == o.ScanDate && m.Observer == o.Observer && m.ListID == o.ListID
 }
 
-// ByStart orders the scans of a unit: of two rows that are alike otherwise, the one of the later scan counts.
+// ByStart orders the scans of a unit: of two otherwise equal rows, the row of the later scan counts.
 func ByStart(a, b *Manifest) int {
 	return cmp.Or(a.StartedAt.Compare(b.StartedAt), strings.Compare(a.ScanID, b.ScanID))
 }
@@ -63,7 +63,7 @@ func UnitSum(sites []schema.File) string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// Read returns the manifests of the scans that are read as this one, in the order of ByStart.
+// Read returns the manifests of the scans whose rows are read together as this scan, in the order of ByStart.
 func (s *Scan) Read() []*Manifest {
 	if s.Unit.Alone || len(s.Unit.Scans) == 0 {
 		return []*Manifest{s.Manifest}
@@ -81,15 +81,16 @@ func (s *Scan) Sites() (files []schema.File) {
 	return files
 }
 
-// Together returns the scans of a unit as one: one as it is, of several the manifest of the last with the settings of
-// the first, the lists of all, and the tables that all of them have. The scans are in the order of ByStart.
+// Together returns the scans of a unit as one. A single scan stays as it is. Several get the manifest of the last, with
+// the settings of the first, the lists of all, and the tables that all of them have. The scans are in the order of
+// ByStart.
 func Together(scans []*Scan) *Scan {
 	last := scans[len(scans)-1]
 	if len(scans) == 1 {
 		return last
 	}
 	m := *last.Manifest
-	m.Config, m.Inputs = scans[0].Manifest.Config, nil // a later scan may ask a part of the sites again
+	m.Config, m.Inputs = scans[0].Manifest.Config, nil // a later scan may fetch a part of the sites again
 	all := &Scan{Manifest: &m, Store: last.Store, of: map[string]*Scan{}}
 	for _, s := range scans {
 		for _, in := range s.Manifest.Inputs {

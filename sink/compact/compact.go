@@ -22,8 +22,8 @@ import (
 )
 
 // A merged part is made as any part is: its files are published, sites last, and count once a commit record names them.
-// That record also names the commits that it replaces, so one write takes these out and puts the merged part in. The
-// replaced commits are deleted afterwards, files first.
+// That record also names the commits that it replaces, so one write replaces them by the merged part. The replaced
+// commits are deleted afterwards, files first.
 //
 // A compaction that is killed leaves either files that no commit names, or commits and files that another commit has
 // replaced. Readers of records ignore both, and the next compaction or scan of that id deletes them.
@@ -273,7 +273,7 @@ func (c *compaction) merge(ctx context.Context, run []commit.Commit) (begun bool
 	for _, f := range record.Files {
 		c.done.Rows += f.Rows
 	}
-	if err := index.Update(ctx, c.store); err != nil { // so that readers find the merged part before the others go
+	if err := index.Update(ctx, c.store); err != nil { // readers must find the merged part before the others go
 		return true, err
 	}
 	c.waiting = append(c.waiting, retired{run, time.Now()})
@@ -325,7 +325,8 @@ func (c *compaction) record(run []commit.Commit) (*commit.Commit, error) {
 	return record, err
 }
 
-// deleteWhatIsDue deletes replaced commits whose grace has ended. With wait, it waits for the grace of all.
+// deleteWhatIsDue deletes replaced commits whose grace has ended. With wait, it first waits until that of all has
+// ended.
 func (c *compaction) deleteWhatIsDue(ctx context.Context, wait bool) error {
 	for len(c.waiting) > 0 {
 		due := c.waiting[0].since.Add(c.options.Grace)
@@ -375,8 +376,8 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// end updates the totals of parts and bytes in the manifest of a complete scan, and the views if parts were
-// merged, for which the index is up to date. The number of rows does not change.
+// end updates the totals of parts and bytes in the manifest of a complete scan. If parts were merged, it also updates
+// the views; the index is up to date by then. The number of rows does not change.
 func (c *compaction) end(ctx context.Context) error {
 	changed := c.done.PartsBefore != c.done.PartsAfter
 	if c.manifest.Counts != nil {
@@ -402,8 +403,8 @@ func (c *compaction) end(ctx context.Context) error {
 	return views.Write(ctx, c.store, nil)
 }
 
-// Written writes what tells readers which files there are, as far as it is not what the records of all scans say: the
-// index, and the views, which are made by it. Call it once after the scans of a dataset.
+// Written updates the files that tell readers which files there are: the index, and the views, which are made from the
+// index. Call it once after the scans of a dataset.
 func Written(ctx context.Context, st store.Store) error {
 	return errors.Join(index.Renew(ctx, st), views.Write(ctx, st, nil))
 }

@@ -24,9 +24,9 @@ A table is the Parquet files of all published scans: scan_date is in their paths
 // maxPackage bounds datapackage.json in bytes: some hundred thousand files.
 const maxPackage = 64 << 20
 
-// describe reports whether datapackage.json describes the files of an index. With write, it is written if not, or
-// deleted where no table has a file. A file that is not bulkscan's, or cannot be read, stays, and so does that of a
-// scan whose manifest is damaged.
+// describe reports whether datapackage.json describes the files of an index. With write, an outdated one is written
+// again, or deleted if no table has a file. It stays if bulkscan did not write it, if it cannot be read, or if a scan's
+// manifest is damaged.
 func describe(ctx context.Context, st store.Store, rows []Row, write bool) (described bool, err error) {
 	before, err := store.ReadAll(ctx, st, schema.PackageName, maxPackage)
 	if !bytes.Contains(before, []byte(schema.PackageMark)) && !errors.Is(err, store.ErrNotExist) {
@@ -83,7 +83,7 @@ func describe(ctx context.Context, st store.Store, rows []Row, write bool) (desc
 	return described, err
 }
 
-// withoutResources returns a datapackage.json without its resources, where they are at the end: they are long.
+// withoutResources returns a datapackage.json without its resources, if these are at its end: they are long.
 func withoutResources(data []byte) []byte {
 	head, resources, ok := bytes.Cut(data, []byte(",\n  \"resources\": ["))
 	if !ok || bytes.Contains(resources, []byte("\n  \"")) {

@@ -2,10 +2,10 @@
 // files of every published scan (see commit.Publication), so that a reader of thousands of nights opens one file
 // instead of thousands of records.
 //
-// The index is derived: Update makes it from the head and the records, and reads only those of scans that may have
-// changed: the head says which (see commit.Named). It is
-// written when a scan is published, and again before files that it names are deleted. A reader that loaded it earlier
-// may miss newer nights; if a file has been deleted since, its query fails.
+// The index is derived: Update makes it from the head and the records. It reads only the records of scans that may have
+// changed, which the head marks (see commit.Named). It is written when a scan is published, and again before files that
+// it names are deleted. A reader that loaded it earlier may miss newer nights; if a file has been deleted since, its
+// query fails.
 package index
 
 import (
@@ -50,9 +50,9 @@ type Row struct {
 	Bytes           int64  `parquet:"bytes,uncompressed"`
 	Sum             int64  `parquet:"sum,uncompressed"`        // first 64 bits of the SHA-256
 	Merged          bool   `parquet:"merged,uncompressed"`     // a month has these rows, too
-	Superseded      bool   `parquet:"superseded,uncompressed"` // of statistics: another scan's are those of the unit; else the table superseded may name rows of the file
+	Superseded      bool   `parquet:"superseded,uncompressed"` // of statistics: another scan has those of the unit; else the table superseded may name rows of the file
 	Unit            string `parquet:"unit,dict,uncompressed"`  // of statistics: FileRecord.Unit
-	Records         int64  `parquet:"records,uncompressed"`    // hash of what the head said of the scan when its records were read, by which Update sees changes; 0: they may change
+	Records         int64  `parquet:"records,uncompressed"`    // hash of the head's entry of the scan when its records were read, by which Update sees changes; 0: they may change
 }
 
 // attempts bounds how often an index is written again because another process has changed it meanwhile.
@@ -62,7 +62,7 @@ const attempts = 5
 // it has written, so that the last one has seen the scans of all.
 func Update(ctx context.Context, st store.Store) error { return update(ctx, st, false) }
 
-// Renew is Update that reads the records of all scans, also of those of which the head says what it said before.
+// Renew is Update that reads the records of all scans, also of scans whose entry in the head has not changed.
 func Renew(ctx context.Context, st store.Store) error { return update(ctx, st, true) }
 
 // BeforeClearing updates the index if commit.ClearParts is about to delete files that a merged part has replaced: the
@@ -129,11 +129,11 @@ type content struct {
 	rows []Row
 }
 
-// newest is the index that this process has read or written last. A night reads the index several times, and to decode
-// that of thousands of nights takes longer than all else.
+// newest is the index that this process has read or written last. A night reads the index several times, and decoding
+// an index of thousands of nights takes longer than all else.
 var newest atomic.Pointer[content]
 
-// readRows reads the index. Other readers have the rows, too: they are not changed. After an error there are none.
+// readRows reads the index. Other readers share the rows, so they must not be changed. After an error there are none.
 func readRows(ctx context.Context, st store.Store) (rows []Row, err error) {
 	data, err := store.ReadAll(ctx, st, Name, maxIndex)
 	if err != nil {
@@ -149,8 +149,8 @@ func readRows(ctx context.Context, st store.Store) (rows []Row, err error) {
 	return rows, nil
 }
 
-// next returns the rows of the index. A scan about which the head says the same as before keeps its rows; the records
-// of the others, or of all, are read again. changed is false if a reader sees no difference, and files is false if the
+// next returns the rows of the index. A scan whose entry in the head has not changed keeps its rows; the records of the
+// other scans, or of all, are read again. changed is false if a reader sees no difference, and files is false if the
 // same files are listed. With write, missing files of units are made.
 func next(ctx context.Context, st store.Store, before []Row, all, write bool) (rows []Row, changed, files bool,
 	err error) {
@@ -168,7 +168,7 @@ func next(ctx context.Context, st store.Store, before []Row, all, write bool) (r
 	if err != nil {
 		return nil, false, false, err
 	}
-	kept, was := map[string]int64{}, map[string][]Row{} // scans that are not read; rows of those that are, or are gone
+	kept, was := map[string]int64{}, map[string][]Row{} // scans that are not read; rows of scans that are read or are gone
 	for of := range runs(before, func(row *Row) string { return row.ScanID }) {
 		id, records := of[0].ScanID, of[0].Records
 		switch its := said[id]; {
@@ -245,15 +245,16 @@ func runs(rows []Row, key func(*Row) string) iter.Seq[[]Row] {
 	}
 }
 
-// saying stands for what the head says of a scan: hashes, 0 where the scan's records may change. month is that of the
-// head's file with the scan's month, 0 if it has none, or of a scan of the month the records may change.
+// saying stands for the head's entry of a scan, by hashes. scan is 0 if the scan's records may change. month is the
+// hash of the head's file for the scan's month: 0 if there is none, or if the records of a scan of the month may
+// change.
 type saying struct {
 	scan, month int64
 	needed      bool // its records have to be there
 }
 
-// saidOf returns the scans that the head names, or that have records. It does not read what the head says of a month of
-// which the rows before are by the same file.
+// saidOf returns the scans that the head names, or that have records. It does not read the head's file of a month if
+// the rows before were made by that same file.
 func saidOf(ctx context.Context, st store.Store, before []Row) (*commit.Head, map[string]saying, error) {
 	head, err := commit.ReadHead(ctx, st)
 	if err != nil {
@@ -300,8 +301,8 @@ func saidOf(ctx context.Context, st store.Store, before []Row) (*commit.Head, ma
 	return head, said, err
 }
 
-// completed adds to the rows of a month's scans those of files in MonthsFolder, and says which files have rows that do
-// not count, or that such a file has, too.
+// completed adds rows for files in MonthsFolder to the rows of a month's scans. It marks files that have rows which do
+// not count, and files whose rows a merged month also has.
 func completed(ctx context.Context, st store.Store, rows, before []Row, derived map[string]bool, write bool) ([]Row,
 	error) {
 	sortRows(rows)
@@ -333,9 +334,9 @@ func sortRows(rows []Row) {
 	})
 }
 
-// rowsOf reads the records of a scan. Of one whose records are damaged or gone, which verify reports, the index keeps
-// what it has; else the scan counts as not complete. Files that a later version of bulkscan wrote are listed, too:
-// readers need not know what is in them.
+// rowsOf reads the records of a scan. If the records are damaged or gone, which verify reports, the index keeps the
+// rows that it has, or without any lists the scan as not complete. Files that a later version of bulkscan wrote are
+// listed, too: readers need not know what is in them.
 func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, its saying, before []Row) ([]Row,
 	error) {
 	records := cmp.Or(its.month, its.scan)
@@ -349,7 +350,7 @@ func rowsOf(ctx context.Context, st store.Store, head *commit.Head, id string, i
 	m, err := head.AnyManifest(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotExist) && !its.needed:
-		return nil, nil // a folder in which a lock may lie
+		return nil, nil // a folder that may contain a lock
 	case err != nil && !isDamage(err):
 		return nil, err
 	case err != nil:
@@ -418,7 +419,7 @@ func encode(rows []Row, version int) ([]byte, error) {
 	return table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(version)})
 }
 
-// asWritten reports whether a file has these rows as this version of bulkscan or one before writes them.
+// asWritten reports whether a file has these rows as this version of bulkscan or an earlier one writes them.
 func asWritten(data []byte, rows []Row) (bool, error) {
 	for version := schema.Version; version > 0; version-- {
 		if again, err := encode(rows, version); err != nil || bytes.Equal(again, data) {
@@ -431,16 +432,16 @@ func asWritten(data []byte, rows []Row) (bool, error) {
 // maxIndex bounds the index in bytes: some ten thousand nights.
 const maxIndex = 256 << 20
 
-// State says how the index stands to the records.
+// State says how the index relates to the records.
 type State uint8
 
 // The states.
 const (
 	Current State = iota // it is what the records say
-	// it is as it was written, and the records have changed since: a process was killed, or is about to write it
+	// it is undamaged, but the records have changed since: a process was killed, or is about to write it
 	Older
-	Damaged     // it is not as it was written
-	Undescribed // it is what the records say, and datapackage.json is not what it says
+	Damaged     // it has changed since it was written
+	Undescribed // it is what the records say, but datapackage.json does not match it
 )
 
 // Check compares the index with the records, to the byte. The error is store.ErrNotExist if there is none.

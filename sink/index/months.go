@@ -21,9 +21,9 @@ import (
 )
 
 // This file merges the statistics of each month that is over into one file a table, so that a series of ten years reads
-// 120 files instead of 3,650. The files of the scans stay. A month's name has a hash of the names and sums of the files
-// that it was made of, and it counts while the index has just these. So whatever changes the statistics of a scan makes
-// its month outdated: readers go back to the files of the scans, and the next RollUp replaces the month.
+// 120 files instead of 3,650. The files of the scans stay. A month's name has a hash of the names and sums of its
+// source files, and the month counts while the index has exactly these files. So any change of a scan's statistics
+// makes its month outdated: readers go back to the files of the scans, and the next RollUp replaces the month.
 
 const (
 	// monthsID stands in for a scan in the names of months. No scan has this id.
@@ -64,7 +64,7 @@ func stemOf(name string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(path.Base(name), ".json"), ".parquet")
 }
 
-// monthStem is what monthsOf calls months, and unit.mark the files of units.
+// monthStem matches the stems that monthsOf gives to months, and unit.mark to files of units.
 var monthStem = regexp.MustCompile(`^(?:(?:` + schema.TokenStats + `|` + schema.RecordStats + `)-[0-9]{4}-[0-9]{2}|` +
 	schema.Superseded + `-[0-9]{4}-[0-9]{2}-[0-9]{2})-[0-9a-f]{16}$`)
 
@@ -98,8 +98,8 @@ func monthsOf(rows []Row) map[string][]*Row {
 
 func monthOf(date string) string { return date[:min(len(date), len("2006-01"))] }
 
-// countingMonths returns the rows of the months that count: they have a file and a record, and are of the files in
-// rows, which it marks as merged.
+// countingMonths returns the rows of the months that count: they have a file and a record, and were made of files in
+// rows. It marks these files as merged.
 func countingMonths(ctx context.Context, st store.Store, derived map[string]bool, rows, before []Row) (counting []Row,
 	err error) {
 	for stem, of := range monthsOf(rows) {
@@ -118,7 +118,8 @@ func countingMonths(ctx context.Context, st store.Store, derived map[string]bool
 	return counting, nil
 }
 
-// derivedFiles lists the files of MonthsFolder. touched are the months of which the rows before name other ones.
+// derivedFiles lists the files of MonthsFolder. touched are the months whose files differ from those in the rows
+// before.
 func derivedFiles(ctx context.Context, st store.Store, before []Row) (derived, touched map[string]bool, err error) {
 	derived, touched = map[string]bool{}, map[string]bool{}
 	for entry, err := range st.List(ctx, MonthsFolder) {
@@ -152,8 +153,8 @@ func isThere(derived map[string]bool, stem string) bool {
 	return derived[monthName(stem)] && derived[commit.FileRecordName(monthsID, stem)]
 }
 
-// derivedRow returns what the index, or a record, says of a file in MonthsFolder; nil if the file or its record is not
-// there.
+// derivedRow returns the row of a file in MonthsFolder, from the index or from the file's record; nil if the file or
+// its record is missing.
 func derivedRow(ctx context.Context, st store.Store, derived map[string]bool, stem string, before []Row) (*Row,
 	error) {
 	if !isThere(derived, stem) {
@@ -178,10 +179,10 @@ func recordedRow(r *commit.FileRecord) *Row {
 		Sum: sumOf(r.File.SHA256)}
 }
 
-// RollUp merges the statistics of each month that is over, which is one with a later scan. It deletes the months that
-// do not count. It leaves out a month with files of another schema version than this program's, whose columns it may
-// not know. If another process is merging months, RollUp does nothing. An error leaves the files of the month's scans
-// to readers.
+// RollUp merges the statistics of each month that is over. A month is over if there is a later scan. It deletes the
+// months that do not count. It leaves out a month with files of another schema version than this program's, since it
+// may not know their columns. If another process is merging months, RollUp does nothing. An error leaves the files of
+// the month's scans to readers.
 func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
 	fail := func(err error) error { return fmt.Errorf("cannot merge the statistics of past months: %w", err) }
 	due, outdated, err := planMonths(ctx, st)
@@ -211,8 +212,8 @@ func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
 	return nil
 }
 
-// planMonths returns the files of the months that are over and not merged, and the names of the months that the index
-// does not list, with their records, which come first.
+// planMonths returns the files of the months that are over and not merged. It also returns the names of the months that
+// the index does not list, and of their records, which come first.
 func planMonths(ctx context.Context, st store.Store) (due map[string][]*Row, outdated []string, err error) {
 	rows, err := readRows(ctx, st)
 	if err != nil {

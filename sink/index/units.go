@@ -20,8 +20,7 @@ import (
 
 // A unit (see package units) whose sites can have several rows has a file with the rows that do not count. The name of
 // this file has a hash of the unit's files of sites. So the file never changes: when the files of sites change, another
-// one is written. It lies in MonthsFolder, with a record. Statistics of a unit's scans but the last are superseded as a
-// whole.
+// one is written. It lies in MonthsFolder, with a record. All statistics of a unit's scans but the last are superseded.
 
 // unit is the files of the published scans of a date, observer and list.
 type unit struct {
@@ -59,7 +58,7 @@ func (u *unit) several() bool {
 	return len(u.scans) > 1 || strings.HasPrefix(u.rows[0].Observer, commit.Archive)
 }
 
-// sum is that of the rows, as commit.UnitSum.
+// sum is the commit.UnitSum of the unit's rows.
 func (u *unit) sum() string {
 	var files []schema.File
 	for _, row := range u.rows {
@@ -84,7 +83,8 @@ func (u *unit) last(table string) (at int) {
 // supersededStem is what the record of a unit's file has as the table.
 func supersededStem(date, sum string) string { return schema.Superseded + "-" + date + "-" + sum }
 
-// mark says which files have rows that do not count. The file that names these is there, or is made if write is true.
+// mark marks the files that have rows which do not count. If the file that names these rows is missing, it is made if
+// write is true.
 func (u *unit) mark(ctx context.Context, st store.Store, derived map[string]bool, before []Row, write bool) (file *Row,
 	err error) {
 	for _, row := range u.rows {
@@ -112,7 +112,7 @@ func (u *unit) mark(ctx context.Context, st store.Store, derived map[string]bool
 	return file, nil
 }
 
-// choose writes the file of a unit. Of scans that cannot be read, which verify reports, all rows count. All processes
+// choose writes the file of a unit. If scans cannot be read, which verify reports, all their rows count. All processes
 // write the same file.
 func (u *unit) choose(ctx context.Context, st store.Store, stem string) (*Row, error) {
 	var scans []*commit.Scan
@@ -158,13 +158,14 @@ func (u *unit) all(table string) bool {
 	})
 }
 
-// counts reports whether statistics can be of all scans of the unit. If one lacks a table that they need, none count:
-// those of a part of the sites would look like those of all.
+// counts reports whether statistics can count all scans of the unit. If one scan lacks a needed table, no statistics
+// count: figures of a part of the sites would look like figures of all.
 func (u *unit) counts(statistics string) bool {
 	return u.all(statisticsNeed[statistics]) && u.all(schema.Policies)
 }
 
-// OutdatedStats returns the last scans of units whose statistics are not of the unit's rows, and could be.
+// OutdatedStats returns the last scans of units whose statistics do not match the unit's rows, but can be computed from
+// them.
 func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error) {
 	rows, err := readRows(ctx, st)
 	if err != nil {
@@ -186,7 +187,7 @@ func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error
 	return ids, nil
 }
 
-// others returns the published scans of a scan's unit but itself. Without an index that can be read, all manifests are.
+// others returns the other published scans of a scan's unit. If the index cannot be read, it reads all manifests.
 func others(ctx context.Context, st store.Store, of *commit.Manifest) (ids []string, err error) {
 	for row, err := range table.FileRows[Row](ctx, st, Name, "complete", "scan_id", "scan_date", "observer", "list_id",
 		"table") {
@@ -226,7 +227,7 @@ func ReadUnit(ctx context.Context, st store.Store, scanID string, alone bool, re
 	}
 	scans, unit := []*commit.Scan{scan}, []*commit.Manifest{scan.Manifest}
 	if alone {
-		read = commit.ReadStoredScan // of the others only the names count
+		read = commit.ReadStoredScan // the other scans' names suffice
 	}
 	for _, id := range ids {
 		other, err := read(ctx, st, id)

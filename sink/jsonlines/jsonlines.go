@@ -26,7 +26,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/siterows"
 )
 
-// Writer writes lines. A line is written whole, at most one second after its site was added.
+// Writer writes lines. Each line is written in one piece, at most one second after its site was added.
 type Writer struct {
 	mu      sync.Mutex
 	copier  *siterows.Copier
@@ -47,8 +47,8 @@ const (
 	keptLine = 1 << 20 // bytes of a line's buffer that are kept for reuse
 )
 
-// Short is the name of some fields that say in at most 300 bytes what a site came to. Where the name of a host is so
-// long that the others have no room behind it, the last of them are left out.
+// Short is the name for some fields that describe a site's result in at most 300 bytes. If the host's name is so long
+// that the other fields have no room, the last of them are left out.
 const Short = "short"
 
 const shortLine = 300
@@ -125,7 +125,7 @@ func (j *Writer) Add(s *audit.Site) error {
 	b = append(b, "}\n"...)
 	j.copier.Reset()
 	if j.out.Available() < len(b) && j.out.Buffered() > 0 {
-		j.failed(j.out.Flush()) // whole lines only, so that a reader of a pipe never waits for the rest of a line
+		j.failed(j.out.Flush()) // complete lines only, so that a reader of a pipe never waits for the rest of a line
 	}
 	_, err := j.out.Write(b) // after an error of Flush the same
 	j.failed(err)

@@ -1,5 +1,5 @@
 // Package read answers one question: which rows does a scan have? It opens the files that its commits name, and passes
-// over rows that do not count in its unit. statistics.go opens what was computed from a whole scan.
+// over rows that do not count in its unit. statistics.go opens tables that were computed from all parts of a scan.
 package read
 
 import (
@@ -53,8 +53,8 @@ func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, ta
 }
 
 // OpenCursor opens a commit's file of a table. The error is commit.ErrNoTable if the commit does not have the table.
-// Rows of sites that do not count in the scan's unit are passed over. Of several scans, seq has the number of the scan
-// above its lower 40 bits.
+// Rows of sites that do not count in the scan's unit are passed over. If several scans are read as one, seq has the
+// number of the scan above its lower 40 bits.
 func OpenCursor(ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string,
 	fields ...table.Field) (*table.Cursor, error) {
 	return openCursor(ctx, s, c, tableName, openNow(ctx, s, c, tableName), fields)

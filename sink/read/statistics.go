@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Statistics opens a scan's file of statistics, if it is the one of its record. The error is store.ErrNotExist if there
-// is none.
+// Statistics opens a scan's file of statistics, if it matches its record. The error is store.ErrNotExist if there is
+// none.
 func Statistics(ctx context.Context, st store.Store, scanID, tableName string, fields ...table.Field) (*table.Cursor,
 	error) {
 	for was := ""; ; {

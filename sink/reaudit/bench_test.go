@@ -18,7 +18,7 @@ import (
 )
 
 // BenchmarkReaudit judges a stored scan of real bodies again: it reads all tables, judges, compares, and writes a
-// dataset. What counts is bodies a second of processor time, whatever else the machine does.
+// dataset. It reports bodies per second of processor time, which other work of the machine does not change.
 //
 //	distinct  every body is another, as each has a line that no other has; nothing differs
 //	repeated  the bodies of the corpus come again, four times a part; nothing differs
@@ -80,8 +80,8 @@ MyBot  |         | ai       | training | Me       | yes |          | https://exa
 	}
 }
 
-// processorTime is what this process has used so far, user's and system's, on all threads; 0 where the system does not
-// tell.
+// processorTime is the processor time of this process so far, user's and system's, on all threads; 0 if the system does
+// not report it.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {

@@ -59,8 +59,8 @@ type judgedColumn struct {
 	index int
 }
 
-// newDifferences returns an empty count for a part of a schema version. The version of the registry is not counted: it
-// is a cause. Nor are columns that the part cannot have.
+// newDifferences returns an empty count for a part of a schema version. The version of the registry is not counted,
+// since it is a cause. Columns that the part cannot have are not counted either.
 func newDifferences(came *commit.Rejudged, version int) *differences {
 	d := &differences{came: came}
 	row := reflect.TypeFor[schema.SiteRow]()
@@ -74,8 +74,8 @@ func newDifferences(came *commit.Rejudged, version int) *differences {
 	return d
 }
 
-// count counts a site that was judged. It returns a table of copied whose rows differ, also by their order: "" if there
-// is none.
+// count counts a site that was judged. It returns a table in copied whose rows differ, or are in another order; "" if
+// there is none.
 func (d *differences) count(was, is *siterows.Rows, site *audit.Site, copied map[string]bool) (table string) {
 	came, differs := d.came, false
 	if len(site.Fetch.Body) > 0 {
@@ -128,7 +128,7 @@ func (d *differences) count(was, is *siterows.Rows, site *audit.Site, copied map
 	return ""
 }
 
-// printed are the columns that fingerprint covers: what a judgement depends on beside the body, and what it makes.
+// printed are the columns that fingerprint covers: the inputs of a judgement beside the body, and its results.
 var (
 	printedSites = fieldsOf[schema.SiteRow](func(name string, judged bool) bool {
 		return judged || slices.Contains(factsToJudge, name)
@@ -211,8 +211,8 @@ func difference(was, is bool) commit.Difference {
 	return commit.Difference{Vanished: 1}
 }
 
-// compare pairs rows of the same key, and calls f for each pair that is not equal, and for each row without a pair: one
-// of its arguments is nil then. It reports whether the rows are the same, in the same order.
+// compare pairs rows of the same key, and calls f for each pair that is not equal, and for each row without a pair:
+// then one of its arguments is nil. It reports whether the rows are the same, in the same order.
 func compare[R any, K comparable](was, is []R, key func(*R) K, equal func(a, b *R) bool,
 	f func(was, is *R)) (same bool) {
 	same = true
@@ -275,7 +275,7 @@ func equalOrNil[T comparable](a, b *T) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-// Print prints in some lines what judging a scan again came to.
+// Print prints the result of judging a scan again, in some lines.
 func Print(w io.Writer, r *commit.Rejudged, scanID string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "scan %s: %d sites judged again, %d of them by a stored body\n", scanID, r.Judged(), r.Bodies)

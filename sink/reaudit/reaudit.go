@@ -1,4 +1,4 @@
-// Package reaudit answers one question: what would today's rules and registry make of a stored scan? It reads the scan,
+// Package reaudit answers one question: how would today's rules and registry judge a stored scan? It reads the scan,
 // judges its stored bodies again, writes the result as a scan of the same name to another dataset, and counts the
 // differences. It makes no network requests.
 //
@@ -44,7 +44,7 @@ type Options struct {
 
 	// Kept are bodies of sites, by their hashes, for a scan without the table bodies.
 	Kept map[int64][]byte
-	// Finish computes tables from the whole scan before it is complete, with the scan's lock held. nil: there are none.
+	// Finish computes tables from all parts before the scan is complete, with the scan's lock held. nil: there are none.
 	Finish func(ctx context.Context) error
 	// Opened is called once, with the number of sites that earlier runs have left. It may be nil.
 	Opened func(sites int64)
@@ -59,12 +59,12 @@ type Options struct {
 const maxWorkers = 8
 
 // Scan makes a scan of the same name as source in another dataset, or continues with one that was interrupted. It
-// returns what all runs of it came to.
+// returns the counts of all its runs.
 //
 // The errors to tell apart: *commit.HeldError where another process writes the scan; *commit.ChangedError where earlier
 // runs used other sites, another registry or another version; *commit.StoreError where it cannot be written; one or
-// more *DamagedPartError where stored parts or the rejects are damaged: then all other parts are made, and the scan is
-// not complete.
+// more *DamagedPartError where stored parts or the rejects are damaged. In the last case all other parts are made, and
+// the scan is not complete.
 func Scan(ctx context.Context, source *commit.Scan, to store.Store, o Options) (_ *commit.Rejudged, err error) {
 	if err := o.complete(source); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (o *Options) complete(source *commit.Scan) error {
 		o.Done = new(atomic.Int64)
 	}
 	switch err := source.Whole(); {
-	case err != nil: // the result would be called complete without what is missing
+	case err != nil: // the result would be complete, but lack the missing data
 		return fail("%w", err)
 	case source.Manifest.Restarting:
 		return fail("it is being begun anew")
@@ -139,7 +139,7 @@ func (o *Options) complete(source *commit.Scan) error {
 	return nil
 }
 
-// identityOf returns what tells a stored scan from others, by which an interrupted run may continue.
+// identityOf returns what identifies a stored scan, so that an interrupted run continues only with the same one.
 func identityOf(s *commit.Scan) (*commit.RejudgedScan, error) {
 	m := s.Manifest
 	all, err := commit.SitesOf(s.Commits)
@@ -262,13 +262,13 @@ func endsRun(ctx context.Context, err error) bool {
 }
 
 // fill makes the files of a part. It first assumes that no row of a table differs from the stored one, so that the
-// table's pages can be copied: that is half of the time where nothing differs. When a row differs, it begins anew and
-// writes that table. Where another registry judges, nearly every row of sites differs. Bodies never differ.
+// table's pages can be copied: that halves the time if nothing differs. When a row differs, it begins anew and writes
+// that table. Where another registry judges, nearly every row of sites differs. Bodies never differ.
 func (m *making) fill(ctx context.Context, p *sink.Remade) (*commit.Rejudged, error) {
 	copied := map[string]bool{}
 	for _, name := range m.source.Manifest.Tables {
 		switch name {
-		case schema.Policies: // written anew: some of its policies may be those of no site any more
+		case schema.Policies: // written anew: no site may have some of its policies any more
 		case schema.Sites:
 			copied[name] = m.whole && m.stored.RegistryVersion == m.options.Registry.Version &&
 				m.stored.SchemaVersion == schema.Version
@@ -413,7 +413,7 @@ func (m *making) judge(stored *storedPart, site *audit.Site) error {
 	return nil
 }
 
-// rest writes what is not in parts: the rejects, and what Finish computes.
+// rest writes the files outside of parts: the rejects, and the tables of Finish.
 func (r *run) rest(ctx context.Context) error {
 	switch err := copyRejects(ctx, r.source, r.to); {
 	case errors.Is(err, commit.ErrRecord):
@@ -427,7 +427,7 @@ func (r *run) rest(ctx context.Context) error {
 	return r.options.Finish(ctx)
 }
 
-// total returns what all runs came to. Each commit has that of its part.
+// total returns the counts of all runs. Each commit has the counts of its part.
 func (r *run) total(ctx context.Context) (*commit.Rejudged, error) {
 	commits, err := commit.Commits(ctx, r.to, r.source.Manifest.ScanID)
 	if err != nil {

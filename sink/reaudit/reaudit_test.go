@@ -128,8 +128,8 @@ func mustScan(t testing.TB, source *commit.Scan, to store.Store, o Options) *com
 var storedOptions = sink.Options{ScanID: "stored", Date: "2026-11-01", PartRows: 40, ToolVersion: "test",
 	Config: []commit.Setting{{Name: "max-body", Value: "1"}}, Inputs: []commit.Input{{Name: "list", Fingerprint: "f"}}}
 
-// TestUnchanged judges again what the same code and registry have judged: every column of every table is what it was,
-// however the scan was cut, merged, broken off or kept in memory.
+// TestUnchanged judges a scan again with the same code and registry: no column of any table changes, however the scan
+// was cut, merged, broken off or kept in memory.
 func TestUnchanged(t *testing.T) {
 	sites := sitetest.Judged(t, 400)
 	f := func(what string, prepare func(t *testing.T, from *store.Dir), run func(t *testing.T, source *commit.Scan,
@@ -240,7 +240,7 @@ func TestUnchanged(t *testing.T) {
 		if _, err := compact.Scan(t.Context(), source.Store, "stored", compact.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		return mustScan(t, source, to, asToday()) // which has listed the parts before
+		return mustScan(t, source, to, asToday()) // source has listed the parts before
 	})
 	f("again, when all is done", nothing, func(t *testing.T, source *commit.Scan, to store.Store) *commit.Rejudged {
 		mustScan(t, source, to, asToday())
@@ -248,7 +248,7 @@ func TestUnchanged(t *testing.T) {
 	})
 }
 
-// sortedBodies are the distinct bodies: how often one is there depends on how a scan was cut.
+// sortedBodies returns the distinct bodies: the number of copies depends on how a scan was cut.
 func sortedBodies(rows []schema.BodyRow) []schema.BodyRow {
 	slices.SortFunc(rows, func(a, b schema.BodyRow) int { return cmp.Compare(a.BodyHash, b.BodyHash) })
 	return slices.CompactFunc(rows, func(a, b schema.BodyRow) bool {
@@ -270,8 +270,8 @@ name   | aliases | category | purpose  | operator | *  | fallback  | source     
 MyBot  |         | ai       | training | Me       | no | Googlebot | https://example.org | 2026-01-01
 `
 
-// TestWithAnotherRegistry shows that a scan judged again by another registry is what a scan that was judged by it would
-// be, and that the differences are counted as they are.
+// TestWithAnotherRegistry shows that a scan judged again by another registry equals a scan that was judged by this
+// registry from the start, and that the differences are counted correctly.
 func TestWithAnotherRegistry(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
 	if err != nil {
@@ -306,7 +306,7 @@ func TestWithAnotherRegistry(t *testing.T) {
 		!reflect.DeepEqual(got.Bodies, was.Bodies) {
 		t.Error("other rows than those of a scan by that registry")
 	}
-	// The sites that are carried over have no rows but that of *, which is the same.
+	// The sites that are carried over have only the row of *, which is the same.
 	if !reflect.DeepEqual(got.Verdicts, want.Verdicts) {
 		t.Error("other verdicts than those of a scan by that registry")
 	}
@@ -359,7 +359,7 @@ func TestWithAnotherRegistry(t *testing.T) {
 	}
 }
 
-// policiesOf returns the rows of the table policies by id. It fails unless they are those that sites name.
+// policiesOf returns the rows of the table policies by id. It fails unless sites name exactly these policies.
 func policiesOf(t *testing.T, scan *commit.Scan) map[int64]schema.PolicyRow {
 	t.Helper()
 	policies, named := map[int64]schema.PolicyRow{}, map[int64]bool{}
@@ -428,7 +428,7 @@ func TestTables(t *testing.T) {
 // the new results are written.
 func TestByOtherRules(t *testing.T) {
 	sites := sitetest.Judged(t, 80)
-	for i, s := range sites { // each has a body of its own: of others only the first is judged
+	for i, s := range sites { // each has a body of its own, since only the first of equal ones is judged
 		if hasBody(s) {
 			s.Fetch.Body = fmt.Appendf(slices.Clip(s.Fetch.Body), "# site %d\n", i)
 			audit.Judge(s)
@@ -499,7 +499,7 @@ func TestByOtherRules(t *testing.T) {
 	soundDataset(t, to)
 }
 
-// TestUnfinished judges again what is committed of a scan that was interrupted, and does not call it complete.
+// TestUnfinished judges the committed parts of an interrupted scan again. The result is not complete.
 func TestUnfinished(t *testing.T) {
 	from, to := newDir(t), newDir(t)
 	sites := sitetest.Judged(t, 100)
@@ -527,7 +527,7 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
-// TestRefuses continues only with what was begun, alone.
+// TestRefuses shows that a reaudit only continues with the same scan and settings, and excludes other processes.
 func TestRefuses(t *testing.T) {
 	from, to := newDir(t), newDir(t)
 	source := storedScan(t, from, storedOptions, sitetest.Judged(t, 100))
@@ -548,10 +548,10 @@ func TestRefuses(t *testing.T) {
 	f("what is judged again", more, to, asToday())
 	f("what is judged again", source, from, asToday()) // onto what was asked
 	newer := asToday()
-	newer.ToolVersion = "newer" // whose rules would be said to have judged what others have
+	newer.ToolVersion = "newer" // rows that other rules have judged would be attributed to its rules
 	f("the version of bulkscan", source, to, newer)
 
-	// What cannot be made again is not deleted, nor what is read.
+	// A scan that cannot be made again is not deleted, and neither is the scan that is read.
 	f = func(what string, source *commit.Scan, to store.Store, o Options) {
 		t.Helper()
 		o.Restart = true
@@ -588,8 +588,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestDamaged leaves out the parts that are damaged, says what is wrong with each, and makes all others; when
-// they have been put back, it makes those too.
+// TestDamaged shows that damaged parts are left out and reported, and that all others are made. When the damaged parts
+// have been restored, they are made, too.
 func TestDamaged(t *testing.T) {
 	sites := sitetest.Judged(t, 200) // five parts
 	f := func(want string, damage func(t *testing.T, sites []*audit.Site), break_ func(t *testing.T, from *store.Dir)) {
@@ -661,8 +661,8 @@ func TestDamaged(t *testing.T) {
 	})
 }
 
-// TestDamagedFacts shows that facts of a file that is damaged and can be read all the same, as its footer calls a
-// column otherwise, are not carried over as if they were missing.
+// TestDamagedFacts damages a file so that it stays readable: its footer has another name for a column. The facts of
+// this column are not carried over as missing.
 func TestDamagedFacts(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
 	if err != nil {
@@ -692,11 +692,11 @@ func TestDamagedFacts(t *testing.T) {
 		}
 	}
 	f(schema.Sites, "cdn")       // all of it is written
-	f(schema.Evidence, "value")  // is compared, and written as of the first row that differs
+	f(schema.Evidence, "value")  // compared, and written from the first differing row on
 	f(schema.Verdicts, "lenien") // the same
 }
 
-// TestMissing refuses a scan of which records are missing: what is made of the others would be called complete.
+// TestMissing shows that a scan with missing records is refused: the result of the others would count as complete.
 func TestMissing(t *testing.T) {
 	f := func(n int, want string) {
 		t.Helper()
@@ -718,7 +718,7 @@ func TestMissing(t *testing.T) {
 	f(4, "(rows: 160 of 200; ")
 }
 
-// TestDamagedRejects does not give rejects that are not what was written a hash that says they are.
+// TestDamagedRejects shows that damaged rejects do not get a new, valid hash.
 func TestDamagedRejects(t *testing.T) {
 	f := func(want string, damage func(name string) error) {
 		t.Helper()
@@ -757,8 +757,8 @@ func TestDamagedRejects(t *testing.T) {
 	f("it is missing", os.Remove)
 }
 
-// TestdByOtherRegistry counts the sites that keep what another registry says of their groups, also where they were
-// judged again before, and not those of which every registry says the same.
+// TestByOtherRegistryBefore counts the sites whose groups keep the judgement of another registry, also if they were
+// judged again before. Sites that every registry judges alike do not count.
 func TestByOtherRegistryBefore(t *testing.T) {
 	registry, err := tokens.Load(strings.NewReader(anotherRegistry))
 	if err != nil {
@@ -797,11 +797,11 @@ func TestByOtherRegistryBefore(t *testing.T) {
 		"stored").ByOtherRegistry() != withGroups || again.Other != withGroups || again.Sites == 0 {
 		t.Errorf("merged: %+v", again)
 	}
-	f(mustReadScan(t, once, "stored"), twice, registry, withGroups) // though it is by the same registry as before
+	f(mustReadScan(t, once, "stored"), twice, registry, withGroups) // although the registry is the same as before
 	f(made, back, tokens.Default(), 0)
 }
 
-// TestPrintHostile prints words of commits that somebody else has made as what they are.
+// TestPrintHostile shows that hostile words of foreign commits are printed harmlessly.
 func TestPrintHostile(t *testing.T) {
 	const hostile = "\x1b]0;x\x07\nscan t: no differences"
 	r := &commit.Rejudged{Sites: 1, Carried: map[string]int64{hostile: 1}, Checks: map[string]int64{hostile: 1},
@@ -848,7 +848,7 @@ type brokenDraft struct{ store.Draft }
 
 func (brokenDraft) Write([]byte) (int, error) { return 0, syscall.EIO }
 
-// TestCannotWrite breaks off where what is made cannot be written, which is no damage of what is stored, whether its
+// TestCannotWrite shows that a failing write ends the run, and does not count as damage of the stored scan, whether
 // pages are copied or written.
 func TestCannotWrite(t *testing.T) {
 	source := storedScan(t, newDir(t), storedOptions, sitetest.Judged(t, 100))
@@ -871,7 +871,8 @@ func TestCannotWrite(t *testing.T) {
 	f("sites/", byRegistry(registry))
 }
 
-// TestJudgesOnce judges a body that many sites of a part have once, as long as their answers and rows are the same.
+// TestJudgesOnce shows that a body of many sites of a part is judged once, as long as their answers and rows are the
+// same.
 func TestJudgesOnce(t *testing.T) {
 	f := func(what string, change func(s *audit.Site), judge func(s *audit.Site), judgements, differ int64) {
 		t.Helper()
@@ -906,7 +907,7 @@ func TestJudgesOnce(t *testing.T) {
 	f("the same", nothing, nothing, 1, 0)
 	f("another answer", func(s *audit.Site) { s.Fetch.Truncated = true }, nothing, 3, 0)
 	f("another field", func(s *audit.Site) { s.Fetch.Fields.XRobotsTag = nil }, nothing, 3, 0)
-	// Before the row that differs one is judged; then all are, since the table is written.
+	// Before the differing row one site is judged; after it all are, since the table is written.
 	f("another row of sites", nothing, func(s *audit.Site) { s.Report.Score = 0.123 }, 2+100, 1)
 	f("another verdict", nothing, func(s *audit.Site) { s.Report.Verdicts[0].Line++ }, 2+100, 1)
 	f("no verdict", nothing, func(s *audit.Site) { s.Report.Verdicts = nil }, 2+100, 1)
@@ -975,8 +976,8 @@ func TestRepeatedBodyIsChecked(t *testing.T) {
 	}
 }
 
-// TestStoredBodiesAreForgotten reads a part that was merged of several, whose bodies come again in each: none is kept
-// in the end.
+// TestStoredBodiesAreForgotten reads a part that was merged from several, each with the same bodies: in the end no body
+// is kept.
 func TestStoredBodiesAreForgotten(t *testing.T) {
 	from := newDir(t)
 	storedScan(t, from, storedOptions, sitetest.Judged(t, 300))
@@ -1010,7 +1011,7 @@ func TestStoredBodiesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestRowsDiffer shows that rows differ by columns that are pointers, too, and by each column of evidence.
+// TestRowsDiffer shows that rows also differ by columns that are pointers, and by each column of evidence.
 func TestRowsDiffer(t *testing.T) {
 	from, same := int32(60), int32(60)
 	is := schema.VerdictRow{Token: "*", VisitFrom: &from}
@@ -1077,7 +1078,7 @@ func spelled(row any) (fields []any) {
 	return fields
 }
 
-// TestMakesLostAgain shows that what was made of stored sites, and is lost, is made of them again.
+// TestMakesLostAgain shows that lost parts which were made from stored sites are made from them again.
 func TestMakesLostAgain(t *testing.T) {
 	from := newDir(t)
 	source := storedScan(t, from, storedOptions, sitetest.Judged(t, 200))
@@ -1101,7 +1102,8 @@ func TestMakesLostAgain(t *testing.T) {
 	}
 }
 
-// TestNewer refuses a stored scan whose manifest, commit or file a later version wrote, without a new scan of it.
+// TestNewer shows that a stored scan is refused if a later version wrote its manifest, a commit or a file, and that no
+// new scan is begun.
 func TestNewer(t *testing.T) {
 	f := func(what string, age func(source *commit.Scan, c *commit.Commit) error) {
 		t.Helper()

@@ -46,7 +46,7 @@ type storedPart struct {
 // maxSiteRows bounds the rows that one site may have in a table of a stored part, which may come from elsewhere.
 const maxSiteRows = 1 << 20
 
-// DamagedPartError says that a stored part is not as a scan writes it.
+// DamagedPartError says that a stored part has changed since a scan wrote it.
 type DamagedPartError struct {
 	Part string // name of its commit record, or of the file of rejects
 	Err  error
@@ -260,7 +260,7 @@ type storedBodies struct {
 	read  []byte
 }
 
-// repeated is what is known of a body that several sites have.
+// repeated describes a body that several sites have.
 type repeated struct {
 	left      int    // how many of these sites are still to come
 	unchanged uint64 // fingerprint of the last one whose rows did not differ; 0 before
@@ -346,8 +346,8 @@ func (b *storedBodies) find(hash int64, must bool) (body []byte, found bool, err
 	}
 }
 
-// pass passes over the body of a site whose rows have this fingerprint. It returns false if an earlier site with it did
-// differ or was not judged, and where the body comes now.
+// pass passes over the body of a site whose rows have this fingerprint. It returns false if an earlier site with the
+// fingerprint did differ or was not judged, or if the body is stored at this site.
 func (b *storedBodies) pass(hash int64, print uint64) bool {
 	of := b.again[hash]
 	if of.unchanged != print || b.rows.has && b.rows.row.BodyHash == hash {

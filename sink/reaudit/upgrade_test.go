@@ -23,8 +23,8 @@ func versionOne(t *testing.T) *store.Dir {
 	return dir
 }
 
-// TestUpgrade judges a scan of schema version 1 again. It becomes what a scan of today writes, but for sites whose
-// bodies are not stored: these have no policy of the RFC. The new columns are no differences.
+// TestUpgrade judges a scan of schema version 1 again. It becomes what a scan of today writes, except for sites without
+// stored bodies: these have no policy of the RFC. The new columns are no differences.
 func TestUpgrade(t *testing.T) {
 	from, to := versionOne(t), newDir(t)
 	source := mustReadScan(t, from, "stored")

@@ -47,8 +47,8 @@ func (e *IntactError) Error() string {
 // number of missing parts.
 const maxLost = 100_000
 
-// Run takes distrusted commits out of a scan; with share, of one share of it. Its writer's parts are those of shard.
-// The caller holds its lock. due returns the error with which what is found is not taken out.
+// Run takes distrusted commits out of a scan, or with share out of one share of it. The parts of its writer belong to
+// shard. The caller holds the lock. If due returns an error, nothing is taken out, and Run returns the error.
 func Run(ctx context.Context, st store.Store, lock store.Unlocker, m *commit.Manifest, shard string, share bool,
 	due func(*Found) error) error {
 	fail := func(err error) error { return fmt.Errorf("cannot repair scan %s: %w", m.ScanID, err) }
@@ -88,7 +88,7 @@ func Run(ctx context.Context, st store.Store, lock store.Unlocker, m *commit.Man
 	return nil
 }
 
-// Intact returns an *IntactError if nothing of the scan is to be repaired.
+// Intact returns an *IntactError if the scan needs no repair.
 func (r *Found) Intact() error {
 	m := r.manifest
 	if len(r.lost) > 0 || m.Repairing || r.stale {
@@ -98,7 +98,7 @@ func (r *Found) Intact() error {
 	return &IntactError{ScanID: m.ScanID, State: m.State, Sites: sites.GetCardinality()}
 }
 
-// Found is what a scan, or a share of one, has lost.
+// Found is the losses of a scan, or of a share of one.
 type Found struct {
 	Past *commit.History // the readable records
 

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Scan deletes a scan's data except its new manifest; the parts of its next writer are those of shard. The manifest is
+// Scan deletes a scan's data except its new manifest; the parts of its next writer belong to shard. The manifest is
 // written first and marks the restart: if the process is killed here, the next one that opens the scan continues the
 // deletion. At every moment either the old scan counts, perhaps without its statistics, or nothing of it. One tombstone
 // takes out all commits at once, and stays.
@@ -70,7 +70,8 @@ func removeStats(ctx context.Context, st store.Store, id string) error {
 		record := commit.FileRecordName(id, table)
 		err := commit.RemoveAll(ctx, st, record, func(name string) bool { return name == record })
 		if err == nil {
-			// The names of statistics have no shard and no number, so another scan's id may end like both.
+			// The names of statistics have no shard and no number. Another scan's id may end like these, so complete names are
+			// compared.
 			err = commit.RemoveAll(ctx, st, table+"/",
 				func(name string) bool { return path.Base(name) == path.Base(commit.StatsName(table, "", id)) })
 		}

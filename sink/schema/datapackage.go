@@ -10,13 +10,13 @@ import (
 // This file describes tables for programs that read Data Packages: those of a dataset (see package index), and a
 // report's CSV files.
 
-// PackageName is the name of a description. Those that bulkscan may replace have the mark.
+// PackageName is the name of a description. bulkscan may replace descriptions that have the mark.
 const (
 	PackageName = "datapackage.json"
 	PackageMark = "bulkscan writes this file anew; id, licenses and contributors that its publisher adds stay. Without this line the file stays as it is."
 )
 
-// DataPackage describes tables as files. What is raw JSON is for the publisher of a dataset to say.
+// DataPackage describes tables as files. The fields of raw JSON are for the publisher of a dataset to fill in.
 type DataPackage struct {
 	Schema       string              `json:"$schema"`
 	Mark         string              `json:"bulkscan,omitempty"`
@@ -55,8 +55,8 @@ type Field struct {
 	Constraints map[string]any `json:"constraints,omitempty"`
 }
 
-// fieldTypes are the types of Table Schema by the first word of a column's type. Its strings are text, so that bytes
-// are any.
+// fieldTypes are the types of Table Schema by the first word of a column's type. Strings of Table Schema are text, so
+// bytes have the type any.
 var fieldTypes = map[string]string{
 	"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer", "float": "number", "double": "number",
 	"timestamp": "datetime", "list": "array", "struct": "object", "binary": "any",
@@ -80,7 +80,7 @@ func (t *Table) Resource(files []string) Resource {
 	return r
 }
 
-// Encode returns the description as JSON, of which a terminal shows every character.
+// Encode returns the description as JSON, without characters that a terminal would obey.
 func (p *DataPackage) Encode() ([]byte, error) {
 	text, err := json.MarshalIndent(p, "", "  ")
 	return printable.EscapeJSON(nil, append(text, '\n')), err

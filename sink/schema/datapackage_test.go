@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestResource compares each table with what version 2.0 of Data Resource and Table Schema requires, and each column
-// against its one description: its name, its place, the type of its values, whether it may be null, and its bound.
+// TestResource checks each table against version 2.0 of Data Resource and Table Schema. It compares each column with
+// its description: its name, its place, the type of its values, whether it may be null, and its bound.
 func TestResource(t *testing.T) {
-	// The type of the column's example as JSON: of an integer, a text, a list.
+	// The type of the column's example in JSON: an integer, a text, or a list.
 	values := map[string]string{
 		"integer": `^-?[0-9]+$`, "number": `^-?[0-9.]+$`, "boolean": `^(true|false)$`, "array": `^\[.*\]$`,
 		"datetime": `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`, "string": ``, "any": ``,

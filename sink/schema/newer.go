@@ -15,7 +15,7 @@ func (e *NewerError) Error() string {
 }
 
 // OlderError says that a scan has an earlier schema version than Version. It lacks columns and meanings that bulkscan
-// takes for granted. Only reaudit reads such a scan, and verify.
+// takes for granted. Only reaudit and verify read such a scan.
 type OlderError struct{ Version int }
 
 func (e *OlderError) Error() string {

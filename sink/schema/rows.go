@@ -2,8 +2,9 @@
 // columns, and derives descriptions and documents from them.
 package schema
 
-// This file is the schema: one struct for each table, one field for each column, in the order of the columns. What
-// several columns share, such as a bound, is in the description of their table (schema.go). The tags have the rest:
+// This file is the schema: one struct for each table, one field for each column, in the order of the columns. A
+// property of several columns, such as a bound, is in the description of their table (schema.go). The tags have the
+// rest:
 //
 //   - `parquet` is its name and encoding.
 //   - `about` is its meaning in one line.
@@ -54,7 +55,7 @@ const (
 	MaxVersion = 64   // scan ids, versions
 )
 
-// SiteRow is a row of the table sites: what one list entry came to.
+// SiteRow is a row of the table sites: the result of one list entry.
 type SiteRow struct {
 	ScanID          string   `parquet:"scan_id,dict" about:"scan that wrote it" example:"2026-11-21-5f3a9c"`
 	RegistryVersion string   `parquet:"registry_version,dict" judged:"y" about:"token registry that judged it" example:"1"`
@@ -146,8 +147,8 @@ type HopRow struct {
 	URL    string `parquet:"url,plain" about:"absolute target, at most 2,048 bytes" example:"https://www.example.co.uk/static/robots.txt"`
 }
 
-// PolicyRow is a row of the table policies: what files make of all crawlers (audit.Policy). It has what the file itself
-// says. What a token that no group names gets, by a fallback or by `*`, depends on the registry.
+// PolicyRow is a row of the table policies: how files treat all crawlers (audit.Policy). It contains only what the file
+// itself says. For a token that no group names, a fallback or `*` decides, depending on the registry.
 type PolicyRow struct {
 	PolicyID       int64    `parquet:"policy_id" json:",string" about:"hash of all other columns, as in sites" example:"6151466271542271102"`
 	Star           bool     `parquet:"star" about:"there is a group of *" example:"true"`

@@ -24,13 +24,13 @@ const (
 	Superseded  = "superseded"
 )
 
-// AllTables are the tables that a scan writes. It writes Policies always, whichever others are chosen.
+// AllTables are the tables that a scan writes. It always writes Policies, whichever other tables are chosen.
 var AllTables = []string{Sites, Verdicts, Evidence, Bodies, Policies}
 
 // HasSeq reports whether the rows of a table are of sites, which its column seq names.
 func HasSeq(table string) bool { return table == Sites || table == Verdicts || table == Evidence }
 
-// IsStatistics reports whether a table is computed from a whole scan.
+// IsStatistics reports whether a table is computed from all parts of a scan.
 func IsStatistics(table string) bool { return table == TokenStats || table == RecordStats }
 
 // MonthTable is the table under which the index lists the merged months of a table of statistics.

@@ -13,8 +13,8 @@ func SiteID(host string, port int32, requested string) int64 {
 	return int64(d.Sum64())
 }
 
-// FoldedKey returns the port and the id as which a row counts. Captures of an archive have a scheme, and count as the
-// answer to an entry of an ordinary list without one.
+// FoldedKey returns the port and the id under which a row counts. Captures of an archive have a scheme. They count like
+// the answer to a list entry without a scheme.
 func FoldedKey(archive bool, host string, port int32, requested string) (foldedPort int32, site int64) {
 	switch {
 	case !archive:

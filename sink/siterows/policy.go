@@ -35,7 +35,7 @@ func (c *Copier) having(p *audit.Policy, fact audit.Cell) []string {
 	return list[:n]
 }
 
-// CellOf returns the cell with these facts, of which verdict and via are as in the table verdicts.
+// CellOf returns the cell with these facts. verdict and via are as in the table verdicts.
 func CellOf(verdict, via string, rootDenied, dpiAll bool) (c audit.Cell) {
 	for _, f := range [...]struct {
 		fact audit.Cell
@@ -53,8 +53,8 @@ func CellOf(verdict, via string, rootDenied, dpiAll bool) (c audit.Cell) {
 	return c
 }
 
-// PolicyOf is what a row of the table policies says of groups: of tokens that the registry has, by their numbers there.
-// It shares nothing with the row.
+// PolicyOf returns the policy in a row of the table policies, for tokens of the registry, by their indices there. It
+// shares no memory with the row.
 func PolicyOf(row *schema.PolicyRow, registry *tokens.Registry) (p audit.Policy) {
 	via := audit.ViaNone
 	if row.Star {
@@ -79,8 +79,8 @@ func PolicyOf(row *schema.PolicyRow, registry *tokens.Registry) (p audit.Policy)
 	return p
 }
 
-// PolicyOfVerdicts makes the policy of a judged file of its rows. A content signal that the row cuts off is part of its
-// id.
+// PolicyOfVerdicts makes the policy of a judged file from its rows. If the row cuts off a content signal, the id is
+// that of the cut signal.
 func PolicyOfVerdicts(rows *Rows, auditor *audit.Auditor) (p audit.Policy) {
 	site := &rows.Site
 	p.ContentSignal, p.Licensed, p.ManagedBy = []byte(site.ContentSignal), site.License != "", site.ManagedBy

@@ -1,8 +1,8 @@
-// Package siterows answers one question: what do the rows of a site say? A Copier makes them of a judged site, and
-// policy.go says what stored rows of policies and verdicts mean.
+// Package siterows answers one question: what do the rows of a site say? A Copier makes them from a judged site, and
+// policy.go reads stored rows of policies and verdicts.
 //
-// A row outlives the slot of its site until its batch is written. So bytes that the slot owns are copied, into slabs
-// that are freed as a whole after the write (memory.go). Strings of the list and of bulkscan's own tables are immutable
+// A row outlives the slot of its site until its batch is written. So bytes that the slot owns are copied into slabs,
+// which are freed at once after the write (memory.go). Strings of the list and of bulkscan's own tables are immutable
 // and not copied.
 package siterows
 
@@ -285,7 +285,7 @@ func (c *Copier) advice(set audit.AdviceSet) []string {
 	return list
 }
 
-// redirectScope returns how far a site's redirects led, up to the last target that was asked.
+// redirectScope returns how far a site's redirects led, up to the last target that was fetched.
 func redirectScope(s *audit.Site) string {
 	final := s.Fetch.Final.Origin
 	if len(s.Fetch.Hops) == 0 || !final.IsValid() {

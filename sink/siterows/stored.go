@@ -6,7 +6,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// This file makes rows of stored ones that are judged again.
+// This file makes rows from stored rows that are judged again.
 
 // Rows are the rows of one site in the tables sites, verdicts and evidence.
 type Rows struct {
@@ -32,7 +32,7 @@ func lastingTruth(b *bool) *bool {
 	return &no
 }
 
-// Keep sets a row to another whose lists and pointers are valid for a moment only.
+// Keep copies a row, with the lists and the targets of its pointers, which are valid only for a moment.
 func (c *Copier) Keep(row, from *schema.SiteRow) {
 	*row = *from
 	row.Redirects = c.hops.copy(from.Redirects)

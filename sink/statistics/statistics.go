@@ -1,4 +1,4 @@
-// Package statistics answers one question: how is a table written that is computed from a whole scan?
+// Package statistics answers one question: how is a table written that is computed from all parts of a scan?
 package statistics
 
 import (
@@ -23,12 +23,12 @@ type Writer[T any] struct {
 	store  store.Store
 	record commit.FileRecord
 
-	Unlisted bool // leave index and views as they are: the index does not have the scan, or is written later
+	Unlisted bool // leave index and views as they are: the index does not list the scan, or is written later
 }
 
-// Lock takes a scan's lock for computing statistics (see Create). While it is held, no commit is added, so
-// the statistics cover the whole scan, and no other process writes them or sweeps their drafts. A sink.Writer of
-// the scan holds it already. The error is a *commit.HeldError if another process has the lock.
+// Lock takes a scan's lock for computing statistics (see Create). While it is held, no commit is added, so the
+// statistics cover all of the scan, and no other process writes them or deletes their drafts. A sink.Writer of the scan
+// holds it already. The error is a *commit.HeldError if another process has the lock.
 func Lock(ctx context.Context, st store.Store, scanID string) (store.Unlocker, error) {
 	lock, m, err := commit.LockScan(ctx, st, scanID, commit.DoingStats)
 	if err != nil {
@@ -45,8 +45,8 @@ func Lock(ctx context.Context, st store.Store, scanID string) (store.Unlocker, e
 	return lock, nil
 }
 
-// Create begins the file of a table that is computed from a whole scan (see commit.StatsName). The caller has held
-// the scan's lock since before it read the commits (see Lock). Close publishes the file and replaces an earlier
+// Create begins the file of a table that is computed from all parts of a scan (see commit.StatsName). The caller has
+// held the scan's lock since before it read the commits (see Lock). Close publishes the file and replaces an earlier
 // one.
 func Create[T any](ctx context.Context, st store.Store, scan *commit.Scan, name, tableName,
 	toolVersion string) (*Writer[T], error) {

@@ -150,7 +150,8 @@ func (r *fieldReader) text(at int) string {
 	return r.texts[at]
 }
 
-// pointer returns a setter that points into to a variable: to one for all rows, or to one for each.
+// pointer returns a setter that points `into` to a variable: the same one for all rows, or with own a new one for each
+// row.
 func pointer[T any](into **T, own bool, value func(at int) T) func(at int) {
 	place := new(T)
 	return func(at int) {
@@ -164,7 +165,7 @@ func pointer[T any](into **T, own bool, value func(at int) T) func(at int) {
 	}
 }
 
-// emptier returns a setter that empties a list: one list for all rows, or one for each.
+// emptier returns a setter that empties a list: the same list for all rows, or with own a new one for each row.
 func emptier[T any](into *[]T, own bool) func(int) {
 	return func(int) {
 		if *into = (*into)[:0]; own {

@@ -10,7 +10,7 @@ import (
 )
 
 // This file computes how large a page becomes when it is decoded. In runs, differences and shared prefixes a few bytes
-// can stand for any number of values or bytes, and parquet-go allocates memory for all of them.
+// can stand for any number of values or bytes. parquet-go allocates memory for all of them.
 
 // shape describes a column's values, as the schema has it.
 type shape struct {

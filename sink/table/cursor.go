@@ -94,13 +94,13 @@ func hopFields(name string, hops *[]schema.HopRow, own bool) []Field {
 // Place says where rows of a table are: Rows rows of File, from row First on.
 type Place struct {
 	Object      store.Object
-	File        schema.File // what of it is empty is not compared
+	File        schema.File // its empty fields are not compared
 	First, Rows int64
-	Whole       bool                  // compare the whole hash, not the footer's only
-	Damaged     func(err error) error // adds to an error of damage whose it is and what to do; may be nil
+	Whole       bool                  // compare the hash of all bytes, not only the footer's
+	Damaged     func(err error) error // adds to an error of damage which scan is damaged and what to do; may be nil
 }
 
-// allRows is the Place.Rows of a file without a record, which is read as a whole.
+// allRows is the Place.Rows of a file without a record: all its rows are read.
 const allRows = math.MinInt64
 
 // Opened is the result of opening a Place.
@@ -124,15 +124,15 @@ type Cursor struct {
 	groups  []parquet.RowGroup // not yet begun
 	left    int64              // rows left in the current group
 	row     int64              // rows begun
-	skipped int64              // of these the first ones, see Skip
+	skipped int64              // the first rows of the group, see Skip
 	passed  int64              // rows that advance has returned
 	fields  []*fieldReader
 	err     error
 }
 
 // NewCursor reads an opened file and closes it. If the file was deleted or replaced in the meantime, again opens the
-// place that has the rows now; nil means that there is none. It is an error if the file is not that of its record, or
-// lacks a column that its schema version has. A column that is newer is always absent.
+// place that has the rows now; nil means that there is none. It is an error if the file does not match its record, or
+// lacks a column that its schema version has. The values of a newer column are always absent.
 func NewCursor(ctx context.Context, at Opened, again func() Opened, fields ...Field) (*Cursor, error) {
 	c := &Cursor{ctx: ctx, again: again, given: fields}
 	if err := c.open(at); err != nil {
@@ -175,7 +175,7 @@ type damage struct{ error }
 
 func (d damage) Unwrap() error { return d.error }
 
-// IsDamage reports whether an error says that a file of a dataset is not as it was written.
+// IsDamage reports whether an error says that a file of a dataset has changed since it was written.
 func IsDamage(err error) bool {
 	_, read := errors.AsType[damage](err)
 	_, differs := errors.AsType[*schema.DamagedError](err)
@@ -225,7 +225,7 @@ func (c *Cursor) openAt(p Place) (err error) {
 	return nil
 }
 
-// reopen continues in the file that has the rows now. A compaction may move rows while they are read, and some stores
+// reopen continues in the file that has the rows now: a compaction may move rows while they are read, and some stores
 // do not keep a deleted file for its readers.
 func (c *Cursor) reopen() error {
 	was := c.name
@@ -341,7 +341,7 @@ func (c *Cursor) next() (more bool, err error) {
 	return true, nil
 }
 
-// beginGroup begins a row group behind so many of its rows.
+// beginGroup begins a row group after its first skip rows.
 func (c *Cursor) beginGroup(group parquet.RowGroup, skip int64) error {
 	if c.left = group.NumRows() - skip; c.left < 0 {
 		return fmt.Errorf("a row group of %d rows", c.left)

@@ -14,7 +14,7 @@ import (
 
 // This file checks a Parquet file's footer before parquet-go decodes it. The library allocates as many entries as a
 // list claims to have: one damaged byte or a hostile file could ask for more memory than exists, which would end the
-// process. Here every length is first compared with the bytes that are there.
+// process. Here every length is first compared with the number of bytes that follow.
 
 const (
 	// Magic begins and ends a Parquet file.
@@ -99,7 +99,7 @@ func DecodeFooter(footer []byte) (m *format.FileMetaData, err error) {
 	return m, nil
 }
 
-// Bytes in memory of a struct in a list, at most, by what is decoded.
+// The maximum bytes in memory of a struct in a list, by the message that is decoded.
 const (
 	metadataStruct = 512 // on average: a column chunk takes more, others a fifth
 	locationStruct = 32  // a page's position

@@ -11,8 +11,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// FileRows yields the rows of one Parquet file, of which it reads the columns that T has, or of these some. A row is
-// valid until the next. A copy stays valid.
+// FileRows yields the rows of one Parquet file. It reads the columns that T has, or some of these. A row is valid until
+// the next. A copy stays valid.
 func FileRows[T any](ctx context.Context, st store.Store, name string, some ...string) iter.Seq2[*T, error] {
 	return RecordedRows[T](ctx, st, schema.File{Name: name}, some...)
 }
@@ -58,8 +58,8 @@ func Each[T any](cursor *Cursor, row *T, yield func(*T, error) bool) (more bool)
 // OpenFile checks the footer of a Parquet file and opens it.
 func OpenFile(object store.Object) (*parquet.File, error) { return (&Place{Object: object}).file() }
 
-// file opens the file if it is the one of its record. Whole needs the hash of each byte, as does a record without that
-// of the footer; otherwise the footer's is enough, since each page has a checksum.
+// file opens the file if it matches its record. With Whole, or if the record has no hash of the footer, it compares the
+// hash of all bytes. Otherwise the footer's hash is enough, since each page has a checksum.
 func (p *Place) file() (*parquet.File, error) {
 	differs := func(what, expected, found string) error {
 		if expected == "" || found == expected {

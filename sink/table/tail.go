@@ -14,8 +14,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// This file writes the end of a Parquet file: column indexes, offset indexes, footer. All files of a dataset use it,
-// those of parts and statistics as well as merged ones, so that their statements on pages are true (see
+// This file writes the end of a Parquet file: column indexes, offset indexes, footer. All files of a dataset end like
+// this, those of parts and statistics as well as merged ones, so that their bounds of pages are true (see
 // completeBounds).
 
 // encodedIndexes are the page indexes of a column chunk, encoded.

@@ -15,7 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// This file works around what is wrong in parquet-go v0.32.0. Numbers are those of its issues and pull requests, at
+// This file works around bugs of parquet-go v0.32.0. Numbers are those of its issues and pull requests, at
 // https://github.com/parquet-go/parquet-go.
 //
 //   - Nulls become zeros and empty strings (523): misread, and Writer.writePieces.

@@ -15,7 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// row is what decides between the rows of a site.
+// row has the values that decide between the rows of a site.
 type row struct {
 	fetched, body, seq int64
 	scan               int32 // in the order of commit.ByStart
@@ -25,12 +25,12 @@ type row struct {
 	folded             bool // the site has captures by both schemes
 }
 
-// compare orders the rows of a site; the greatest counts. The last two tell apart rows that were fetched in the same
-// millisecond and have the same file.
+// compare orders the rows of a site; the greatest counts. scan and seq decide between rows that were fetched in the
+// same millisecond and have the same file.
 func (r *row) compare(o *row) int {
 	return cmp.Or(
 		less(!r.observed(), !o.observed()), // an observation beats a failure
-		less(r.plain, o.plain),             // of an archive https beats http
+		less(r.plain, o.plain),             // in an archive https beats http
 		cmp.Compare(r.fetched, o.fetched),
 		// not the scan: the result is the same however an archive is cut into scans
 		cmp.Compare(r.finding, o.finding), cmp.Compare(r.body, o.body),
@@ -51,13 +51,13 @@ func less(a, b bool) int {
 	return 1
 }
 
-// Several reports whether a site can have more than one row in these scans: a live scan has each once.
+// Several reports whether a site can have more than one row in these scans. In a live scan each site has one row.
 func Several(scans []*commit.Scan) bool {
 	return len(scans) > 1 || scans[0].Manifest.Observer.Source == commit.Archive
 }
 
-// Choose finds the rows of scans that do not count, of all sites or of a host that is not empty. It reads the columns
-// that decide once, unless each site has one row. The scans are in the order of commit.ByStart.
+// Choose finds the rows of scans that do not count: of all sites, or of one host if host is not empty. It reads the
+// deciding columns once, unless each site has one row. The scans are in the order of commit.ByStart.
 func Choose(ctx context.Context, scans []*commit.Scan, host string) (commit.Choice, error) {
 	if !Several(scans) {
 		return commit.Choice{}, nil
@@ -80,7 +80,7 @@ func Choose(ctx context.Context, scans []*commit.Scan, host string) (commit.Choi
 	return c.choice, nil
 }
 
-// mostAtOnce bounds the sites for which memory is taken by what records say, before any of them is read.
+// mostAtOnce bounds the number of sites, as records state it, for which memory is allocated before any row is read.
 const mostAtOnce = 1 << 20
 
 // chooser reads rows.

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestRule gives the rule the rows of one site in every order. A row is a finding, the time of the fetch, and of an
-// archive the scheme; the first is the one that counts. A row `=` is that of the scan before.
+// TestRule gives the rule the rows of one site in every order. A row is a finding, the time of the fetch, and for an
+// archive the scheme; the first row is the one that counts. A row `=` belongs to the scan before.
 func TestRule(t *testing.T) {
 	parse := func(text string, at int) row {
 		var word, scheme string
@@ -55,7 +55,7 @@ func TestRule(t *testing.T) {
 			f(1, 0, observed+" 1 https", failed+" 2 http")
 		}
 	}
-	// Of observations, and of failures, the later counts.
+	// Among observations, and among failures, the later counts.
 	f(0, 0, "none 3", "rules 2", "rules 1")
 	f(0, 0, "unreachable 3", "challenged 2", "not_asked 1")
 	// Captures by https before those by http.
@@ -82,7 +82,7 @@ func permutations(n int) [][]int {
 	return all
 }
 
-// TestFoldedKey shows which captures are of one site, and of which entry of a list.
+// TestFoldedKey shows which captures belong to one site, and to which entry of a list.
 func TestFoldedKey(t *testing.T) {
 	for _, key := range []struct {
 		port      int32

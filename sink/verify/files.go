@@ -54,8 +54,8 @@ func (v *verifier) openFile(ctx context.Context, f schema.File) (object store.Ob
 	return object, findings, nil
 }
 
-// parquet verifies one Parquet file: its size and hash, and what its footer says. No page is decoded: with the hash of
-// its record, each is as it was written. No length in the file decides how much memory is allocated.
+// parquet verifies one Parquet file: its size and hash, and its footer. It decodes no page: if the hash is right, the
+// pages are as they were written. No length in the file decides how much memory is allocated.
 func (v *verifier) parquet(ctx context.Context, f schema.File, scanID string) ([]Finding, error) {
 	object, findings, err := v.openFile(ctx, f)
 	if object == nil {
@@ -87,7 +87,8 @@ func (v *verifier) parquet(ctx context.Context, f schema.File, scanID string) ([
 	return findings, nil
 }
 
-// RecordedIsSound reports whether the file of rejects or statistics matches its record, and the record the manifest.
+// RecordedIsSound reports whether the file of rejects or statistics matches its record, and whether the record matches
+// the manifest.
 func RecordedIsSound(ctx context.Context, st store.Store, id, file string, m *commit.Manifest) (bool, error) {
 	v := &verifier{store: st, committed: map[string]bool{}}
 	_, findings, err := v.recordAndFile(ctx, id, file, m)
@@ -124,7 +125,7 @@ func (v *verifier) recorded(ctx context.Context, id, table string, s *verifiedSc
 	}
 }
 
-// recordAndFile verifies such a record and its file. The returned record is nil if there is none that can be read.
+// recordAndFile verifies such a record and its file. The returned record is nil if no record can be read.
 func (v *verifier) recordAndFile(ctx context.Context, id, table string, m *commit.Manifest) (*commit.FileRecord,
 	[]Finding, error) {
 	name := commit.FileRecordName(id, table)

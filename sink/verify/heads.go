@@ -11,7 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// heads verifies the heads and the files that they name, and keeps what the newest says. Of one scan only that counts.
+// heads verifies the heads and the files that they name, and keeps the newest head. If only one scan is verified, heads
+// reads only the newest one.
 func (v *verifier) heads(ctx context.Context) (err error) {
 	v.head, v.pruned = &commit.Head{}, &commit.Pruned{}
 	names, err := commit.Heads(ctx, v.store)
@@ -53,7 +54,7 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 				continue
 			}
 			err := table.CompareHash(ctx, v.store, f)
-			// else a newer head may have replaced it, or names it, too
+			// else a newer head may have deleted it, or names it, too
 			named[f.Name] = i == len(names)-1 || !errors.Is(err, store.ErrNotExist)
 			if err != nil && named[f.Name] {
 				unread = append(unread, damaged(f.Name, cause(err)+"; "+h.Remedy(f)))
@@ -85,8 +86,8 @@ func (v *verifier) heads(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
-// named compares a scan with what the head says of it. It reports a scan that is to be published, and that no head
-// names yet.
+// named compares a scan with its entry in the head. It reports a scan that is to be published and that no head names
+// yet.
 func (v *verifier) named(id string, s *verifiedScan) {
 	m, name := s.manifest, commit.ManifestName(id)
 	switch {

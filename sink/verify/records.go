@@ -33,7 +33,7 @@ func (v *verifier) manifest(ctx context.Context, id string, s *verifiedScan) err
 	return nil
 }
 
-// read reads a manifest, with what the newest head says, if that can be read and fits.
+// read reads a manifest, with its entry in the newest head if that can be read and matches.
 func (v *verifier) read(ctx context.Context, id string, s *verifiedScan) (*commit.Manifest, error) {
 	s.head, s.misfit = nil, nil
 	if h, err := commit.ReadHead(ctx, v.store); err == nil {
@@ -53,7 +53,7 @@ func (v *verifier) resumed(ctx context.Context, id string, s *verifiedScan) (boo
 	}
 	now, err := v.read(ctx, id, s)
 	if err != nil {
-		return false, ctx.Err() // it could be read before; the next run reports the cause
+		return false, ctx.Err() // the manifest could be read before; the next run reports the cause
 	}
 	was := s.manifest
 	s.manifest = now

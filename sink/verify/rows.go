@@ -73,7 +73,7 @@ func (r *rowCheck) sites(f schema.File) error {
 }
 
 // details checks that the rows of a table belong to sites of the commit and are in their order. It reads the table
-// sites along, up to the site of each row; errSites is an error of that.
+// sites at the same time, up to the site of each row; errSites is an error of reading sites.
 func (r *rowCheck) details(tableName string, hasSites bool) (err, errSites error) {
 	var unknown int
 	at, inOrder := int64(-1), true

@@ -71,8 +71,8 @@ func scanOf(name string) string {
 	return id
 }
 
-// again adds the files that a scan's records name by now. Errors in records have been reported, or the next run reports
-// them.
+// again adds the files that a scan's records name at this time. Errors in records have been reported, or the next run
+// reports them.
 func (v *verifier) again(ctx context.Context, id string) error {
 	s := v.scans[id]
 	if s == nil {
@@ -107,7 +107,7 @@ func (v *verifier) again(ctx context.Context, id string) error {
 	return ctx.Err()
 }
 
-// ofDiscarded explains a file that a discarded scan has left, of which nothing else is there.
+// ofDiscarded explains a file of a discarded scan that has no other files left.
 func ofDiscarded(name string) Finding {
 	return leftover(name, "its scan was discarded, and its records are gone: no reader finds it, and it can be deleted")
 }
@@ -177,7 +177,7 @@ func (s *verifiedScan) unrecorded(name string) Finding {
 	return damaged(name, "no record has its hash")
 }
 
-// unpublished reports incomplete uploads, if the store has such and can list them. They take space, and no listing of
+// unpublished reports incomplete uploads, if the store has any and can list them. They take space, and no listing of
 // files shows them.
 func (v *verifier) unpublished(ctx context.Context) error {
 	place, ok := v.store.(store.Unpublished)
@@ -200,8 +200,7 @@ func (v *verifier) unpublished(ctx context.Context) error {
 
 const again = "; any scan, stats or compact writes it anew"
 
-// derived reports a file that is missing, cannot be read or is not as it was written, though any scan derives it from
-// the records.
+// derived reports a file that is missing, unreadable or changed, although any scan can derive it from the records.
 func (v *verifier) derived(ctx context.Context, name string, err error, sound bool) error {
 	switch {
 	case errors.Is(err, store.ErrNotExist):
@@ -224,7 +223,8 @@ func (v *verifier) views(ctx context.Context) error {
 	return v.derived(ctx, views.Name, err, views.Sound(data))
 }
 
-// index verifies the index, which every reader of views.sql opens. Of damaged records nobody can say what it should be.
+// index verifies the index, which every reader of views.sql opens. If records are damaged, its right contents are
+// unknown.
 func (v *verifier) index(ctx context.Context) error {
 	state, err := index.Check(ctx, v.store)
 	if undamaged := err == nil && v.done.Damaged+v.done.Newer == 0; undamaged && state == index.Older {
@@ -235,7 +235,7 @@ func (v *verifier) index(ctx context.Context) error {
 			"it does not describe what is there: it was changed or deleted, or a scan or compaction was killed before writing it, or is about to"+again))
 	}
 	if _, err := store.ReadAll(ctx, v.store, schema.PackageName, 0); table.IsDamage(err) {
-		// it may be long, and of another program, but no pipe
+		// the file may be long, or another program's, but must be no pipe
 		v.report(damaged(schema.PackageName, cause(err)))
 	}
 	return v.derived(ctx, index.Name, err, state != index.Damaged)

@@ -63,7 +63,7 @@ type Totals struct {
 	Damaged   int   `json:"damaged"`
 	Leftovers int   `json:"leftovers"`
 	Newer     int   `json:"newer"`
-	// Remedies say how the damaged shares of scans are repaired that are not collected.
+	// Remedies say how to repair the damaged shares of scans that are not collected.
 	Remedies []string `json:"remedies,omitempty"`
 }
 
@@ -93,7 +93,7 @@ type verifier struct {
 	head      *commit.Head             // empty if it cannot be read
 	withdrawn map[string]bool          // scans that it names as discarded
 	pruned    *commit.Pruned           // scans that were deleted for their age
-	gone      func() bool              // reports whether the scan that is verified is among them by now; nil between scans
+	gone      func() bool              // reports whether the scan being verified was pruned meanwhile; nil between scans
 	committed map[string]bool          // files that a commit or a record names
 	broken    map[string][]string      // by scan: the shards of damaged files
 	scans     map[string]*verifiedScan // by id
@@ -101,7 +101,7 @@ type verifier struct {
 
 type verifiedScan struct {
 	manifest   *commit.Manifest // nil if it cannot be read
-	head       *commit.Head     // by which it was read; nil if that cannot be read
+	head       *commit.Head     // the head that it was read with; nil if no head can be read
 	misfit     error            // why the manifest is not the one that the head names
 	past       *commit.History
 	stale      map[commit.Key]bool // commits that a compaction or repair replaced
@@ -112,7 +112,7 @@ type verifiedScan struct {
 // restarting reports whether a restart is deleting the scan's earlier data.
 func (s *verifiedScan) restarting() bool { return s.manifest != nil && s.manifest.Restarting }
 
-// without leaves out the files of pruned tables, and returns how many tables that are.
+// without leaves out the files of pruned tables, and returns the number of these tables.
 func (s *verifiedScan) without() int {
 	if s.manifest == nil {
 		return 0
@@ -248,8 +248,8 @@ func leftover(file, what string) Finding { return Finding{Kind: Leftover, File: 
 
 func damaged(file, what string) Finding { return Finding{Kind: Damaged, File: file, What: what} }
 
-// share verifies the record of a share, and until the shares are collected its rejects, and that it has all its
-// commits.
+// share verifies the record of a share. Until the shares are collected, it also verifies the rejects of the share, and
+// that no commit of it is missing.
 func (v *verifier) share(ctx context.Context, id, shard string) {
 	name := commit.ShareName(id, shard)
 	s, err := commit.ReadShareRecord(ctx, v.store, id, shard)
@@ -325,7 +325,7 @@ func (v *verifier) findScans(ctx context.Context) ([]string, error) {
 			v.options.ScanID != s.ScanID {
 			continue
 		}
-		if now, err := commit.ReadHead(ctx, v.store); err == nil { // it may have been pruned meanwhile
+		if now, err := commit.ReadHead(ctx, v.store); err == nil { // the scan may have been pruned meanwhile
 			if still, err := now.Needs(ctx, s.ScanID); err == nil && still {
 				v.report(damaged(commit.ManifestName(s.ScanID), "it is missing, and "+now.Name()+" names the scan"))
 				lost = true

@@ -9,8 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
-// pruned is what the views say of pruned nights: that a query for such a date is an error, and by which tokens they
-// were judged.
+// pruned writes SQL about pruned nights: a query for such a date is an error, and their tokens are kept.
 type pruned struct{ *commit.Pruned }
 
 // DuckDB evaluates this when it plans a query.
@@ -36,7 +35,7 @@ func date(expression, through string) string {
 	return "bulkscan_kept(" + expression + ", " + quoted(through) + ")"
 }
 
-// of returns the argument `date` of a table's macro.
+// of returns the SQL for the argument `date` of a table's macro.
 func (p pruned) of(table string) string { return date("date", max(p.Through, p.Tables[table])) }
 
 // fill replaces the placeholders for facts of pruned nights in SQL.

@@ -22,8 +22,8 @@ import (
 )
 
 // With views.sql DuckDB reads a dataset as bulkscan does: only files that commits name. Loading it reads the index (see
-// package index) once, and puts the paths of the files into variables. The views read these paths. So what a session
-// sees is what was complete when it loaded views.sql, and each query opens only the files that it needs, also after ten
+// package index) once, and puts the paths of the files into variables. The views read these paths. So a session sees
+// the scans that were complete when it loaded views.sql. Each query opens only the files that it needs, also after ten
 // years of nights. A file that was deleted since makes a query fail. Variables end with the session: the views of a
 // reopened database file fail until views.sql is loaded again.
 //
@@ -73,7 +73,7 @@ const (
 -- bulkscan writes this file again when a table gets its first file. Changes to it are lost: put views of your own
 -- elsewhere. Tables without a file have no view yet.
 `
-	// %[1]s is the list of all lists of files, %[3]s says which of them a file is in.
+	// %[1]s is the list of all lists of files, %[3]s is the SQL that says which list a file is in.
 	viewsFiles = `
 -- Every file that counts, with its path. Other tools read the same list: docs/dataset.md.
 CREATE OR REPLACE VIEW bulkscan_files AS
@@ -123,8 +123,8 @@ CREATE OR REPLACE VIEW %[1]s AS
 %[2]s;
 CREATE OR REPLACE MACRO %[1]s_on(date) AS TABLE SELECT * FROM %[1]s WHERE scan_date = %[3]s;
 `
-	// Parts and nights repeat policies, so each is taken once, of a date or at all. An id is of equal rows, but for the
-	// spelling of tokens.
+	// Parts and nights repeat policies, so each policy is taken once, either for each date or for all dates. Rows of one
+	// id are equal, except for the spelling of tokens.
 	viewsPolicies = `
 CREATE OR REPLACE VIEW bulkscan_policies AS
 SELECT DISTINCT ON (scan_date, policy_id) * EXCLUDE (scan_id) FROM (%[2]s);
@@ -142,13 +142,13 @@ CREATE OR REPLACE MACRO policies_on(date) AS TABLE SELECT * EXCLUDE (scan_date) 
   UNION ALL BY NAME SELECT * FROM read_parquet(coalesce(bulkscan_list('%[1]s', NULL), getvariable('bulkscan_none')['%[1]s '],
     getvariable('bulkscan_first')['%[1]s'], [error('views.sql has to be read again')])))
   WHERE observer = coalesce(getvariable('bulkscan_observer'), observer) AND getvariable('bulkscan_none')['%[1]s '] IS NULL`
-	// The rows that do not count are of all observers. %[1]s is the list.
+	// This view has the rows that do not count, of all observers. %[1]s is the list.
 	viewsSuperseded = `
 -- The rows of sites that do not count, since another one counts for their site: docs/dataset.md, "Each site once".
 CREATE OR REPLACE VIEW superseded AS
 SELECT * FROM read_parquet(coalesce(bulkscan_list('superseded', NULL), getvariable('bulkscan_first')['superseded'], [error('views.sql has to be read again')]));
 `
-	// Of a list that is one of several of a table.
+	// For a table that has several lists.
 	viewsStandIn = `
   getvariable('bulkscan_none')['%s ' || coalesce(getvariable('bulkscan_observer'), '')],`
 	viewsHas = `
@@ -199,7 +199,7 @@ SET VARIABLE bulkscan_nights = split_part(getvariable('bulkscan_ledger')['nights
 CREATE OR REPLACE VIEW nights AS
 SELECT CAST(unnest(coalesce(string_split(getvariable('bulkscan_nights'), chr(0)), [error('views.sql has to be read again')])) AS DATE) AS night;
 `
-	// As above, each view is first of one file, or night.
+	// As above, each view is first bound to one file, or night.
 	viewsLedgerTable = `SET VARIABLE bulkscan_%[1]s = split_part(getvariable('bulkscan_ledger')['%[2]s'], chr(0), 1);
 CREATE OR REPLACE VIEW %[1]s AS
 SELECT * FROM read_parquet(coalesce(string_split(getvariable('bulkscan_%[1]s'), chr(0)), [error('views.sql has to be read again')]));
@@ -287,7 +287,7 @@ func Sound(data []byte) bool {
 const putViews = 5
 
 // tablesWithFiles returns the tables for which a view is possible: they have a file, and there are records of such
-// files. Those in the index do. Only where it has none, before the first scan is complete, the folders are listed.
+// files. The tables in the index do. If the index has none, before the first scan is complete, the folders are listed.
 func tablesWithFiles(ctx context.Context, st store.Store, listed map[string]bool) (with []string, err error) {
 	for _, table := range schema.Tables() {
 		if listed[table.Name] {
@@ -351,15 +351,15 @@ func hasLedger(ctx context.Context, st store.Store) (bool, error) {
 
 // list is a list of files that a table's view reads.
 type list struct {
-	name string // of the table, and what tells it from others of the table; "" if no view reads its files
-	has  string // condition for its files, unless an earlier list has them
+	name string // the table, and a mark for further lists of the table; "" if no view reads its files
+	has  string // condition for its files; a file is in the first list whose condition it meets
 }
 
-// supersededList ends the name of a list of files of which rows are superseded.
+// supersededList ends the name of a list of files with superseded rows.
 const supersededList = " superseded"
 
-// listedIn returns which tables have files in the index, and which have files with superseded rows there. Without an
-// index, or with one that the next index.Update replaces, there are none.
+// listedIn returns which tables have files in the index, and which have files with superseded rows there. It returns
+// none without an index, or if the next index.Update will replace it.
 func listedIn(ctx context.Context, st store.Store) (map[string]bool, error) {
 	listed := map[string]bool{}
 	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "table", "superseded") {
