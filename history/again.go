@@ -9,9 +9,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// A registry that gains a token says nothing of the nights before: their files do. So when a night has another judge
-// than those before, all nights are merged again, and their stored files are judged by that one. Where a file is not
-// stored, its night keeps the judgement of then, in an episode of its own.
+// When a registry gains a token, only the stored files of earlier nights show how sites treated the token. So when a
+// night has another judge than the nights before, all nights are merged again, and the new judge judges their stored
+// files. If a file is not stored, its night keeps its old judgement, in an episode of its own.
 
 // severalJudges is Ledger.Judge after a late scan by another judge than the last night's, and after a night by another
 // judge while a scan of the ledger is gone. The next night judges all, once its judge and all scans are there.
@@ -21,8 +21,8 @@ const severalJudges = "several"
 type again struct {
 	*Rejudge
 	policies policySet
-	files    judgedFiles // those of the night that is being merged
-	kept     judgedFiles // those of pruned nights, until the first night is merged
+	files    judgedFiles // files of the night that is being merged
+	kept     judgedFiles // files of pruned nights, until the first night is merged
 }
 
 // judgedFiles are files with rules by their hashes.
@@ -33,7 +33,7 @@ type judgedFile struct {
 	unmanaged int64 // as Episode.Unmanaged
 }
 
-// judgeAgain returns what judges again, nil without a judge.
+// judgeAgain returns an again, or nil without a judge.
 func judgeAgain(judge *Rejudge) *again {
 	if judge == nil {
 		return nil
@@ -41,7 +41,7 @@ func judgeAgain(judge *Rejudge) *again {
 	return &again{Rejudge: judge, policies: policySet{}}
 }
 
-// judged judges files by their hashes, but for those that are known.
+// judged judges files into a map by their hashes. It copies files that are known.
 func (a *again) judged(into, known judgedFiles, rows iter.Seq2[*schema.BodyRow, error]) error {
 	for row, err := range rows {
 		if err != nil {

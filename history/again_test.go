@@ -17,7 +17,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// registries are one without and one with the token ZetaBot, by whether a night has the latter.
+// registries returns a registry with the token ZetaBot (true), and one without (false).
 func registries(t testing.TB) map[bool]*tokens.Registry {
 	t.Helper()
 	all := map[bool]*tokens.Registry{}
@@ -31,7 +31,7 @@ func registries(t testing.TB) map[bool]*tokens.Registry {
 	return all
 }
 
-// stateOf returns what the ledger says of ZetaBot at a site on a night: b blocked, o open, ? unknown, . no rules.
+// stateOf returns the ledger's state of ZetaBot at a site on a night: b blocked, o open, ? unknown, . no rules.
 func stateOf(t testing.TB, st store.Store, night Date, lacks string) string {
 	t.Helper()
 	l, policies, state := mustLedger(t, st), policySet{}, "."
@@ -62,8 +62,8 @@ func stateOf(t testing.TB, st store.Store, night Date, lacks string) string {
 
 // TestAnotherRegistry has a site night by night, and a registry that gains or loses a token. A word is a scan: o and p
 // are files that say nothing of the token, b and c block it, F is a refusal, - a failure. With + the registry has the
-// token, with ! bodies are not stored, and & is a second scan of the night. | prunes the nights before. What the ledger
-// says is what the files say and reaudit finds, or it is unknown.
+// token, with ! bodies are not stored, and & is a second scan of the night. | prunes the nights before. The ledger's
+// state is that of the files and of reaudit, or unknown.
 func TestAnotherRegistry(t *testing.T) {
 	by := registries(t)
 	testFiles["o"], testFiles["p"] = "User-agent: *\nDisallow: /x\n", "# p\nUser-agent: *\nDisallow: /x\n"
@@ -162,7 +162,7 @@ func TestAnotherRegistry(t *testing.T) {
 	f("o b | b b+", "??bb")
 	f("o b | c+ b+", "??bb")
 	f("b F | b+", "?.b")
-	// They keep what another registry has said before.
+	// They keep the earlier judgement of another registry.
 	f("o b c+ | b+", "obbb")
 	f("o b c+ | | b+ | b+ o+", "obbbbo")
 	f("o b | b b+ | o+", "??bbo")
@@ -282,7 +282,8 @@ func idsOf(t testing.TB, st store.Store) (ids []string) {
 	return ids
 }
 
-// reauditedState returns what reaudit finds of ZetaBot at the site of a scan, as stateOf; "" without a stored body.
+// reauditedState returns the state of ZetaBot at the site of a scan by reaudit, in the form of stateOf; "" without a
+// stored body.
 func reauditedState(t testing.TB, st store.Store, id string, registry *tokens.Registry) string {
 	t.Helper()
 	scan, err := commit.ReadScan(t.Context(), st, id)

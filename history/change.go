@@ -16,8 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file adds to a story what is in the stored files: what changed between two episodes, or which lines decide for a
-// token. It lists the changes towards tokens that token.go comes upon, and adds the same to them.
+// This file adds to a story what the stored files say: what changed between two episodes, or which lines decide for a
+// token. It also lists the changes towards tokens that token.go finds, with the lines that decide.
 
 // Bounds of what a story shows of a file.
 const (
@@ -35,7 +35,7 @@ type Change struct {
 	More       int      `json:"diff_more,omitzero" about:"lines left out"`
 }
 
-// Treated is how an episode treats a token. Without the stored file, it is by the policy alone.
+// Treated is how an episode treats a token. Without the stored file, it follows from the policy alone.
 type Treated struct {
 	Verdict  string `json:"verdict,omitzero" about:"allowed, partial, blocked; left out unless the episode has rules"`
 	Via      string `json:"via,omitzero" about:"own or fallback; left out if it is star or none"`
@@ -48,14 +48,14 @@ type Treated struct {
 	Rule     string `json:"rule,omitzero" about:"the line that decides whether / may be fetched"`
 }
 
-// storedFiles finds the stored files of episodes. It keeps the last one: the file that an episode ends with is often
-// the one that it began with.
+// storedFiles finds the stored files of episodes. It keeps the last file: an episode often ends with the file that it
+// began with.
 type storedFiles struct {
 	ctx   context.Context
 	store store.Store
 	scans []MergedScan
 	past  *past
-	most  int64 // after two scans, find reads no further one if they had so many files; 0 is no bound
+	most  int64 // after two scans, find reads no further scan once it has read so many files; 0 is no bound
 
 	hash int64
 	body []byte
@@ -88,7 +88,7 @@ func (f *storedFiles) tellChanges(s *Story) error {
 	return nil
 }
 
-// scansOf opens the scans of a night. One that was pruned is left out.
+// scansOf opens the scans of a night. It leaves out pruned scans.
 func (f *storedFiles) scansOf(night Date) (scans []*commit.Scan, err error) {
 	for _, s := range f.scans {
 		if s.ScanDate != night.String() {
@@ -141,8 +141,8 @@ func (f *storedFiles) read(night Date, hash int64) ([]byte, error) {
 	return f.body, err
 }
 
-// find calls found for each wanted file that the scans of a night store, or, if that is 0, those of any, the newest
-// first. It removes the file from wanted.
+// find calls found for each wanted file that the scans of a night store, and removes the file from wanted. Night 0
+// stands for all nights, the newest first.
 func (f *storedFiles) find(night Date, wanted map[int64]bool, found func(hash int64, body []byte)) (err error) {
 	scans, files := 0, int64(0)
 	for i := len(f.scans) - 1; i >= 0 && err == nil && len(wanted) > 0 && (f.most == 0 || scans < 2 ||
@@ -162,8 +162,8 @@ func (f *storedFiles) find(night Date, wanted map[int64]bool, found func(hash in
 	return err
 }
 
-// unifiedDiff returns the first lines of the difference of two files, and how many more there are. Its time grows with
-// the files as sorting does.
+// unifiedDiff returns the first lines of the difference of two files, and how many more there are. It takes O(n log n)
+// time.
 func unifiedDiff(before, after []byte) (lines []string, more int) {
 	const names = 3 // lines with the names of the files
 	n := 0
@@ -218,8 +218,8 @@ func byFile(auditor *audit.Auditor, site *audit.Site, id int) *Treated {
 }
 
 // TokenChange says that a site began or ceased to block a token by its rules, as the column change of token_spells
-// does. It did so after Before, the last night on which the former rules were seen, and by After, the first with the
-// new ones.
+// does. The change came after Before, the last night on which the former rules were seen, and by After, the first night
+// with the new rules.
 type TokenChange struct {
 	Site            int64
 	Host, Requested string
@@ -227,7 +227,7 @@ type TokenChange struct {
 	Token           int    // index in the registry
 	Change          string // began, ceased
 	Before, After   Date
-	Was, Is         LastFile // the last one with the former rules, and the last one of the episode that begins at After
+	Was, Is         LastFile // the last file with the former rules, and the last file of the episode that begins at After
 }
 
 // LastFile is the file of a site on the last night of an episode. Treated is nil unless Decide has found it.
@@ -239,7 +239,7 @@ type LastFile struct {
 // MostChanges bounds the changes that are listed.
 const MostChanges = 100_000
 
-// change keeps what changed from a site's last rules to those of an episode.
+// change keeps the changes from a site's last rules to the rules of an episode.
 func (c *tokenCounter) change(s *siteState, kind int32, e *Episode) {
 	change := TokenChange{Site: e.Site, Port: e.Port, Before: s.until, After: e.ValidFrom, Was: LastFile{hash: s.body},
 		Is: LastFile{hash: e.LastBody}}
@@ -267,7 +267,7 @@ func (c *tokenCounter) dropOldest() {
 }
 
 // Decide adds what the stored files say to changes of these counts. It reads at least the two newest nights, and no
-// further one after so many files; 0 is no bound.
+// further night once it has read so many files; 0 is no bound.
 func (c *TokenCounts) Decide(changes []TokenChange, files int64) error {
 	wanted, decide := map[int64]bool{}, map[int64][]func(*audit.Site){}
 	for i := range changes {
@@ -307,8 +307,8 @@ func byPolicy(p *Policy, registry *tokens.Registry, id int) *Treated {
 }
 
 // differs reports whether the token is treated otherwise than in the episode before: by another verdict, by the groups
-// of another name, or by another rule for `/`. Where lines stand in the file does not matter. Without rules, what came
-// instead of them does.
+// of another name, or by another rule for `/`. The positions of lines do not matter. For an episode without rules, its
+// class matters.
 func (e *Told) differs(before *Told) bool {
 	is, was := e.Token, before.Token
 	switch {

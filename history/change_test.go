@@ -42,13 +42,13 @@ func TestChanges(t *testing.T) {
 	f("a.example", // the file of the first night, not the one with the comment, follows b; that one is not stored
 		`2026-11-02 truetrue ["-User-agent: *" "-Disallow: /private" "+User-agent: GPTBot" "+Disallow: /"]`,
 		`2026-11-04 falsetrue []`)
-	f("b.example") // what is no robots.txt is not compared
+	f("b.example") // files that are no robots.txt are not compared
 	f("c.example",
 		`2026-11-02 truetrue ["-User-agent: GPTBot" "-Disallow: /" "+User-agent: *" "+Disallow: /private"]`,
 		`2026-11-03 truefalse []`)
 	f("d.example", `2026-11-04 truetrue ["-User-agent: GPTBot" "-Disallow: /" "+User-agent: *" "+Disallow: /private"]`)
 
-	// A night that was pruned has no files, and no first file of an episode whose file changed.
+	// For a pruned night there are no files, and so no first file of an episode whose file changed.
 	for name, err := range dir.List(t.Context(), "_scans/n2/") {
 		if err != nil {
 			t.Fatal(err)

@@ -89,7 +89,7 @@ func checkLedger(ctx context.Context, st store.Store, h *commit.Head, p *past) (
 		return ledger, nil, err
 	}
 	manifests, err := h.Manifests(ctx)
-	if damaged := (*commit.DamagedScansError)(nil); errors.As(err, &damaged) { // which is reported without the history
+	if damaged := (*commit.DamagedScansError)(nil); errors.As(err, &damaged) { // reported without the history
 		return ledger, findings, nil
 	}
 	followed, _ := p.follow(published(manifests))

@@ -4,9 +4,9 @@ import (
 	"slices"
 )
 
-// Checkpoint is what the ledger was after an earlier night: its scans are the first ones of the ledger, and its closed
-// rows are in files that the ledger still names. So a scan of an earlier night, or another one of the last night, costs
-// the nights since the last checkpoint before it.
+// Checkpoint is the state of the ledger after an earlier night: its scans are the first scans of the ledger, and its
+// closed rows are in files that the ledger still names. So if a scan of an earlier night is added, or another scan of
+// the last night, only the nights since the last checkpoint before it are merged again.
 type Checkpoint struct {
 	Nights int    `json:"nights"`
 	Scans  int    `json:"scans"`
@@ -14,9 +14,9 @@ type Checkpoint struct {
 	Files  []File `json:"files"` // with open rows, and of policies
 }
 
-// keeps reports whether a ledger of so many nights keeps the checkpoint after an earlier one. It keeps those of the
-// last two nights, and one or two at distances up to 4, 8, 16 nights and so on: 12 or so for a year. A checkpoint that
-// has gone is never needed again.
+// keeps reports whether a ledger of so many nights keeps the checkpoint after an earlier one. It keeps the checkpoints
+// of the last two nights, and one or two at distances up to 4, 8, 16 nights and so on: about 12 for a year. No later
+// ledger needs a checkpoint that was dropped.
 func keeps(nights, checkpoint int) bool {
 	return checkpoint > 0 && nights-checkpoint <= 2*(checkpoint&-checkpoint)
 }
@@ -34,8 +34,8 @@ func (l *Ledger) at(c Checkpoint) *Ledger {
 }
 
 // before returns the last version of the ledger into which the rest of these scans can be merged: it has the first of
-// them, and no scan of the next one's date. It is the ledger as it is, one at a checkpoint, or what pruned nights have
-// left.
+// these scans, and no scan of the date of the next one. It is the current ledger, the ledger at a checkpoint, or the
+// snapshot of pruned nights.
 func (l *Ledger) before(scans []MergedScan, p *past) *Ledger {
 	same := 0
 	for same < min(len(l.Scans), len(scans)) && l.Scans[same].same(scans[same]) {
@@ -56,7 +56,7 @@ func (l *Ledger) before(scans []MergedScan, p *past) *Ledger {
 	return p.base()
 }
 
-// all are the files of the ledger and of its checkpoints, each once: they share those of policies.
+// all returns the files of the ledger and of its checkpoints, each once: they share the files of policies.
 func (l *Ledger) all() []File {
 	files := slices.Clone(l.Files)
 	for _, c := range l.Checkpoints {

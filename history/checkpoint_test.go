@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
-// TestKeeps shows which checkpoints a ledger keeps: few, none comes back, and the way back to the last one before a
-// night is never longer than four times the nights since.
+// TestKeeps shows which checkpoints a ledger keeps: there are few, a dropped one never comes back, and the last
+// checkpoint before a night is never further back than four times the nights since.
 func TestKeeps(t *testing.T) {
 	var kept []int
 	for nights := 1; nights <= 4000; nights++ {
@@ -41,8 +41,8 @@ func TestKeeps(t *testing.T) {
 	}
 }
 
-// TestCheckpoints publishes nights in random orders, alone or several at once, some of them twice, and takes some back.
-// The ledger is always the one that is derived anew, row by row.
+// TestCheckpoints publishes nights in random orders, alone or several at once, some of them twice, and withdraws some.
+// The ledger always equals one that is derived anew, row by row.
 func TestCheckpoints(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() {

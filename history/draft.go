@@ -29,9 +29,9 @@ type draft struct {
 	made    int    // files
 	nights  int    // of its ledger
 
-	ledger   Ledger // as it will be, without the closed rows of this run
+	ledger   Ledger // the future ledger, without the closed rows of this run
 	policies map[int64]*Policy
-	gained   bool // there are policies that the ledger's file does not have
+	gained   bool // the draft has policies that the ledger's file lacks
 
 	episodes, closedEpisodes output[Episode]
 	gaps, closedGaps         output[Gap]
@@ -41,7 +41,7 @@ type draft struct {
 // ledger.
 func derive(ctx context.Context, st store.Store, o Options, h *commit.Head, p *past, base *Ledger, scans []MergedScan,
 	why string) error {
-	present, err := readLedger(ctx, st, h) // it may be another one, which stays until the record is replaced
+	present, err := readLedger(ctx, st, h) // it may be another ledger, which stays until the record is replaced
 	if _, damaged := errors.AsType[*schema.DamagedError](err); damaged || errors.Is(err, store.ErrNotExist) ||
 		errors.Is(err, commit.ErrRecord) {
 		present, err = base, nil
@@ -82,8 +82,8 @@ func newDraft(ctx context.Context, st store.Store, o Options, p *past, base *Led
 	}
 }
 
-// merged merges scans into the draft's ledger, and returns it, with or without checkpoints. Its files are there, and no
-// record names them yet.
+// merged merges scans into the draft's ledger, and returns it, with or without checkpoints. Its files are written, but
+// no record names them yet.
 func (d *draft) merged(scans []MergedScan, checkpoints bool) (_ *Ledger, err error) {
 	defer func() { err = errors.Join(err, d.discard()) }()
 	for p, err := range rowsOf[Policy](d.ctx, d.store, d.ledger.Files, Policies, false) {
@@ -120,7 +120,7 @@ func (d *draft) merged(scans []MergedScan, checkpoints bool) (_ *Ledger, err err
 	return &d.ledger, d.finish()
 }
 
-// checkpoint keeps the ledger as it is.
+// checkpoint adds the current ledger as a checkpoint.
 func (d *draft) checkpoint() error {
 	if err := errors.Join(d.publishClosed(), d.publishPolicies()); err != nil {
 		return err
@@ -202,9 +202,9 @@ func (d *draft) keep(tonight *night, id int64) {
 	}
 }
 
-// replaceOpen publishes the open rows of the night, in the place of those of the night before. A file without rows is
-// published, too: readers need one of each table. Files of this run that no checkpoint keeps are deleted at once: no
-// record names them.
+// replaceOpen publishes the open rows of the night, which replace the open rows of the night before. A file without
+// rows is published, too: readers need one of each table. Files of this run that no checkpoint keeps are deleted at
+// once: no record names them.
 func (d *draft) replaceOpen(kept bool) error {
 	if err := d.episodes.begin(d); err != nil {
 		return err
@@ -283,8 +283,8 @@ func takeBodies(rows iter.Seq2[*schema.BodyRow, error], wanted map[int64]bool,
 	return nil
 }
 
-// wantedRows returns between which rows of a commit the wanted bodies are, each at its first place; from is to if none
-// is.
+// wantedRows returns the range of rows of a commit that contains the wanted bodies, each at its first place. The range
+// is empty if there are none.
 func wantedRows(ctx context.Context, scan *commit.Scan, c *commit.Commit, wanted map[int64]bool) (from, to int64,
 	err error) {
 	if len(wanted) == 0 {
@@ -348,8 +348,8 @@ func (d *draft) publishPolicies() error {
 // table.
 const gathered = 8
 
-// gather makes one file of as many closed files of a level between two checkpoints, where there are so many. Readers of
-// the record before still find those.
+// gather merges the closed files of a level between two checkpoints into one file, if there are as many as gathered
+// says. Readers of the record before still find the merged files.
 func gather[T any](d *draft, tableName string) error {
 	for i := 0; i < len(d.ledger.Files); i++ {
 		first := d.ledger.Files[i]
@@ -380,8 +380,8 @@ func gather[T any](d *draft, tableName string) error {
 		}
 		files[0].Level, files[0].Nights = first.Level+1,
 			slices.MaxFunc(of, func(a, b File) int { return a.Nights - b.Nights }).Nights
-		// Closed rows stay in the order of nights. All files before the first of these are of other kinds, so it keeps its
-		// place.
+		// Closed rows stay in the order of nights. All files before the first of them are of other kinds, so the new file
+		// takes its place.
 		d.ledger.Files, i = slices.Insert(slices.DeleteFunc(d.ledger.Files, alike), i, files...), -1
 	}
 	return nil

@@ -33,13 +33,13 @@ const (
 
 // Ledger is the record of the ledger. Only the files that it names count. A merge publishes its files first and then
 // replaces the record; it never reuses a name. So a killed merge leaves the earlier ledger, and files that the next
-// merge deletes, unless its lock is late (see commit.Head). Files that a merge replaces stay until the next one, for
+// merge deletes, unless its lock is late (see commit.Head). Files that a merge replaces stay until the next merge, for
 // readers of the record before.
 type Ledger struct {
 	SchemaVersion int             `json:"schema_version"`
 	ToolVersion   string          `json:"tool_version"`
 	Observer      commit.Observer `json:"observer"` // whose scans are merged, beside archives
-	Judge         string          `json:"judge"`    // by which the stored files of all nights were judged; "": each by its own; or severalJudges
+	Judge         string          `json:"judge"`    // that judged the stored files of all nights; "": each night has its own; or severalJudges
 	Scans         []MergedScan    `json:"scans"`    // by date
 	Files         []File          `json:"files"`
 	Checkpoints   []Checkpoint    `json:"checkpoints"`   // by date
@@ -47,7 +47,7 @@ type Ledger struct {
 	Sum           string          `json:"sum,omitempty"` // see commit.SealRecord
 }
 
-// MergedScan is a scan of which the ledger has the observations.
+// MergedScan is a scan whose observations are in the ledger.
 type MergedScan struct {
 	ScanID     string          `json:"scan_id"`
 	ScanDate   string          `json:"scan_date"`
@@ -68,13 +68,13 @@ func (s MergedScan) isArchive() bool { return s.Observer.Source == commit.Archiv
 type File struct {
 	schema.File
 	Open   bool `json:"open,omitempty"`   // its rows are open, and the next merge replaces it
-	Nights int  `json:"nights,omitempty"` // the ledger had so many when its last rows were closed
+	Nights int  `json:"nights,omitempty"` // how many nights the ledger had when the last rows were closed
 	Level  int  `json:"level,omitempty"`  // how often closed rows were gathered into larger files, see draft.gather
 }
 
 // ReadLedger reads the record. The error is store.ErrNotExist if the dataset has no ledger, and a *schema.DamagedError
-// if it is not the ledger that the head names. A later one is that of a merge that was killed before the head named it,
-// or is about to be named.
+// if the record is not the one that the head names. A later record is no damage: its merge was killed before the head
+// named it, or is about to write the head.
 func ReadLedger(ctx context.Context, st store.Store) (*Ledger, error) {
 	h, err := commit.ReadHead(ctx, st)
 	if err != nil {
@@ -83,7 +83,7 @@ func ReadLedger(ctx context.Context, st store.Store) (*Ledger, error) {
 	return readLedger(ctx, st, h)
 }
 
-// readLedger is ReadLedger by this head.
+// readLedger is ReadLedger with this head.
 func readLedger(ctx context.Context, st store.Store, h *commit.Head) (*Ledger, error) {
 	l := &Ledger{}
 	data, err := store.ReadAll(ctx, st, LedgerName, schema.MaxLedger)
@@ -139,7 +139,7 @@ func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName 
 			if f.Table != tableName || f.Open != open {
 				continue
 			}
-			// An episode that is changed on disk would be merged night after night.
+			// A damaged episode would be merged night after night.
 			if err := table.CompareHash(ctx, st, f.File); err != nil {
 				fail(err)
 				return
@@ -157,7 +157,7 @@ func rowsOf[T any](ctx context.Context, st store.Store, files []File, tableName 
 	}
 }
 
-// sweep deletes the files of the ledger's tables that are not among these, of the runs that begin with runs; "" is all.
+// sweep deletes files of the ledger's tables that are not in keep: those of the runs that begin with runs; "" is all.
 // The caller holds the lock.
 func sweep(ctx context.Context, st store.Store, keep []File, runs string) error {
 	named := map[string]bool{}
@@ -198,8 +198,8 @@ const (
 	closedRows = "closed"
 )
 
-// output writes one file of a table. The file begins with its first row, or by begin. Rows are encoded in batches,
-// beside the merge.
+// output writes one file of a table. The file begins with its first row, or by begin. Rows are encoded in batches while
+// the merge continues.
 type output[T any] struct {
 	table, kind string // in the names of its files
 	writer      *table.Writer[T]
@@ -305,7 +305,7 @@ func (w *output[T]) discard() error {
 	return errors.Join(w.wait(), w.writer.Discard())
 }
 
-// fileName is what the names of the ledger's files are like: see output.begin, newRun and newPrunedDraft.
+// fileName matches the names of the ledger's files: see output.begin, newRun and newPrunedDraft.
 var fileName = regexp.MustCompile(`^(?:open|closed|all|kept|gathered[0-9]+)-((?:` + prunedRun +
 	`)?[0-9a-f]{12})-[0-9]+\.parquet$`)
 

@@ -11,16 +11,16 @@ import (
 )
 
 // The ledger follows one live observer at a time, and every archive. Scans of other observers stay outside. An observer
-// is followed as long as it has later scans. After its last one, an observer that has no scan up to that date succeeds
-// at once: a new User-Agent, for example. One that has scanned beside it succeeds after a week, since the followed
-// observer's night may only be late. Of several one from the same vantage succeeds, else the one that began first. So
-// the scans of another night rarely change what the ledger has of earlier ones.
+// is followed as long as it has later scans. After its last scan, an observer that has no scan up to that date succeeds
+// at once: a new User-Agent, for example. An observer that has scanned beside it succeeds after a week, since the
+// followed observer's night may only be late. Among several, one from the same vantage succeeds, else the one that
+// began first. So the scans of another night rarely change the ledger's entries of earlier nights.
 
 // successionDays is that week.
 const successionDays = 7
 
-// follow returns which of these scans the ledger has, in the order in which it merges them, and the live observer that
-// it follows at the end; without live scans, the archives' one.
+// follow returns the scans that the ledger merges, in that order, and the live observer that it follows at the end;
+// without live scans, the observer of the archives.
 func follow(scans []MergedScan) (followed []MergedScan, observer commit.Observer) {
 	reigns := map[commit.Observer]*reign{}
 	for _, s := range scans {
@@ -77,7 +77,7 @@ type reign struct {
 	first, last string // dates
 }
 
-// successor returns which of a night's observers follows one that has no more scans, nil for none.
+// successor returns the observer of a night that succeeds an observer without further scans, nil for none.
 func successor(tonight []MergedScan, reigns map[commit.Observer]*reign, before *reign) *reign {
 	var next *reign
 	var rank int
@@ -89,7 +89,7 @@ func successor(tonight []MergedScan, reigns map[commit.Observer]*reign, before *
 		r, its := reigns[s.Observer], 0
 		switch {
 		case before != nil && r.first > before.last && s.Observer.Vantage == before.observer.Vantage:
-			its = 3 // of two places that changed their User-Agent in one night, the same place
+			its = 3 // if two places changed their User-Agent in one night, the same place
 		case before == nil, r.first > before.last:
 			its = 2
 		case daysBetween(before.last, s.ScanDate) >= successionDays:
@@ -105,7 +105,7 @@ func successor(tonight []MergedScan, reigns map[commit.Observer]*reign, before *
 func daysBetween(from, to string) int {
 	a, errA := ParseDate(from)
 	b, errB := ParseDate(to)
-	if errA != nil || errB != nil { // which manifests do not have
+	if errA != nil || errB != nil { // manifests have no invalid dates
 		return 0
 	}
 	return int(b - a)

@@ -2,13 +2,13 @@
 // history of a dataset: episodes, in which a site has one policy, and gaps, in which nothing was learned. The ledger is
 // derived from the scans and can be deleted.
 //
-// policy.go says what a policy is. Of the scans of a night, package units chooses one observation a site; night.go
-// sorts them. merge.go merges a night into the open episodes, by rules without I/O. read.go reads the observations of a
-// scan. ledger.go has Update and Rebuild, follow.go which scans they merge, draft.go the merge of files, checkpoint.go
-// what a late night does not merge again, and files.go the record and its tables. check.go compares the ledger with its
-// record and the scans. story.go tells what the ledger has of one host, and change.go adds what its stored files say.
-// again.go judges stored files by another judge, and prune.go keeps what is not to be lost with nights that are deleted
-// for their age.
+// policy.go says what a policy is. From the scans of a night, package units chooses one observation for each site;
+// night.go sorts them. merge.go merges a night into the open episodes, by rules without I/O. read.go reads the
+// observations of a scan. ledger.go has Update and Rebuild, follow.go the choice of scans, draft.go the merge of files,
+// checkpoint.go the states that spare merging nights again, and files.go the record and its tables. check.go compares
+// the ledger with its record and the scans. story.go reports the ledger's entries of one host, and change.go adds what
+// its stored files say. again.go judges stored files by another judge, and prune.go keeps the facts about nights that
+// are deleted for their age.
 package history
 
 import "time"

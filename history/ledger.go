@@ -20,22 +20,22 @@ import (
 // Options of Update and Rebuild.
 type Options struct {
 	ToolVersion string
-	// Rejudge judges the stored files of all nights, if it is the judge of the last one. Without it, each night keeps its
-	// own judgement.
+	// Rejudge judges the stored files of all nights, if it is the judge of the last night. Without it, each night keeps
+	// its own judgement.
 	Rejudge *Rejudge
 	// Progress, if not nil, is called after each merged night.
 	Progress func(Merged)
 	Log      *slog.Logger // may be nil
 }
 
-// Rejudge is a judge at hand.
+// Rejudge is a judge that this program can apply.
 type Rejudge struct {
 	// as Source.Judge: versions of registry and rules (commit.Check.Rules), with a space between
 	Judge  string
 	Policy func(body []byte) (p Policy, unmanaged int64) // p is valid until the next call; unmanaged is as in Episode
 }
 
-// judge returns the judge at hand if it is that of the last of these scans.
+// judge returns Rejudge if it is the judge of the last of these scans.
 func (o *Options) judge(scans []MergedScan) *Rejudge {
 	if o.Rejudge == nil || len(scans) == 0 || scans[len(scans)-1].judge != o.Rejudge.Judge {
 		return nil
@@ -67,7 +67,7 @@ func judgeOf(registryVersion string, check commit.Check) string {
 // ErrNoScan says that a dataset has no complete scan.
 var ErrNoScan = errors.New("the dataset has no complete scan")
 
-// GoneError says that nights would have to be merged again, and that some of their scans cannot be read any more.
+// GoneError says that nights would have to be merged again, but that some of their scans cannot be read any more.
 type GoneError struct{ ScanIDs []string }
 
 func (e *GoneError) Error() string {
@@ -78,9 +78,9 @@ func (e *GoneError) Error() string {
 // Updated says what Update did.
 type Updated struct {
 	Observer commit.Observer // whose scans the ledger has, beside archives
-	// nights were merged again, since a scan came before the last one or has changed, or the judge has
+	// nights were merged again, since a scan before the last one was added, a scan changed, or the judge changed
 	Again  bool
-	Pruned string // date of the last pruned night, "" without one; the ledger takes in no other scan up to it
+	Pruned string // date of the last pruned night, "" without one; up to that date, the ledger takes in no other scan
 	scans  []MergedScan
 }
 
@@ -118,10 +118,10 @@ func Rebuild(ctx context.Context, st store.Store, o Options) error {
 	})
 }
 
-// Update merges the published scans that the ledger follows and does not have. If one is not after the last night, or a
-// scan was repaired, withdrawn or begun anew since it was merged, the nights from the last checkpoint before it are
-// merged again; all, if the last one has another judge that is at hand. A scan of the ledger that is not there any more
-// stays in it: then the error is a *GoneError if it would have to be merged again.
+// Update merges the published scans that the ledger follows and does not have. If such a scan is not after the last
+// night, or if a scan was repaired, withdrawn or begun anew since it was merged, the nights since the last checkpoint
+// before it are merged again. All nights are, if the last one has another judge and Rejudge is that judge. A scan that
+// the dataset no longer has stays in the ledger. If it would have to be merged again, the error is a *GoneError.
 func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err error) {
 	err = commit.Change(ctx, st, o.Log, func(h *commit.Head) (err error) {
 		u, err = catchUp(ctx, st, o, h, false)
@@ -130,8 +130,8 @@ func Update(ctx context.Context, st store.Store, o Options) (u *Updated, err err
 	return u, err
 }
 
-// catchUp is Update with the lock held. With all it reads every scan's manifest, else those that may differ: see
-// adopted.
+// catchUp is Update with the lock held. With all it reads every scan's manifest, else only manifests that may differ:
+// see adopted.
 func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head, all bool) (*Updated, error) {
 	ledger, ledgerErr := readLedger(ctx, st, h)
 	scans, err := adopted(ctx, st, h, ledger, all)
@@ -144,7 +144,7 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head, all
 		return nil, err
 	}
 	if errors.Is(ledgerErr, store.ErrNotExist) {
-		if damaged != nil { // nothing has the nights of these scans
+		if damaged != nil { // no other file has the nights of these scans
 			return nil, damaged
 		}
 		ledger, ledgerErr = p.base(), nil
@@ -178,7 +178,7 @@ func catchUp(ctx context.Context, st store.Store, o Options, h *commit.Head, all
 		}
 		return u, nil
 	}
-	if base != ledger && !all { // what is merged again has to be there
+	if base != ledger && !all { // scans that are merged again must exist
 		return catchUp(ctx, st, o, h, true)
 	}
 	redone := among(added)
@@ -205,7 +205,7 @@ func among(scans []MergedScan) func(scanID string) bool {
 	return func(scanID string) bool { return ids[scanID] }
 }
 
-// isOf returns a function that finds a scan among these, with the same rows; nil: it is none of them.
+// isOf returns a function that finds a scan with the same rows among these; it returns nil if there is none.
 func isOf(scans []MergedScan) func(scanID string, finished time.Time) *MergedScan {
 	byID := map[string]*MergedScan{}
 	for i := range scans {
@@ -220,9 +220,9 @@ func isOf(scans []MergedScan) func(scanID string, finished time.Time) *MergedSca
 }
 
 // adopted lets a head that is being changed adopt the scans that wait for their publication, and returns all scans that
-// it then publishes. ledger is what was merged before; nil: nothing. A scan of which the head says the same as when the
-// ledger merged it is not read again, unless all is true. With a *commit.DamagedScansError, adopted returns the scans
-// that can be read.
+// the head then publishes. ledger is the ledger so far, or nil. A scan whose entry in the head is the same as when the
+// ledger merged the scan is not read again, unless all is true. With a *commit.DamagedScansError, adopted returns the
+// scans that can be read.
 func adopted(ctx context.Context, st store.Store, h *commit.Head, ledger *Ledger, all bool) (scans []MergedScan,
 	err error) {
 	named, err := h.All(ctx)
@@ -264,7 +264,7 @@ func adopted(ctx context.Context, st store.Store, h *commit.Head, ledger *Ledger
 	return append(known, published(manifests)...), err
 }
 
-// published returns those of some scans that the head publishes.
+// published returns the scans that the head publishes.
 func published(manifests []*commit.Manifest) (scans []MergedScan) {
 	for _, m := range manifests {
 		if m.Published() && slices.Contains(m.Tables, schema.Sites) {

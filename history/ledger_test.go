@@ -275,7 +275,7 @@ func TestUpdate(t *testing.T) {
 	}
 	onlyNamed(t, dir)
 
-	// A scan that is gone stays in the ledger until all nights have to be merged again.
+	// A deleted scan stays in the ledger until all nights have to be merged again.
 	for _, name := range namesOf(t, dir, schema.ScansFolder+"n2/") {
 		if err := dir.Delete(t.Context(), name); err != nil {
 			t.Fatal(err)
@@ -315,8 +315,8 @@ func scansOf(t testing.TB, st store.Store, ids ...string) []MergedScan {
 	return slices.DeleteFunc(published(all), func(s MergedScan) bool { return !slices.Contains(ids, s.ScanID) })
 }
 
-// TestFollow shows whose scans the ledger has. A word is a scan: the observer, and its day. The observer archive is
-// one.
+// TestFollow shows which observers' scans the ledger has. A word is a scan: the observer, and its day. The observer
+// archive is one.
 func TestFollow(t *testing.T) {
 	f := func(scans, want, observer string) {
 		t.Helper()
@@ -346,14 +346,14 @@ func TestFollow(t *testing.T) {
 	f("a.01 b.02 a.03 b.04 a.05", "a.01 a.03 a.05", "a")      // another one beside it
 	f("a.01 b.01 a.02 b.02 b.03", "a.01 a.02", "a")           // whose night came first
 	f("a.01 b.01 a.02 b.02 b.03 b.09", "a.01 a.02 b.09", "b") // for it has ended
-	f("a.01 b.02 c.02 c.03", "a.01 b.02", "b")                // of two that succeed, the one that began first
-	f("a@x.01 a@y.01 b@y.02 b@x.02", "a@x.01 b@x.02", "b")    // but rather the one from the same place
+	f("a.01 b.02 c.02 c.03", "a.01 b.02", "b")                // of two successors, the one that began first
+	f("a@x.01 a@y.01 b@y.02 b@x.02", "a@x.01 b@x.02", "b")    // but the one from the same place goes before
 	f("archive.01 a.02 b.02 a.03 archive.04", "archive.01 a.02 a.03 archive.04", "a")
 	f("archive.01 archive.02", "archive.01 archive.02", "archive")
 	f("", "", "")
 }
 
-// onlyNamed fails if there are more files than the record names and than the next merge will delete.
+// onlyNamed fails if there are files that neither the record names nor the next merge will delete.
 func onlyNamed(t testing.TB, st store.Store) {
 	t.Helper()
 	l := mustLedger(t, st)
@@ -398,7 +398,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// TestScannedAgain restarts a scan that the ledger has: its earlier observations go.
+// TestScannedAgain restarts a scan of the ledger: its earlier observations are removed.
 func TestScannedAgain(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		dir := newDir(t)
@@ -426,7 +426,7 @@ func TestScannedAgain(t *testing.T) {
 	})
 }
 
-// TestDamage shows what a merge says of files that are not as they were written, and that Rebuild does without them.
+// TestDamage shows a merge's errors about damaged files, and that Rebuild works without these files.
 func TestDamage(t *testing.T) {
 	f := func(want string, damage func(st store.Store, l *Ledger) error) {
 		t.Helper()
@@ -480,7 +480,7 @@ func verified(t testing.TB, st store.Store) (found []string) {
 	return found
 }
 
-// TestVerify shows what Verify says of ledgers that are as they were written.
+// TestVerify shows Verify's findings in undamaged ledgers.
 func TestVerify(t *testing.T) {
 	dir := newDir(t)
 	f := func(want ...string) {
@@ -596,8 +596,8 @@ func TestRejudge(t *testing.T) {
 		"other": "first rules 01-01, policy rules 02-02", "gone": "first rules 01-01, presence none 02-02"})
 }
 
-// TestReading changes how files are read, and with it a body: the history tells the change of the judge from that of
-// the file, although registry and check are the same.
+// TestReading changes how files are read, and at the same time a body. The history distinguishes the change of the
+// judge from that of the file, although registry and check are the same.
 func TestReading(t *testing.T) {
 	dir := newDir(t)
 	scanned(t, dir, "n1", "2026-11-01", nil, "same.example=a", "comment.example=a", "other.example=a")
@@ -786,8 +786,8 @@ func TestTablesWithoutRows(t *testing.T) {
 	f("gaps 0, history 0, policies 0")
 }
 
-// TestKilledFirstMerge kills the first merge, and a later one, before a head names its ledger: the next update has it
-// named, and merges nothing.
+// TestKilledFirstMerge kills the first merge, and a later one, before a head names its ledger: the next update writes a
+// head that names it, and merges nothing.
 func TestKilledFirstMerge(t *testing.T) {
 	dir := newDir(t)
 	for n := range 3 {

@@ -6,15 +6,15 @@ import (
 	"iter"
 )
 
-// Merger merges a night into the open episodes and gaps, and hands over what they become. It holds one site at a time.
+// Merger merges a night into the open episodes and gaps, and passes the results on. It holds one site at a time.
 type Merger struct {
-	// Policy returns a policy by its id. It knows those of the open episodes, of the night, and of Judged.
+	// Policy returns a policy by its id. It knows the policies of the open episodes, of the night, and of Judged.
 	Policy func(id int64) *Policy
-	// Judged, if not nil, gives an episode with rules that has had one file what another judge says of that, if the file
-	// is stored.
+	// Judged, if not nil, gives an episode with rules the judgement of another judge, if the episode has had only one file
+	// and that file is stored.
 	Judged func(*Episode)
 
-	// These get the episodes and gaps in the order of sites. The argument is valid until they return.
+	// These functions receive the episodes and gaps in the order of sites. The argument is valid until they return.
 	OpenEpisode, ClosedEpisode func(*Episode) error
 	OpenGap, ClosedGap         func(*Gap) error
 }
@@ -31,9 +31,9 @@ type Merged struct {
 // ErrOrder says that an input of Merge is not sorted by site, or is not from before the night.
 var ErrOrder = errors.New("the ledger is not in order")
 
-// Merge merges the night of a date. The open episodes and gaps are those that the merge of the night before handed
-// over; night returns the next observation, nil after the last; all are sorted by site. The first error of an input or
-// a callback ends the merge.
+// Merge merges the night of a date. The open episodes and gaps are the results of the merge of the night before. night
+// returns the next observation, nil after the last. All are sorted by site. The first error of an input or a callback
+// ends the merge.
 func (m *Merger) Merge(date Date, episodes iter.Seq2[*Episode, error], gaps iter.Seq2[*Gap, error],
 	night func() (*Observation, error)) (Merged, error) {
 	run := merge{Merger: m, date: date, done: Merged{Date: date, Causes: map[Cause]int64{}, Gaps: map[string]int64{}}}
@@ -93,7 +93,7 @@ func (m *Merger) Merge(date Date, episodes iter.Seq2[*Episode, error], gaps iter
 	return run.done, nil
 }
 
-// lowest returns the lowest site of the three inputs, of which one has a site.
+// lowest returns the lowest site of the three inputs; at least one is not nil.
 func lowest(e *Episode, g *Gap, o *Observation) int64 {
 	var site *int64
 	if e != nil {
@@ -155,7 +155,7 @@ func (m *merge) site(e *Episode, g *Gap, o *Observation) error {
 	return m.open(o, cause, e.ValidTo)
 }
 
-// gapOf returns the class of the gap that a night is for a site, or "" if the site was observed.
+// gapOf returns the class of a site's gap on a night, or "" if the site was observed.
 func gapOf(o *Observation) string {
 	switch {
 	case o == nil:
@@ -202,8 +202,8 @@ func (m *merge) unobserved(e *Episode, g *Gap, class string, site int64) error {
 }
 
 // change returns why the observation begins another episode, or "" if it belongs to this one. The first rule that
-// applies decides. One judge has judged all files of an episode: another one begins a new episode, unless it has judged
-// the only file.
+// applies decides. One judge has judged all files of an episode: another judge begins a new episode, unless it has
+// judged the only file.
 func (m *merge) change(e *Episode, o *Observation) Cause {
 	before := m.Policy(e.Policy)
 	switch {

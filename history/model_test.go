@@ -11,7 +11,7 @@ import (
 // This file defines the ledger a second time, from the text of the rules: for one site after the other, over the list
 // of all nights at once. Random worlds show that the incremental merge finds the same.
 
-// world is a list of nights, and what judges would say of its bodies.
+// world is a list of nights, and the judgements of its bodies.
 type world struct {
 	nights   []worldNight
 	files    map[int64]*file
@@ -171,7 +171,7 @@ func (w *world) model() (episodes []Episode, gaps []Gap, judged int) {
 	return episodes, gaps, judged
 }
 
-// seen is one night of a site: what counts, or nil if the site is not listed.
+// seen is one night of a site: the observation that counts, or nil if the site is not listed.
 type seen struct {
 	date Date
 	row  *Observation
@@ -267,8 +267,8 @@ func (w *world) modelSite(site int64, judged *int) (episodes []Episode, gaps []G
 	return episodes, gaps
 }
 
-// between returns why an episode ends between two successive observations, "" if it continues. only: it has had no
-// other file than the first's.
+// between returns why an episode ends between two successive observations, "" if it continues. only says that the
+// episode has had no other file than the first's.
 func (w *world) between(p, c *Observation, only bool) Cause {
 	noFile := func(o *Observation) bool { return o.Finding == "none" || o.Finding == "refused" || o.Body == 0 }
 	switch {

@@ -46,12 +46,13 @@ const (
 	pieceBytes = 8 << 10
 )
 
-// newSorted is for about so many sites.
+// newSorted returns a sorted for about so many sites.
 func newSorted(sites, each int64) *sorted {
 	return &sorted{ranges: make([]siteRange, 1+min(sites/each, mostRanges)), numbers: map[string]uint64{}}
 }
 
-// word returns the number of a text that many rows have. The row's own shares memory with its page.
+// word returns the number of a text that many rows have. It copies new texts, since a row's text shares memory with its
+// page.
 func (s *sorted) word(text string) uint64 {
 	number, ok := s.numbers[text]
 	if !ok {
@@ -101,9 +102,9 @@ func (s *sorted) close() {
 	}
 }
 
-// all returns a function for the next observation in the order of sites, which is valid until the next; nil is the end.
-// Of those that share an id it has the one with the lowest host: each site has one observation, since package units
-// chooses. A call ends the one before.
+// all returns a function for the next observation in the order of sites. An observation is valid until the next; nil is
+// the end. If two sites share an id, it returns the one with the lowest host. Each site has one observation, since
+// package units chooses it. A further call of all ends the function of the call before.
 func (s *sorted) all() func() (*Observation, error) {
 	var o *Observation
 	begun := 0 // ranges
@@ -168,7 +169,7 @@ func (s *sorted) decode(record []byte, o *Observation) {
 		s.sources[numbers[3]], string(host)
 }
 
-// split returns what a record has after its length, its site, its policies and its body.
+// split returns the numbers of a record (its length, its site, its policies and its body), and the host after them.
 func split(record []byte) (numbers [4]uint64, host []byte) {
 	host = record[4+4*8:]
 	for i := range numbers {

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// TestSorted sorts nights of one range and of many, twice each: every site comes once, in order, with all that was
-// found at it. Memory has one range and a piece of each, the file the rest.
+// TestSorted sorts nights of one range and of many, twice each: every site comes once, in order, with its complete
+// observation. One range and a piece of each are in memory, the rest is in the file.
 func TestSorted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for seed := range uint64(15) {

@@ -22,14 +22,14 @@ const (
 	ClassRefused = "refused"
 )
 
-// The classes of gaps that are no findings: of sites that were not on the list, and of those whose earlier answer an
-// archive has repeated, which is an outcome.
+// The classes of gaps that are no findings: the site was not on the list, or an archive has repeated an earlier answer,
+// which is an outcome.
 const (
 	Unlisted = "unlisted"
 	Carried  = "carried"
 )
 
-// ofFile reports whether a class is what a judge makes of a file.
+// ofFile reports whether a class is a judge's result for a file.
 func ofFile(class string) bool { return class != ClassNone && class != ClassRefused }
 
 // isGap reports whether a finding says nothing of the site's policy. An unknown word does not, either.
@@ -38,9 +38,9 @@ func isGap(finding string) bool {
 	return !known || f.IsGap()
 }
 
-// Policy is a row of the ledger's table policies, of which the view is history_policies. It has the verdicts of `*` and
-// of tokens with a group of their own only: with the verdicts of all tokens, a registry that gains one token would
-// change nearly every site's policy.
+// Policy is a row of the ledger's table policies; its view is history_policies. It has the verdicts of `*` and of
+// tokens with a group of their own only: with the verdicts of all tokens, a registry that gains one token would change
+// nearly every site's policy.
 type Policy struct {
 	ID            int64    `json:"policy_id,string" parquet:"policy_id" about:"hash of all other columns" example:"6151466271542271102"`
 	Class         string   `json:"class" parquet:"class,dict" about:"finding: rules, no_rules, html, none, refused; all following columns are empty or null unless it is rules" example:"rules"`
@@ -87,7 +87,7 @@ func (s policySet) intern(p Policy) *Policy {
 	return &p
 }
 
-// content appends the bytes of which the id is the hash. Each text and each list follows its length.
+// content appends the bytes whose hash is the id. Each text and each list follows its length.
 func (p *Policy) content(b []byte) []byte {
 	text := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
@@ -108,8 +108,8 @@ func (p *Policy) content(b []byte) []byte {
 	return b
 }
 
-// cells returns what a policy with rules makes of each token of a registry, but for what the ledger does not keep:
-// CellRoot and CellDPIAll, and whether there is a group of `*` that denies nothing.
+// cells returns the cell of each token of a registry by a policy with rules. The cells lack what the ledger does not
+// keep: CellRoot and CellDPIAll, and whether there is a group of `*` that denies nothing.
 func (p *Policy) cells(registry *tokens.Registry) []audit.Cell {
 	kept := siterows.PolicyOf(&schema.PolicyRow{
 		Star: p.StarVerdict != audit.Allowed.String(), StarVerdict: p.StarVerdict,

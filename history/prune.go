@@ -18,25 +18,25 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file is about nights whose scans were deleted for their age. The ledger has them, and can be derived anew only
-// from a snapshot of what it was after the last of them. The snapshot is a ledger, too: its files lie among those of
-// the ledger, and a rebuilt ledger names some of them. Of the deleted files of sites, the last one of each open episode
-// is kept.
+// This file is about nights whose scans were deleted for their age. The ledger still has these nights. It can be
+// derived anew only from a snapshot of its state after the last of them. The snapshot is a ledger, too: its files lie
+// among those of the ledger, and a rebuilt ledger names some of them. Of the deleted robots.txt files, the last file of
+// each open episode is kept.
 
 // Bodies is the table of kept files of sites. Its columns are those of schema.Bodies.
 const Bodies = schema.Bodies
 
-// past is what there is in the place of pruned nights.
+// past is what replaces pruned nights.
 type past struct {
 	*commit.Pruned
 	kept
 	head      *commit.Head    // by which it was read
-	withdrawn map[string]bool // scans that the head names, and not as published
-	// scans of the ledger are, and nothing says why: the heads may have been lost, so no file is deleted
+	withdrawn map[string]bool // scans that the head names as not published
+	// scans of the ledger are gone for no known reason: the heads may have been lost, so no file is deleted
 	gone bool
 }
 
-// kept is what commit.Pruned has of the history.
+// kept is the part of commit.Pruned for the history.
 type kept struct {
 	Snapshot *Ledger `json:"snapshot,omitempty"` // of the nights up to Pruned.Through; nil before the first
 	Bodies   []File  `json:"bodies,omitempty"`
@@ -66,7 +66,7 @@ func readPast(ctx context.Context, h *commit.Head) (*past, error) {
 	return p, nil
 }
 
-// pastOf is readPast by the newest head.
+// pastOf is readPast with the newest head.
 func pastOf(ctx context.Context, st store.Store) (*past, error) {
 	h, err := commit.ReadHead(ctx, st)
 	if err != nil {
@@ -75,7 +75,7 @@ func pastOf(ctx context.Context, st store.Store) (*past, error) {
 	return readPast(ctx, h)
 }
 
-// files are those of the snapshot, and those with bodies.
+// files returns the files of the snapshot, and the files with bodies.
 func (p *past) files() []File {
 	if p.Snapshot == nil {
 		return p.Bodies
@@ -83,7 +83,7 @@ func (p *past) files() []File {
 	return slices.Concat(p.Snapshot.Files, p.Bodies)
 }
 
-// names reports whether a file is one of these.
+// names reports whether a file is among past.files.
 func (p *past) names(name string) bool {
 	return slices.ContainsFunc(p.files(), func(f File) bool { return f.Name == name })
 }
@@ -114,7 +114,7 @@ func (p *past) remedy() string {
 		p.Through)
 }
 
-// missing returns the scans of a ledger that are not there any more, and were neither pruned nor withdrawn.
+// missing returns the scans of a ledger that no longer exist, and were neither pruned nor withdrawn.
 func (p *past) missing(l *Ledger, there func(scanID string) bool) (ids []string) {
 	pruned := map[string]bool{}
 	for i := range p.Scans {
@@ -141,7 +141,7 @@ func (p *past) and(scans []MergedScan) []MergedScan {
 	return scans
 }
 
-// follow is the function of this name. Up to the last pruned night, the snapshot decides.
+// follow is the function follow, except that the snapshot decides up to the last pruned night.
 func (p *past) follow(scans []MergedScan) (followed []MergedScan, observer commit.Observer) {
 	all, observer := follow(p.and(scans))
 	followed = slices.Clone(p.base().Scans)
@@ -153,12 +153,12 @@ func (p *past) follow(scans []MergedScan) (followed []MergedScan, observer commi
 	return followed, observer
 }
 
-// bodies yields the kept files of sites. A body is valid until the next.
+// bodies yields the kept robots.txt files. A body is valid until the next.
 func (p *past) bodies(ctx context.Context, st store.Store) iter.Seq2[*schema.BodyRow, error] {
 	return rowsOf[schema.BodyRow](ctx, st, p.Bodies, Bodies, false)
 }
 
-// findBodies is findBodies for what was pruned.
+// findBodies is the function findBodies for the bodies of pruned nights.
 func (p *past) findBodies(ctx context.Context, st store.Store, wanted map[int64]bool,
 	found func(hash int64, body []byte)) error {
 	if len(wanted) == 0 {
@@ -167,8 +167,8 @@ func (p *past) findBodies(ctx context.Context, st store.Store, wanted map[int64]
 	return takeBodies(p.bodies(ctx, st), wanted, found)
 }
 
-// KeptBodies returns the files of sites that were kept when their nights were pruned, by their hashes: at most so many
-// bytes. left is how many more there are.
+// KeptBodies returns, by their hashes, the robots.txt files that were kept when their nights were pruned: at most so
+// many bytes. left is how many more files there are.
 func KeptBodies(ctx context.Context, st store.Store, most int) (kept map[int64][]byte, left int64, err error) {
 	p, err := pastOf(ctx, st)
 	if err != nil {
@@ -195,13 +195,13 @@ func KeptBodies(ctx context.Context, st store.Store, most int) (kept map[int64][
 type Pruning struct {
 	All     []*commit.Manifest            // of the dataset
 	Nights  []*commit.Manifest            // scans that are deleted, with all earlier ones that are published
-	Without map[string][]*commit.Manifest // by table: other scans, which lose it
+	Without map[string][]*commit.Manifest // by table: other scans, which lose the table
 
-	Registries map[string][]string // by version: the tokens of registries of which only Nights have statistics
+	Registries map[string][]string // by version: the tokens of registries that only statistics of Nights have
 }
 
-// Prune keeps what is not to be lost with the scans, and has a head name these as pruned. After that they can be
-// deleted: those of which files may be left are in removing. A killed Prune has changed nothing, and leaves files that
+// Prune keeps what must not be lost with the scans, and writes a head that names them as pruned. After that they can be
+// deleted: removing has the scans that may have files left. A killed Prune has changed nothing, and leaves files that
 // the next Prune or merge deletes.
 func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (removing []commit.PrunedScan, err error) {
 	err = commit.Change(ctx, st, o.Log, func(h *commit.Head) error {
@@ -209,7 +209,7 @@ func Prune(ctx context.Context, st store.Store, o Options, p Pruning) (removing 
 		if err != nil {
 			return err
 		}
-		back := p.Nights // scans that have come back, from a copy
+		back := p.Nights // pruned scans that exist again, from a copy
 		p.Nights = slices.DeleteFunc(slices.Clone(p.Nights), func(m *commit.Manifest) bool { return before.Has(m.ScanID) })
 		back = slices.DeleteFunc(slices.Clone(back), func(m *commit.Manifest) bool {
 			return has(p.Nights, m.ScanID) || slices.Contains(h.Removing, m.ScanID)
@@ -245,7 +245,7 @@ func newPrunedDraft(ctx context.Context, st store.Store, o Options, p *past, bas
 	return d
 }
 
-// without is what there will be in the place of pruned nights, beside the ledger as it is.
+// without returns the past after this pruning, beside the current ledger.
 func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit.Head, going *Pruning) (next *past,
 	err error) {
 	o.Progress = nil
@@ -253,7 +253,7 @@ func (p *past) without(ctx context.Context, st store.Store, o Options, h *commit
 		return nil, err
 	}
 	ledger, err := readLedger(ctx, st, h)
-	if errors.Is(err, store.ErrNotExist) { // of scans without the table sites
+	if errors.Is(err, store.ErrNotExist) { // scans without the table sites have no ledger
 		ledger, err = &Ledger{}, nil
 	}
 	if err != nil {
@@ -346,7 +346,7 @@ func (p *past) snapshot(ctx context.Context, st store.Store, o Options, ledger *
 	return next, repairable(err)
 }
 
-// repairable adds what to do to an error of reading a night that is about to go.
+// repairable adds a remedy to an error of reading a night that is about to be deleted.
 func repairable(err error) error {
 	if err == nil || table.IsDamage(err) { // which says it
 		return err
@@ -360,10 +360,10 @@ func has(scans []*commit.Manifest, scanID string) bool {
 }
 
 // keepBodies copies the last bodies of open episodes that no other scan is known to have, and returns all files with
-// such bodies. A body is that of the last night of its episode, so only these nights matter.
+// such bodies. Each body is from the last night of its episode, so only these nights matter.
 func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger *Ledger, going *Pruning) ([]File,
 	error) {
-	without := map[string]bool{} // dates of which a scan has no stored bodies
+	without := map[string]bool{} // dates with a scan that has no stored bodies
 	for _, s := range ledger.Scans {
 		i := slices.IndexFunc(going.All, func(m *commit.Manifest) bool { return m.ScanID == s.ScanID })
 		if i < 0 || !slices.Contains(going.All[i].Tables, schema.Bodies) || has(going.Nights, s.ScanID) ||
@@ -394,7 +394,7 @@ func (p *past) keepBodies(ctx context.Context, st store.Store, o Options, ledger
 	return d.ledger.Files, err
 }
 
-// copyBodies copies wanted bodies from scans, of which the newest come first, to a file of the draft.
+// copyBodies copies wanted bodies from scans, the newest first, to a file of the draft.
 func (d *draft) copyBodies(from []*commit.Manifest, wanted map[int64]bool) error {
 	slices.SortFunc(from, func(a, b *commit.Manifest) int { return strings.Compare(b.ScanDate, a.ScanDate) })
 	out := output[schema.BodyRow]{table: Bodies, kind: "kept"}

@@ -21,8 +21,8 @@ func pruned(t testing.TB, st store.Store, before string) {
 	prunedBy(t, st, before, Options{})
 }
 
-// TestPrune prunes again and again between other nights. The ledger stays what it is without pruning, continued or
-// derived anew, and the files of open episodes are there.
+// TestPrune prunes again and again between other nights. The ledger equals that without pruning, whether it is
+// continued or derived anew, and the files of open episodes are kept.
 func TestPrune(t *testing.T) {
 	const nights = 12
 	whole, dir := newDir(t), newDir(t)
@@ -125,7 +125,7 @@ func TestPrunedBodies(t *testing.T) {
 	if testing.Short() {
 		nights = 5
 	}
-	for n := 1; n <= nights; n++ { // each night another site says something, and is silent from then on
+	for n := 1; n <= nights; n++ { // each night another site answers, and never again
 		id, date := fmt.Sprint("n", n), Date(20000+n).String()
 		body := fmt.Sprintf("User-agent: *\nDisallow: /%d\n", n)
 		testFiles["n"] = body
@@ -223,7 +223,7 @@ func TestPrunedAnew(t *testing.T) {
 	}
 }
 
-// TestPrunedObservers prunes nights of two observers: when the second succeeds depends on scans that are gone.
+// TestPrunedObservers prunes nights of two observers: the night on which the second succeeds depends on deleted scans.
 func TestPrunedObservers(t *testing.T) {
 	whole, dir := newDir(t), newDir(t)
 	other := func(o *sink.Options) { o.Observer.Vantage = "elsewhere" }
@@ -253,8 +253,8 @@ func TestPrunedObservers(t *testing.T) {
 	}
 }
 
-// TestPrunedJudges prunes nights that the history judges by another registry than they were: the snapshot has what the
-// ledger has, and nothing is pruned without that registry.
+// TestPrunedJudges prunes nights that the history judges by another registry than their scans: the snapshot has the
+// ledger's judgements, and without that registry nothing is pruned.
 func TestPrunedJudges(t *testing.T) {
 	dir := newDir(t)
 	newer, newest := *tokens.Default(), *tokens.Default()
@@ -309,7 +309,7 @@ func TestPrunedJudges(t *testing.T) {
 	}
 }
 
-// TestPrunedDamage damages each file that there is in the place of pruned nights.
+// TestPrunedDamage damages each file that replaces pruned nights.
 func TestPrunedDamage(t *testing.T) {
 	dir := newDir(t)
 	scanned(t, dir, "n1", "2026-11-01", nil, "h.example=a", "gone.example=b")
@@ -360,7 +360,7 @@ func TestPrunedDamage(t *testing.T) {
 	mustRebuild(t, dir, Options{})
 }
 
-// allVerified is verified of the whole dataset.
+// allVerified is verified for all files of the dataset.
 func allVerified(t *testing.T, st store.Store) (found []string) {
 	t.Helper()
 	if _, err := verify.Dataset(t.Context(), st,
@@ -426,7 +426,7 @@ func TestPrunedForgotten(t *testing.T) {
 }
 
 // TestHeadsLost loses the newest heads, one after the other, and all, or damages them: the next merge or rebuilding
-// publishes again what the ledger has merged, and the history is as it was. Without any head no reader answers.
+// publishes the merged scans again, and the history is unchanged. Without any head every reader fails.
 func TestHeadsLost(t *testing.T) {
 	for n := range 9 {
 		lost, damage, rebuild := n%3+1, []string{"deleted", "", "{}"}[n/3], n >= 3
@@ -476,8 +476,8 @@ func TestHeadsLost(t *testing.T) {
 	}
 }
 
-// TestMonthLost damages or loses the file of a closed month: derived anew the history is as it was, all nights count,
-// and readers answer.
+// TestMonthLost damages or loses the file of a closed month. When the history is derived anew, it is unchanged, all
+// nights count, and readers answer.
 func TestMonthLost(t *testing.T) {
 	for _, damage := range []string{"deleted", "", "[]", "{}"} {
 		dir := newDir(t)
@@ -544,7 +544,7 @@ func TestPrunedLedger(t *testing.T) {
 	}
 }
 
-// noRecord has no room for the record of what is pruned.
+// noRecord is a store without room for the record of pruned scans.
 type noRecord struct{ store.Store }
 
 func (s noRecord) CreateIfAbsent(ctx context.Context, name string, data []byte) error {
@@ -554,7 +554,7 @@ func (s noRecord) CreateIfAbsent(ctx context.Context, name string, data []byte) 
 	return s.Store.CreateIfAbsent(ctx, name, data)
 }
 
-// TestPrunedAgain fails to prune again and again: only one copy of the history is left.
+// TestPrunedAgain repeats a failing pruning: it leaves only one copy of the history.
 func TestPrunedAgain(t *testing.T) {
 	dir := newDir(t)
 	for n := range 3 {

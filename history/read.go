@@ -20,11 +20,11 @@ import (
 // night is what the scans of one date found. The caller closes it.
 type night struct {
 	*sorted
-	host     string // if not empty, only its sites are read, without their policies
+	host     string // if not empty, only sites of this host are read, without their policies
 	again    *again // nil: nothing was judged again
 	date     Date
 	policies policySet
-	known    map[uint64]*Policy // by what rows have of them
+	known    map[uint64]*Policy // by a hash of the row's columns about it
 	disagree int64              // see commit.Choice
 }
 
@@ -61,8 +61,8 @@ func readNight(ctx context.Context, scans []*commit.Scan, host string, again *ag
 	return n, nil
 }
 
-// columns are those of sites that the ledger needs for an observation: without its policy, and those that PolicyOf
-// needs beside the finding.
+// The columns of sites that the ledger needs: for an observation without its policy, and, beside the finding, for
+// PolicyOf.
 var (
 	columns       = []string{"host", "port", "requested", "outcome", "finding", "registry_version", "body_hash"}
 	policyColumns = []string{"star_verdict", "content_signal", "content_usage", "license", "managed_by", "named",

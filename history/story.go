@@ -11,7 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Story is what the ledger has of one site. Programs rely on its JSON; docs/FIELDS.md describes each field.
+// Story contains the ledger's entries of one site. Programs rely on its JSON; docs/FIELDS.md describes each field.
 type Story struct {
 	Host      string `json:"host" about:"as in sites"`
 	Port      int32  `json:"port" about:"as in sites"`
@@ -29,7 +29,7 @@ type Told struct {
 	Token  *Treated `json:"token,omitempty" about:"how the episode treats the token"`
 }
 
-// Asked says what to tell beside episodes and gaps: how the episodes treat a token, or what changed in the files
+// Asked says what a story adds to episodes and gaps: how the episodes treat a token, or what changed in the files
 // between them.
 type Asked struct {
 	Token    string // as the registry spells it, or empty
@@ -37,7 +37,7 @@ type Asked struct {
 }
 
 // Stories returns the sites with a host, ordered by port and requested scheme. A site that was never observed is not
-// among them. It reads the whole ledger, and of some nights the files of the sites.
+// among them. It reads the complete ledger, and for some nights the robots.txt files of the sites.
 func Stories(ctx context.Context, st store.Store, host string, asked Asked) ([]Story, error) {
 	l, err := ReadLedger(ctx, st)
 	if err != nil {

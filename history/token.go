@@ -16,9 +16,9 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file counts what the ledger has of tokens, as the macros first_blocked, transitions and survival of views.sql do
-// (docs/history.md), and lists changes as token_spells does. It reads the ledger once. Of a site it keeps 48 bytes,
-// and 4 more for each of Tokens; of each change, 150.
+// This file counts the ledger's entries by token, as the macros first_blocked, transitions and survival of views.sql do
+// (docs/history.md), and lists changes as token_spells does. It reads the ledger once. It takes 48 bytes for each site,
+// 4 more for each of Tokens, and 150 for each change.
 //
 // The episodes of a site come in order: closed ones in the order of the record's files, then the open one, which every
 // observed site has.
@@ -28,8 +28,8 @@ type TokensAsked struct {
 	ScanID   string // later nights do not count
 	Registry *tokens.Registry
 	Tokens   []int // indexes in Registry
-	Further  []int // tokens of which only the changes are listed
-	// Lacks reports whether a version of the registry does not have a token: what its judge says of it is unknown. nil
+	Further  []int // tokens whose changes only are listed
+	// Lacks reports whether a version of the registry does not have a token: its judge says nothing of the token. nil
 	// means that all versions have all tokens.
 	Lacks func(registryVersion, token string) bool
 }
@@ -47,7 +47,7 @@ type TokenCounts struct {
 // TokenCount has the counts of a token, each ordered.
 type TokenCount struct {
 	FirstBlocked []FirstBlocked
-	Transitions  []Transition // from the night before the last one to the last one
+	Transitions  []Transition // between the last two nights
 	Survival     []Survival   // one row per night; none if no site blocks the token on the last night
 	Changes      int64        // how often a site began or ceased
 }
@@ -66,8 +66,8 @@ type Transition struct {
 	Sites         int64
 }
 
-// Survival counts, for a night, the sites that block a token on the last night: those that are known to have blocked it
-// since that night, and those that may have.
+// Survival counts, for a night, the sites that block a token on the last night. ByThen are the sites known to have
+// blocked it since that night, and Maybe the sites that may have.
 type Survival struct {
 	Night                Date
 	ByThen, Maybe, Sites int64
@@ -109,20 +109,20 @@ type kind struct {
 
 const noKind = 0
 
-// siteState is what has been read of a site.
+// siteState is the state of a site after the rows read so far.
 type siteState struct {
 	last  Date // beginning of the last episode
-	broke Date // beginning of the last episode of which observer or judge may be the cause
+	broke Date // beginning of the last episode that a change of observer or judge may have caused
 	// kinds: on the night before the last one, on the last one, and of the last episode with rules
 	earlier, later, rules int32
 	gaps                  [2]word
-	read                  Date  // end of the last episode that showed rules, or that there are none
+	read                  Date  // end of the last episode that showed whether there are rules
 	until                 Date  // end of the last episode with rules
 	body                  int64 // hash of its last file
 }
 
-// blockedSpell is when a site last began to block a token: after a night, 0 if that is not known, and by a night. Both
-// are counted in days from the day before the first night.
+// blockedSpell says when a site last began to block a token: after the night `after`, 0 if unknown, and by the night
+// `by`. Both are counted in days from the day before the first night.
 type blockedSpell struct{ after, by uint16 }
 
 // tokenCounter counts. Its slices have the same order of sites.
@@ -149,8 +149,8 @@ type kindKey struct {
 	judge  string
 }
 
-// CountTokens counts what the ledger has of tokens. It returns nil if the ledger does not have the scan, or if the head
-// names none.
+// CountTokens counts the ledger's entries by token. It returns nil if the ledger lacks the scan, or if the head names
+// no ledger.
 func CountTokens(ctx context.Context, st store.Store, asked TokensAsked) (*TokenCounts, error) {
 	h, err := commit.ReadHead(ctx, st)
 	if err != nil {
@@ -200,7 +200,7 @@ func CountTokens(ctx context.Context, st store.Store, asked TokensAsked) (*Token
 	return done, nil
 }
 
-// withRemedy adds how to repair a damaged ledger.
+// withRemedy adds to an error how to repair a damaged ledger.
 func withRemedy(ctx context.Context, err error) error {
 	if _, newer := errors.AsType[*schema.NewerError](err); newer || ctx.Err() != nil {
 		return err
@@ -257,7 +257,7 @@ func (c *tokenCounter) read(ctx context.Context, st store.Store, l *Ledger) erro
 	return nil
 }
 
-// policy keeps what a policy means for the tokens.
+// policy keeps the states of the tokens by a policy.
 func (c *tokenCounter) policy(p *Policy) {
 	finding, _ := audit.FindingNamed(p.Class)
 	k, cells := kind{rules: p.Class == ClassRules, hides: finding.MayHideRules()}, p.cells(c.Registry)
@@ -274,8 +274,7 @@ func (c *tokenCounter) policy(p *Policy) {
 	c.policies[p.ID] = k
 }
 
-// word returns the number of a class. The ledger has a dozen; should it have more than fit, the others count as
-// unknown.
+// word returns the number of a class. The ledger has a dozen classes; further ones than fit count as unknown.
 func (c *tokenCounter) word(text string) word {
 	i := slices.Index(c.words, text)
 	if i < 0 {
@@ -308,8 +307,8 @@ func (c *tokenCounter) kind(policy int64, judge string) (int32, error) {
 	return n, nil
 }
 
-// find returns the index of a site. The rows of a file are mostly in the order of sites, so it looks behind the site
-// before first.
+// find returns the index of a site. The rows of a file are mostly in the order of sites, so it first looks at the place
+// after the previous site.
 func (c *tokenCounter) find(site int64, before int) (at int, ok bool) {
 	if before < len(c.sites) && c.sites[before] > site {
 		before = 0
@@ -377,7 +376,7 @@ func (c *tokenCounter) rules(at int, s *siteState, e *Episode, n int32, states [
 	s.rules, s.until, s.body = n, e.ValidTo, e.LastBody
 }
 
-// gap keeps the class of a gap that has one of the two nights.
+// gap keeps the class of a gap that includes one of the last two nights.
 func (c *tokenCounter) gap(g *Gap) {
 	for i, night := range [2]Date{c.earlier, c.later} {
 		if g.First > night || g.Last < night {
@@ -422,7 +421,7 @@ func (c *tokenCounter) survival(t int, nights []Date) (rows []Survival) {
 		row.Night = night
 		row.ByThen += by[day]
 		rows = append(rows, row)
-		row.Maybe += after[day] // they began on a later night
+		row.Maybe += after[day] // these sites began on a later night
 	}
 	return rows
 }

@@ -55,7 +55,7 @@ func writeRows[T any](t *testing.T, st store.Store, table string, open bool, row
 }
 
 // TestTokensOfWorlds compares the counts of tokens with the observations of random worlds, night by night and without
-// episodes. The worlds have one judge: another one may judge earlier nights anew.
+// episodes. The worlds have one judge, since another one may judge earlier nights anew.
 func TestTokensOfWorlds(t *testing.T) {
 	worlds := uint64(400)
 	if testing.Short() {
@@ -244,7 +244,7 @@ func TestOnsets(t *testing.T) {
 	f("rb", "unread", 0, 2)
 	f("hr-hb", "unread", 0, 5)
 	f("brb", "left", 0, 1)
-	// What is not known before stays so, whatever comes between.
+	// An unknown earlier state stays unknown, whatever comes between.
 	f("?b", "unknown", 0, 2)
 	f("?rb", "unknown", 0, 3)
 	f("?nb", "unknown", 0, 3)

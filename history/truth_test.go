@@ -21,9 +21,9 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file makes worlds of which the truth is known: the file of each site on each night. Scans see it, or a refusal,
-// a page or a failure in its place; they are late, repeated and cut, and the registry changes. Real scans write what
-// they see, and the ledger is compared with the truth.
+// This file makes worlds with a known truth: the file of each site on each night. Scans see it, or a refusal, a page or
+// a failure in its place; they are late, repeated and cut, and the registry changes. Real scans write their
+// observations, and the ledger is compared with the truth.
 
 // knownBots are the tokens that a registry adds to the default one. fallback is one of them.
 type knownBots map[string]struct {
@@ -85,7 +85,7 @@ func (f *trueFile) text() string {
 	return fmt.Sprintf("# %d\n%s", f.note, text)
 }
 
-// group returns what the file says of an agent: blocked, partial, allowed; empty without a group.
+// group returns how the file treats an agent: blocked, partial, allowed; empty without a group.
 func (f *trueFile) group(agent string) string {
 	rules := f.own[agent] + "\n" + f.block[agent] + "\n"
 	switch {
@@ -112,7 +112,7 @@ func (f *trueFile) state(token string, bots knownBots) string {
 	return "open"
 }
 
-// policy is what counts as the same policy, by a registry: the columns of a row of policies.
+// policy returns the columns of a row of policies, by a registry: equal texts are the same policy.
 func (f *trueFile) policy(bots knownBots) string {
 	by := map[string][]string{}
 	for _, name := range append(slices.Sorted(maps.Keys(bots)), "GPTBot") {
@@ -132,7 +132,7 @@ func policyText(star string, blocked, partial, allowed []string, managed string)
 		sorted(allowed), managed)
 }
 
-// trueSite is what a site has on a night: a file, or none, a text without rules or a page.
+// trueSite is the content of a site on a night: a file, no file, a text without rules, or a page.
 type trueSite struct {
 	class string
 	file  *trueFile
@@ -145,7 +145,7 @@ func (s trueSite) state(token string, bots knownBots) string {
 	return s.file.state(token, bots)
 }
 
-// capture is a row of a scan: a site, and the class of what came.
+// capture is a row of a scan: a site, and the class of its answer.
 type capture struct {
 	site  int
 	plain bool // by http
@@ -166,7 +166,7 @@ type trueScan struct {
 	captures []capture
 }
 
-// trueWorld is a world of which the truth is known.
+// trueWorld is a world with a known truth.
 type trueWorld struct {
 	seed       uint64
 	archive    bool
@@ -367,7 +367,7 @@ func (w *trueWorld) write(t testing.TB, st store.Store, scan *trueScan) {
 	}
 }
 
-// told is what the ledger says, by host.
+// toldWorld has the rows of the ledger by host.
 type toldWorld struct {
 	episodes map[string][]Told
 	gaps     map[string][]Gap
@@ -434,8 +434,8 @@ type trueEpisode struct {
 
 // model returns the episodes and gaps of a site by one judge who has all files, as text: night after night.
 //
-// Pages and texts without rules are not stored, so they keep the judge of then: if another one may have made the class,
-// the cause is not known.
+// Pages and texts without rules are not stored, so they keep their old judge: if another judge may have made the class,
+// the cause is unknown.
 func (w *trueWorld) model(site int, nights []Date, current int) (episodes, gaps []string) {
 	bots, judge := registriesOfWorlds[current], current
 	var all []*trueEpisode
@@ -506,7 +506,7 @@ func (w *trueWorld) model(site int, nights []Date, current int) (episodes, gaps 
 	return episodes, gaps
 }
 
-// judgeOf returns whose registry has judged an observation.
+// judgeOf returns the registry that has judged an observation.
 func (w *trueWorld) judgeOf(class string, scan *trueScan, current int) int {
 	if class == ClassRules {
 		return current
@@ -608,7 +608,7 @@ func (w *trueWorld) checkSite(t *testing.T, site int, told *toldWorld, current i
 	}
 }
 
-// asserted returns what an episode says of a token: blocked, open, unknown, or its class.
+// asserted returns the state of a token in an episode: blocked, open, unknown, or the episode's class.
 func asserted(e *Told, token string, bots knownBots, lacks func(version, token string) bool) string {
 	own := slices.Concat(e.What.OwnBlocked, e.What.OwnPartial, e.What.OwnAllowed)
 	blocked := !bots[token].ignoresStar && e.What.StarVerdict == "blocked"
@@ -629,7 +629,7 @@ func asserted(e *Told, token string, bots knownBots, lacks func(version, token s
 	return "open"
 }
 
-// checkToken compares what the ledger says of a token.
+// checkToken compares the ledger's states of a token with the truth.
 func (w *trueWorld) checkToken(t *testing.T, token string, registry int, told *toldWorld, counts *TokenCounts,
 	place int, asked TokensAsked, n *truths) {
 	t.Helper()
@@ -779,8 +779,8 @@ func (w *trueWorld) last(scans []trueScan) *trueScan {
 	return last
 }
 
-// TestTruth compares ledgers with worlds of which the truth is known: no night is asserted that was otherwise, each
-// onset lies in its interval, survival is bounded, and it does not matter how and in which order scans are merged.
+// TestTruth compares ledgers with worlds of known truth. The ledger asserts nothing false about a night, each onset
+// lies in its interval, survival is bounded, and the order and grouping of merges do not matter.
 func TestTruth(t *testing.T) {
 	worlds := uint64(60)
 	if testing.Short() {
@@ -799,7 +799,7 @@ func TestTruth(t *testing.T) {
 				if _, err := Update(t.Context(), dir, by(&w.scans[i])); err != nil {
 					t.Fatal(err)
 				}
-				whole = last.registry == w.scans[i].registry // else the judge of the last night is not at hand
+				whole = last.registry == w.scans[i].registry // else no judge of the last night is available
 			}
 		}
 		last := w.last(w.scans)

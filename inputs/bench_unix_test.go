@@ -17,10 +17,10 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// Ten million lines, as a scan reads them, of real hosts: each of the shared list is there 29 times, with a label in
-// front of it, so that all are distinct. Some of the lists have names in other scripts, the A-labels of which are to be
-// found, one has each host twice, and one is read with so little memory that most of what was seen is on disk. CPU is
-// that of all threads, so that it holds on a loaded machine too.
+// Ten million lines, as a scan reads them, of real hosts: each host of the shared list occurs 29 times, with a label in
+// front of it, so that all are distinct. Some of the lists have names in other scripts, whose A-labels must be
+// computed. One has each host twice, and one is read with so little memory that most of the seen hosts are on disk. CPU
+// is the time of all threads, so it is valid on a loaded machine, too.
 //
 //	go test -run - -bench TenMillion -benchtime 1x ./inputs
 func BenchmarkTenMillion(b *testing.B) {
@@ -67,7 +67,7 @@ func BenchmarkTenMillion(b *testing.B) {
 		})
 	}
 	plain := func(w *bufio.Writer, _, label int, host string) { fmt.Fprintf(w, "w%d.%s\n", label, host) }
-	// every is a list of which each so manieth name has an umlaut.
+	// every writes a list in which one name of so many has an umlaut.
 	every := func(share int) func(w *bufio.Writer, i, label int, host string) {
 		return func(w *bufio.Writer, i, label int, host string) {
 			if i%share == 0 {

@@ -11,8 +11,9 @@ import (
 // stand in its slots. The tables use open addressing and are between 7/10 and 7/8 full: 9 to 12 bytes an origin,
 // whatever the length of its name.
 //
-// Each set has its own hash key, so that no list can be written whose entries collide. Two of ten million origins share
-// a hash with a probability of about 10⁻⁸, two of a hundred million with 10⁻⁶. The zero value is an empty set.
+// Each set has its own hash key, so that no author of a list can choose entries that collide. Two of ten million
+// origins share a hash with a probability of about 10⁻⁸, two of a hundred million with 10⁻⁶. The zero value is an empty
+// set.
 type seen struct {
 	keys   [2]maphash.Seed
 	tables *[tables]hashTable

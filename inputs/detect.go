@@ -90,8 +90,8 @@ var HostNames = []string{"origin", "url", "domain", "host", "hostname", "fqdn", 
 // RankNames are the usual names of rank columns.
 var RankNames = []string{"rank", "globalrank", "global_rank", "popularity_rank", "tranco_rank", "alexa_rank"}
 
-// detect determines how to read a stream from its first bytes; whole says that there are no others. An ambiguous list
-// is an error that asks for a column, since reading the wrong column would waste a scan.
+// detect determines from the first bytes of a stream how to read it; whole says that these are all bytes. An ambiguous
+// list is an error that asks for a column, since reading the wrong column would waste a scan.
 func detect(head []byte, whole bool, opt Options) (layout, error) {
 	l := layout{format: Lines, eol: '\n', host: -1, fallback: -1, rank: -1, label: -1}
 	if bytes.HasPrefix(head, []byte("\xef\xbb\xbf")) {
@@ -357,7 +357,7 @@ func (l *layout) rows(lines [][]byte) [][]string {
 // weight counts the kinds of cells of a column, without the first row.
 type weight struct {
 	filled, names, addresses, numbers int
-	// of names, those with a top-level domain only at their end, or only at their beginning
+	// the names with a top-level domain only at their end, and only at their beginning
 	forward, backward int
 }
 
@@ -534,8 +534,8 @@ func (l *layout) column(want string, width int, flag string) (int, error) {
 		"choose one of these with " + flag}
 }
 
-// named returns the place of the first of the wanted names that there is, as a whole or, if none is, as what follows a
-// name's last dot, as of structs; -1 if there is none.
+// named returns the index of the first wanted name among names. If no name matches, the part of a name after its last
+// dot counts, as in structs. It returns -1 if there is none.
 func named(names, wanted []string) int {
 	for _, last := range []bool{false, true} {
 		for _, want := range wanted {

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin"
 )
 
-// Doubt says why a list may not be what its user means: most of its lines are of one site, as where another column has
-// the sites, or most are no sites.
+// Doubt says why a list may not be what its user means: most of its lines are no sites, or are of one site, for example
+// because another column has the sites.
 type Doubt struct {
 	File    string // as in FileStats
 	Of      uint64 // lines, without blank lines, comments and headers
@@ -50,8 +50,8 @@ func (d *Doubt) String() string {
 	return b.String()
 }
 
-// Doubts reads lists that can be read again, and returns those that are in doubt. Limit, Sample, Mine and Reject have
-// no effect, and duplicates are only counted: many URLs of many sites are an ordinary list.
+// Doubts reads lists that can be read again, and returns the doubts about them. Limit, Sample, Mine and Reject have no
+// effect, and duplicates are only counted: many URLs of many sites are an ordinary list.
 func Doubts(ctx context.Context, paths []string, opt Options) (doubts []*Doubt, err error) {
 	var tallies []tally // of each stream
 	err = eachLine(ctx, paths, opt, func(stream int, _ *Reader, _ []byte, e Entry, reason string) {
@@ -80,7 +80,7 @@ func Doubts(ctx context.Context, paths []string, opt Options) (doubts []*Doubt, 
 		}
 	})
 	for i := range found {
-		// A list without any site is none to doubt, and neither are two lines of a site.
+		// There is no doubt about a list without any site, nor about two lines of one site.
 		if d := &found[i]; d.Lines*2 > d.Of && (d.Host == "" && d.Lines < d.Of || d.Host != "" && d.Lines > 2) {
 			doubts = append(doubts, d)
 		}
@@ -94,8 +94,8 @@ func (d *Doubt) add(s Sample) {
 	}
 }
 
-// eachLine calls f with each line of lists that is an entry or a reject, also where it is a duplicate. Streams are
-// counted from 0.
+// eachLine calls f with each line of lists that is an entry or a reject, duplicates included. Streams are counted from
+// 0.
 func eachLine(ctx context.Context, paths []string, opt Options, f func(stream int, r *Reader, line []byte, e Entry,
 	reason string)) (err error) {
 	r, err := Open(ctx, paths, opt)
@@ -121,9 +121,8 @@ func eachLine(ctx context.Context, paths []string, opt Options, f func(stream in
 	}
 }
 
-// tallied is how many sites are counted at once. Of a list's sites the most frequent one is among them if it has more
-// than half of the lines, and its count is too small by less than a ninth of them (J. Misra, D. Gries: Finding repeated
-// elements, 1982).
+// tallied is how many sites are counted at once. A site with more than half of the list's lines is among them, and its
+// count is too small by less than a ninth of the lines (J. Misra, D. Gries: Finding repeated elements, 1982).
 const tallied = 8
 
 // tally counts the lines of a list.
@@ -133,7 +132,7 @@ type tally struct {
 	counts         [tallied]uint64
 }
 
-// site is what a line is of, whatever its scheme.
+// site is the site of a line, whatever the scheme.
 type site struct {
 	host string
 	port uint16 // 0: that of the scheme

@@ -11,9 +11,9 @@ import (
 
 const followEvery = 5 * time.Second
 
-// follow calls read each time that a file has other bytes than those of the sum, until the context ends; read returns
-// the sum of what it has read. A file that is gone, or cannot be read, is tried again every 5 s, and failed is called
-// once for each error that differs from the one before.
+// follow calls read each time that the bytes of a file differ from the sum, until the context ends. read returns the
+// sum of the bytes that it has read. If the file is gone or cannot be read, follow tries again every 5 s. It calls
+// failed for each error that differs from the error before.
 func follow(ctx context.Context, path string, sum fileSum, read func() (fileSum, error), failed func(error)) {
 	logged := "" // the last error
 	ticker := time.NewTicker(followEvery)
@@ -45,17 +45,17 @@ func follow(ctx context.Context, path string, sum fileSum, read func() (fileSum,
 	}
 }
 
-// fileSum tells the bytes of a file from others.
+// fileSum identifies the bytes of a file.
 type fileSum [sha256.Size]byte
 
 // FollowedOptOut is an OptOut that grows with its file. Entries are only added: a file that is being written may lack
-// some for a moment, and those sites have asked not to be contacted. An entry that was deleted ends with the process.
+// some for a moment, and their sites have asked not to be contacted. A deleted entry stays until the process ends.
 type FollowedOptOut struct {
 	path string
 	list atomic.Pointer[OptOut]
 }
 
-// FollowOptOut reads a file as ReadOptOut does. Its method Follow has to be called for it to be read again.
+// FollowOptOut reads a file as ReadOptOut does. Only its method Follow reads the file again.
 func FollowOptOut(path string) (*FollowedOptOut, error) {
 	list, err := ReadOptOut(path)
 	if err != nil {
@@ -66,17 +66,17 @@ func FollowOptOut(path string) (*FollowedOptOut, error) {
 	return f, nil
 }
 
-// Contains is that of the OptOut as it is now.
+// Contains is OptOut.Contains with the current entries.
 func (f *FollowedOptOut) Contains(host string) bool { return f.list.Load().Contains(host) }
 
-// Covers is that of the OptOut as it is now.
+// Covers is OptOut.Covers with the current entries.
 func (f *FollowedOptOut) Covers(addr netip.Addr) bool { return f.list.Load().Covers(addr) }
 
 // Entries returns the number of hosts, domains and ranges.
 func (f *FollowedOptOut) Entries() int { return f.list.Load().entries() }
 
-// Follow reads the file again when it changes, until the context ends. It calls changed with the number of entries that
-// were added, or once with the error of a file that is gone or cannot be read: then the entries stay.
+// Follow reads the file again when it changes, until the context ends. It calls changed with the number of added
+// entries. If the file is gone or cannot be read, it calls changed once with the error, and the entries stay.
 func (f *FollowedOptOut) Follow(ctx context.Context, changed func(added int, err error)) {
 	follow(ctx, f.path, f.list.Load().sum, func() (fileSum, error) {
 		next, err := ReadOptOut(f.path)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestFollowOptOut shows that what is added to the file holds within seconds, that nothing which is deleted is
-// contacted before the process ends, and that a file that cannot be read changes nothing.
+// TestFollowOptOut shows that added entries apply within seconds, that deleted entries apply until the process ends,
+// and that an unreadable file changes nothing.
 func TestFollowOptOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "optout.txt")
 	start := time.Now()
@@ -83,8 +83,8 @@ func TestFollowOptOut(t *testing.T) {
 	})
 }
 
-// TestFollowAfterError shows that a file which cannot be read for a passing reason is read again though it has not
-// changed since, and that the reason is told once.
+// TestFollowAfterError shows that a file which cannot be read for a passing reason is read again, although it has not
+// changed since, and that the reason is reported once.
 func TestFollowAfterError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "optout.txt")
 	if err := os.WriteFile(path, []byte("a.test\n"), 0o666); err != nil {

@@ -2,13 +2,13 @@
 // rank lists, CSV, JSON lines, compressed or not) and returns one origin at a time.
 //
 // The files follow the bytes: source.go opens files, archives and compressions; lines.go splits them into bounded
-// lines; detect.go determines their layout; record.go parses a line, json.go one of JSON; table.go reads rows of
+// lines; detect.go determines their layout; record.go parses a line, and json.go a line of JSON; table.go reads rows of
 // tables instead; dedupe.go finds duplicates. The Reader in this file connects them and counts. doubt.go says which
 // lists may not be what their user means. fingerprint.go identifies a list by its contents, so that a scan can be
 // resumed. rows.go reads files of other columns.
 //
 // Every physical line advances Entry.Seq by one, be it blank, a comment, a header or broken. A line is an entry, a
-// reject, skipped (blank, comment, header), left out by sampling or of another share. Stats counts each.
+// reject, skipped (blank, comment, header), left out by sampling, or belongs to another share. Stats counts each.
 package inputs
 
 import (
@@ -74,8 +74,8 @@ type Options struct {
 	Mine func(origin.Origin) bool
 	// Reject, if not nil, receives each line without an origin, in order, during Next. Its error ends the reading.
 	Reject func(Reject) error
-	// LocalNames takes names without a top-level domain, as internal ones are: those without a dot, or with one letter
-	// behind the last. Else they are rejects, since lists have such words for what is unknown.
+	// LocalNames accepts names without a top-level domain, such as internal ones: names without a dot, or with one letter
+	// after the last dot. By default they are rejects, since lists contain such words for unknown names.
 	LocalNames bool
 	// Stdin is the input "-".
 	Stdin io.Reader
@@ -150,8 +150,8 @@ type Reader struct {
 	labels map[string]string
 	err    error
 
-	// Of the current stream, for Progress: how many bytes of text or rows were returned, and how many of these stand for
-	// how many bytes of the file; 0: not known yet.
+	// For Progress, of the current stream. taken is how many bytes of text or rows were returned. `of` of these bytes
+	// stand for `bytes` of the file; 0: not known yet.
 	taken, of, bytes atomic.Int64
 }
 
@@ -280,8 +280,8 @@ func (r *Reader) step() (Entry, bool, error) {
 	return entry, true, nil
 }
 
-// read reads one line, or opens the next stream; ok reports whether it is a line. reason is why the line is no entry.
-// The error is io.EOF after the last stream.
+// read reads one line, or opens the next stream; ok reports whether it read a line. reason says why the line is no
+// entry. The error is io.EOF after the last stream.
 func (r *Reader) read() (line []byte, reason string, ok bool, err error) {
 	if !r.open {
 		return nil, "", false, r.nextStream()
@@ -346,7 +346,8 @@ func (r *Reader) entry() (Entry, string) {
 	return Entry{Input: text, Origin: o, Rank: r.take.rank, Label: r.label(r.take.label)}, ""
 }
 
-// ParseSite returns the origin of a host or URL as it stands on a list, or why it is not one. See Options.LocalNames.
+// ParseSite returns the origin of a host or URL from a list, or the reason why the text is no origin. See
+// Options.LocalNames.
 func ParseSite(text string, localNames bool) (o origin.Origin, reason string) {
 	if addressRange(text) {
 		return o, "an address range is no origin"
@@ -470,9 +471,9 @@ func (r *Reader) Stats() Stats {
 	return s
 }
 
-// Progress returns of how many bytes of the files all lines have been returned, and how many bytes there are: 0 if
-// unknown, as of a pipe, and of the beginning of a compressed file. Files are read ahead of their lines; of a
-// compressed file the bytes are estimated, of a table they are those of its share of rows. It is safe for concurrent
+// Progress returns for how many bytes of the files all lines have been returned, and the total of bytes. The total is 0
+// if unknown, as for a pipe or at the beginning of a compressed file. Files are read ahead of their lines. For a
+// compressed file the bytes are estimated; for a table they follow from its share of rows. It is safe for concurrent
 // use.
 func (r *Reader) Progress() (read, total int64) {
 	begun, taken, of := r.src.begun.Load(), r.taken.Load(), r.of.Load()

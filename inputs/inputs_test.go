@@ -183,7 +183,7 @@ func TestZip(t *testing.T) {
 	}
 }
 
-// TestDamage truncates and corrupts archives: Next returns whole lines before the damage, and never half a line.
+// TestDamage truncates and corrupts archives: Next returns complete lines before the damage, and never half a line.
 func TestDamage(t *testing.T) {
 	const all = 80_000
 	var text strings.Builder
@@ -553,8 +553,8 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// TestProgressTellsTheWhole shows that from a fiftieth of a list on its length is estimated within 2 %, of every form:
-// what is read or decompressed ahead of the lines does not count.
+// TestProgressTellsTheWhole shows that from a fiftieth of a list on, its length is estimated within 2 %, in every form.
+// Bytes that are read or decompressed ahead of the lines do not count.
 func TestProgressTellsTheWhole(t *testing.T) {
 	const n = 100_000
 	var text strings.Builder

@@ -18,19 +18,19 @@ type lineReader struct {
 	eol   byte
 }
 
-// counted counts what a stream has given. It ends for good with the first error.
+// counted counts the bytes read from a stream. After the first error it reads no more.
 type counted struct {
 	src    io.Reader
 	filled int64 // bytes of text
 	err    error
-	// Of a compressed stream: how many bytes of the file stand for how many of the text. When the file is read on, all
-	// that was read of it before has been given as text.
+	// For a compressed stream: how many bytes of the file stand for how many bytes of text. When the file is read further,
+	// all bytes read before have been returned as text.
 	position     func() int64 // bytes of the file that were read
 	packed, text int64
-	least        int64 // of text, from which on that is known
+	least        int64 // bytes of text from which on that is known
 }
 
-// ahead bounds what a compression decodes before it gives it, in bytes of text.
+// ahead bounds the text that a compression decodes before it returns it, in bytes.
 var ahead = map[string]int64{"": 0, "gzip": 32 << 10, "zip": 32 << 10, "zstd": 128 << 10}
 
 // known is the multiple of ahead from which the length of a list is estimated, within 2 %.
@@ -65,7 +65,7 @@ func (l *lineReader) reset(src io.Reader, compression string, position func() in
 func (l *lineReader) taken() int64 { return l.filled - int64(l.in.Buffered()) }
 
 // peek returns the first bytes of the stream, and exactly headBytes if there are as many, so that the layout does not
-// depend on how reads split them. Bytes before an error of reading hide it; next returns it.
+// depend on how reads split them. If bytes precede an error of reading, only next returns the error.
 func (l *lineReader) peek() ([]byte, error) {
 	head, err := l.in.Peek(headBytes)
 	if l.whole = err != nil; err == io.EOF || len(head) > 0 {
@@ -80,9 +80,9 @@ func (l *lineReader) begin(bom int, eol byte) {
 	l.eol = eol
 }
 
-// next returns the next line without its end, valid until the next call. Of a line that is too long it returns the
-// beginning, and long. Text before an error is dropped unless a line end follows it: half a line may be another site's
-// name.
+// next returns the next line without its end, valid until the next call. If the line is too long, it returns the
+// beginning, and long is true. Text before an error is dropped unless a line end follows it: half a line may be another
+// site's name.
 func (l *lineReader) next() (line []byte, long bool, err error) {
 	line, err = l.in.ReadSlice(l.eol)
 	if err == bufio.ErrBufferFull {

@@ -24,7 +24,7 @@ func TestOpenFilePipe(t *testing.T) {
 	if _, err := OpenFile(ctx, path); !errors.Is(err, context.Canceled) {
 		t.Errorf("opened without a writer: %v", err)
 	}
-	writer, err := os.OpenFile(path, os.O_RDWR, 0) // which also ends the opening in the background
+	writer, err := os.OpenFile(path, os.O_RDWR, 0) // this also ends the opening in the background
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func parsePlace(entry, remedy string) (place, error) {
 	return place{prefix: netip.PrefixFrom(addr, addr.BitLen())}, nil
 }
 
-// places has a value for each place. The value of the longest prefix, or of the longest name, holds.
+// places has a value for each place. The value of the longest prefix, or of the longest name, counts.
 type places[T any] struct {
 	hosts  map[string]T
 	ranges map[netip.Prefix]T
@@ -86,7 +86,7 @@ func (s *places[T]) addAll(other *places[T]) {
 	}
 }
 
-// get returns the value of a place that was added as such.
+// get returns the value of exactly this place.
 func (s *places[T]) get(p place) (value T, ok bool) {
 	if p.prefix.IsValid() {
 		value, ok = s.ranges[p.prefix.Masked()]

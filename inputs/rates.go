@@ -11,8 +11,8 @@ import (
 )
 
 // Rates are the rates of some address ranges, and of some domains with all names below them, in exchanges a second; 0
-// is no limit. Looking one up allocates nothing; where rates are divided and a public suffix may lie between a host and
-// its domain, a little.
+// is no limit. A look-up allocates nothing, or a little if rates are divided and a public suffix may lie between a host
+// and its domain.
 type Rates struct {
 	places[rated]
 
@@ -67,8 +67,8 @@ func (s *Rates) read(line int, text string) error {
 	return nil
 }
 
-// Among divides the rates among the tasks that write shares of a scan at once. That of hosts which are all in one share
-// stays: those of one registrable domain.
+// Among divides the rates among the tasks that write shares of a scan at once. It does not divide the rate of hosts
+// that are all in one share: the hosts of one registrable domain.
 func (s *Rates) Among(workers int) { s.workers = float64(workers) }
 
 func (s *Rates) of(r rated) float64 {
@@ -78,7 +78,7 @@ func (s *Rates) of(r rated) float64 {
 	return r.perSecond
 }
 
-// checkRated refuses places that the limiter has no rate for, or that may be meant otherwise.
+// checkRated refuses places that the limiter has no rate for, or that the user may have meant otherwise.
 func checkRated(p place, entry string) error {
 	if !p.prefix.IsValid() {
 		switch {
@@ -107,8 +107,8 @@ func (s *Rates) Address(addr netip.Addr) (perSecond float64, ok bool) {
 	return s.of(r), ok
 }
 
-// Domain returns the rate that all hosts of a domain share, by the longest domain that a host belongs to, and that
-// domain.
+// Domain returns the longest domain with a rate that a host belongs to, and the rate that all hosts of this domain
+// share.
 func (s *Rates) Domain(host string) (domain string, perSecond float64, ok bool) {
 	domain, r, ok := s.ofHost(host)
 	if ok && !r.divided && s.workers > 1 && strings.Count(host, ".") > strings.Count(domain, ".")+1 {

@@ -18,8 +18,8 @@ func writeRates(t testing.TB, text string) string {
 	return path
 }
 
-// TestRates looks hosts and addresses up: the longest name and the smallest range count, and of eight workers each gets
-// its part, except of a domain whose hosts are all in one share.
+// TestRates looks hosts and addresses up: the longest name and the smallest range count. Each of eight workers gets its
+// part of a rate, except of the rate of a domain whose hosts are all in one share.
 func TestRates(t *testing.T) {
 	const text = "\ufeff# delivery networks\r\n192.0.2.0/24 80\r\n192.0.2.128/25 40 # of it\n192.0.2.200 8\n0.0.0.0/0 16\n2001:DB8::/32 24\n2001:db8:1::/48 0\n" +
 		"\nSoft112.com 2\nslow.soft112.com 0.5\n*.myshopify.com 200\nbücher.example. 1e1\namazonaws.com 6\n"
@@ -70,7 +70,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestBadRates names file, line and remedy of what is no rate.
+// TestBadRates shows that the errors of invalid rates name file, line and remedy.
 func TestBadRates(t *testing.T) {
 	f := func(line, want string) {
 		t.Helper()
@@ -128,7 +128,7 @@ func TestRatesAreBounded(t *testing.T) {
 	}
 }
 
-// TestRatesAllocateNothing looks up what every exchange looks up.
+// TestRatesAllocateNothing does the look-ups of an exchange.
 func TestRatesAllocateNothing(t *testing.T) {
 	rates, err := ReadRates(writeRates(t,
 		"192.0.2.0/24 5\n10.0.0.0/8 1\n2001:db8::/32 5\n2001:db8:1::/64 5\nexample.com 5\n"))

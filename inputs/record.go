@@ -54,7 +54,7 @@ func (c *record) read(line []byte, l *layout) (reason string) {
 	return c.readPlain(line)
 }
 
-// readPlain reads the whole line, without a comment after white space: `example.com # why`. A `#` without the space
+// readPlain reads the complete line, without a comment after white space: `example.com # why`. A `#` without the space
 // begins a URL's fragment.
 func (c *record) readPlain(line []byte) string {
 	for i := 1; i < len(line); i++ {

@@ -19,11 +19,11 @@ const MaxRow = 8 << 20
 // Column is a column of rows.
 type Column struct {
 	Name    string   // as --columns and Row.Cells call it
-	Names   []string // of which the first that there is counts
+	Names   []string // the first existing one counts
 	Given   bool     // the user has chosen it, by the only one of Names or a number from 1
-	Needed  string   // what it holds, if the list must have it or one of Instead; "" if it may be missing
+	Needed  string   // its contents, if the list must have it or one of Instead; "" if it may be missing
 	Instead []string // columns before it that a list may have instead
-	Objects bool     // in JSON its values may be objects; those of others are texts
+	Objects bool     // in JSON its values may be objects; other columns have texts
 }
 
 // Rows opens files that have the same columns, for packages that read no lists. It is not safe for concurrent use,
@@ -64,7 +64,7 @@ type Row struct {
 	Cells  map[string][]byte // by column; nil: it has none
 }
 
-// OpenRows prepares to read the files in the given order. Of the options those of temporary files, Stdin and Parquet
+// OpenRows prepares to read the files in the given order. Only the options for temporary files, Stdin and Parquet
 // count. Errors of NextStream and Next are io.EOF, an *Error, or that of the context.
 func OpenRows(ctx context.Context, paths []string, opt Options, columns []Column) *Rows {
 	r := &Rows{opt: opt, columns: columns}
@@ -119,7 +119,7 @@ func (s *Stream) beginTable() error {
 	return s.table.Select(chosen...)
 }
 
-// beginText tells JSON lines from CSV by the first byte.
+// beginText distinguishes JSON lines from CSV by the first byte.
 func (s *Stream) beginText(in stream) error {
 	buffered := bufio.NewReaderSize(in.Reader, headBytes)
 	head, err := buffered.Peek(headBytes)
@@ -203,8 +203,8 @@ func (s *Stream) find(names []string) error {
 	return nil
 }
 
-// cut is the bufio.SplitFunc of rows that are not blank. A row ends behind a line, and of CSV behind one after which no
-// quote is open (RFC 4180 §2). One that is too long, or has a quote that is not closed, costs its first line only.
+// cut is the bufio.SplitFunc of rows that are not blank. A row ends at the end of a line, in CSV only if no quote is
+// open there (RFC 4180 §2). If a row is too long or has an unclosed quote, only its first line is lost.
 func (s *Stream) cut(data []byte, ended bool) (advance int, row []byte, _ error) {
 	if len(data) <= MaxRow && !ended && len(data) < 2*s.searched { // a long row is not searched for each of its pieces
 		return 0, nil, nil
@@ -231,7 +231,7 @@ func (s *Stream) cut(data []byte, ended bool) (advance int, row []byte, _ error)
 	}
 	several := s.layout.delimiter != 0 && bytes.IndexByte(row[:len(row)-1], '\n') >= 0 // lines, of CSV
 	if s.bad = !found || several && s.cells(row) != ""; s.bad {
-		// a quote of another row may close this one's
+		// a quote in another row may close the quote of this row
 		first := bytes.IndexByte(row, '\n') + 1
 		s.tail = first == 0
 		row = row[:cmp.Or(first, len(row))]
@@ -258,7 +258,7 @@ func (s *Stream) parse() (reason string) {
 	return reason
 }
 
-// parseJSON is parse for a row of JSON. Of several keys of a column the first with a value counts.
+// parseJSON is parse for a row of JSON. Among several keys of a column the first with a value counts.
 func (s *Stream) parseJSON(row string) (reason string) {
 	object, ok := parseJSON(row)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// mappedSlots is the length from which tables lie outside the heap. There the garbage collector would let as much
-// garbage arise beside them before it runs.
+// mappedSlots is the length from which tables lie outside the heap. On the heap, the garbage collector would wait for
+// as much garbage as the tables are large.
 const mappedSlots = 8 << 10
 
 // newSlots returns free slots.
@@ -25,7 +25,7 @@ func newSlots(n int) []slot {
 // releaseSlots ends the use of slots.
 func releaseSlots(s []slot) {
 	if len(s) >= mappedSlots {
-		// refuses what it has not mapped
+		// Munmap refuses memory that it has not mapped
 		_ = syscall.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*slotBytes))
 	}
 }

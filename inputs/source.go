@@ -24,7 +24,7 @@ import (
 
 // Bounds against hostile archives. Decompression is streaming, so only its window takes memory.
 const (
-	maxWindow  = 128 << 20 // of zstd and xz; what `zstd --long` and `xz -9` need at most
+	maxWindow  = 128 << 20 // of zstd and xz; the maximum for `zstd --long` and `xz -9`
 	maxNesting = 3         // compressions around one list
 	maxMembers = 10_000    // files in a zip
 )
@@ -53,7 +53,7 @@ type source struct {
 	closers []func() error // of the current file, in the order of opening
 
 	read  atomic.Int64
-	begun atomic.Int64 // what was read before the current stream was opened
+	begun atomic.Int64 // bytes that were read before the current stream was opened
 	total int64
 	ended int64 // bytes counted as read once the current table is done: not all its columns are read
 }
@@ -62,8 +62,7 @@ func (s *source) init(ctx context.Context, paths []string, opt Options) {
 	s.ctx, s.paths, s.stdin, s.dir = ctx, paths, opt.Stdin, opt.TempDir
 }
 
-// ReadText reads a file, whatever it holds, but no more than limit bytes. If it may be packed, its compression is
-// removed.
+// ReadText reads a file of any contents, but no more than limit bytes. If it may be packed, its compression is removed.
 func ReadText(ctx context.Context, path string, packed bool, limit int) (text []byte, err error) {
 	s := &source{ctx: ctx}
 	defer func() { err = errors.Join(err, s.Close()) }()
@@ -117,7 +116,7 @@ func (s *source) next() (stream, error) {
 		return stream{}, &Error{File: name, Err: plainPathError(err)}
 	}
 	s.closers = append(s.closers, file.Close)
-	head, _ := io.ReadAll(io.NewSectionReader(file, 0, 5)) // nothing of what has no random access
+	head, _ := io.ReadAll(io.NewSectionReader(file, 0, 5)) // empty for a stream without random access
 	switch {
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("PK\x05\x06")):
 		return s.openArchive(name, file)

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// Table is a file of columns, such as Parquet's. Its errors are of the file; one with a method Remedy says itself what
-// to do about it.
+// Table is a file of columns, such as Parquet's. Its errors concern the file. An error with a method Remedy says itself
+// what to do.
 type Table interface {
 	// Columns and Rows return how many there are.
 	Columns() int
 	Rows() int64
-	// Column returns a column's name and what it holds: "text", "numbers" or "truths", or in words what cannot be
+	// Column returns a column's name and its contents: "text", "numbers" or "truths", or in words contents that cannot be
 	// selected.
 	Column(i int) (name, holds string)
 	// Select chooses the columns that are read, before the first Next.
@@ -26,8 +26,8 @@ type Table interface {
 	Text(i int) (value []byte, ok bool)
 }
 
-// rowsBetween is how many rows may pass before the end of the context is looked at: a few bytes of a table may stand
-// for millions of rows.
+// rowsBetween is how many rows may pass between two checks whether the context has ended: a few bytes of a table may
+// stand for millions of rows.
 const rowsBetween = 1 << 10
 
 // beginTable opens a table, and finds its columns.
@@ -68,7 +68,7 @@ func detectTable(table Table, opt Options) (layout, error) {
 			texts = append(texts, i)
 		}
 	}
-	holding := func(kind ...string) []string { // the names, "" of columns that hold another kind
+	holding := func(kind ...string) []string { // the names, "" for columns of another kind
 		names := slices.Clone(l.names)
 		for i := range names {
 			if !slices.Contains(kind, kinds[i]) {

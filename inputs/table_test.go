@@ -92,7 +92,7 @@ func TestParquet(t *testing.T) {
 	f(Options{LabelColumn: "domain", Limit: 1}, byName+`, label in column 2 "domain"`, "0:a.example")
 }
 
-// TestParquetRows looks at all of an entry, and at why rows are rejected.
+// TestParquetRows checks all fields of an entry, and the reasons of rejected rows.
 func TestParquetRows(t *testing.T) {
 	path := listFile(t, "list.parquet", parquetOf(t, rankedRows()))
 	var rejects []Reject
@@ -132,8 +132,8 @@ reject 9 "" the cell of the host is empty
 	}
 }
 
-// TestParquetLongCells: a page may repeat one text of 100 MB for millions of rows, and so no more is looked at than a
-// line may have.
+// TestParquetLongCells: a page may repeat one text of 100 MB for millions of rows, so only as much of a cell is read as
+// a line may have.
 func TestParquetLongCells(t *testing.T) {
 	type row struct {
 		Host string `parquet:"host,dict"`
@@ -154,7 +154,7 @@ func TestParquetLongCells(t *testing.T) {
 	}
 }
 
-// TestParquetProgress: at the end all is read, although a column that is most of the file is not.
+// TestParquetProgress: at the end all bytes count as read, although a column that is most of the file is not read.
 func TestParquetProgress(t *testing.T) {
 	type row struct {
 		Host string `parquet:"host"`
@@ -174,7 +174,7 @@ func TestParquetProgress(t *testing.T) {
 	}
 }
 
-// TestParquetInStreams reads tables from where bytes come in order only: nothing is left of the copies that are made.
+// TestParquetInStreams reads tables from streams without random access: their copies are deleted.
 func TestParquetInStreams(t *testing.T) {
 	type row struct {
 		Host string `parquet:"host"`
@@ -238,12 +238,13 @@ func TestParquetErrors(t *testing.T) {
 	type plain struct {
 		Host string `parquet:"host,plain"`
 	}
-	// In a page's header the encoding stands before that of the levels, twice RLE: here PLAIN becomes BIT_PACKED.
+	// In a page's header the encoding comes before the two encodings of the levels, which are RLE. Here PLAIN becomes
+	// BIT_PACKED.
 	plainly := parquetOf(t, []plain{{"a.example"}}, parquet.DataPageVersion(1))
 	packed := bytes.Replace(plainly, []byte("\x15\x00\x15\x06\x15\x06"), []byte("\x15\x08\x15\x06\x15\x06"), 1)
 	f(packed, Options{}, "encoded as BIT_PACKED", "from line 1 on", "write it anew")
 
-	// Damage behind the footer: what stands before it is delivered, and its row is named.
+	// Damage that the footer does not show: rows before it are delivered, and the error names its row.
 	type row struct {
 		Host string `parquet:"host,plain"`
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// written is what a program writes: its columns, and what is right to read of them.
+// written describes the output of a program: its columns, and the values that should be read.
 type written struct {
 	name    string
 	columns []string             // "" of an index
@@ -62,7 +62,7 @@ var writers = []written{
 	}, func(i int) string { return "site" + cell(i, 1) + ".co.uk" }, ""},
 }
 
-// TestWriters reads what programs write, in every shape: separators, quotes, line ends, with and without a header,
+// TestWriters reads the output of programs, in every shape: separators, quotes, line ends, with and without a header,
 // short and long. Each list gives its sites and nothing else, or asks for a column; with the column it gives the sites.
 func TestWriters(t *testing.T) {
 	read := func(content string, opt Options) (hosts []string, first Entry, err error) {
@@ -206,7 +206,7 @@ func TestPathsOfLists(t *testing.T) {
 }
 
 // TestWords checks which cells of a column of sites are no sites, in every form: names without a top-level domain, and
-// what spreadsheets have for what is unknown.
+// the words of spreadsheets for unknown values.
 func TestWords(t *testing.T) {
 	words := []string{"N/A", "n/a", "n.a.", "-", "--", "null", "NULL", "None", "nan", `\N`, "unknown", "(blank)", "TBD",
 		"Total", "no website", "www", "localhost", "intranet",
