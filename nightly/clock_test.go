@@ -65,7 +65,7 @@ func (m *clocks) run() (*Night, error) {
 	return Run(m.Context(), o)
 }
 
-// is runs a night, and holds how it ends.
+// is runs a night, and checks its state.
 func (m *clocks) is(want State) *Night {
 	m.Helper()
 	n, err := m.run()
@@ -78,7 +78,7 @@ func (m *clocks) is(want State) *Night {
 // tomorrow is the next night at the same time.
 func (m *clocks) tomorrow() { m.now = m.now.Truncate(24*time.Hour).AddDate(0, 0, 1).Add(2 * time.Hour) }
 
-// published lists the dates that readers have.
+// published lists the dates that readers get.
 func (m *clocks) published() (dates []string) {
 	m.Helper()
 	scans, err := commit.Scans(m.Context(), m.store)
@@ -94,7 +94,7 @@ func (m *clocks) published() (dates []string) {
 	return dates
 }
 
-// right runs the night of today by a right clock. After it there are the last nights that are kept.
+// right runs tonight with a right clock. Afterwards the dataset has the last nights that are kept.
 func (m *clocks) right() {
 	m.Helper()
 	m.wrong = 0
@@ -110,7 +110,7 @@ func (m *clocks) right() {
 }
 
 // TestWrongClock runs nights by clocks that are wrong by days: nothing is pruned, and as soon as the clock is right,
-// nights continue as if there had been none, also on the dates that the clock had then.
+// nights continue as if there had been no wrong ones, also on the dates that the wrong clock had.
 func TestWrongClock(t *testing.T) {
 	f := func(keep int, https bool, after int, wrong ...int) {
 		t.Helper()
@@ -321,7 +321,7 @@ func TestMissedNights(t *testing.T) {
 	}
 }
 
-// TestClockOf compares clocks with what servers say: what says nothing is no evidence.
+// TestClockOf compares clocks with the answers of servers: an answer without a time proves nothing.
 func TestClockOf(t *testing.T) {
 	now := time.Date(2026, 11, 1, 2, 0, 0, 0, time.UTC)
 	f := func(date string, age time.Duration, given string, wrong bool) {

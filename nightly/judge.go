@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Figures are what a night is judged by: numbers of sites.
+// Figures are the numbers of sites by which a night is judged.
 type Figures struct {
 	Sites     int64            `json:"sites" about:"sites"`
 	DNSFailed int64            `json:"dns_failed" about:"sites without an address, for any reason"`
@@ -57,15 +57,15 @@ type share struct{ n, of int64 }
 func (s share) value() float64 { return float64(s.n) / float64(max(s.of, 1)) }
 
 const (
-	dateFigure = "date" // no share: a date in doubt
+	dateFigure = "date" // no share, but a date in doubt
 
-	// NoAnswer is the share of sites of which nothing was learned. Any first night is judged by it.
+	// NoAnswer is the share of sites about which nothing was learned. Every first night is judged by it.
 	NoAnswer = "no_answer"
 
-	learnFrom  = 14 // nights that bounds are learnt from at most
-	learnLeast = 3  // and at least: before, nothing is learnt
+	learnFrom  = 14 // maximum of nights that bounds are learnt from
+	learnLeast = 3  // minimum; with fewer nights there are no bounds
 
-	// A share may differ from the median of earlier nights by the largest of these.
+	// A share may differ from the median of earlier nights by the largest of these values.
 	floor      = 0.02 // of all sites
 	floorOfCDN = 0.10 // of the sites of one network, which change their ways together
 	spread     = 6.0  // times the spread of the earlier nights, as standard deviations
@@ -99,7 +99,7 @@ func (f *Figures) shares() map[string]share {
 	return all
 }
 
-// Silent is the number of sites of which nothing was learned.
+// Silent is the number of sites about which nothing was learned.
 func (f *Figures) Silent() int64 { return f.shares()[NoAnswer].n }
 
 // IsFigure reports whether a text may be the name of a share.
@@ -116,7 +116,7 @@ func IsFigure(name string) bool {
 }
 
 // at returns a share by its name. A finding or a network that a night does not have is a share of 0. ok is false if the
-// night says nothing of it.
+// night has no such figure.
 func (f *Figures) at(name string, all map[string]share) (s share, ok bool) {
 	if s, ok = all[name]; !ok {
 		s.of = f.Sites
@@ -131,8 +131,8 @@ func (f *Figures) at(name string, all map[string]share) (s share, ok bool) {
 	return s, s.of > 0
 }
 
-// Judge returns the shares of a night that are out of bounds: none if the night counts. Earlier are nights that count,
-// the newest last. A bound is learnt from the last 14 of them, unless it is given by name.
+// Judge returns the shares of a night that are out of bounds: none if the night counts. earlier has nights that count,
+// the newest last. A bound is learnt from the last 14 of them, unless given has one of that name.
 func Judge(tonight *Figures, earlier []*Figures, given map[string]Bound) (out []Check) {
 	earlier = earlier[max(0, len(earlier)-learnFrom):]
 	now, names := tonight.shares(), map[string]bool{}
@@ -152,7 +152,7 @@ func Judge(tonight *Figures, earlier []*Figures, given map[string]Bound) (out []
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		s, ok := tonight.at(name, now)
 		if !ok {
-			continue // a network that no site shows tonight is a share of 0 by its other name
+			continue // if no site shows a network tonight, only its share cdn.NAME is judged, as 0
 		}
 		var past []float64
 		for i, f := range earlier {
@@ -165,14 +165,14 @@ func Judge(tonight *Figures, earlier []*Figures, given map[string]Bound) (out []
 			out = append(out, Check{Figure: name, Share: s.value(), Of: s.of, Low: bound.Low, High: bound.High, Nights: nights})
 		}
 	}
-	// The strangest first: of all that a failure moves, its cause has moved most.
+	// The greatest deviation comes first: a failure changes many shares, and most of all the share of its cause.
 	slices.SortStableFunc(out, func(a, b Check) int { return cmp.Compare(b.distance(), a.distance()) })
 	return out
 }
 
 func (c Check) distance() float64 { return max(c.Low-c.Share, c.Share-c.High) * float64(c.Of) }
 
-// boundOf returns the bound of a share of so many sites, and the number of nights that it is learnt from. ok is false
+// boundOf returns the bound of a share of `of` sites, and the number of nights that it is learnt from. ok is false
 // without a bound.
 func boundOf(name string, of int64, past []float64, given map[string]Bound) (b Bound, nights int, ok bool) {
 	if b, ok = given[name]; ok {

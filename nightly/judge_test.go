@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 			14)), nil, "")
 	f("no sites", figuresOf(0, nil), month, nil, "")
 
-	// Of all that moves, the cause comes first.
+	// Among all changed shares, the cause comes first.
 	out := Judge(figuresOf(100_000, become("cloudflare", "rules", "refused", 100)), month, nil)
 	if got, want := out[0].String(),
 		"finding.refused is 43.5 % of 100000 sites, expected from 1.5 to 5.5 % by the last 14 nights"; got != want {

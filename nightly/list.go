@@ -21,10 +21,10 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// The night's list is copied into the dataset before its scan begins: a list that is replaced meanwhile, or a machine
-// that is, must not keep a killed scan from going on.
+// The night's list is copied into the dataset before its scan begins. So a killed scan can continue even if the list or
+// the machine was replaced meanwhile.
 
-// ListOptions say where the list is, and what it must be like.
+// ListOptions say where the list is, and how long it must be.
 type ListOptions struct {
 	Source string // a path, s3://BUCKET/KEY, or https://…
 	// Least is the share of the last published night's entries that the list must have.
@@ -66,7 +66,7 @@ func (o *Options) takeList(ctx context.Context, n *Night, folder string) (path s
 		if ctx.Err() != nil {
 			return "", err
 		}
-		// A list that is the same will do.
+		// The scan can continue with the same list.
 		o.Log.Warn("the copy of the night's list cannot be read; it is taken anew", "error", err)
 	}
 	name := listName(o.List.Source)
@@ -123,7 +123,7 @@ func (o *Options) checkList(ctx context.Context, list *List) error {
 	return nil
 }
 
-// fetchList copies the list to a file and returns its SHA-256. What a network may cause is tried again.
+// fetchList copies the list to a file and returns its SHA-256. It retries after errors that a network may cause.
 func (o *Options) fetchList(ctx context.Context, to string) (sum string, err error) {
 	source := o.List.Source
 	switch scheme, _, ok := strings.Cut(source, "://"); {
@@ -187,11 +187,11 @@ func (e *ClockError) Error() string {
 		e.There.Format(time.RFC3339), e.Here.Format(time.RFC3339), e.Here.Format(time.DateOnly))
 }
 
-// maxSkew is how far a clock may be from a server's. A time zone that is taken for another is no more.
+// maxSkew is how far a clock may be from a server's. The difference between two time zones is never larger.
 const maxSkew = 14 * time.Hour
 
-// checkClock compares the clock by which the night is dated with the time of an answer, RFC 9110 §6.6.1, to which a
-// cache adds the Age, RFC 9111 §5.1. An answer that has no time is no evidence, and a date that was given needs none.
+// checkClock compares the clock that dates the night with the time of an answer (RFC 9110 §6.6.1) plus the Age that a
+// cache adds (RFC 9111 §5.1). An answer without a time proves nothing, and a given date needs no proof.
 func (o *Options) checkClock(answer http.Header) error {
 	there, err := http.ParseTime(answer.Get("Date"))
 	if err != nil || o.Date != "" {
@@ -251,7 +251,7 @@ func (o *Options) keepList(ctx context.Context, from, name string) error {
 	return errors.Join(err, draft.Discard())
 }
 
-// listName is what the copy of a list is called: list, and the endings by which formats are known.
+// listName is the name of the copy of a list: `list`, and the endings of the source that tell formats.
 func listName(source string) string {
 	if parsed, err := url.Parse(source); err == nil && strings.Contains(source, "://") {
 		source = parsed.Path
@@ -266,7 +266,7 @@ func listName(source string) string {
 	return "list-" + base[max(0, len(base)-100):]
 }
 
-// shown is a source without what may be secret: a user, a password, a query.
+// shown is a source without its possible secrets: a user, a password, a query.
 func shown(source string) string {
 	parsed, err := url.Parse(source)
 	if err != nil || parsed.Scheme == "" || parsed.Host == "" {

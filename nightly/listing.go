@@ -32,7 +32,7 @@ type Entry struct {
 	Manifest *commit.Manifest `json:"-"` // nil if there is none
 }
 
-// The states of what cannot be read.
+// The states of scans whose records cannot be read.
 const (
 	Damaged = "damaged"
 	Newer   = "newer" // of a later schema version
@@ -46,15 +46,15 @@ func (e *Entry) unreadable(err error) {
 	}
 }
 
-// Listing returns every scan and night of a dataset by date, also those that were pruned. One whose record cannot be
-// read, or is gone though the head names it, is Damaged or Newer. Nothing but the records is read.
+// Listing returns every scan and night of a dataset by date, also those that were pruned. A scan whose record cannot be
+// read, or is gone although the head names it, is Damaged or Newer. Only records are read.
 func Listing(ctx context.Context, st store.Store) ([]*Entry, error) {
 	scans, err := commit.StoredScans(ctx, st)
 	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
 	if err != nil && !ok {
 		return nil, err
 	}
-	pruned, err := commit.ReadPruned(ctx, st) // after the scans: it names those that are deleted meanwhile
+	pruned, err := commit.ReadPruned(ctx, st) // after the scans, since it names scans that are deleted meanwhile
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func Listing(ctx context.Context, st store.Store) ([]*Entry, error) {
 	return list, nil
 }
 
-// addNights adds what the records of nights say to the entries of their scans.
+// addNights adds the records of nights to the entries of their scans.
 func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) error {
 	all, err := dates(ctx, st)
 	if err != nil {
@@ -119,7 +119,7 @@ func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) erro
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(r.Err, store.ErrNotExist) && (e == nil || e.Publication != commit.PublicationDone):
-			continue // as for Verify, or the file is another program's
+			continue // Verify ignores such nights, too; or the file is another program's
 		case e == nil:
 			e = &Entry{ScanID: id}
 			byID[id] = e
@@ -139,7 +139,7 @@ func addNights(ctx context.Context, st store.Store, byID map[string]*Entry) erro
 	return nil
 }
 
-// addSizes adds up the files of each scan: a scan that runs or was pruned has others than its manifest says.
+// addSizes adds up the files of each scan: for a running or pruned scan, the manifest does not have the right sizes.
 func addSizes(ctx context.Context, st store.Store, byID map[string]*Entry) error {
 	for _, table := range schema.AllTables {
 		for entry, err := range st.List(ctx, table+"/") {

@@ -28,20 +28,20 @@ const (
 	changesName = "changes.json"
 )
 
-// LatestReport and LatestSummary are copies of those of the newest published night.
+// LatestReport and LatestSummary are copies of the report and the summary of the newest published night.
 const (
 	LatestReport  = reportName
 	LatestSummary = summaryName
 )
 
-// State says how a night stands.
+// State is the state of a night.
 type State string
 
 // The states.
 const (
-	Running    State = "running"    // or killed: the next run continues it
+	Running    State = "running"    // or killed; then the next run continues it
 	Published  State = "published"  // it counts
-	Held       State = "held"       // unlike the nights before: a person releases or discards it
+	Held       State = "held"       // too different from the nights before: a person releases or discards it
 	Discarded  State = "discarded"  // it does not count
 	Incomplete State = "incomplete" // the deadline came before the end of the list
 	Failed     State = "failed"     // an error ended it; a run of the same night continues it
@@ -87,7 +87,7 @@ type List struct {
 	Entries int64  `json:"entries" about:"sites of the list"`
 }
 
-// Changes are what a night differs by from the published one before.
+// Changes are the differences of a night from the published night before.
 type Changes struct {
 	From     string             `json:"from" about:"date of the night before"`
 	Appeared int64              `json:"appeared" about:"sites of this night only"`
@@ -100,12 +100,12 @@ const maxTokens = 5
 
 func folderOf(date string) string { return Folder + date + "/" }
 
-// scanOf is the scan of the night of a date.
+// scanOf returns the id of the scan of a date's night.
 func scanOf(date string) string { return "night-" + date }
 
 func (n *Night) name() string { return folderOf(n.Date) + recordName }
 
-// Note says in a line why a night does not count, or why nothing was pruned after it; "" if there is nothing to say.
+// Note says in a line why a night does not count, or why nothing was pruned after it; "" if neither is so.
 func (n *Night) Note() string {
 	if n.State == Held && len(n.Out) > 0 {
 		return n.Out[0].String()
@@ -141,8 +141,7 @@ func (n *Night) write(ctx context.Context, st store.Store) error {
 	return st.Put(ctx, n.name(), data)
 }
 
-// dates lists the dates that have a file of a night, in order. What is no file in the place of a record may not be
-// listed.
+// dates lists the dates that have a file of a night, in order. A record that is no regular file may not be listed.
 func dates(ctx context.Context, st store.Store) (list []string, err error) {
 	for entry, err := range st.List(ctx, Folder) {
 		if err != nil {
@@ -156,7 +155,7 @@ func dates(ctx context.Context, st store.Store) (list []string, err error) {
 	return slices.Compact(list), nil
 }
 
-// recent is how many nights are looked at for the last published one.
+// recent is how many nights are searched for the last published one.
 const recent = 60
 
 // Nights reads the records of the last nights, at most so many (0: all), the newest last.
@@ -183,7 +182,7 @@ func Nights(ctx context.Context, st store.Store, most int) (list []*Night, err e
 }
 
 // doubt returns the date of the last sure night if a date comes too many days later, else "". Tonight and each doubted
-// night since may take the median of the days between sure nights, of which a day is the first.
+// night since may be later by the median of the days between sure nights. The median includes one distance of a day.
 func doubt(nights []*Night, date string, now time.Time) (after string) {
 	apart, since := []float64{1}, 1.0
 	for _, n := range nights {
@@ -218,8 +217,8 @@ func (n *Night) sure() bool { return n.DoubtedAfter == "" || n.State == Publishe
 
 func (n *Night) endedAfter(now time.Time) bool { return n.EndedAt != nil && n.EndedAt.After(now) }
 
-// refuted reports whether a scan of a date in doubt was made under a wrong clock: a person has discarded it, or it
-// ended later than it is now, or a night was made since then whose date is earlier.
+// refuted reports whether a scan of a date in doubt was made under a wrong clock: a person has discarded it, or its end
+// is later than now, or a night made since then has an earlier date.
 func (n *Night) refuted(nights []*Night, now time.Time) bool {
 	since := func(other *Night) bool {
 		return other.DoubtedAfter == "" && other.Date > n.DoubtedAfter && other.Date < n.Date
@@ -233,7 +232,7 @@ func Verify(ctx context.Context, st store.Store, report func(verify.Finding)) er
 	if err != nil {
 		return err
 	}
-	head, errHead := commit.ReadHead(ctx, st)       // damage is reported with the heads
+	head, errHead := commit.ReadHead(ctx, st)       // a damaged head is reported with the heads
 	publications := map[string]commit.Publication{} // by scan
 	pruned := &commit.Pruned{}
 	if errHead == nil {
@@ -301,7 +300,7 @@ func verifyFile(ctx context.Context, st store.Store, n *Night, f schema.File, re
 // maxFile bounds the files beside a record, in bytes.
 const maxFile = 256 << 20
 
-// changesOf is what the page says of a comparison.
+// changesOf returns the changes of a comparison that messages show.
 func changesOf(d *survey.Diff) *Changes {
 	c := &Changes{From: d.From.ScanDate, Appeared: d.Appeared, Vanished: d.Vanished, Changed: d.Changed}
 	c.Tokens = slices.Clone(d.Tokens)

@@ -1,9 +1,9 @@
-// Package nightly answers one question: does tonight count? It takes a night from its list to what readers get. The
-// dataset is its only state: what a killed run leaves, the next one finds there and continues.
+// Package nightly answers one question: does tonight count? It takes a night from its list to its publication. The
+// dataset is its only state: the next run finds there what a killed run has left, and continues.
 //
 // nightly.go has Run, with the steps of a night in their order; list.go takes the list; figures.go counts and judge.go
-// decides; publish.go writes the pages and hands the night to readers, and has Release and Discard; prune.go deletes
-// what is too old; night.go is the record of a night, and listing.go lists all; tell.go tells a webhook.
+// decides; publish.go writes the pages, publishes the night, and has Release and Discard; prune.go deletes what is too
+// old; night.go is the record of a night, and listing.go lists all nights; tell.go posts to a webhook.
 package nightly
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// Options say what a night is.
+// Options describe a night.
 type Options struct {
 	Store store.Store
 	Date  string                          // of the night; "" is today in UTC
@@ -36,22 +36,22 @@ type Options struct {
 	List  ListOptions
 
 	// Scan scans a list under the id and the date of the night, without publishing, and resumes what an earlier run has
-	// left. It ends in order when the deadline passes, which is zero for none: then the error wraps ErrDeadline. After a
-	// signal it wraps ErrInterrupted.
+	// left. It ends in order when the deadline passes (zero: none), and then the error wraps ErrDeadline. After a signal
+	// it wraps ErrInterrupted.
 	Scan func(ctx context.Context, s Scan) error
 
 	Bounds     map[string]Bound
 	Keep       Keep
 	Publishing scan.Publishing
 	Report     survey.Options
-	Show       func(n *Night)                      // is shown each state of a night; may be nil
-	Tell       func(ctx context.Context, n *Night) // is called when a night has ended; may be nil
+	Show       func(n *Night)                      // called with each state of a night; may be nil
+	Tell       func(ctx context.Context, n *Night) // called when a night has ended; may be nil
 	Log        *slog.Logger
 
-	vouched bool // by a server: the clock is right
+	vouched bool // a server has confirmed the clock
 }
 
-// Scan is what a night asks of Options.Scan.
+// Scan describes a night's scan to Options.Scan.
 type Scan struct {
 	ScanID, Date string
 	List         string // path of the file
@@ -73,12 +73,12 @@ func (e *RunningError) Error() string {
 		e.Holder.StartedAt.Format(time.RFC3339))
 }
 
-// resumeTime is how long after its start a night without a deadline is continued by runs of a later date.
+// For resumeTime after the start of a night without a deadline, runs of a later date continue it.
 const resumeTime = 20 * time.Hour
 
-// Run takes a night from where it stands to its end. Earlier ones that a killed process has left come first: the scan
-// of one is complete, or its time is not over, or it stays incomplete. The night tells how it ended; its state is
-// Running only together with an error.
+// Run takes a night from its current state to its end. Before, it settles earlier nights that a killed process has
+// left: if the scan of such a night is complete or its time is not over, Run continues it; otherwise the night stays
+// incomplete. The returned night says how it ended; its state is Running only together with an error.
 func Run(ctx context.Context, o Options) (n *Night, err error) {
 	unlock, err := o.lock(ctx)
 	if err != nil {
@@ -114,15 +114,15 @@ func (o *Options) lock(ctx context.Context) (store.Unlocker, error) {
 	lock, err := o.Store.Lock(ctx, lockName, text)
 	if held, ok := errors.AsType[*store.HeldError](err); ok {
 		e := &RunningError{}
-		_ = json.Unmarshal(held.Holder, &e.Holder) // it may not be written yet
+		_ = json.Unmarshal(held.Holder, &e.Holder) // the holder may not have written its text yet
 		return nil, e
 	}
 	_, o.vouched = lock.(store.Lease)
 	return lock, err
 }
 
-// fenced says that no late request of an earlier holder does harm: the record of its night has been put again, and all
-// else that it writes has the lock of the scan, or is written once more.
+// fenced says that no late request of an earlier holder does harm: the record of that holder's night has been written
+// again. All its other writes are under the lock of the scan, or are written once more.
 func fenced(lock store.Unlocker) {
 	if lease, ok := lock.(store.Lease); ok && lease.Late() {
 		lease.Fenced()
@@ -152,8 +152,8 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 	if o.Date == "" && !o.vouched {
 		n.DoubtedAfter = doubt(nights, date, now)
 	}
-	// A clock that was wrong leaves later nights. One that has no scan, or whose scan does not count, keeps no earlier
-	// night from its date.
+	// A wrong clock leaves nights with later dates. If such a night has no scan, or its scan does not count, it does not
+	// prevent nights of earlier dates.
 	nights = slices.DeleteFunc(nights, func(n *Night) bool {
 		return n.Date > date && (n.State == Held || n.State == Discarded || n.State != Published &&
 			(n.List == nil || !n.sure()))
@@ -239,7 +239,8 @@ func (o *Options) show(n *Night) {
 	}
 }
 
-// run takes a night to its end. What fails it is recorded, unless the context has ended: then the next run continues.
+// run takes a night to its end. It records the error of a failed night, unless the context has ended: then the next run
+// continues.
 func (o *Options) run(ctx context.Context, n *Night) error {
 	err := remedied(o.steps(ctx, n), n.Date)
 	switch {
@@ -287,7 +288,7 @@ func bounded(err error) string {
 	return text[:min(len(text), 500)]
 }
 
-// steps are those of a night, in their order.
+// steps performs the steps of a night, in their order.
 func (o *Options) steps(ctx context.Context, n *Night) error {
 	if !o.complete(ctx, n) {
 		if err := o.scan(ctx, n); err != nil {
@@ -325,7 +326,7 @@ func (o *Options) scan(ctx context.Context, n *Night) error {
 	if n.Until != nil && !n.Until.After(o.now()) {
 		return ErrDeadline
 	}
-	// that of a killed night is left to the system, as all temporary files
+	// the system removes the folder of a killed night, like all temporary files
 	folder, err := os.MkdirTemp("", "bulkscan-night-*")
 	if err != nil {
 		return err
@@ -367,7 +368,7 @@ func (o *Options) earlier(ctx context.Context, m *commit.Manifest) (figures []*F
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case err != nil: // tonight is no worse for it
+		case err != nil: // tonight's judgement does without that night
 			o.Log.Warn("tonight is judged without an earlier scan that cannot be read", "scan", m.ScanID, "error", err)
 		default:
 			figures = append(figures, f)
@@ -393,7 +394,8 @@ func (o *Options) verify(ctx context.Context, n *Night) error {
 	return nil
 }
 
-// end writes how the night ended, tells it, and deletes its copy of the list unless a run of the same date may need it.
+// end records how the night ended, calls Tell, and deletes the copy of the list unless a run of the same date may need
+// it.
 func (o *Options) end(ctx context.Context, n *Night) error {
 	now := o.now()
 	n.EndedAt = &now

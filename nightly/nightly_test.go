@@ -187,8 +187,8 @@ func (m *team) read(name string) string {
 	return string(data)
 }
 
-// TestRepeatedNight asks some sites again after each night, and all fail: the pages of a night stay as they are, and
-// the next one is judged by the nights, and the repetitions are not among them.
+// TestRepeatedNight fetches some sites again after each night, and all fail. The pages of a night stay as they are. The
+// next night is judged by the nights, not by the repetitions.
 func TestRepeatedNight(t *testing.T) {
 	m := newTeam(t)
 	figures := func(date string) string {
@@ -229,7 +229,7 @@ func TestRepeatedNight(t *testing.T) {
 	m.sound("repeated")
 }
 
-// TestNights runs a fortnight as a scheduler does, in which much goes wrong.
+// TestNights runs a fortnight as a scheduler does, with many failures.
 func TestNights(t *testing.T) {
 	m := newTeam(t)
 	for range 4 {
@@ -291,7 +291,7 @@ func TestNights(t *testing.T) {
 		t.Fatalf("the list is there again: %+v", n)
 	}
 
-	// The deadline comes; the day after is another night, and the unfinished one stays what it is.
+	// The deadline comes; the day after is another night, and the unfinished one stays unfinished.
 	m.fails = fmt.Errorf("stopped: %w", ErrDeadline)
 	if n := m.night(); n.State != Incomplete {
 		t.Fatalf("the deadline: %+v", n)
@@ -407,7 +407,7 @@ func TestLeftNight(t *testing.T) {
 		Incomplete)
 }
 
-// TestOverlap shows that a run that meets another one ends at once, and says who that is.
+// TestOverlap shows that a run that meets another one ends at once, and names it.
 func TestOverlap(t *testing.T) {
 	m := newTeam(t)
 	o := m.options()
@@ -424,7 +424,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestDamaged shows that a night whose bytes are not what was written is not published.
+// TestDamaged shows that a night with damaged files is not published.
 func TestDamaged(t *testing.T) {
 	m := newTeam(t)
 	o := m.options()
@@ -443,8 +443,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestRemedyOfADamagedNight shows that no error of a night advises what would publish it unjudged, and that a repair of
-// its scan, which knows of no night, leaves it to the next run to judge.
+// TestRemedyOfADamagedNight shows that no error of a night advises a command that would publish it unjudged. A repair
+// of its scan, which knows nothing of nights, leaves the judgement to the next run.
 func TestRemedyOfADamagedNight(t *testing.T) {
 	f := func(what string, damage func(m *team, scanID string) error) {
 		t.Helper()
@@ -529,7 +529,7 @@ func TestRemedyOfADamagedNight(t *testing.T) {
 	}
 }
 
-// TestFetchedList shows what becomes of lists from a server.
+// TestFetchedList shows how lists from a server are taken.
 func TestFetchedList(t *testing.T) {
 	answer := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "h0.test\nh1.test\n") }
 	handler := answer
@@ -571,7 +571,7 @@ func TestFetchedList(t *testing.T) {
 	}
 }
 
-// TestTell shows that a webhook that fails is told again a few times, and that no message names it.
+// TestTell shows that a failing webhook is called again a few times, and that no message names it.
 func TestTell(t *testing.T) {
 	f := func(want int, answers ...int) {
 		t.Helper()
@@ -675,7 +675,7 @@ func TestListIsRemoved(t *testing.T) {
 }
 
 // TestWithdrawKilled kills the withdrawal of a night at each of its steps. Then it succeeds when it is repeated, or the
-// next night does. After that, the night's record says of the scan what the head says.
+// next night does. Afterwards the night's record agrees with the head about the scan.
 func TestWithdrawKilled(t *testing.T) {
 	step := 1
 	if testing.Short() {

@@ -18,7 +18,7 @@ type Keep struct {
 	Evidence int `json:"evidence"`
 }
 
-// first returns the dates of the first nights, of so many that end with one, of which things are kept.
+// first returns the first dates of which nights, bodies and evidence are kept, if the last night is that of a date.
 func (k Keep) first(date string) scan.Retention {
 	of := func(days int) string {
 		night, err := time.Parse(time.DateOnly, date)
@@ -30,8 +30,8 @@ func (k Keep) first(date string) scan.Retention {
 	return scan.Retention{Nights: of(k.Nights), Bodies: of(k.Bodies), Evidence: of(k.Evidence)}
 }
 
-// prune deletes what is too old, once a night is published. What fails it is recorded with the night, which stays
-// published; the next run prunes again. If more than half is due, nothing is deleted: a person decides by Prune.
+// prune deletes what is too old, once a night is published. An error is recorded with the night, which stays published;
+// the next run prunes again. If more than half is due, nothing is deleted: a person decides by Prune.
 func (o *Options) prune(ctx context.Context, n *Night) error {
 	if o.Keep == (Keep{}) || n.State != Published {
 		return nil
@@ -63,9 +63,9 @@ func (o *Options) delete(ctx context.Context, keep scan.Retention) (*scan.Prunin
 	return done, err
 }
 
-// pruned returns the figures of nights before a scan that count and were pruned, by the same observer and of the same
-// list, the newest last: as many as bounds are learnt from at most. Their records stay. A night that is there again,
-// from a copy, is left out.
+// pruned returns the figures of pruned nights before a scan that count, by the same observer and of the same list, the
+// newest last: at most as many as bounds are learnt from. The records of these nights stay after pruning. A night that
+// was copied back is left out.
 func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*commit.Manifest) (figures []*Figures,
 	err error) {
 	record, err := commit.ReadPruned(ctx, o.Store)

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// fullStore has no room for the record of what is pruned.
+// fullStore is a store without room for the record of pruned nights.
 type fullStore struct {
 	store.Store
 	full bool
@@ -29,7 +29,7 @@ func (s *fullStore) CreateIfAbsent(ctx context.Context, name string, data []byte
 	return s.Store.CreateIfAbsent(ctx, name, data)
 }
 
-// TestKeep prunes at the end of each night. A night whose pruning fails is published, and the next run makes up for it.
+// TestKeep prunes at the end of each night. A night whose pruning fails is published, and the next run prunes.
 func TestKeep(t *testing.T) {
 	m := newTeam(t)
 	full := &fullStore{Store: m.store}
@@ -159,7 +159,8 @@ func (s *brokenStore) Delete(ctx context.Context, name string) error {
 	return s.Store.Delete(ctx, name)
 }
 
-// TestKeepHalf shows that more than half of the nights, or of those with a table, go only if a person says how many.
+// TestKeepHalf shows that more than half of the nights, or of those with a table, are deleted only if a person gives
+// their number.
 func TestKeepHalf(t *testing.T) {
 	made := newTeam(t)
 	for range 10 {
@@ -251,8 +252,8 @@ func TestKeepHalf(t *testing.T) {
 		" 03 04 05e 06e 07e 08e 09be 10be")
 }
 
-// TestKeepAfterAPause shows that of few nights one a night goes, and that those from before a pause go once there are
-// as many new ones.
+// TestKeepAfterAPause shows that among few nights one is deleted each night, and that nights from before a pause are
+// deleted once there are as many new ones.
 func TestKeepAfterAPause(t *testing.T) {
 	m := newTeam(t)
 	m.keep = Keep{Nights: 1, Bodies: 1}
@@ -280,7 +281,7 @@ func TestKeepAfterAPause(t *testing.T) {
 	m.sound("after a pause")
 }
 
-// TestPruneOfLaterDates shows that no person deletes what is not yet too old.
+// TestPruneOfLaterDates shows that a person cannot delete nights that are not too old yet.
 func TestPruneOfLaterDates(t *testing.T) {
 	m := newTeam(t)
 	m.night()

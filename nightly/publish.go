@@ -19,7 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey/page"
 )
 
-// decide publishes or holds a night, or repeats what was decided and perhaps not done.
+// decide publishes or holds a night, or repeats an earlier decision that may not have been carried out.
 func (o *Options) decide(ctx context.Context, n *Night, was commit.Publication) error {
 	switch {
 	case was == commit.PublicationDiscarded:
@@ -32,7 +32,7 @@ func (o *Options) decide(ctx context.Context, n *Night, was commit.Publication) 
 	return o.publish(ctx, n)
 }
 
-// publish hands a night to readers: the history first, then the pages, and last what they open.
+// publish publishes a night: the history first, then the pages, and last the index and the views.
 func (o *Options) publish(ctx context.Context, n *Night) error {
 	publishing := o.Publishing
 	publishing.Pages = func(ctx context.Context) error { return o.pages(ctx, n) }
@@ -43,8 +43,8 @@ func (o *Options) publish(ctx context.Context, n *Night) error {
 	return o.latest(ctx, n, "")
 }
 
-// before lists the published scans before one, by the same observer and of the same list, by date: of a date the one
-// with most sites, which is the night, and no repetition of a part of it.
+// before lists the published scans before a scan, by the same observer and of the same list, by date. For each date it
+// takes the scan with most sites: that is the night, and not a repetition of a part of it.
 func (o *Options) before(ctx context.Context, of *commit.Manifest) (list []*commit.Manifest, err error) {
 	scans, err := commit.Scans(ctx, o.Store)
 	if damaged := (*commit.DamagedScansError)(nil); err != nil && !errors.As(err, &damaged) {
@@ -63,7 +63,7 @@ func (o *Options) before(ctx context.Context, of *commit.Manifest) (list []*comm
 }
 
 // pages writes the files of a night: what has changed, the summary and the report. Tonight's scan was verified; if an
-// earlier one is damaged or lost, the pages leave that out, and say so.
+// earlier scan is damaged or lost, the pages leave it out, and say so.
 func (o *Options) pages(ctx context.Context, n *Night) error {
 	err := o.pagesBy(ctx, n, o.Report)
 	if survey.IsDamage(err) || errors.Is(err, store.ErrNotExist) {
@@ -137,8 +137,8 @@ func (o *Options) writeFile(ctx context.Context, n *Night, name string, data []b
 	return o.Store.Put(ctx, name, data)
 }
 
-// latest copies the report and the summary of a night to the dataset's root, unless a later night is published other
-// than that of a date.
+// latest copies the report and the summary of a night to the dataset's root, unless a later night is published. The
+// night of the date but does not count.
 func (o *Options) latest(ctx context.Context, n *Night, but string) error {
 	all, err := Nights(ctx, o.Store, recent)
 	if err != nil {
@@ -166,8 +166,8 @@ func (o *Options) latest(ctx context.Context, n *Night, but string) error {
 	return nil
 }
 
-// Release publishes a night that is held or discarded. Of a published night it repeats what a killed process may have
-// left undone.
+// Release publishes a night that is held or discarded. For a published night it repeats steps that a killed process may
+// have left undone.
 func Release(ctx context.Context, o Options) (*Night, error) {
 	return o.settle(ctx, Published, o.publish)
 }
@@ -179,8 +179,8 @@ func Discard(ctx context.Context, o Options) (*Night, error) {
 	})
 }
 
-// Withdraw takes a published night back from readers, also one whose scan is lost. It stays in the dataset, as a
-// discarded one.
+// Withdraw takes a published night back from readers, also one whose scan is lost. The night stays in the dataset, as
+// discarded.
 func Withdraw(ctx context.Context, o Options, why string) (*Night, error) {
 	return o.settle(ctx, Discarded, func(ctx context.Context, n *Night) error {
 		if err := scan.Withdraw(ctx, o.Store, n.ScanID, why, o.Publishing); err != nil {
@@ -189,7 +189,7 @@ func Withdraw(ctx context.Context, o Options, why string) (*Night, error) {
 		if n.State != Discarded || why != "" { // else it keeps the reason
 			n.Error = bounded(errors.New(strings.TrimSuffix("withdrawn: "+why, ": ")))
 		}
-		for _, f := range n.Files { // the dataset may show them as its newest
+		for _, f := range n.Files { // the dataset's root may have copies of these files as the newest
 			name := path.Base(f.Name)
 			if data, err := store.ReadAll(ctx, o.Store, name, maxFile); err == nil && schema.SumOf(data) == f.SHA256 {
 				if err := o.Store.Delete(ctx, name); err != nil {
@@ -207,7 +207,7 @@ func Withdraw(ctx context.Context, o Options, why string) (*Night, error) {
 	})
 }
 
-// settle takes a night to a state that a person has chosen, by do.
+// settle calls do to take a night to a state that a person has chosen.
 func (o *Options) settle(ctx context.Context, to State, do func(context.Context, *Night) error) (n *Night, err error) {
 	unlock, err := o.lock(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 // Webhook tells a URL how a night ended, as JSON in the form of Slack: {"text": …}.
 type Webhook struct {
-	URL    string // may have a secret, so no message names it
+	URL    string // may contain a secret, so no message names it
 	Client *http.Client
 	Log    *slog.Logger
 }
@@ -33,7 +33,7 @@ const (
 // tellPause is the wait before the first retry, doubled for the next.
 const tellPause = 2 * time.Second
 
-// Tell posts the message, a few times. A night does not fail with it.
+// Tell posts the message, with a few retries. Its failure does not fail the night.
 func (w *Webhook) Tell(ctx context.Context, n *Night) {
 	body, err := json.Marshal(map[string]string{"text": n.Message()})
 	if err == nil {
@@ -44,8 +44,8 @@ func (w *Webhook) Tell(ctx context.Context, n *Night) {
 	}
 }
 
-// repeat tries until that works or makes no sense again, so often again at most, with pauses that double. try gets the
-// pause that would follow, 0 for none.
+// repeat calls try until it succeeds or says that a retry is useless, with at most so many retries and with pauses that
+// double. try gets the pause that would follow, 0 for none.
 func repeat(ctx context.Context, retries int, pause time.Duration,
 	try func(pause time.Duration) (again bool, err error)) error {
 	for ; ; retries-- {
@@ -65,7 +65,8 @@ func repeat(ctx context.Context, retries int, pause time.Duration,
 	}
 }
 
-// send sends a request by a client, or by http.DefaultClient. Its error does not name the URL, which may have a secret.
+// send sends a request by a client, or by http.DefaultClient. Its error does not name the URL, which may contain a
+// secret.
 func send(client *http.Client, request *http.Request) (*http.Response, error) {
 	response, err := cmp.Or(client, http.DefaultClient).Do(request)
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
@@ -74,7 +75,7 @@ func send(client *http.Client, request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// post posts a message. again reports whether it may work another time.
+// post posts a message. again reports whether a retry may succeed.
 func (w *Webhook) post(ctx context.Context, body []byte) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()

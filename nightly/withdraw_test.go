@@ -11,8 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/verify"
 )
 
-// TestWithdraw takes published nights back, one of which is the newest, and one lost: no reader finds them, the head
-// keeps why, and later nights continue. Released again, a night is where it was.
+// TestWithdraw withdraws published nights, among them the newest and a lost one: no reader finds them, the head keeps
+// the reason, and later nights continue. A night that is released again has its old place.
 func TestWithdraw(t *testing.T) {
 	m := newTeam(t)
 	for range 4 {

@@ -19,8 +19,8 @@ type bucket struct {
 }
 
 const (
-	// A bucket is as wide as one in so many parts of the time until it begins, rounded to a power of two of minWidth. So a
-	// calendar has few buckets however far it reaches, and the next are narrow.
+	// The width of a bucket is the time until it begins, divided by widthShare and rounded to a power of two times
+	// minWidth. So a calendar has few buckets however far it reaches, and the next ones are narrow.
 	widthShare = 16
 	minWidth   = time.Second
 )
@@ -31,7 +31,7 @@ func (c *calendar) put(file *spill, at, now time.Duration, rec record) error {
 	return c.at(at, now).put(file, rec)
 }
 
-// get takes the first record of the first bucket out, if it has one, else it drops the bucket.
+// get takes out the first record of the first bucket, or drops the bucket if it is empty.
 func (c *calendar) get(file *spill) (rec record, ok bool, err error) {
 	b := c.buckets[0]
 	if b.count == 0 {
@@ -43,7 +43,7 @@ func (c *calendar) get(file *spill) (rec record, ok bool, err error) {
 	return rec, true, err
 }
 
-// first is the earliest bucket; nil where there is none.
+// first returns the earliest bucket, or nil.
 func (c *calendar) first() *bucket {
 	if len(c.buckets) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func (c *calendar) first() *bucket {
 	return c.buckets[0]
 }
 
-// at returns the bucket for a time, which is made if there is none.
+// at returns the bucket for a time. It makes one if there is none.
 func (c *calendar) at(at, now time.Duration) *bucket {
 	i, _ := slices.BinarySearchFunc(c.buckets, at, func(b *bucket, at time.Duration) int {
 		if b.to <= at {

@@ -9,7 +9,7 @@ type event struct {
 	level uint8
 }
 
-// wake is the level of events that are no level's: a record wakes up.
+// wake is the level of events that belong to no level: a record wakes up.
 const wake = 255
 
 // events is a heap of events, the earliest first. It is typed and four-ary: container/heap would box every event.

@@ -11,11 +11,11 @@ import (
 // level is one kind of rate: by host, by address, or in all. For each key it remembers when the next exchange may be
 // sent (the theoretical arrival time of GCRA, with no burst), in a table of fixed size. Two keys that share a cell
 // delay each other by an interval, of ten seconds at most (see rare): with 2²⁰ cells and 10,000 exchanges a second that
-// happens to about one in a hundred. None is ever early.
+// happens to about one in a hundred. No exchange is ever early.
 //
 // Queues exist only where records wait, and are kept by key, not by cell, because a queue may last long. A queue is
-// claimed while a record that has had its turn here waits at a later level: no other record of the key may pass before
-// that one has been asked, so that the spacing at the earlier level holds.
+// claimed while a record that has had its turn here waits at a later level. No other record of the key may pass before
+// that record's exchange, so that the spacing at this level holds.
 type level struct {
 	limit  *limit // this level's at the limiter
 	seed   maphash.Seed
@@ -24,11 +24,11 @@ type level struct {
 	queues map[key]queue
 	slowed map[key]slowed        // see throttled
 	tails  map[key]time.Duration // the latest estimates of spilled records' turns
-	swept  time.Duration         // when those that had passed were forgotten
+	swept  time.Duration         // when estimates that had passed were last forgotten
 }
 
-// token is what an exchange spends at a level: the key's next exchange starts an interval later. Until it is spent, the
-// pace is that of the key's rate; then that of a slowed key counts.
+// token is what an exchange spends at a level: the key's next exchange starts an interval later. Before it is spent,
+// the pace follows from the key's rate; afterwards it includes the slowing of the key.
 type token struct {
 	key key
 	pace
@@ -38,16 +38,16 @@ type token struct {
 // low bits are its cell in the table.
 type key uint64
 
-// queue is a list of waiting records, linked through the slab: two lines, first in, first out, that take turns.
-// Newcomers are in one, records that have waited in a queue of an earlier level in the other. That earlier queue does
-// not move while they wait; with one line for all, a key with a long queue of its own would pass only once for all
-// newcomers before it. Records whose turn is near and whose address has expired are out, to be resolved again; when
-// they are back, they go before the others.
+// queue is a list of waiting records, linked through the slab. It has two lines, first in, first out, that take turns.
+// One line has newcomers, the other has records that have waited in a queue of an earlier level. That earlier queue
+// does not move while its record waits here. With a single line, a record from a long queue would wait for all
+// newcomers before it each time. Records whose turn is near and whose address has expired are out, to be resolved
+// again; when they are back, they go before the others.
 type queue struct {
 	back        fifo
-	lines       [2]fifo // newcomers, and those that have waited
+	lines       [2]fifo // newcomers, and records that have waited
 	length      uint32  // of all three
-	out         uint32  // of the lines, and not back yet
+	out         uint32  // records of the lines that are not back yet
 	ahead       uint32  // out, and back
 	waitersTurn bool    // before newcomers
 	claimed     bool
@@ -101,9 +101,9 @@ func (l *level) placed(k key) key {
 	return k
 }
 
-// NetworkOf is what a rate by address is kept for. An IPv4 address stands for itself. An IPv6 address stands for its
-// /64, the least that one customer is given (RFC 6177), since a server may use any address of that. One that embeds an
-// IPv4 address stands for the embedded address; otherwise all of IPv4 behind NAT64 would be one network.
+// NetworkOf returns the address for which a rate is kept. An IPv4 address stands for itself. An IPv6 address stands for
+// its /64, the least that one customer is given (RFC 6177), since a server may use any address of that. An IPv6 address
+// that embeds an IPv4 address stands for the embedded address; otherwise all of IPv4 behind NAT64 would be one network.
 func NetworkOf(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom16(networkOf(addr.As16())).Unmap()
 }
@@ -116,8 +116,8 @@ func networkOf(addr [16]byte) (network [16]byte) {
 	return network
 }
 
-// next is when the schedule may send the key's next exchange. That is not before the limiter would let it start now: a
-// record waits here rather than at the limiter with a slot.
+// next is when the schedule may send the key's next exchange. It is never before the limiter's time: a record waits
+// here rather than at the limiter, where it would hold a slot.
 func (l *level) next(t token) time.Duration {
 	return max(*l.due.cell(t.key), l.limit.next(t))
 }
@@ -131,7 +131,7 @@ func (l *level) free(t token, now time.Duration) bool {
 	return !waiting
 }
 
-// claim keeps the key for a record that waits at a later level. Without a rate there is nothing to keep.
+// claim reserves the key for a record that waits at a later level. A key without a rate needs no claim.
 func (l *level) claim(t token) {
 	if l.unlimited(t) {
 		return
@@ -186,7 +186,7 @@ func (l *level) pop(k key, records *slab) (i ref) {
 	return i
 }
 
-// popOut takes the first of its line, to be resolved again: it is out from now on.
+// popOut takes the first record of the line, to be resolved again: it is out from now on.
 func (l *level) popOut(k key, records *slab) ref {
 	q := l.queues[k]
 	i := q.popLine(records)
@@ -223,9 +223,9 @@ func (l *level) put(k key, q queue) {
 }
 
 // spend notes that an exchange was sent, and returns the token that it has spent. Where records wait for the key, a
-// lateness below the slack does not slow them down: the next is due an interval after this one was due. An idle key
-// gets no such credit, so that newcomers to it are spaced from the first. All of the interval of a rare key is counted
-// at the limiter, when the exchange starts.
+// lateness below the slack does not slow them down: the next exchange is due an interval after this one was due. An
+// idle key gets no such credit, so that newcomers to it are spaced from the first. All of the interval of a rare key is
+// counted at the limiter, when the exchange starts.
 func (l *level) spend(t token, now time.Duration) token {
 	t.interval = l.intervalOf(t, now)
 	if q, ok := l.queues[t.key]; ok && q.length+q.out > 0 {

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// limiter is where an exchange starts, and where the rates are enforced. The schedule sends exchanges at the rate, but
-// on a busy machine a worker runs a tenth of a second later or more, and what was sent at the rate starts in bunches.
-// So a worker passes the limiter right before the dial. The limiter counts what really starts and delays what would be
-// too early.
+// limiter is where an exchange starts, and where the rates are enforced. The schedule sends exchanges at the rate. On a
+// busy machine, however, a worker runs a tenth of a second later or more, and exchanges start in bunches. So a worker
+// passes the limiter right before the dial. The limiter counts actual starts and delays starts that would be too early.
 //
 // It is GCRA (the generic cell rate algorithm) over starts, by key, in tables of fixed size. Many goroutines use it, so
 // each step is one compare-and-swap. A lock could be passed on together with the processor; its former holder would
-// then start late of what was counted.
+// then start later than the limiter has counted.
 type limiter struct {
 	limits [numLevels]*limit // nil where there is no limit
 }
@@ -21,7 +20,7 @@ type limiter struct {
 func newLimiter(c *Config) *limiter {
 	limits := [numLevels]*limit{
 		byHost:    newLimit(c.HostRate, tableCells),
-		byAddress: newLimit(c.IPRate, tableCells), // also without a rate: for addresses that are slowed
+		byAddress: newLimit(c.IPRate, tableCells), // also without a rate, for addresses that are slowed
 		inAll:     newLimit(c.Rate, 1),
 	}
 	if limits[byHost].unlimited() && c.Rates == nil {
@@ -35,7 +34,7 @@ func newLimiter(c *Config) *limiter {
 
 // limit is one level's part of the limiter.
 type limit struct {
-	pace                           // of keys without a rate of their own; what counts is a token's
+	pace                           // of keys without a rate of their own; the pace of a token counts
 	due       *table[atomic.Int64] // when the next exchange of a cell may start, since the run began
 	rare      rare
 	unstarted *table[atomic.Int32] // exchanges of a cell that were sent and have not started; few cells, most of them 0
@@ -44,7 +43,7 @@ type limit struct {
 // pace is how often exchanges of a key may start.
 type pace struct {
 	interval time.Duration // from one to the next; 0: no limit
-	slack    time.Duration // lateness that may be made up for
+	slack    time.Duration // lateness that does not delay the next starts
 }
 
 // promises hold for a rate R, counted where requests arrive: never more than 1.1 R + 1 in any second, nor 10 R + 1 in
@@ -58,13 +57,14 @@ var promises = [...]struct {
 }
 
 const (
-	// sway bounds how much the time from the start of an exchange to its arrival differs between exchanges: what arrives
-	// in a time w has started in a time w + sway. On a machine whose processors are busy it is tens of milliseconds.
+	// sway bounds how much the time from the start of an exchange to its arrival differs between exchanges: exchanges that
+	// arrive within a time w have started within a time w + sway. On a machine with busy processors the difference is tens
+	// of milliseconds.
 	sway = 110 * time.Millisecond
 
-	// A start that is late by less than the slack is made up for. Timers and processors are late by some milliseconds all
-	// the time: without any slack, a rate of thousands a second would come out at half of what it says. More than maxSlack
-	// would be felt as a burst.
+	// A start that is late by less than the slack does not delay the next ones. Timers and processors are late by some
+	// milliseconds all the time: without any slack, a rate of thousands a second would reach half of its value. A server
+	// would notice more than maxSlack as a burst.
 	minSlack = 20 * time.Millisecond
 	maxSlack = 80 * time.Millisecond
 
@@ -72,8 +72,8 @@ const (
 )
 
 // paceOf returns the pace of a rate. At most (w + sway + slack) / interval + 1 exchanges start in a time w + sway, so
-// the promises hold if tooMany intervals do not fit into that time. The interval is 1/R where that leaves a slack,
-// which is so up to seven a second, and longer by 2.7 % at most. A rate that is 0 or infinite is no limit.
+// the promises hold if tooMany intervals do not fit into that time. The interval is 1/R where that leaves a slack, that
+// is up to seven a second; else it is longer by at most 2.7 %. A rate that is 0 or infinite is no limit.
 func paceOf(perSecond float64) pace {
 	if perSecond <= 0 || math.IsInf(perSecond, 1) {
 		return pace{slack: minSlack}
@@ -98,7 +98,8 @@ const (
 	// limitDepth bounds the exchanges of a key that were sent and have not started, each with its slot: see pace.depth.
 	limitDepth = 200 * time.Millisecond
 
-	// unstartedCells is how many counters there are of these. Keys that share one may wait for each other for a moment.
+	// unstartedCells is the number of counters of such exchanges. Keys that share a counter may wait for each other for a
+	// moment.
 	unstartedCells = 1 << 16
 )
 
@@ -113,11 +114,11 @@ func newLimit(perSecond float64, cells int) *limit {
 
 func (p pace) unlimited() bool { return p.interval == 0 }
 
-// depth bounds the exchanges of a key that were sent and have not started. At the bound the schedule sends no more. It
-// is the exchanges of a fifth of a second, and one at least.
+// depth bounds the exchanges of a key that were sent and have not started. At the bound the schedule sends no more. The
+// bound is the number of exchanges in limitDepth, and at least one.
 func (p pace) depth() int32 { return int32((limitDepth + p.interval - 1) / max(1, p.interval)) }
 
-// ahead is how many records of a key may be resolved again before their turn: those of a second.
+// ahead is how many records of a key may be resolved again before their turn: the records of the next second.
 func (p pace) ahead() uint32 { return uint32(min(maxAhead, 1+time.Second/max(1, p.interval))) }
 
 // waitForStart returns when an exchange may start: at once, unless other exchanges started late. It also returns when
@@ -142,7 +143,7 @@ func (r *run) waitForStart(tokens *[numLevels]token) {
 	}
 }
 
-// sent notes that an exchange is on its way to the limiter; started, that it has passed.
+// sent notes that an exchange is on its way to the limiter; started notes that it has passed.
 func (g *limiter) sent(tokens *[numLevels]token)    { g.count(tokens, 1) }
 func (g *limiter) started(tokens *[numLevels]token) { g.count(tokens, -1) }
 
@@ -155,7 +156,7 @@ func (g *limiter) count(tokens *[numLevels]token, n int32) {
 }
 
 // pass counts a start now at each level, if all levels allow it. Otherwise it counts none, and returns the level that
-// forbids it and for how long. Nearly always a look is enough to see that it is too early.
+// forbids it and for how long. Nearly always a read without a change shows that it is too early.
 func (g *limiter) pass(tokens *[numLevels]token, now time.Duration) (level int, wait time.Duration) {
 	for l, limit := range g.limits {
 		if limit == nil {
@@ -171,8 +172,8 @@ func (g *limiter) pass(tokens *[numLevels]token, now time.Duration) (level int, 
 	return g.take(tokens, now)
 }
 
-// take is pass without the look. Where a later level forbids the start, it takes back what it has counted at earlier
-// levels; for that moment others may be delayed.
+// take is pass without that read. If a later level forbids the start, it takes back its counts at earlier levels; until
+// then it may delay other exchanges.
 func (g *limiter) take(tokens *[numLevels]token, now time.Duration) (level int, wait time.Duration) {
 	for l, limit := range g.limits {
 		if limit == nil {
@@ -220,7 +221,7 @@ func (l *limit) takeCell(t token, now time.Duration) (wait time.Duration) {
 	}
 }
 
-// giveBack undoes take. An exchange that looked meanwhile has seen a later time than it is, and is late at worst.
+// giveBack undoes take. An exchange that read meanwhile has seen a time that is too late, and is late at worst.
 func (l *limit) giveBack(t token) {
 	if t.rare() {
 		l.giveBackRare(t)
@@ -230,13 +231,13 @@ func (l *limit) giveBack(t token) {
 }
 
 // stagger is how long an exchange waits after the next start of its key. It grows with the number of exchanges that
-// wait for the key, so that many of them do not all wake at once. It is less than the time that these will take: a
-// worker that is woken late misses a start, which another can use. It is a second at most, since the exchange holds a
-// slot.
+// wait for the key, so that many of them do not all wake at once. It is less than the time that these exchanges will
+// take: a worker that wakes late misses a start, which another can use. It is a second at most, since the exchange
+// holds a slot.
 func (l *limit) stagger(t token) time.Duration {
 	return min(time.Second, time.Duration(max(0, l.unstarted.cell(t.key).Load()-1))*min(t.interval, longestInCell)/8)
 }
 
-// crowded reports whether so many exchanges of a key have not started that no more should be sent. The schedule asks
+// crowded reports whether so many exchanges of a key have not started that no more should be sent. The schedule calls
 // it.
 func (l *limit) crowded(t token) bool { return l.unstarted.cell(t.key).Load() >= t.depth() }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// lags is a machine whose processors are busy: what it sleeps is random, from dice of its own, since it is called from
-// many goroutines.
+// lags simulates a machine with busy processors: it sleeps for random times, from a generator of its own, since many
+// goroutines call it.
 type lags struct {
 	mu   sync.Mutex
 	dice *rand.Rand
@@ -72,7 +72,7 @@ func tokensOf(g *limiter, keys [numLevels]key) *[numLevels]token {
 	return &tokens
 }
 
-// Many goroutines pass the limiter at once, each at the levels of a host, an address and the run. It lets through what
+// Many goroutines pass the limiter at once, each at the levels of a host, an address and the run. It admits as many as
 // the pace of each level allows, and wastes little.
 func TestTheLimiterHoldsAgainstACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestTheLimiterHoldsAgainstACrowd(t *testing.T) {
 	})
 }
 
-// If a goroutine takes the start of the run that another has just seen, the other's start at its address is taken back.
+// Two goroutines see that the run allows a start. If one takes it, the other's start at its address is taken back.
 func TestTheLimiterTakesBackWhatCameToNothing(t *testing.T) {
 	g := newLimiter(&Config{IPRate: 10, Rate: 10})
 	const now = time.Hour
@@ -145,7 +145,7 @@ func TestTheLimiterTakesBackWhatCameToNothing(t *testing.T) {
 }
 
 // Half of the list is at one address, whose rate is a quarter of the rate in all. It gets that quarter all the time,
-// and the others get the rest: nobody waits longer than the slower of the two rates asks for.
+// and the others get the rest: no record waits longer than the slower of the two rates requires.
 func TestTheRateInAllStarvesNoAddress(t *testing.T) {
 	f := func(name string, hot int, ipRate float64, lag time.Duration, least float64) {
 		t.Helper()

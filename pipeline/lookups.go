@@ -32,14 +32,14 @@ func (r *run) resolve() error {
 	return nil
 }
 
-// resolved passes look-ups back, unless they were cut off: then the failure is ours, not the origin's.
+// resolved passes look-ups back, unless they were cut off: a cut-off is our failure, not the origin's.
 func (r *run) resolved(found []*exchange.Query) {
 	if r.lookups.Err() == nil {
 		r.answers <- slices.Clone(found)
 	}
 }
 
-// lookups is what the schedule knows about look-ups.
+// lookups is the schedule's state of look-ups.
 type lookups struct {
 	flights
 	all  []*lookup // by Query.ID
@@ -84,8 +84,8 @@ func (l *lookups) send() {
 	}
 }
 
-// wantsNewcomers reports whether newcomers are to be looked up now. While others wait for a slot, they wait until there
-// is credit for a batch.
+// wantsNewcomers reports whether newcomers are to be looked up now. While other newcomers wait for a slot, further ones
+// wait until there is credit for a batch.
 func (s *schedule) wantsNewcomers() bool {
 	l, bound := &s.lookups, s.cfg.Resolvers
 	batch := min(maxBatch, bound/4)
@@ -93,8 +93,8 @@ func (s *schedule) wantsNewcomers() bool {
 		len(l.newcomers) <= bound-batch)
 }
 
-// creditForNewcomer and creditForRenewal report whether such a look-up may start. Newcomers that wait for a slot do not
-// hold up renewals: the slots may be waiting for one.
+// creditForNewcomer and creditForRenewal report whether a look-up of that kind may start. Newcomers that wait for a
+// slot do not hold up renewals: the slots may be waiting for one.
 func (s *schedule) creditForNewcomer() bool {
 	return !s.stopping && s.lookups.counted+len(s.lookups.newcomers) < s.cfg.Resolvers
 }
@@ -113,7 +113,7 @@ func (s *schedule) startRenewals() {
 	}
 }
 
-// lookedUp takes an answer. One that is missing because the process stalled meanwhile is looked up again.
+// lookedUp takes an answer. If the process stalled meanwhile and the answer is missing, the record is looked up again.
 func (s *schedule) lookedUp(x *lookup) {
 	l, found := &s.lookups, x.Lookup
 	if stalled := s.stalled(); stalled != x.stalled {
@@ -158,7 +158,7 @@ func (s *schedule) admit() bool {
 	return true
 }
 
-// popFirst takes the first of a queue, and what it holds out of the queue's memory.
+// popFirst takes the first element of a queue, and clears it in the queue's memory.
 func popFirst[T any](queue *[]T) (first T) {
 	first, (*queue)[0] = (*queue)[0], first
 	*queue = (*queue)[1:]

@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// A look-up takes longer than the interval of its address or of the run. The queue behind must not notice.
+// A look-up takes longer than the interval of its address or of the run. That must not delay the queue behind.
 func TestAskingAddressesAgainSlowsNobody(t *testing.T) {
 	f := func(name string, cfg Config) {
 		t.Helper()
@@ -38,8 +38,8 @@ func TestAskingAddressesAgainSlowsNobody(t *testing.T) {
 	f("both", Config{IPRate: 50, Rate: 100})
 }
 
-// Where the rate in all is what bounds a run, nobody needs to be read or looked up ahead: the list is not copied to the
-// deferred file, nor asked of the name servers again and again.
+// If the rate in all bounds a run, no record needs to be read or looked up ahead: the list is not copied to the spill
+// file, nor looked up again and again.
 func TestTheRateInAllHoldsTheReaderBack(t *testing.T) {
 	hs := hosts(3000, "h%d.example.com")
 	w, s := &web{ttl: time.Minute}, &shelf{}
@@ -63,7 +63,7 @@ func TestTheRateInAllHoldsTheReaderBack(t *testing.T) {
 	}
 }
 
-// A round through the deferred file that stands still because every slot is out is no reason to put off the next.
+// If a round through the spill file stops because every slot is in use, the next round is not delayed.
 func TestBusyTraysDoNotPutOffTheDeferred(t *testing.T) {
 	const n = 2000
 	hs := append(hosts(n, "h%d.busy.example"), hosts(40, "h%d.slow.example")...)
@@ -90,7 +90,7 @@ func TestBusyTraysDoNotPutOffTheDeferred(t *testing.T) {
 	}
 }
 
-// An owner who stops a run may close its list, to wake a reader that blocks: what the list then says is no failure.
+// The caller that stops a run may close its list, to unblock Next: the error of the list is then no failure.
 func TestAListThatFailsAfterStopIsStopped(t *testing.T) {
 	_, err := scanSource(t, Config{Concurrency: 2}, &web{}, closedAfter(2*time.Second), &shelf{}, func(p *Pipeline) {
 		time.Sleep(time.Second)
@@ -138,7 +138,7 @@ func randomRun(t *testing.T, seed uint64) {
 		SilentLookups: pick(0, 1, 7), SilentExchanges: pick(0, 1, 7),
 		HostRate: float64(pick(0, 1, 10)), IPRate: float64(pick(0, 2, 20)), Rate: float64(pick(0, 0, 5, 50)),
 	}
-	// The web has dice of its own: it is called from many goroutines.
+	// The web has a random generator of its own, since many goroutines call it.
 	var mu sync.Mutex
 	dice := rand.New(rand.NewPCG(seed, 2))
 	roll := func(n int) int {

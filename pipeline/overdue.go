@@ -5,40 +5,40 @@ import (
 	"time"
 )
 
-// Most look-ups and exchanges end within a second. One in fifty, or in ten, meets a name server or a host that is
-// silent, and lasts until its time-outs pass: as long as fifty others. So what lasts longer than others is overdue. It
-// continues as it would otherwise, but no longer counts for Config.Resolvers, or Config.Concurrency: another one may
-// begin beside it. Overdue ones have a bound of their own, Config.SilentLookups and Config.SilentExchanges; where that
-// is reached, the others keep what they count for. See docs/adr/0021.
+// Most look-ups and exchanges end within a second. One in fifty, or in ten, meets a silent name server or host, and
+// lasts until its time-outs pass: as long as fifty others. So a look-up or an exchange that lasts longer than others is
+// overdue. It continues, but no longer counts for Config.Resolvers or Config.Concurrency: another one may begin beside
+// it. Overdue ones have bounds of their own, Config.SilentLookups and Config.SilentExchanges. When the bound is
+// reached, further ones continue to count as before. See docs/adr/0021.
 
 const (
-	// The schedule looks for overdue ones so often.
+	// The interval at which the schedule looks for overdue flights.
 	watchEvery = 100 * time.Millisecond
-	// One is overdue when it has lasted so many times as long as others do, and so long at least; the second while too
-	// few have ended to say how long others last, since the quick end first.
+	// A flight is overdue when it has lasted overduePaces times as long as others on average, and at least leastOverdue.
+	// While too few have ended for an average, since quick ones end first, it is at least firstOverdue.
 	overduePaces = 3
 	leastOverdue = 200 * time.Millisecond
 	firstOverdue = 500 * time.Millisecond
-	// The weight of a tempo: exchanges, or look-ups.
+	// The weight of a tempo, in exchanges or look-ups.
 	paceWeight = 256
 )
 
 // flights are look-ups, or exchanges, under way.
 type flights struct {
 	running []*flight
-	counted int // of running, those that are not overdue
+	counted int // running flights that are not overdue
 	bound   int // of counted
-	places  int // of overdue ones
-	silent  int // of running, overdue or not: those that had lasted longer than others when countSilent looked
+	places  int // bound of the overdue flights
+	silent  int // running flights, overdue or not, that had lasted longer than others when countSilent last ran
 	pace    tempo
 }
 
-// flight is one of them. The schedule owns it, but for ended.
+// flight is one look-up or exchange. The schedule owns it, except for ended.
 type flight struct {
 	began   time.Duration
 	at      int // in flights.running
 	overdue bool
-	ended   atomic.Bool // it is over, and waits for what comes next: it is not overdue any more
+	ended   atomic.Bool // it has ended and waits for its next stage: it is not overdue any more
 }
 
 func (f *flights) start(x *flight, now time.Duration) {
@@ -60,11 +60,11 @@ func (f *flights) end(x *flight) {
 
 func (f *flights) overdue() int { return len(f.running) - f.counted }
 
-// scarce reports whether it is worth looking for overdue ones: there are places for them, and others take most of the
-// bound.
+// scarce reports whether findOverdue should search: there are places for overdue flights, and the other flights take
+// most of the bound.
 func (f *flights) scarce() bool { return f.counted > f.bound/2 && f.overdue() < f.places }
 
-// findOverdue finds those that are overdue, if it is worth it.
+// findOverdue marks overdue flights, if scarce says so.
 func (f *flights) findOverdue(now time.Duration) {
 	if !f.scarce() {
 		return
@@ -77,7 +77,7 @@ func (f *flights) findOverdue(now time.Duration) {
 	}
 }
 
-// countSilent counts those that have lasted longer than others, for Progress.
+// countSilent counts the flights that have lasted longer than others, for Progress.
 func (f *flights) countSilent(now time.Duration) {
 	f.silent = 0
 	after := f.after()
@@ -88,7 +88,7 @@ func (f *flights) countSilent(now time.Duration) {
 	}
 }
 
-// after is how long one must last to be overdue.
+// after is how long a flight must last to be overdue.
 func (f *flights) after() time.Duration {
 	after := max(leastOverdue, overduePaces*f.pace.mean)
 	if f.pace.seen < paceWeight {
@@ -97,15 +97,15 @@ func (f *flights) after() time.Duration {
 	return after
 }
 
-// took notes how long one with an answer lasted; 0: none came. Of an overdue one only the time until then counts, since
-// others need not wait for the rest.
+// took notes how long a flight with an answer lasted; 0 means no answer. For an overdue flight only the time until it
+// was overdue counts, since others need not wait for the rest.
 func (f *flights) took(d time.Duration) {
 	if d > 0 {
 		f.pace.keep(min(d, f.after()))
 	}
 }
 
-// setOverdue makes one overdue, if there is a place for it.
+// setOverdue marks a flight as overdue, if there is a place for it.
 func (f *flights) setOverdue(x *flight) {
 	if !x.overdue && f.overdue() < f.places {
 		x.overdue = true

@@ -17,11 +17,11 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// timeout is that of the webs below, for one exchange.
+// timeout is the time-out of one exchange in the webs below.
 const timeout = 15 * time.Second
 
-// slowWeb is a web whose hosts take their time, those beyond the time-out never answer. What follows an exchange is as
-// the policy of package fetcher has it: https, then http, then later tries by turns.
+// slowWeb is a web of slow hosts; hosts slower than the time-out never answer. After an exchange it decides like the
+// policy of package fetcher: https, then http, then retries in turn.
 func slowWeb(takes func(host string) time.Duration, retries int) *web {
 	w := &web{lasts: takes, address: func(host string) string {
 		i := number(host)
@@ -49,7 +49,7 @@ func slowWeb(takes func(host string) time.Duration, retries int) *web {
 	return w
 }
 
-// asks counts how often each host was asked, and tells when the last one was asked for the first time.
+// asks counts the requests to each host, and returns when the last host got its first request.
 func (w *web) asks() (times map[string]int, last time.Duration) {
 	times = map[string]int{}
 	for _, a := range w.asked {
@@ -69,10 +69,10 @@ func number(host string) int {
 	return i
 }
 
-// healthy is how long hosts take that answer.
+// healthy is how long answering hosts take.
 const healthy = 300 * time.Millisecond
 
-// deadOf is a web of which so many hosts of a hundred are silent.
+// deadOf returns the answer times of a web in which so many of a hundred hosts are silent.
 func deadOf(percent int) func(host string) time.Duration {
 	return func(host string) time.Duration {
 		if number(host)%100 < percent {
@@ -115,7 +115,7 @@ func TestSilentHostsDoNotHoldUpTheOthers(t *testing.T) {
 	f(1000, 60000, 34800*time.Millisecond)
 }
 
-// Overdue exchanges are bounded. Where their places are taken, the others keep their slots; an origin whose host was
+// Overdue exchanges are bounded. When their places are taken, the others keep their slots; an origin whose host was
 // silent takes a place from the start, if there is one.
 func TestOverdueExchangesHaveABound(t *testing.T) {
 	f := func(name string, cfg Config, n int, answer func(x *exchange.Exchange) exchange.Next, most int, want string) {
@@ -154,7 +154,7 @@ func TestOverdueLookupsHaveABound(t *testing.T) {
 	}
 }
 
-// What waits for a judge, or for the disk, is not overdue: no other exchange begins beside it.
+// An exchange that waits for a judge, or for the disk, is not overdue: no other exchange begins beside it.
 func TestWhatIsAnsweredIsNotOverdue(t *testing.T) {
 	const n, concurrency = 1000, 10
 	w, s := slowWeb(deadOf(0), 0), &shelf{}
@@ -196,7 +196,7 @@ func (s slowSink) Add(site *audit.Site) error {
 	return s.shelf.Add(site)
 }
 
-// Hosts that are slow but alive are answered, and asked once.
+// Hosts that are slow but alive are fetched once, and their answers count.
 func TestTheSlowAreNotTheDead(t *testing.T) {
 	const n, concurrency = 4000, 100
 	f := func(name string, takes func(host string) time.Duration, want time.Duration) {
@@ -219,7 +219,7 @@ func TestTheSlowAreNotTheDead(t *testing.T) {
 	every := func(takes time.Duration) func(string) time.Duration {
 		return func(string) time.Duration { return takes }
 	}
-	// Only until the first answers say how slow all are, five times as many are asked at once.
+	// Five times as many exchanges are in flight only until the first answers show how slow all hosts are.
 	f("all at 4 s", every(4*time.Second), 146*time.Second)
 	f("all at 400 ms", every(400*time.Millisecond), n/concurrency*400*time.Millisecond)
 	// Half of the slots begin with one that takes 8 s.
@@ -246,7 +246,7 @@ func (w twoAddresses) Resolve(_ context.Context, t exchange.Target) exchange.Loo
 	return exchange.Lookup{Addr: netip.MustParseAddr("10.0.1." + t.Origin.Host()[1:2])}
 }
 
-// A further address of a host is asked at once, as far as the rates of that address and of the host allow.
+// A further address of a host is tried at once, as far as the rates of that address and of the host allow.
 func TestAFurtherAddressHasItsOwnRate(t *testing.T) {
 	const n = 200
 	w, s := &web{}, &shelf{}
@@ -286,7 +286,7 @@ func TestAFurtherAddressHasItsOwnRate(t *testing.T) {
 	}
 }
 
-// nameWeb is a web whose hosts answer after 300 ms, and whose names are answered after so long.
+// nameWeb is a web whose hosts answer after 300 ms, and whose name server answers after the given times.
 func nameWeb(answers func(host string) time.Duration) *web {
 	w := slowWeb(func(string) time.Duration { return 300 * time.Millisecond }, 0)
 	w.answers = answers
@@ -308,7 +308,7 @@ func silentOf(percent int) func(host string) time.Duration {
 	}
 }
 
-// later is one later try after a failed look-up.
+// later is one retry after a failed look-up.
 func later(after time.Duration) func(x *exchange.Exchange) exchange.Next {
 	return func(x *exchange.Exchange) exchange.Next {
 		if x.Past.Later == 1 {
@@ -319,8 +319,8 @@ func later(after time.Duration) func(x *exchange.Exchange) exchange.Next {
 	}
 }
 
-// checkNames checks that a run over a nameWeb kept n rows, and each is what it would be if every look-up had had all
-// its time. No name may have been looked up more often than most.
+// checkNames checks that a run over a nameWeb kept n rows, and that each row is the same as if every look-up had all
+// its time. No name may have more than `most` look-ups.
 func checkNames(t *testing.T, w *web, s *shelf, n, most int, err error) {
 	t.Helper()
 	if err != nil || len(s.sites) != n {
@@ -373,9 +373,8 @@ func TestSilentNamesDoNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-// Thousands of silent names, looked up with all their time and tried again later, hold up no record that needs an
-// address for the next hop: it waits until one of the resolvers is through with a silent name, and is taken before what
-// is new.
+// Thousands of silent names, looked up with all their time and tried again later, do not delay a record that needs an
+// address for its next hop: it waits only until a resolver has finished with a silent name, and goes before newcomers.
 func TestSilentNamesDoNotHoldUpHops(t *testing.T) {
 	const n = 5000
 	w, s := nameWeb(silentOf(80)), &shelf{}
@@ -412,8 +411,8 @@ func TestSilentNamesDoNotHoldUpHops(t *testing.T) {
 	}
 }
 
-// Where slots are scarce, no more newcomers are looked up ahead of them because some names are slow to be answered, and
-// none waits longer because the resolver that holds it looks up a silent name for somebody else.
+// If slots are scarce, slow names do not cause more newcomers to be looked up ahead. No newcomer waits longer because
+// its resolver looks up a silent name for another record.
 func TestNewcomersDoNotPileUp(t *testing.T) {
 	const n, concurrency = 2000, 20
 	w, s := nameWeb(func(host string) time.Duration {
@@ -462,8 +461,8 @@ func TestNewcomersDoNotPileUp(t *testing.T) {
 	if most := 13 * time.Second; longest > most {
 		t.Errorf("a newcomer waited for %v with its address; want at most %v", longest, most)
 	}
-	// What is in the channel to the schedule, those that the resolvers hold, and those that were overdue; of them there
-	// are more at first, until slots are scarce.
+	// The bound counts the look-ups in the channel to the schedule, those that the resolvers hold, and overdue ones, of
+	// which there are more at first, until slots are scarce.
 	if most := 64 + 4*concurrency; ahead > most {
 		t.Errorf("%d newcomers had been looked up and were not asked; want at most %d", ahead, most)
 	}
@@ -472,7 +471,7 @@ func TestNewcomersDoNotPileUp(t *testing.T) {
 	}
 }
 
-// Stop in the midst of overdue look-ups ends them at once; what waits is dropped, and no goroutine is left.
+// Stop during overdue look-ups ends them at once; waiting records are dropped, and no goroutine is left.
 func TestStopEndsOverdueLookups(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {

@@ -52,7 +52,7 @@ type Entry struct {
 }
 
 // Source yields the list. Next returns io.EOF at its end; any other error ends the list there: everything before it is
-// asked and kept, and Run returns the error. Run waits for a Next that blocks, also after Stop. After Stop, unblock
+// fetched and kept, and Run returns the error. Run waits for a Next that blocks, also after Stop. After Stop, unblock
 // Next; its error is ignored. Next is called from one goroutine.
 type Source interface {
 	Next() (Entry, error)
@@ -60,7 +60,7 @@ type Source interface {
 
 // Fetcher performs single exchanges. Its methods are called from many goroutines; none of them waits for a rate.
 type Fetcher interface {
-	// First is what to ask of an origin that begins an attempt.
+	// First returns the first target of an origin that begins an attempt.
 	First(o origin.Origin, past exchange.Past) exchange.Target
 	// ResolveAll finds the addresses to dial for the targets of queries. It waits for no name server. done is called with
 	// each query once, with several at a time, by any goroutine, and must not keep the slice. A failure is data in the
@@ -88,8 +88,9 @@ type Config struct {
 	Resolvers int
 
 	// SilentExchanges bounds the overdue exchanges beside those of Concurrency, and SilentLookups the overdue look-ups
-	// beside those of Resolvers: those that take longer than others, of hosts and names that are silent. An exchange costs
-	// a connection and its buffers, a look-up costs a goroutine. 0 is SilentBeside Concurrency, and DefaultSilentLookups.
+	// beside those of Resolvers. Overdue ones take longer than others, because a host or a name server is silent. An
+	// exchange costs a connection and its buffers, a look-up costs a goroutine. 0 is SilentBeside Concurrency, and
+	// DefaultSilentLookups.
 	SilentExchanges int
 	SilentLookups   int
 
@@ -97,13 +98,13 @@ type Config struct {
 	IPRate   float64 // exchanges a second to one IPv4 address, or IPv6 network of /64
 	Rate     float64 // exchanges a second in all
 
-	// Rates are of hosts and addresses that have their own; nil: none has.
+	// Rates has the rates of hosts and addresses that have their own; nil: none has.
 	Rates Rates
 
 	// Skip reports whether an earlier run of the same scan has kept an entry; nil skips nothing.
 	Skip func(seq uint64) bool
 
-	// Progress has the counts of earlier runs, to which this one adds; nil counts from zero.
+	// Progress has the counts of earlier runs, and this run adds to them; nil counts from zero.
 	Progress *Progress
 
 	// MaxWaiting bounds the origins that wait in memory; 0 is DefaultMaxWaiting. More than that wait in a file in SpillDir
@@ -116,7 +117,7 @@ type Config struct {
 }
 
 // Rates yields the rates of hosts and addresses that have their own, in exchanges a second; 0 is no limit. It is called
-// from one goroutine, for each exchange several times.
+// from one goroutine, several times for each exchange.
 type Rates interface {
 	// Domain returns the domain to which a host belongs, and the rate that all hosts of the domain share, in place of
 	// HostRate.
@@ -133,13 +134,13 @@ const (
 	DefaultDrain         = 20 * time.Second
 )
 
-// SilentBeside is how many silent hosts a run waits for beside so many exchanges in flight: four times as many, which
-// is what a list needs of which 6 % are silent for 15 s by each of two schemes, and the others take half a second; and
-// no more than 4096, which hold a quarter of a gigabyte if all are in the middle of a TLS handshake.
+// SilentBeside is how many silent hosts a run waits for beside so many exchanges in flight. It is four times as many: a
+// list needs that if 6 % of its hosts are silent for 15 s by each of two schemes, and the others take half a second. It
+// is at most 4096: these hold a quarter of a gigabyte if all are in the middle of a TLS handshake.
 func SilentBeside(concurrency int) int { return min(4*concurrency, 4096) }
 
-// ErrStopped is what Run returns when Stop ended it before the list was done: what was finished is kept, the rest is
-// for the next run of the same scan.
+// ErrStopped is the error of Run when Stop ended it before the end of the list. Finished origins are kept, the rest is
+// left to the next run of the same scan.
 var ErrStopped = errors.New("stopped before the end of the list")
 
 // Pipeline is one run. It is made by New and used once.
@@ -152,7 +153,7 @@ type Pipeline struct {
 	archive Archive // of a replay; else nil
 
 	woken func() // called by a worker that starts to run; tests use it to simulate a busy machine
-	// apart replaces keys, by which they take cells of the tables; tests with exact times give each a cell of its own.
+	// apart replaces keys before they choose cells of the tables; tests with exact times give each key a cell of its own.
 	apart func(key) key
 
 	progress *Progress
@@ -185,13 +186,13 @@ func New(cfg Config, source Source, fetch Fetcher, judge Judge, sink Sink) *Pipe
 // Progress returns the run's counters, which may be read at any time.
 func (p *Pipeline) Progress() *Progress { return p.progress }
 
-// Stop ends the run in order: no further origin is asked, exchanges in flight may end within Config.Drain and are kept,
-// and waiting origins are dropped (a resumed run asks them again). It may be called from any goroutine, more than once.
+// Stop ends the run in order: no further exchange begins, exchanges in flight may end within Config.Drain and are kept,
+// and waiting origins are dropped (a resumed run fetches them). It may be called from any goroutine, more than once.
 func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
 
-// Run takes the whole list through the stages and returns when the last origin is kept. It returns nil at the list's
+// Run takes the complete list through the stages and returns when the last origin is kept. It returns nil at the list's
 // end, ErrStopped after Stop, the context's error when the context ended (exchanges in flight are then cut off and not
-// kept), and otherwise what ended the run: an error of the source or of the sink, wrapped.
+// kept), and otherwise the wrapped error of the source or of the sink that ended the run.
 func (p *Pipeline) Run(ctx context.Context) error {
 	r := p.newRun(ctx)
 	if p.archive != nil {
@@ -244,7 +245,7 @@ type run struct {
 	fresh    chan record            // from the list
 	fed      chan uint64            // the number of records fed, once, at the feed's end
 	requests chan []*exchange.Query // look-ups to start
-	answers  chan []*exchange.Query // and those that have ended
+	answers  chan []*exchange.Query // look-ups that have ended
 
 	stalls stalls
 
@@ -289,9 +290,9 @@ func (p *Pipeline) newRun(ctx context.Context) *run {
 		r.progress.stalled.Add(int64(lasted))
 	}
 	r.lookups, r.endLookups = context.WithCancel(ctx)
-	// Each judge holds one site and the keeper another; a few more keep them from waiting for each other.
+	// Each judge holds one site and the keeper another. With a few more sites they need not wait for each other.
 	sites := 4*judges() + 4
-	if p.archive != nil { // nothing else takes time: answers are judged while the sink encodes a batch
+	if p.archive != nil { // only the sink takes time: answers are judged while it encodes a batch
 		sites += 128
 	}
 	r.keeping, r.sites = make(chan *audit.Site, sites), make(chan *audit.Site, sites)
@@ -316,8 +317,8 @@ func (r *run) stage(name string, n int, work func() error) {
 	}
 }
 
-// labelled is the run's context with a stage's label. The fetcher sets labels for parts of its work, and then the
-// stage's again.
+// labelled is the run's context with a stage's label. The fetcher sets labels for parts of its work, and then restores
+// the stage's label.
 func (r *run) labelled(stage string) context.Context {
 	return pprof.WithLabels(r.ctx, pprof.Labels("stage", stage))
 }
@@ -339,7 +340,7 @@ func (r *run) wait() error {
 	}
 	select {
 	case <-r.stop:
-		// The feed may have stopped between two entries, with all that it had fed kept.
+		// The feed may have stopped between two entries, when all entries fed so far were kept.
 		if !r.progress.listDone.Load() {
 			return ErrStopped
 		}
@@ -397,7 +398,7 @@ func (r *run) list(pass func(Entry) bool) {
 			select {
 			case <-r.stop: // the list may have been closed to unblock Next
 			default:
-				// What was read is asked and kept; then Run returns the error.
+				// The entries read so far are fetched and kept; then Run returns the error.
 				r.note(fmt.Errorf("cannot read the list: %w", err))
 			}
 			return
@@ -439,7 +440,7 @@ func (r *run) ask() error {
 		}
 		switch {
 		case r.ctx.Err() != nil:
-			t.state = slotDropped // cut off: the failure is ours, not the origin's
+			t.state = slotDropped // cut off: our failure, not the origin's
 			r.returned <- t
 		case stalled > 0 && t.record.failed.Outcome == 0 && spoils(&t.response) && t.record.spoil():
 			t.repeat(past)
@@ -457,8 +458,8 @@ func (r *run) ask() error {
 	return nil
 }
 
-// judge judges the answers. As many goroutines do so as there are processors, whatever the number of exchanges in
-// flight; memory that grows with large files is theirs alone.
+// judge judges the answers. There is one such goroutine for each processor, whatever the number of exchanges in flight.
+// Only they own memory that grows with large files.
 func (r *run) judge() error {
 	defer r.judges.Done()
 	for t := range r.judging {
@@ -471,7 +472,7 @@ func (r *run) judge() error {
 	return nil
 }
 
-// keep hands the sites to the sink, one after the other. After an error it only receives them.
+// keep hands the sites to the sink, one after the other. After an error it only receives the sites.
 func (r *run) keep() error {
 	var failed bool
 	for site := range r.keeping {

@@ -44,7 +44,7 @@ func (l *list) Next() (Entry, error) {
 	return e, nil
 }
 
-// web is a Fetcher without a network. It notes when it was asked, on the fake clock of the test.
+// web is a Fetcher without a network. It notes the times of its requests, on the fake clock of the test.
 type web struct {
 	begun   time.Time
 	latency time.Duration
@@ -194,7 +194,7 @@ func (w *web) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	return exchange.Done
 }
 
-// shelf is a Sink that notes what it was given.
+// shelf is a Sink that notes the sites that it gets.
 type shelf struct {
 	sites []kept
 	fail  error
@@ -320,8 +320,8 @@ func most(at []time.Duration, window time.Duration) int {
 	return best
 }
 
-// checkRate checks what is promised of a rate: never more than 10 × rate + 1 in any ten seconds, nor 1.1 × rate + 1 in
-// any one.
+// checkRate checks the promise of a rate: never more than 10 × rate + 1 in any ten seconds, nor 1.1 × rate + 1 in any
+// one.
 func checkRate(t *testing.T, key string, at []time.Duration, perSecond float64) {
 	t.Helper()
 	for seconds, bound := range map[int]float64{1: 1.1*perSecond + 1, 10: 10*perSecond + 1} {
@@ -331,7 +331,7 @@ func checkRate(t *testing.T, key string, at []time.Duration, perSecond float64) 
 	}
 }
 
-// times returns when each key was asked.
+// times returns the times of requests by key.
 func (w *web) times(key func(asked) string) map[string][]time.Duration {
 	times := map[string][]time.Duration{}
 	for _, a := range w.asked {
@@ -340,7 +340,7 @@ func (w *web) times(key func(asked) string) map[string][]time.Duration {
 	return times
 }
 
-// What has one rate is asked an interval apart, from the first request on.
+// Requests with one rate are an interval apart, from the first on.
 func TestRateIsKept(t *testing.T) {
 	f := func(name string, perSecond float64, cfg Config, address string) {
 		t.Helper()
@@ -371,8 +371,8 @@ func TestRateIsKept(t *testing.T) {
 	}
 }
 
-// The rates hold where requests arrive, and on a busy machine: a worker runs up to 150 ms after it was woken, and what
-// it sends is up to 100 ms on its way.
+// The rates hold where requests arrive, and on a busy machine: a worker runs up to 150 ms after it was woken, and its
+// packets take up to 100 ms.
 func TestRatesHold(t *testing.T) {
 	f := func(name string, cfg Config, latency time.Duration, key func(asked) string, perSecond int) {
 		t.Helper()
@@ -430,7 +430,7 @@ func TestRatesHold(t *testing.T) {
 	f("by all three", Config{HostRate: 5, IPRate: 20, Rate: 50}, 700*time.Millisecond, all, 50)
 }
 
-// Half of the list shares one address. The other half must not notice.
+// Half of the list shares one address. That must not delay the other half.
 func TestBusyAddressDelaysNobodyElse(t *testing.T) {
 	const n = 20_000
 	mixed := make([]string, 0, n)
@@ -445,7 +445,7 @@ func TestBusyAddressDelaysNobodyElse(t *testing.T) {
 		dot := strings.IndexByte(host, '.')
 		return fmt.Sprintf("10.2.%d.%d", host[dot-1], host[dot-2]) // neighbours on the list have different ones
 	}
-	// It returns when 98 of a hundred of the others were asked, and when all were.
+	// It returns the times by which 98 of a hundred of the others, and all of them, were fetched.
 	doneAt := func(hs []string, maxWaiting int) (most, all time.Duration) {
 		w, s := &web{latency: 100 * time.Millisecond, address: address}, &shelf{}
 		cfg := Config{Concurrency: 100, IPRate: 50, MaxWaiting: maxWaiting}
@@ -475,15 +475,15 @@ func TestBusyAddressDelaysNobodyElse(t *testing.T) {
 				"%d places to wait: the other half was done after %v, and after %v without the busy half: %.2f times; want at most 1.3", maxWaiting, allWith, all, ratio)
 		}
 	}
-	f(0)    // the default: everybody who waits finds a place
-	f(1000) // most are spilled, those who need not wait long among them
+	f(0)    // the default: every waiting record finds a place
+	f(1000) // most are spilled, also records with a short wait
 }
 
 func TestWaitersBeyondTheBoundComeBack(t *testing.T) {
 	const bound, concurrency = 1000, 20
 	hs := hosts(6000, "h%d.example.com")
 	w := &web{address: func(string) string { return "10.0.0.1" }, answer: func(x *exchange.Exchange) exchange.Next {
-		if x.Past.Attempts == 1 { // a hop, then a later try, then the answer
+		if x.Past.Attempts == 1 { // a hop, then a retry, then the answer
 			to := exchange.Target{Origin: x.Target.Origin, Path: "/elsewhere"}
 			x.Past.Trail = &exchange.Trail{Target: to, Hops: []exchange.Hop{{Status: 301, URL: to.String()}}}
 			return exchange.Next{Again: true, Target: to}

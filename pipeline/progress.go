@@ -25,7 +25,7 @@ type Progress struct {
 
 	Redirects atomic.Uint64 // exchanges that led to another hop
 	Retries   atomic.Uint64 // exchanges that led to another attempt, or to another address of the host
-	Throttled atomic.Uint64 // exchanges that an address answered with: too many requests
+	Throttled atomic.Uint64 // exchanges whose answer was: too many requests
 
 	Stalls atomic.Uint64 // of the process
 	Spoilt atomic.Uint64 // exchanges and look-ups that a stall may have spoilt; each is made again
@@ -46,7 +46,7 @@ func (p *Progress) ListDone() bool { return p.listDone.Load() }
 // Stalled is how long the process has stalled in all.
 func (p *Progress) Stalled() time.Duration { return time.Duration(p.stalled.Load()) }
 
-// again counts an exchange after which its origin is asked again.
+// again counts an exchange that is followed by another exchange for its origin.
 func (p *Progress) again(x *exchange.Exchange, next exchange.Next) {
 	switch {
 	case x.Past.Trail != nil && next.Target.Unmet == 0:

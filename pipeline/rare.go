@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// rare remembers when keys that are asked less than once in ten seconds may start again. In a cell of the table their
-// long intervals would hold up the keys that share the cell. So each start holds its cell for ten seconds only, which
-// is more than the interval of any key that is not rare; all of the interval is counted here, by key.
+// rare remembers when keys with less than one exchange in ten seconds may start again. In a cell of the table their
+// long intervals would delay the keys that share the cell. So each start holds its cell for ten seconds only, which no
+// interval of other keys exceeds. The complete interval is counted here, by key.
 type rare struct {
 	mu    sync.Mutex // such starts are few
 	due   map[key]time.Duration
-	swept time.Duration // when those that no longer matter were forgotten
+	swept time.Duration // when starts that no longer matter were last forgotten
 }
 
 const (
 	longestInCell = maxSlowInterval
-	// maxRare bounds the starts, which take some 6 MiB then. One more holds its cell for all of its interval.
+	// maxRare bounds the remembered starts, to some 6 MiB. A further start holds its cell for its complete interval.
 	maxRare   = 1 << 17
 	rareSweep = 10 * time.Second
 )
@@ -31,7 +31,7 @@ func (r *rare) next(t token) time.Duration {
 	return r.due[t.key]
 }
 
-// takeRare counts a start of a rare key in both the cell and here, or returns how long it is too early.
+// takeRare counts a start of a rare key both in the cell and here, or returns how much too early it is.
 func (l *limit) takeRare(t token, now time.Duration) (wait time.Duration) {
 	r := &l.rare
 	r.mu.Lock()

@@ -33,8 +33,8 @@ func atNetworks(host string) string {
 	return fmt.Sprintf("10.%d.0.%d", len(host[strings.IndexByte(host, '.'):]), number(host)%10)
 }
 
-// Addresses and domains get the rates that they have of their own, and the others those of all, on a busy machine too:
-// in no second more than is promised of the rate, and no less on the whole than it allows.
+// Addresses and domains with rates of their own get these, and the others the general rates, also on a busy machine. No
+// second has more requests than the rate promises, and in all there are not fewer than it allows.
 func TestOwnRatesHold(t *testing.T) {
 	f := func(name string, cfg Config, hs []string, key func(asked) string, want map[string]float64) {
 		t.Helper()
@@ -107,7 +107,7 @@ func TestOwnRatesOfZero(t *testing.T) {
 	f("a domain among slow ones", Config{Rates: listed{".test": 10, ".a.test": 0}}, 0, 99*paceOf(10).interval)
 }
 
-// The longest domain counts, also of where a redirect leads.
+// The longest domain counts, also for the target of a redirect.
 func TestOwnRatesOfHops(t *testing.T) {
 	w, s := &web{address: func(host string) string { return "10.0.0." + fmt.Sprint(1+len(host)) }}, &shelf{}
 	w.answer = func(x *exchange.Exchange) exchange.Next {

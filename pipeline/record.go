@@ -44,7 +44,7 @@ type record struct {
 type flags uint8
 
 const (
-	resolving     flags = 1 << iota // it is being resolved again; the schedule counts on its return
+	resolving     flags = 1 << iota // it is being resolved again; the schedule expects it back
 	moreAddresses                   // the host is known to have another address behind addr
 	refilled                        // it was read back from the spill file, and has its place in memory
 )
@@ -58,8 +58,8 @@ func (r *record) set(f flags, to bool) {
 	}
 }
 
-// knownSilent reports whether the host did not answer the last time: it is overdue from the start. The other scheme is
-// tried at once.
+// knownSilent reports whether the host did not answer the last time: its next exchange is overdue from the start. That
+// may be the exchange by the other scheme, which follows at once.
 func (r *record) knownSilent() bool {
 	return r.trail == nil && (timedOut(r.https) || timedOut(r.http))
 }
@@ -75,7 +75,7 @@ func newRecord(e Entry) record {
 	return record{seq: e.Seq, origin: e.Origin, input: e.Input, label: e.Label, rank: e.Rank}
 }
 
-// target is what to ask: where the last redirect led, or the origin itself.
+// target is the next target: where the last redirect led, or the origin itself.
 func (r *record) target() exchange.Target {
 	t := exchange.Target{Origin: r.origin.As(r.scheme)}
 	if r.trail != nil {
@@ -100,7 +100,7 @@ func (r *record) past() exchange.Past {
 	}
 }
 
-// setNext notes what an exchange left behind and what is to be asked next.
+// setNext notes the past after an exchange, and the next target.
 func (r *record) setNext(past exchange.Past, target exchange.Target) {
 	r.trail, r.spent, r.scheme, r.attempts, r.later = past.Trail, past.Spent, past.Scheme, past.Attempts, past.Later
 	if r.trail == nil {
@@ -112,7 +112,7 @@ func (r *record) setNext(past exchange.Past, target exchange.Target) {
 	r.set(refilled, false)
 }
 
-// setLookup notes what a look-up has found.
+// setLookup notes the result of a look-up.
 func (r *record) setLookup(l exchange.Lookup, begun time.Time) {
 	r.addr, r.until = [16]byte{}, 0
 	r.set(moreAddresses, l.More)

@@ -5,30 +5,30 @@ import "time"
 // This file says which records the schedule spills, and when they come back. A fourth of MaxWaiting is for the records
 // that wait for a time, and queues have the rest.
 //
-// A newcomer that finds its queue crowded is spilled with an estimate of its turn, which is later than those of earlier
-// spilled records of its key. It comes back at that time and stays in memory, unless its key has become much slower
-// since: such a key must not take the places of others. Where memory is nearly empty, records come back earlier, since
-// an estimate may be too late: others of the key may need no exchange.
+// A newcomer that finds its queue crowded is spilled with an estimate of its turn, which is later than the estimates of
+// earlier spilled records of its key. It comes back at that time and stays in memory, unless its key has become much
+// slower since: such a key must not take the places of others. When memory is nearly empty, records come back earlier:
+// an estimate is too late if other records of the key need no exchange.
 
 const (
-	// The loop reads so many records before it serves others.
+	// How many records the loop reads before it serves other events.
 	refillAtOnce = 256
 
-	// Estimates are no later than 36 years, so that no sum overflows.
+	// The latest estimate, 36 years, so that no sum overflows.
 	farthest = time.Duration(1 << 60)
-	// Estimates of turns that have passed are forgotten so often, where there are many.
+	// If there are many estimates, those of passed turns are forgotten at this interval.
 	sweepEvery = time.Second
 
 	// Parts of MaxWaiting, as divisors:
 	emptyShare  = 16 // with fewer records in queues, buckets are read before their time
-	filledShare = 8  // until there are so many
+	filledShare = 8  // until queues have so many records
 	queueShare  = 2  // with more records in queues, no bucket is read
-	againShare  = 4  // a queue so long, which takes againAfter at least, is that of a key which has become slower
+	againShare  = 4  // if a queue is so long, and takes at least againAfter, its key has become slower
 	againAfter  = time.Minute
-	sleepShare  = 4 // records that must not be asked before a time
+	sleepShare  = 4 // records that must not be fetched before a time
 )
 
-// part is one in so many of MaxWaiting, at least one.
+// part is MaxWaiting divided by share, at least one.
 func (s *schedule) part(share int) int { return max(1, s.cfg.MaxWaiting/share) }
 
 // queued is how many records wait in queues, or are on their way there.
@@ -37,9 +37,9 @@ func (s *schedule) queued() int {
 }
 
 // crowded reports whether a newcomer to a key's queue must be spilled. A queue may be as long as there are places left
-// in memory: then one busy address takes half of them, two take a third each, and a queue that is short, because it
-// moves, finds a place at any time (the dynamic threshold of shared-memory switches, Choudhury and Hahne 1998).
-// Newcomers do not go before records of their key that are spilled.
+// in memory. Then one busy address takes half of them, two take a third each, and a queue that is short because it
+// moves always finds a place (the dynamic threshold of shared-memory switches, Choudhury and Hahne 1998). Newcomers do
+// not go before records of their key that are spilled.
 func (s *schedule) crowded(l int, at token, rec *record) bool {
 	length := int(s.levels[l].queues[at.key].length)
 	switch {
@@ -62,8 +62,8 @@ func (s *schedule) spillTurn(rec record, l int) {
 	s.check(s.later.put(s.spill, turn, s.now, rec))
 }
 
-// estimate is when the turn of a record will be that is spilled now. Of keys beyond a number it remembers none: their
-// records come back too early, and wait in memory.
+// estimate is when a record that is spilled now will have its turn. It remembers estimates for at most maxTails keys:
+// records of further keys come back too early, and wait in memory.
 func (l *level) estimate(t token, now time.Duration, maxTails int) time.Duration {
 	k := t.key
 	length := time.Duration(l.queues[k].length)
@@ -83,7 +83,7 @@ func (l *level) estimate(t token, now time.Duration, maxTails int) time.Duration
 	return turn
 }
 
-// mayRefill reports whether there is something to do for refill.
+// mayRefill reports whether refill has something to do.
 func (s *schedule) mayRefill() bool {
 	if s.stopping || s.slots.empty() || s.backlogged() {
 		return false
@@ -108,7 +108,7 @@ func (s *schedule) refill() {
 }
 
 // mayReadTurns reports whether the next records that wait for their turn may come back: they are due, or memory is
-// nearly empty. Newcomers leave places for them, and those that are asked soon make room.
+// nearly empty. Newcomers leave places for them, and records that are fetched soon make room.
 func (s *schedule) mayReadTurns() bool {
 	first := s.later.first()
 	return first != nil && (s.refilling || first.from <= s.now) && s.queued() < s.part(queueShare) &&
@@ -122,8 +122,8 @@ func (s *schedule) readTurns() {
 	})
 }
 
-// mayReadSleepers reports whether the next records that must not be asked before a time may come back. All of a bucket
-// come after its end, so that none takes a place in memory before its time.
+// mayReadSleepers reports whether the next records that must not be fetched before a time may come back. All records of
+// a bucket come back after its end, so that none takes a place in memory before its time.
 func (s *schedule) mayReadSleepers() bool {
 	first := s.sleepers.first()
 	return first != nil && first.to <= s.now && s.waiting() < s.cfg.MaxWaiting
@@ -133,7 +133,7 @@ func (s *schedule) readSleepers() {
 	s.read(&s.sleepers, s.mayReadSleepers, func(rec record) { s.resolveAgain(s.records.put(rec)) })
 }
 
-// read takes records out of the first buckets of a calendar as long as may says so.
+// read takes records out of the first buckets of a calendar while may returns true.
 func (s *schedule) read(c *calendar, may func() bool, take func(record)) {
 	for n := 0; n < refillAtOnce && may(); n++ {
 		rec, ok, err := c.get(s.spill)
@@ -153,7 +153,7 @@ func (s *schedule) check(err error) {
 	}
 }
 
-// untilRefill is how long no bucket is due.
+// untilRefill is the time until a bucket is due.
 func (s *schedule) untilRefill() time.Duration {
 	next := time.Hour
 	if first := s.later.first(); first != nil && first.from > s.now {

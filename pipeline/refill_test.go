@@ -10,7 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// In random worlds with little memory each origin is kept once and nothing is asked too early, whatever is spilled, and
+// In random worlds with little memory each origin is kept once and no request is too early, whatever is spilled, and
 // the run takes little longer than with memory for all.
 func TestRandomSpills(t *testing.T) {
 	seeds := uint64(30)
@@ -123,7 +123,7 @@ func TestASlowedAddressHoldsUpNoSpilledRecords(t *testing.T) {
 		}
 	}
 	t.Logf("the other address was done after %v, all after %v", fine, took)
-	// What is spilled is resolved at its turn, which may cost the last one a turn or two.
+	// A spilled record is resolved at its turn, which may delay the last one by a turn or two.
 	if want := w.resolving + (n+1)*paceOf(10).interval; fine > want {
 		t.Errorf("the other address was done after %v; want at most %v", fine, want)
 	}

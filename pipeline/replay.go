@@ -5,7 +5,7 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// Archive is a Source that has the answers too.
+// Archive is a Source that also has the answers.
 type Archive interface {
 	Source
 	// Recall makes r the Response of the entry that Next returned last. It is called once for each entry that is not

@@ -46,7 +46,7 @@ func TestReplayKeepsEveryAnswerOnce(t *testing.T) {
 	}
 }
 
-// TestReplayEnds tells the ways in which a replay ends before its archive does: what was recalled is kept.
+// TestReplayEnds ends a replay before its archive in several ways: recalled answers are kept.
 func TestReplayEnds(t *testing.T) {
 	gone, full := errors.New("gone"), errors.New("full")
 	f := func(a *shelved, s *shelf, want error, text string, kept int, during func(*Pipeline, context.CancelFunc)) {
@@ -77,8 +77,8 @@ func TestReplayEnds(t *testing.T) {
 	f(&shelved{}, &shelf{}, context.Canceled, "", 501, func(_ *Pipeline, cancel context.CancelFunc) { cancel() })
 }
 
-// TestReplaysAddUp runs replays that share their progress: their counts add up, and one that is stopped is not taken
-// for done because an earlier one was.
+// TestReplaysAddUp runs replays that share their progress: their counts add up, and a stopped replay does not count as
+// done because an earlier one was.
 func TestReplaysAddUp(t *testing.T) {
 	var progress Progress
 	run := func(during func(*Pipeline)) error {

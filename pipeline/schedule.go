@@ -8,8 +8,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// schedule is the stage that says who is asked next. One goroutine owns everything below, so nothing in it is locked.
-// turns.go has how a record gets its turn.
+// schedule is the stage that chooses the next exchange. One goroutine owns everything below, so nothing in it is
+// locked. turns.go has how a record gets its turn.
 type schedule struct {
 	cfg      *Config
 	progress *Progress
@@ -30,7 +30,7 @@ type schedule struct {
 
 	lookups   lookups
 	renewals  fifo            // records to be resolved again
-	resolving int             // those that are being resolved
+	resolving int             // records that are being resolved again
 	turns     map[uint64]turn // by seq: the turns of records whose address is renewed
 
 	nextWatch time.Duration // when to look for what is overdue again
@@ -39,7 +39,7 @@ type schedule struct {
 
 	spill     *spill
 	later     calendar // spilled records that wait for their turn, by its estimate
-	sleepers  calendar // spilled records that must not be asked before a time
+	sleepers  calendar // spilled records that must not be fetched before a time
 	refilling bool     // some of later come back before they are due, since memory is nearly empty
 
 	fedAll   bool
@@ -50,7 +50,7 @@ type schedule struct {
 	late     <-chan time.Time // fires when draining has taken too long
 }
 
-// incoming is what the schedule receives. A channel that is not to be received from any more becomes nil.
+// incoming is what the schedule receives. A channel becomes nil when nothing more is to be received from it.
 type incoming struct {
 	fresh    <-chan record            // from the list
 	fed      <-chan uint64            // the number of records fed, once
@@ -90,7 +90,7 @@ func (r *run) newSchedule() *schedule {
 	return s
 }
 
-// schedule is the stage.
+// schedule runs the stage.
 func (r *run) schedule() error {
 	s := r.newSchedule()
 	s.loop()
@@ -156,12 +156,12 @@ func (s *schedule) loop() {
 	s.publish()
 }
 
-// errDrain cuts off exchanges that outlast the drain. It is no failure of the run: the next run asks their origins
+// errDrain cuts off exchanges that outlast the drain. It is no failure of the run: the next run fetches their origins
 // again.
 var errDrain = errors.New("exchanges in flight took longer than the drain")
 
-// finish lets the other stages end. Every slot is free, so their channels are empty and nothing more is sent; the
-// judges may still be at work on the last answers.
+// finish lets the other stages end. Every slot is free, so the channels of slots are empty and nothing more is sent.
+// The judges may still be at work on the last answers.
 func (r *run) finish() {
 	r.progress.Waiting.Store(0)
 	r.progress.Lookups.Store(0)
@@ -186,7 +186,7 @@ func (s *schedule) untilNext() time.Duration {
 	case s.stopping:
 		return time.Hour
 	case s.slots.empty():
-		return s.untilWatch() // everything else that is due needs a slot
+		return s.untilWatch() // all other due events need a slot
 	}
 	if s.mayRefill() {
 		return 0
@@ -198,7 +198,7 @@ func (s *schedule) untilNext() time.Duration {
 	return min(next, s.untilRefill(), s.untilWatch())
 }
 
-// goOn takes a record that has been resolved.
+// goOn continues with a record that has been resolved.
 func (s *schedule) goOn(rec record) {
 	if _, near := s.turns[rec.seq]; near {
 		s.takeTurn(rec)
@@ -267,7 +267,7 @@ func (s *schedule) resolveAgain(i ref) {
 // waiting is how many records wait in memory.
 func (s *schedule) waiting() int { return s.records.used + s.resolving }
 
-// publish shows how many wait.
+// publish updates the counts of waiting records in Progress.
 func (s *schedule) publish() {
 	s.progress.Waiting.Store(int64(s.waiting()))
 	s.progress.Spilled.Store(int64(s.later.held + s.sleepers.held))

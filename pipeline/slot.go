@@ -8,8 +8,7 @@ import (
 )
 
 // slot carries one origin through one exchange. One goroutine holds it at a time; sending it on a channel passes it on.
-// There is a slot for each exchange in flight, so it is light: an answer is judged in an audit.Site, of which a few are
-// enough.
+// There is a slot for each exchange in flight, so a slot takes little memory: answers are judged in a few audit.Sites.
 type slot struct {
 	response exchange.Response
 	exchange exchange.Exchange
@@ -19,7 +18,7 @@ type slot struct {
 	flight   flight
 	answered time.Duration    // how long an exchange with an answer took
 	sent     time.Duration    // when the schedule sent it to be asked, since the run began
-	tokens   [numLevels]token // spent for it, for the limiter
+	tokens   [numLevels]token // spent for this exchange, for the limiter
 	domain   string           // of the record's origin, see audit.Site
 	icann    string
 	tld      string
@@ -30,7 +29,7 @@ type slotState uint8
 
 const (
 	slotDone    slotState = iota // its answer is with the judge
-	slotAgain                    // its origin is to be asked again
+	slotAgain                    // its origin needs another exchange
 	slotDropped                  // the run ended before its origin did
 )
 
@@ -47,7 +46,7 @@ func (t *slot) begin(begun time.Time) {
 	t.domain, t.icann, t.tld = t.record.origin.RegistrableDomain(), t.record.origin.ICANNDomain(), t.record.origin.TLD()
 }
 
-// repeat undoes an exchange: its target is asked again, with the past that the origin had before it.
+// repeat undoes an exchange: its target is fetched again, with the origin's past before it.
 func (t *slot) repeat(past exchange.Past) {
 	t.response.Reset()
 	t.exchange.Past, t.state = past, slotAgain
@@ -62,8 +61,8 @@ func (t *slot) handOver(site *audit.Site) {
 	site.Origin, site.Domain, site.ICANN, site.TLD = rec.origin, t.domain, t.icann, t.tld
 }
 
-// slots is the free list, and what the schedule knows about exchanges in flight: memory budget, back-pressure and leak
-// detector in one. A slot is made, with its worker, when all others are in use. Only the schedule uses it.
+// slots is the free list, and the schedule's state of exchanges in flight. It bounds memory, creates back-pressure and
+// detects leaks. A slot is made, with its worker, when all others are in use. Only the schedule uses it.
 type slots struct {
 	flights
 	free   []*slot

@@ -9,8 +9,8 @@ import (
 )
 
 // spill is the file of the records that memory has no room for, in chunks of equal size. A chunk that has been read is
-// used again, so the file is as large as what it held at most. It has no name once it is open, so it does not outlive
-// the process; a resumed run reads the list again.
+// used again, so the file is as large as the most that it held at once. It has no name once it is open, so it does not
+// outlive the process; a resumed run reads the list again.
 type spill struct {
 	dir     string
 	file    *os.File
@@ -21,7 +21,7 @@ type spill struct {
 
 const spillChunk = 16 << 10
 
-// spillHeaderSize is what stands before each record: the length of its JSON.
+// spillHeaderSize is the size of the header of each record: the length of its JSON.
 const spillHeaderSize = 4
 
 func newSpill(dir string) *spill { return &spill{dir: dir} }

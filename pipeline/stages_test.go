@@ -14,7 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// watched is a web that looks at the run from within.
+// watched is a web that checks the run from within.
 type watched struct {
 	*web
 	mu            sync.Mutex
@@ -60,12 +60,12 @@ func runWatched(t *testing.T, cfg Config, w *watched, n int) {
 	})
 }
 
-// There are no more look-ups at once than was said, and by default no more than exchanges; where they take long, so
-// many more as was said of that.
+// There are no more look-ups at once than configured, by default no more than exchanges. If they take long, as many
+// more as configured for that are allowed.
 func TestResolversAreBounded(t *testing.T) {
 	f := func(cfg Config, takes time.Duration, want int) {
 		t.Helper()
-		// A short TTL has addresses asked again for records that have waited.
+		// With a short TTL, addresses are looked up again for records that have waited.
 		w := &watched{web: &web{latency: time.Second, resolving: takes, ttl: 10 * time.Second}}
 		runWatched(t, cfg, w, 600)
 		if w.most != want {

@@ -10,23 +10,23 @@ import (
 )
 
 // The process may stall: a signal or a debugger stops it, its container is frozen, or the machine is out of memory.
-// Clocks continue meanwhile and hosts answer; when the process continues, all deadlines have passed. What fails then
-// says nothing about the host: it is asked again, as if it had not been asked. An answer that came all the same counts,
-// but not how long it took. See docs/adr/0014.
+// Clocks continue meanwhile and hosts answer; when the process continues, all deadlines have passed. A failure at that
+// moment says nothing about the host. The exchange is repeated as if it had not been made. An answer that came
+// nevertheless counts, but not how long it took. See docs/adr/0014.
 //
-// A goroutine wakes every so often and notices a stall by how long it slept. When the process continues, other
-// goroutines may run before that one, so every reader of stalled looks for itself.
+// A goroutine wakes at intervals and notices a stall by how long it slept. When the process continues, other goroutines
+// may run before it, so every reader of stalled checks the clock itself.
 
 const (
 	beatEvery = 250 * time.Millisecond
 	// A beat that is later than this is a stall: far above the lateness of a busy machine, far below the time-outs.
 	stallAfter = time.Second
-	// An origin's exchanges, and each look-up, are repeated so many times at most, so that a process which stalls all the
+	// The maximum of repetitions for an origin's exchanges, and for each look-up, so that a process that stalls all the
 	// time still ends.
 	maxSpoilt = 7
 )
 
-// stalls is what is known of stalls.
+// stalls has the times of stalls.
 type stalls struct {
 	beat atomic.Int64 // when the process was last known to run, since the run began
 	lost atomic.Int64 // the total of stalls, in nanoseconds
@@ -35,7 +35,7 @@ type stalls struct {
 	told func(time.Duration) // called with each stall; it must not block
 }
 
-// watchStalls wakes every so often until the run has ended.
+// watchStalls wakes at intervals until the run has ended.
 func (r *run) watchStalls() error {
 	beats := time.NewTicker(beatEvery)
 	defer beats.Stop()
@@ -59,7 +59,7 @@ func (r *run) stalled() time.Duration {
 	return time.Duration(s.lost.Load())
 }
 
-// note notes that the process runs, and for how long it did not before.
+// note notes that the process runs, and how long it has stalled before.
 func (s *stalls) note(now time.Duration) {
 	s.mu.Lock()
 	missed := s.missed(now)
@@ -88,13 +88,13 @@ func spoils(r *exchange.Response) bool {
 	case r.Outcome == exchange.TLSFailed, r.Outcome == exchange.ConnectFailed:
 		return true
 	}
-	// Other statuses hold however late they are read.
+	// Other statuses are valid however late they are read.
 	return r.Outcome == exchange.Answered && (r.Status == http.StatusRequestTimeout ||
 		r.Status == http.StatusGatewayTimeout)
 }
 
-// forgive takes a stall out of the times of an exchange that ended well. It is unknown in which part the stall fell: a
-// part that took as long counts as not measured.
+// forgive takes a stall out of the times of an exchange that ended well. It is unknown in which part the stall
+// happened, so a part that took as long as the stall counts as not measured.
 func forgive(t *exchange.Timing, stalled time.Duration) {
 	for _, part := range []*time.Duration{&t.Connect, &t.TLS, &t.TTFB} {
 		if *part >= stalled {

@@ -13,14 +13,14 @@ type judgeFunc func(*audit.Site)
 
 func (f judgeFunc) Judge(s *audit.Site) { f(s) }
 
-// stallFor makes it so that the process has stalled still for that long until now, and a beat more at most.
+// stallFor simulates a stall of that length until now, or at most a beat longer.
 func (r *run) stallFor(d time.Duration) {
 	time.Sleep(d)
 	r.stalls.beat.Add(-int64(d + beatEvery))
 }
 
-// What an exchange or a look-up came to in which the process stalled still counts only if that has nothing to do with
-// it; and who stands still all the time gets to an end.
+// The result of an exchange or a look-up during a stall counts only if the stall cannot be its cause. A process that
+// stalls all the time still ends.
 func TestStall(t *testing.T) {
 	const timeoutOf = 2 * time.Second
 	type result struct {
@@ -30,8 +30,7 @@ func TestStall(t *testing.T) {
 		attempts       int
 		spoilt         uint64
 	}
-	// The process stands still in the first `times` exchanges, or look-ups, each of which ends as told; all others end
-	// well.
+	// The process stalls in the first `times` exchanges, or look-ups, which end as given; all others end well.
 	f := func(name string, times int, ends exchange.Response, next exchange.Next, lookup exchange.Lookup, want result) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
@@ -126,7 +125,7 @@ func TestStall(t *testing.T) {
 		1, maxSpoilt})
 }
 
-// Of the times of an exchange, what may hold a stall is not measured, and the rest is as it was.
+// Times of an exchange that may include a stall count as not measured, and the others stay.
 func TestForgive(t *testing.T) {
 	const s = time.Second
 	f := func(in exchange.Timing, stalled time.Duration, want exchange.Timing) {
@@ -141,7 +140,8 @@ func TestForgive(t *testing.T) {
 	f(exchange.Timing{Connect: s, Total: s}, 60*s, exchange.Timing{Connect: s})
 }
 
-// A late beat is a stall only if it is very late, whoever notices; and it is one stall, however many look.
+// A late beat is a stall only if it is very late, whichever goroutine notices it. It counts as one stall, however many
+// goroutines notice.
 func TestStallIsNoticedOnce(t *testing.T) {
 	f := func(late, want time.Duration) {
 		t.Helper()

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// stored is a record as the file has it. By the time it comes back its address is resolved again.
+// stored is a record in the spill file. Its address is not stored: it is resolved again when the record comes back.
 type stored struct {
 	Seq       uint64           `json:"seq"`
 	Host      string           `json:"host"`

@@ -21,7 +21,7 @@ func newTable[C any](cells int) *table[C] {
 
 func (t *table[C]) cells() int { return int(t.mask) + 1 }
 
-// cell is where the table has a key. Many goroutines may ask for it.
+// cell returns the cell of a key. Many goroutines may call it.
 func (t *table[C]) cell(k key) *C {
 	i := uint64(k) & t.mask
 	page := t.pages[i/pageCells].Load()

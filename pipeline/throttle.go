@@ -2,10 +2,10 @@ package pipeline
 
 import "time"
 
-// slowed is an address that says it is asked too often. Each time it does, its interval is doubled; a doubling is taken
-// back whenever calmAfter has passed without another such answer. Only an exchange that was sent off after the last
-// doubling doubles again: the others were spaced by the shorter interval, and a burst of their answers is one
-// complaint.
+// slowed is an address that answers that it gets too many requests. Each time it does, its interval is doubled; a
+// doubling is taken back whenever calmAfter has passed without another such answer. Only an exchange that was sent
+// after the last doubling doubles again: earlier ones were spaced by the shorter interval, and a burst of their answers
+// counts once.
 type slowed struct {
 	doublings int           // at the time of heard
 	doubled   time.Duration // when the interval was last doubled, since the run began
@@ -14,17 +14,17 @@ type slowed struct {
 
 const (
 	maxDoublings      = 4                      // 16 times the configured interval
-	maxSlowInterval   = 10 * time.Second       // what doubling leads to at most
-	firstSlowInterval = 100 * time.Millisecond // what is doubled first where there is no rate
+	maxSlowInterval   = 10 * time.Second       // the maximum after doubling
+	firstSlowInterval = 100 * time.Millisecond // the first interval if there is no rate
 	calmAfter         = time.Minute
 
-	// maxSlowed bounds the addresses that are slowed at once, which take some 4 MiB. One more replaces any of them, which
-	// then gets requests at the configured rate until its next 429. The owner of many addresses can cause no more than
-	// that.
+	// maxSlowed bounds the addresses that are slowed at once, to some 4 MiB. A further address replaces a random one,
+	// which then gets requests at the configured rate until its next 429. The owner of many addresses can cause no more
+	// than that.
 	maxSlowed = 1 << 16
 )
 
-// throttled notes an answer by which a key says that it is asked too often, and when its exchange was sent off.
+// throttled notes an answer which says that a key gets too many requests. sent is when its exchange was sent.
 func (l *level) throttled(t token, sent, now time.Duration) {
 	k := t.key
 	s, known := l.slowed[k]
@@ -48,7 +48,8 @@ func (l *level) throttled(t token, sent, now time.Duration) {
 // left is how many doublings are in force.
 func (s slowed) left(now time.Duration) int { return max(0, s.doublings-int((now-s.heard)/calmAfter)) }
 
-// doubled is the interval after so many doublings. One that is configured longer than the bound is never doubled.
+// doubled is the interval after so many doublings. An interval that is configured longer than the bound is never
+// doubled.
 func (p pace) doubled(times int) time.Duration {
 	interval := p.interval
 	if interval == 0 {

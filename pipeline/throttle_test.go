@@ -9,8 +9,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// A key's life is written as a script: `5s>6s` is an exchange that was sent off after 5 s and complained after 6 s, and
-// `70s=1s` says that then the interval is 1 s.
+// A key's life is written as a script: `5s>6s` is an exchange sent after 5 s whose 429 came after 6 s, and `70s=1s`
+// says that the interval is 1 s after 70 s.
 func TestThrottled(t *testing.T) {
 	f := func(name string, rate float64, script string) {
 		t.Helper()
@@ -96,7 +96,7 @@ func throttling(w *web, gap, after time.Duration) (complaints, lost *int) {
 }
 
 // 200 sites are at one address, which answers 429 to an exchange that comes too soon after another. All are answered,
-// also without a rate, and on a busy machine; and the address is soon left in peace.
+// also without a rate, and on a busy machine; and the address soon has no reason for a 429.
 func TestAThrottlingAddressIsAskedAsItWishes(t *testing.T) {
 	f := func(name string, cfg Config, gap, lag time.Duration, address func(i int) string, least, most int) {
 		t.Helper()
@@ -129,11 +129,11 @@ func TestAThrottlingAddressIsAskedAsItWishes(t *testing.T) {
 	f("a high rate", Config{IPRate: 50}, 150*time.Millisecond, 0, one, 5, 5)
 	f("a rate in all, too", Config{IPRate: 50, HostRate: 1, Rate: 100}, 150*time.Millisecond, 0, one, 5, 5)
 	f("a busy machine", Config{IPRate: 10}, 350*time.Millisecond, 150*time.Millisecond, one, 1, 20)
-	f("no rate", Config{}, 350*time.Millisecond, 0, one, 99, 110) // who of the first hundred comes first is not said
+	f("no rate", Config{}, 350*time.Millisecond, 0, one, 99, 110) // the order of the first hundred is not fixed
 	f("no rate, a rate in all", Config{Rate: 100}, 350*time.Millisecond, 0, one, 5, 5)
 }
 
-// When an address is asked that complains, to the moment.
+// The exact times of requests to an address that answers 429.
 func TestWhenAThrottlingAddressIsAsked(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	f := func(name string, rate float64, complains int, want ...time.Duration) {
@@ -166,7 +166,7 @@ func TestWhenAThrottlingAddressIsAsked(t *testing.T) {
 }
 
 // Exchanges that were under way when an address first complained say nothing about the slower rate: the interval is
-// doubled once. It is so for a minute.
+// doubled once. This lasts for a minute.
 func TestABurstOfComplaintsDoublesOnce(t *testing.T) {
 	const n = 400
 	w := &web{latency: 10 * time.Millisecond, address: func(string) string { return "10.1.1.1" }}
@@ -195,8 +195,8 @@ func TestABurstOfComplaintsDoublesOnce(t *testing.T) {
 	}
 }
 
-// On a busy machine, too, the exchanges of a slowed address start an interval apart, but for the lateness that may be
-// made good.
+// On a busy machine, too, the exchanges of a slowed address start an interval apart, except for lateness within the
+// slack.
 func TestTheLimiterKeepsTheSlowerRate(t *testing.T) {
 	f := func(rate float64, interval time.Duration) {
 		t.Helper()

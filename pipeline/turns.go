@@ -50,7 +50,7 @@ func (s *schedule) token(level int, rec *record) token {
 }
 
 // backlogged reports whether the queue for the rate in all is so long that the addresses of more records would expire
-// in it. Then the list is read no further.
+// in it. Then no more of the list is read.
 func (s *schedule) backlogged() bool {
 	return s.levels[inAll] != nil && int(s.levels[inAll].queues[0].length) >= min(maxBacklog, 1+s.cfg.MaxWaiting/2)
 }
@@ -92,8 +92,8 @@ func (s *schedule) pass(rec record, from int) {
 	s.dispatch(rec)
 }
 
-// stepBack lets a record that has passed a level wait there once more, before the others: meanwhile an exchange of its
-// key has started late, or one of another key that shares the cell has started.
+// stepBack lets a record that has passed a level wait there once more, before the others. The reason is an exchange
+// that has started meanwhile: late for the same key, or for another key that shares the cell.
 func (s *schedule) stepBack(rec record, l int) {
 	for k, level := range s.levels {
 		if level == nil {
@@ -113,7 +113,7 @@ func (s *schedule) stepBack(rec record, l int) {
 	}
 }
 
-// arm makes the event for a key whose queue nothing else will serve. A key never has two.
+// arm makes the event that serves a key's queue, unless something else will. A key never has two events.
 func (s *schedule) arm(l int, at key) {
 	level := s.levels[l]
 	q, ok := level.queues[at]
@@ -125,7 +125,7 @@ func (s *schedule) arm(l int, at key) {
 	s.events.push(event{at: level.next(token{at, s.paceOf(l, &q)}), what: uint64(at), level: uint8(l)})
 }
 
-// dispatch gives a record a slot and sends it to be asked. That spends a token at every level. A record whose look-up
+// dispatch gives a record a slot and sends it to a worker. That spends a token at every level. A record whose look-up
 // failed makes no request and spends none.
 func (s *schedule) dispatch(rec record) {
 	t := s.slots.take(s.now)
@@ -168,7 +168,7 @@ func (s *schedule) serveKey(l int, at key) {
 	case q.back.head != 0 || q.first() != nil && !s.expiredFirst(&q):
 		s.pass(s.records.take(level.pop(at, s.records)), l+1)
 	}
-	// Else all whose turn is near are being resolved; one that returns arms the key.
+	// Else all records whose turn is near are being resolved; each that returns arms the key.
 }
 
 // paceOf is the pace of a queue's key: that of its first record.
@@ -200,16 +200,16 @@ func (s *schedule) expiredFirst(q *queue) bool {
 	return line != nil && s.expired(s.records.at(line.head))
 }
 
-// turn is the turn that a record was near when its address expired: at a level that is not claimed meanwhile, with the
-// keys of the levels before it claimed.
+// turn is the turn that a record was near when its address expired. Its level is not claimed meanwhile; the keys of the
+// levels before are.
 type turn struct {
 	level int
 	keys  [numLevels]key // up to that level's
 }
 
-// renewInTurn has the address of a record resolved again shortly before its turn. The record keeps its turn, because a
-// queue that lasts longer than addresses live would never move otherwise. The records behind it continue meanwhile,
-// because a rate must not sink to one look-up at a time.
+// renewInTurn has the address of a record resolved again shortly before its turn. The record keeps its turn; otherwise
+// a queue that lasts longer than addresses are valid would never move. The records behind it continue meanwhile;
+// otherwise one look-up at a time would limit the rate.
 func (s *schedule) renewInTurn(rec record, l int, at key) {
 	t := turn{level: l}
 	t.keys[l] = at
@@ -222,8 +222,8 @@ func (s *schedule) renewInTurn(rec record, l int, at key) {
 	s.resolveAgain(s.records.put(rec))
 }
 
-// takeTurn takes a record whose address was renewed: it is the next at its level if the address is the same, and queues
-// at the new one otherwise. The answer counts for this turn, however soon it expires.
+// takeTurn takes a record whose address was renewed. If the address is the same, the record is next at its level;
+// otherwise it queues at the new address. The answer counts for this turn, however soon it expires.
 func (s *schedule) takeTurn(rec record) {
 	t := s.turns[rec.seq]
 	delete(s.turns, rec.seq)

@@ -126,8 +126,8 @@ func chance(host, purpose string) float64 {
 // among reports whether a host is among so many of a thousand.
 func among(host, purpose string, share int) bool { return chance(host, purpose)*1000 < float64(share) }
 
-// spread is a duration that most hosts have about, and few several times: its mean is that of an exponential
-// distribution.
+// spread returns a duration that is similar for most hosts, and several times as long for few; its mean is that of an
+// exponential distribution.
 func spread(host, purpose string, least, mean time.Duration) time.Duration {
 	return least - time.Duration(float64(mean-least)*math.Log(1-chance(host, purpose)))
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // annexed returns a dataset of these files as git-annex keeps it: each file is a read-only object in .git/annex, and a
-// relative link to it lies in its place. objects are the paths of these by the names of the files.
+// relative link to it is in its place. objects has the paths of the objects by the names of the files.
 func annexed(t *testing.T, files map[string][]byte) (root string, st *changedStore, objects map[string]string) {
 	t.Helper()
 	root, objects = t.TempDir(), map[string]string{}
@@ -57,7 +57,7 @@ func annexed(t *testing.T, files map[string][]byte) (root string, st *changedSto
 	return root, &changedStore{Store: dir}, objects
 }
 
-// answered is what a reader says of a dataset.
+// answered returns a reader's answer about a dataset.
 func answered(t *testing.T, a asker, st store.Store) (text string, err error) {
 	t.Helper()
 	got, err := a.ask(t.Context(), st)
@@ -86,8 +86,9 @@ func contents(t *testing.T, folder string) map[string]string {
 	return found
 }
 
-// TestAnnexed shows that every reader, and what destroys or seals, answers of a dataset under git-annex as of the same
-// dataset in plain files; that verify finds the same; and that the objects stay as they were.
+// TestAnnexed shows that all readers, and commands that delete or seal, give the same answers for a dataset under
+// git-annex as for the same dataset in plain files; that verify has the same findings; and that the objects stay
+// unchanged.
 func TestAnnexed(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	plain, st := newDisk(t), store.Store(nil)
@@ -121,9 +122,9 @@ func TestAnnexed(t *testing.T) {
 	}
 }
 
-// TestAnnexedWithout takes the content of each file of a dataset under git-annex away, as of one that was cloned and
-// not fetched. Every reader gives the same answer, or an error that names the file, and says how to get it or to ask
-// verify, which says it.
+// TestAnnexedWithout removes the content of each file of a dataset under git-annex, as in a clone without the contents.
+// Every reader gives the same answer, or an error that names the file. The error says how to get the file, or names
+// verify, which says so.
 func TestAnnexedWithout(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	all, want := askers(nights), map[string]string{}

@@ -54,7 +54,7 @@ func (s *changedStore) Delete(ctx context.Context, name string) error {
 	return s.Store.Delete(ctx, name)
 }
 
-// asker gives a reader's whole answer as text. What writes, answers with what is read afterwards.
+// asker gives a reader's complete answer as text. A command that writes answers with the data read afterwards.
 type asker struct {
 	name string
 	dear bool // takes much longer than others
@@ -95,7 +95,7 @@ func rowsOfFile[T any](ctx context.Context, st store.Store, tableName, night str
 	return rows, nil
 }
 
-// askers are the readers of a dataset, and what destroys or seals.
+// askers are the readers of a dataset, and the commands that delete or seal.
 func askers(nights []string) (all []asker) {
 	for _, night := range nights[:2] {
 		all = append(all, asker{"summary " + night, false, summaryOf(night)})
@@ -256,7 +256,7 @@ type bytesObject struct{ *bytes.Reader }
 func (bytesObject) Close() error { return nil }
 
 // TestDamagedAnswers shows that a reader of a damaged file of a table gives an error or the answer that the undamaged
-// one gives, and that nothing is written or deleted that hides the damage.
+// one gives, and that no write or deletion hides the damage.
 func TestDamagedAnswers(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	answer := func(a asker, st store.Store) (text string, err error) {
@@ -364,7 +364,7 @@ func TestDamagedFooters(t *testing.T) {
 }
 
 // TestDamagedDerivedFooters flips each byte of the footers of the ledger's files, of the index and of a month: readers
-// give an error or the answer of the undamaged file, the index is not as it was written, and verify finds the month.
+// give an error or the answer of the undamaged file, the index counts as damaged, and verify finds the month.
 func TestDamagedDerivedFooters(t *testing.T) {
 	files, _ := newDoor(t, -1)
 	later := placed(t, files)
@@ -428,8 +428,8 @@ func TestDamagedDerivedFooters(t *testing.T) {
 	t.Logf("%d flips, of which %d were refused", flips, refused)
 }
 
-// TestSealersCompareAll changes a byte that no reader looks at. A command that seals or deletes refuses the file and
-// leaves it alone: the last byte before the footer is of the index of pages.
+// TestSealersCompareAll changes a byte that no reader reads: the last one before the footer, which belongs to the page
+// index. A command that seals or deletes refuses the file and leaves it alone.
 func TestSealersCompareAll(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	name := commit.PartName(schema.Sites, strings.TrimPrefix(nights[1], "night-"), nights[1], "0", 0)

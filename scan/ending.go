@@ -12,9 +12,9 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// Ending says how the scan went that Run has finished. The dataset is read where it is to be shown, and where only it
-// can tell whether any site answered: earlier runs of the scan may have had the answers. The scan is done, so that an
-// error of reading is logged and no more.
+// Ending says how the finished scan went. It reads the dataset if shown is set, or if only the dataset can tell whether
+// any site answered: earlier runs of the scan may have had the answers. The scan is done, so an error of reading is
+// only logged.
 func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *survey.Ending {
 	list := j.listStats()
 	e := &survey.Ending{
@@ -35,7 +35,7 @@ func (j *Job) Ending(ctx context.Context, p *pipeline.Progress, shown bool) *sur
 	o := survey.SummaryOptions{Options: survey.Options{Registry: j.Sink.Registry, Alone: true},
 		Selection: survey.Selection{Category: "ai"}, Top: 3}
 	scan, err := survey.Summarize(ctx, j.Store, j.scanID, o)
-	if err != nil && !errors.Is(err, commit.ErrNoTable) { // --tables may leave out what a summary needs
+	if err != nil && !errors.Is(err, commit.ErrNoTable) { // --tables may leave out a table that a summary needs
 		j.Log.Warn("cannot read what the scan has found", "error", err)
 	}
 	e.Scan = scan

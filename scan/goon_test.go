@@ -19,8 +19,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// TestGoOn shows which scan the same command means after midnight: the unfinished one for a day after its last commit,
-// else a new one, of which a line says what is unfinished. What decides otherwise is silent.
+// TestGoOn shows which scan the same command continues after midnight: the unfinished one until a day after its last
+// commit. Else it begins a new one, and a log line names the unfinished scan. In all other cases nothing is logged.
 func TestGoOn(t *testing.T) {
 	const day, earlier, today = "2026-11-20", "20261120-", "20261121-"
 	list := filepath.Join(t.TempDir(), "list.txt")
@@ -136,7 +136,7 @@ func addA(w *sink.Writer) error {
 	return w.Add(site)
 }
 
-// TestGoOnDamaged shows that an unfinished scan that cannot be read does not keep a new one from beginning.
+// TestGoOnDamaged shows that an unreadable unfinished scan does not prevent a new one.
 func TestGoOnDamaged(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "list.txt")
 	if err := os.WriteFile(list, []byte("a.test\nb.test\n"), 0o600); err != nil {

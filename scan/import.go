@@ -17,11 +17,11 @@ import (
 	"github.com/bulkscan/bulkscan/warc/replay"
 )
 
-// ErrSeveralNights says that one scan was named for several nights.
+// ErrSeveralNights says that the user named one scan for several nights.
 var ErrSeveralNights = errors.New(
 	"the inputs have several nights, and one scan is named: leave the name out, or make them one night by a date")
 
-// readNights reads archives and bodies, and beside it what names them.
+// readNights reads archives and bodies. At the same time it fingerprints them for the scan's name.
 func (j *Job) readNights(ctx context.Context) (err error) {
 	j.Replay.Parquet, j.Replay.Now = openParquet, j.Begun
 	var showing sync.WaitGroup
@@ -67,8 +67,8 @@ func (j *Job) eachNight(f func(*replay.Night) error) error {
 	return nil
 }
 
-// importNights makes a scan of each night. All are published at the end, together, whatever was observed: a killed
-// import leaves complete scans that are not published, and the same command continues behind them.
+// importNights makes a scan of each night. All are published together at the end, whatever was observed. A killed
+// import leaves complete scans that are not published, and the same command continues after them.
 func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 	if j.Nights == 0 {
 		var first sync.Once
@@ -89,7 +89,7 @@ func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 	var scans []string
 	err := j.eachNight(func(night *replay.Night) error {
 		scans = append(scans, j.scanID)
-		j.Sink.Unlisted = len(scans) < j.Nights // the last one brings index and views up to date
+		j.Sink.Unlisted = len(scans) < j.Nights // the last night updates index and views
 		return j.judgeNight(ctx, night)
 	})
 	if err != nil || !publish {
@@ -102,13 +102,13 @@ func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 	return progress, j.publish(ctx)
 }
 
-// judgeNight makes the scan of a night. One that is complete is passed over: to open it would take it from the history
+// judgeNight makes the scan of a night. A complete scan is passed over: opening it would take it out of the history
 // until the end.
 func (j *Job) judgeNight(ctx context.Context, night *replay.Night) error {
 	if j.Store != nil && !j.Sink.Restart && !j.Sink.Repair {
 		m, err := commit.ReadManifest(ctx, j.Store, j.scanID)
 		if err == nil && m.State == commit.Complete {
-			there, err := sink.Look(ctx, j.Store, j.sinkOptions()) // with other settings it is refused
+			there, err := sink.Look(ctx, j.Store, j.sinkOptions()) // Look refuses a scan with other settings
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func (j *Job) judgeNight(ctx context.Context, night *replay.Night) error {
 	return errors.Join(err, night.Close())
 }
 
-// passOver leaves a night as it is. The last one brings index and views up to date also then.
+// passOver leaves the scan of a night as it is. After the last night it updates index and views nevertheless.
 func (j *Job) passOver(ctx context.Context, night *replay.Night, sites uint64) error {
 	j.Pipeline.Progress.Skipped.Add(sites)
 	err := night.Skip()

@@ -1,6 +1,6 @@
 // Package scan answers one question: what is one scan, from its lists to its last commit? It opens the lists (lists.go)
-// and the dataset, takes the one through the pipeline into the other, and ends a scan as it deserves: complete, to be
-// resumed, or broken off.
+// and the dataset, takes the one through the pipeline into the other, and ends the scan: complete, to be resumed, or
+// broken off.
 package scan
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/bulkscan/bulkscan/warc/replay"
 )
 
-// Options say what a scan reads, asks and writes.
+// Options say what a scan reads, fetches and writes.
 type Options struct {
 	Lists  []string       // as given; "-" is Inputs.Stdin
 	Names  []string       // what records and messages call the lists; nil: as given
@@ -51,7 +51,7 @@ type Options struct {
 	Sink    sink.Options  // Job sets ScanID and Date where they are empty, and Inputs, Shard and Shares
 	Share   shares.Share  // of the scan; the zero Share is all of it
 	Compact bool          // at the end, merge the parts
-	// AllowEmpty publishes a scan also if it has no site, or if none answered. Of a night the night decides.
+	// AllowEmpty publishes a scan also if it has no site, or if none answered. For the scan of a night, the night decides.
 	AllowEmpty bool
 	Quiet      bool                   // as in Publishing
 	OptOut     *inputs.FollowedOptOut // of Fetch; its changes are logged and recorded; nil: none
@@ -69,15 +69,15 @@ type Options struct {
 	Interrupted func() bool
 }
 
-// Job is one scan, or of archives and bodies one of each night (import.go).
+// Job is one scan, or for archives and bodies one scan for each night (import.go).
 type Job struct {
 	Options
 
 	paths        []string             // of the files that are read: standard input is spooled
-	spooled      []string             // of them, those to be deleted at the end
+	spooled      []string             // the paths to be deleted at the end
 	fingerprints []inputs.Fingerprint // of each list; nil where nothing is resumed
 	scanID       string
-	mark         string // what the scan's name has of its lists
+	mark         string // the part of the scan's name about its lists
 
 	writer  *sink.Writer // nil without Store
 	rejects *commit.Rejects
@@ -93,7 +93,8 @@ type Job struct {
 // New returns a scan that has not begun.
 func New(o Options) *Job { return &Job{Options: o} }
 
-// Stop ends the scan in order once hosts are asked: the exchanges in flight may finish. It reports whether that is so.
+// Stop ends the scan in order if its requests have begun: the exchanges in flight may finish. It reports whether they
+// have.
 func (j *Job) Stop() bool {
 	p := j.asking.Load()
 	if p == nil {
@@ -104,7 +105,7 @@ func (j *Job) Stop() bool {
 	return true
 }
 
-// Close gives back what is still open. What matters has been closed, and its errors looked at, before.
+// Close releases what is still open. All files that matter were closed before, and their errors checked.
 func (j *Job) Close() {
 	if j.reader != nil {
 		_ = j.reader.Close()
@@ -121,7 +122,7 @@ func (j *Job) Close() {
 	j.removeSpooled()
 }
 
-// Run scans. The lists come first: one that cannot be read should leave no dataset behind.
+// Run scans. The lists come first: an unreadable list should leave no dataset behind.
 func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
 	if err := j.openLists(ctx); err != nil {
 		return nil, err
@@ -157,7 +158,7 @@ func (j *Job) Run(ctx context.Context) (*pipeline.Progress, error) {
 // ScanID is the name of the scan, or of the last night's, once Run has returned.
 func (j *Job) ScanID() string { return j.scanID }
 
-// Unsound says what damage of archives was met after records had been judged, in which of the lists.
+// Unsound returns the damage of archives that was found only after records had been judged, and in which lists.
 func (j *Job) Unsound() replay.Unsound {
 	if j.nights == nil {
 		return replay.Unsound{}
@@ -216,8 +217,8 @@ func (j *Job) openSink(ctx context.Context) error {
 	return commit.BrokenOff(j.scanID, err)
 }
 
-// tellOfLock tells after a while why the dataset is not open yet. In a folder this takes no time. In an object store a
-// lock that another process has left takes its while to end. The function ends the telling.
+// tellOfLock logs after a while why the dataset is not open yet: in an object store, a lock that another process has
+// left ends only after some time. The returned function ends this.
 func (j *Job) tellOfLock() (end func()) {
 	told := make(chan struct{})
 	patience := time.AfterFunc(3*time.Second, func() {
@@ -232,7 +233,7 @@ func (j *Job) tellOfLock() (end func()) {
 	}
 }
 
-// run takes the lists through the pipeline, and ends the scan as it deserves.
+// run takes the lists through the pipeline, and ends the scan: complete, to be resumed, or broken off.
 func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 	cfg := j.Pipeline
 	if j.Rates != nil {
@@ -257,7 +258,7 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 			j.Stop()
 		}).Stop()
 	}
-	// Writing ends a while after the second signal, also where it is what the pipeline waits for.
+	// Writing ends a while after the second signal, even if the pipeline waits for it.
 	committing, end := lasting(ctx, abortTime)
 	defer end()
 	if j.writer != nil {
@@ -268,13 +269,13 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 	}
 	err := j.watch(ctx, p)
 	if err != nil && !errors.Is(err, pipeline.ErrStopped) {
-		// Whatever ended it, what was gathered is kept: also when it was a list that broke off.
+		// Whatever ended the run, the sites gathered so far are kept, even if a list broke off.
 		commitErr := j.commit(committing, nil)
 		if j.writer != nil && errors.Is(err, syscall.ENOSPC) { // the disk of temporary files may be another one
 			err = commit.BrokenOff(j.scanID, err)
 		}
 		switch _, broken := errors.AsType[*commit.StoreError](err); {
-		case broken: // which closing it only says again
+		case broken: // closing the writer would only repeat the error
 			return nil, j.unkept(err)
 		case j.Interrupted() && commitErr != nil: // not everything was kept
 			return nil, j.unkept(commitErr)
@@ -299,13 +300,13 @@ func (j *Job) run(ctx context.Context) (*pipeline.Progress, error) {
 	return completed, nil
 }
 
-// publish hands the complete scan to readers.
+// publish publishes the complete scan.
 func (j *Job) publish(ctx context.Context) error {
 	return Publish(ctx, j.Store, j.scanID, Publishing{Compact: j.Compact, Quiet: j.Quiet, Registry: j.Sink.Registry,
 		ToolVersion: j.Sink.ToolVersion, Log: j.Log})
 }
 
-// abortTime is how long what was gathered may take to be committed after the second signal.
+// abortTime bounds the commit of the gathered sites after the second signal.
 const abortTime = 5 * time.Second
 
 // lasting returns a context that ends so long after another one.
@@ -340,7 +341,7 @@ func (j *Job) watch(ctx context.Context, p *pipeline.Pipeline) error {
 }
 
 // followOptOut reads the list of sites that are never contacted again when it changes, until the context ends. The next
-// look-up, request and redirect hop go by it.
+// look-up, request and redirect hop use the new list.
 func (j *Job) followOptOut(ctx context.Context) {
 	j.OptOut.Follow(ctx, func(added int, err error) {
 		entries := j.OptOut.Entries()
@@ -393,14 +394,14 @@ func (j *Job) unkept(err error) error {
 	return err
 }
 
-// commit makes durable what was kept. At the end of the list, which has the progress of the run, it also computes the
-// statistics and completes the scan; before it the progress is nil.
+// commit makes the kept sites durable. With the progress of the run, at the end of the list, it also computes the
+// statistics and completes the scan. Before the end the progress is nil.
 func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
 	if j.writer == nil {
 		return j.lines.Close(ctx)
 	}
-	// What was gathered comes first: the scan continues from there. The rejects are gathered anew by the run that resumes
-	// it, so that a store which has been given up need not be waited for once more.
+	// The gathered sites come first: the scan continues from there. The run that resumes the scan gathers the rejects
+	// again, so there is no second wait for a store that was given up.
 	err := j.writer.Flush(ctx)
 	if err == nil {
 		err = j.rejects.Close(ctx)
@@ -423,8 +424,8 @@ func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
 	return commit.BrokenOff(j.scanID, err)
 }
 
-// complete makes the scan one whose list was read to its end, with its statistics. A scan that writes too few tables
-// for any statistics has none.
+// complete computes the statistics and completes the scan, whose list was read to its end. A scan that writes too few
+// tables for any statistics has none.
 func (j *Job) complete(ctx context.Context, p *pipeline.Progress) error {
 	err := survey.Stats(ctx, j.Store, j.scanID, survey.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion,
 		Unlisted: j.Sink.Unlisted, Log: j.Log})

@@ -17,8 +17,8 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// TestCommitGivesUpOnce shows that what was gathered is committed before the rejects are, and that a store which has
-// been given up there is asked for nothing more but to take back: each further request may be waited for as long.
+// TestCommitGivesUpOnce shows that the gathered sites are committed before the rejects. A store that was given up
+// meanwhile gets no further requests except for cleaning up, since each may take as long.
 func TestCommitGivesUpOnce(t *testing.T) {
 	f := func(what string, fails func(storetest.Step) bool, committed uint64, published bool) {
 		t.Helper()

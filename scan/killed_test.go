@@ -15,9 +15,9 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
-// TestKilledAtEachStep kills what changes what counts at each of its steps, before and after the step's effect. Then
-// the same command, or the next night, succeeds: no published scan is lost, nothing is damaged, and the history has
-// what is published.
+// TestKilledAtEachStep kills each command that changes publications at each of its steps, before and after the step's
+// effect. Then the same command, or the next night, succeeds: no published scan is lost, nothing is damaged, and the
+// history has the published scans.
 func TestKilledAtEachStep(t *testing.T) {
 	const pending, done, held, discarded = commit.PublicationPending, commit.PublicationDone, commit.PublicationHeld,
 		commit.PublicationDiscarded
@@ -35,8 +35,8 @@ func TestKilledAtEachStep(t *testing.T) {
 	withdraw := func(ctx context.Context, st store.Store) error {
 		return Withdraw(ctx, st, "three", "a wrong list", publishing)
 	}
-	// f kills change, of a scan: these are the publications that it may have if change is not repeated, and that if it is.
-	// What prepare damages stays damaged.
+	// f kills change of a scan. The arguments are the publications that the scan may have if change is not repeated, and
+	// the one if it is. Damage by prepare stays.
 	f := func(what string, prepare func(st store.Store) error, change func(context.Context, store.Store) error, of string,
 		may []commit.Publication, want commit.Publication) {
 		t.Helper()
@@ -87,7 +87,7 @@ func TestKilledAtEachStep(t *testing.T) {
 					t.Errorf("%s, killed at step %d, %v, repeated %v: %d scans, %d published, %d in the history, %v", what, n, step,
 						again, len(all), published, kept, err)
 				}
-				// Of a damaged scan that is still published the index has what it had.
+				// The index keeps its rows of a damaged scan that is still published.
 				if state, err := index.Check(t.Context(), st); err != nil || state != index.Current && (prepare == nil || again) {
 					t.Errorf("%s, killed at step %d, %v: the index is %v, %v", what, n, step, state, err)
 				}

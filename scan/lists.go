@@ -40,7 +40,7 @@ func (j *Job) openLists(ctx context.Context) error {
 	}
 	resumable, replayed := j.Store != nil, j.Inputs.Format == inputs.WARC
 	for i, path := range j.paths {
-		if !isStream(path) || !resumable && !replayed { // archives are read here and there
+		if !isStream(path) || !resumable && !replayed { // archives need random access
 			continue
 		}
 		spooled, err := j.spool(ctx, path)
@@ -66,9 +66,9 @@ func (j *Job) openLists(ctx context.Context) error {
 	return nil
 }
 
-// identify fingerprints the lists where that is of use, and finds what the scan's name has of them.
+// identify fingerprints the lists if that is of use, and sets the mark in the scan's name.
 func (j *Job) identify(ctx context.Context) error {
-	j.mark = fmt.Sprintf("%06x", rand.N(1<<24)) // of a list that is read as it comes, whose fingerprint is known too late
+	j.mark = fmt.Sprintf("%06x", rand.N(1<<24)) // for a list that is read as it comes: its fingerprint is known too late
 	if j.Store == nil && slices.ContainsFunc(j.paths, isStream) {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (j *Job) goOn(ctx context.Context) error {
 	return nil
 }
 
-// markOfLists is what the scan's name has of its lists and its observer: another observer of the same lists makes
+// markOfLists is the part of the scan's name about its lists and its observer: another observer of the same lists makes
 // another scan.
 func (j *Job) markOfLists() string {
 	var text []byte
@@ -172,7 +172,7 @@ func isStream(path string) bool {
 	return path == "-" || err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeDevice) != 0
 }
 
-// listed is what the manifest says of the lists.
+// listed returns the lists for the manifest.
 func (j *Job) listed() (list []commit.Input) {
 	for i, fingerprint := range j.fingerprints {
 		in := commit.Input{Name: j.Lists[i], Fingerprint: fingerprint.String()}
@@ -196,8 +196,9 @@ func (e *DoubtError) Error() string {
 		"; choose the column of the sites with --column, or the form with --format; if the list is meant as it is, repeat with --accept-list"
 }
 
-// doubts returns the lists that are in doubt, and warns of those that are accepted. A stream, whose lines are asked as
-// they come, is not judged. Neither is a list that cannot be read to its end: the scan keeps what is before.
+// doubts returns the lists that are in doubt, and warns of those that are accepted. A stream is not judged, since its
+// sites are fetched as they come. Neither is a list that cannot be read to its end: the scan keeps the sites before the
+// error.
 func (j *Job) doubts(ctx context.Context) (doubts []*inputs.Doubt, err error) {
 	for _, path := range j.paths {
 		if isStream(path) {
@@ -281,7 +282,7 @@ type Counted struct {
 	ScanID  string
 	Dataset sink.Preview // of the scan in the dataset
 
-	Nights *replay.Nights // of archives and bodies, of which only these and Stats are counted; else nil
+	Nights *replay.Nights // for archives and bodies, only these and Stats are counted; else nil
 }
 
 // Count reads the lists and looks at the dataset. It fails where Run would fail before it begins. It writes nothing and
@@ -330,7 +331,7 @@ func (j *Job) Count(ctx context.Context) (*Counted, error) {
 	}
 }
 
-// listStats says what was read of the lists. Of archives and bodies duplicates are known of those nights that were
+// listStats says what was read of the lists. For archives and bodies, duplicates are known only of nights that were
 // judged.
 func (j *Job) listStats() (s inputs.Stats) {
 	if j.nights == nil {
@@ -361,7 +362,7 @@ func (j *Job) look(ctx context.Context, c *Counted) (err error) {
 	return err
 }
 
-// called is what the user called a list, or one within it, that was spooled: -.
+// called returns the user's name of a list or of its member: "-" in place of a spooled file.
 func (j *Job) called(name string) string {
 	for i, path := range j.paths {
 		if within, ok := strings.CutPrefix(name, path); ok && path != j.Lists[i] {
@@ -371,7 +372,7 @@ func (j *Job) called(name string) string {
 	return name
 }
 
-// unspooled makes an error of a list that was spooled say so: of the file that it names nothing will be left.
+// unspooled makes an error about a spooled list say so: the file that the error names will be deleted.
 func (j *Job) unspooled(err error) error {
 	if e, ok := errors.AsType[*inputs.Error](err); ok {
 		if name := j.called(e.File); name != e.File {
@@ -402,7 +403,7 @@ type listReader interface {
 	Close() error
 }
 
-// source makes a reader what the pipeline reads.
+// source makes a reader a pipeline.Source.
 type source struct {
 	listReader
 	told func(error) error // how an error is told
@@ -413,5 +414,5 @@ func (s source) Next() (pipeline.Entry, error) {
 	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, s.told(err)
 }
 
-// Recall is a night's, the only reader of which the pipeline recalls answers.
+// Recall calls that of a night: the pipeline recalls answers of no other reader.
 func (s source) Recall(r *exchange.Response) { s.listReader.(*replay.Night).Recall(r) }

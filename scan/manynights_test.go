@@ -86,8 +86,9 @@ func scanned(t testing.TB, st store.Store, date string) {
 	}
 }
 
-// TestEarlierNightsAreNotRead counts what a night reads of its dataset, from its first look to README and views: the same
-// after 30 nights and after 120, but for the head's file of each earlier month, which each of its changes reads.
+// TestEarlierNightsAreNotRead counts what a night reads of its dataset, from its first look to README and views: the
+// same after 30 nights and after 120, except for the head's file of each earlier month, which each change of the head
+// reads.
 func TestEarlierNightsAreNotRead(t *testing.T) {
 	const changes = 3 // of the head
 	f := func(nights int) map[string]int {
@@ -115,7 +116,7 @@ func TestEarlierNightsAreNotRead(t *testing.T) {
 	}
 }
 
-// counting counts what reads a store: objects opened, and lists. Names with numbers count as one.
+// counting counts the reads of a store: opened objects, and lists. Names with numbers count as one.
 type counting struct {
 	store.Store
 	mu  sync.Mutex

@@ -23,9 +23,9 @@ import (
 // A night is deleted with all its tables; the other two leave sites and verdicts.
 type Retention struct {
 	Nights, Bodies, Evidence string
-	// Accept is the number of dates of which a person lets anything go. If more than half of the published dates would go,
-	// or of those left that have bodies or evidence would lose them, and Accept is another number, Prune deletes nothing:
-	// the error is a *ManyError.
+	// Accept is the number of dates for which a person accepts a deletion. Prune deletes nothing if more than half of the
+	// published dates are due, or if more than half of the other dates with bodies or evidence would lose these: the error
+	// is a *ManyError, unless Accept is the number of all such dates.
 	Accept int
 	DryRun bool // log and count what is due, and delete nothing
 }
@@ -70,8 +70,8 @@ type pruning struct {
 }
 
 // Prune deletes what is too old. A scan that is neither published nor discarded stays, and so does the newest published
-// night. Of deleted nights the history has all that it ever had, and the last body of each open episode (see
-// history.Prune). Killed anywhere, the next Prune does what was left. The caller excludes other calls.
+// night. The history keeps its entries of deleted nights, and the last body of each open episode (see history.Prune).
+// If Prune is killed, the next Prune does the rest. The caller excludes other calls.
 func Prune(ctx context.Context, st store.Store, keep Retention, o Publishing) (*Prunings, error) {
 	p := &pruning{store: st, tables: map[string][]*commit.Manifest{}}
 	if err := p.run(ctx, keep, o); err != nil {
@@ -127,7 +127,7 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 	}
 	for _, m := range p.all {
 		if m.ScanDate >= newest || !m.Published() && m.Publication != commit.PublicationDiscarded && !p.before.Has(m.ScanID) {
-			// that has come back, from a copy
+			// a pruned scan that was copied back
 			continue
 		}
 		if m.ScanDate < keep.Nights {
@@ -143,8 +143,8 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 	return nil
 }
 
-// many returns a *ManyError unless what is due may go: half of what there is, or one date, as each night deletes. What
-// an earlier pruning has begun is not counted.
+// many returns a *ManyError unless the due deletion is allowed: up to half of the dates, or a single date, which each
+// night deletes. Deletions that an earlier pruning has begun are not counted.
 func (p *pruning) many(accept int) error {
 	dates, few := map[string]bool{}, true // of which anything goes
 	var what []string
@@ -173,7 +173,7 @@ func (p *pruning) many(accept int) error {
 	return &ManyError{What: strings.Join(what, ", "), Dates: slices.Sorted(maps.Keys(dates))}
 }
 
-// remove deletes the files of pruned scans and tables, also what an earlier run has left. Readers of the index are told
+// remove deletes the files of pruned scans and tables, also those that an earlier run has left. It updates the index
 // before.
 func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Publishing) error {
 	for i := range removing {
@@ -181,7 +181,7 @@ func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Pu
 			return err
 		}
 	}
-	p.all = slices.DeleteFunc(p.all, func(m *commit.Manifest) bool { // their tables go with them
+	p.all = slices.DeleteFunc(p.all, func(m *commit.Manifest) bool { // their tables are deleted with them
 		return slices.ContainsFunc(removing, func(s commit.PrunedScan) bool { return s.ScanID == m.ScanID })
 	})
 	if err := index.Update(ctx, p.store); err != nil {
@@ -208,7 +208,8 @@ func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Pu
 	return commit.Removed(ctx, p.store, o.Log)
 }
 
-// withdraw deletes the manifest of a pruned scan, unless another process works on the scan. Then no process begins to.
+// withdraw deletes the manifest of a pruned scan, unless another process works on the scan. Without a manifest no
+// process begins to.
 func (p *pruning) withdraw(ctx context.Context, scanID string) (err error) {
 	lock, err := commit.TakeLock(ctx, p.store, scanID, commit.DoingPrune, time.Now().UTC().Truncate(time.Millisecond))
 	if err != nil {
@@ -233,7 +234,7 @@ func (p *pruning) removeTables(ctx context.Context) error {
 			id, _, _, ok := commit.SplitPart(path.Base(name))
 			return ok && pruned[id]
 		}
-		for _, m := range p.tables[table] { // a compaction that knows the table ends before its files go
+		for _, m := range p.tables[table] { // a compaction that knows the table must end before its files are deleted
 			lock, _, err := commit.LockScan(ctx, p.store, m.ScanID, commit.DoingPrune)
 			if err == nil {
 				err = lock.Unlock()

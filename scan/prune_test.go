@@ -30,8 +30,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// nightOf writes and publishes a night of four sites, of which one says something else every night, and one is silent
-// from the third night on.
+// nightOf writes and publishes a night of four sites. One of them gives another answer every night, and one of them is
+// silent from the third night on.
 func nightOf(t *testing.T, st store.Store, night int, publish bool) string {
 	t.Helper()
 	return nightBy(t, st, night, publish, publishing)
@@ -83,7 +83,7 @@ func nightWith(t *testing.T, st store.Store, night int, publish bool, publishing
 	return date
 }
 
-// rows returns the ledger's rows as text, but for what the nights are called.
+// rows returns the ledger's rows as text, without the names of the nights.
 func rows(t *testing.T, st store.Store) string {
 	t.Helper()
 	var text strings.Builder
@@ -255,7 +255,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestForeignFilesStay shows that no command deletes what another program has put into a folder of a dataset.
+// TestForeignFilesStay shows that no command deletes files that another program has put into a folder of a dataset.
 func TestForeignFilesStay(t *testing.T) {
 	root := t.TempDir()
 	out, err := store.NewDir(root)
@@ -333,7 +333,7 @@ func TestForeignFilesStay(t *testing.T) {
 	}
 }
 
-// emptyFolders lists the folders in which nothing lies.
+// emptyFolders lists the empty folders.
 func emptyFolders(t *testing.T, disk store.Disk, root string) []string {
 	t.Helper()
 	empty := map[string]bool{}
@@ -478,8 +478,8 @@ func TestPruneDamaged(t *testing.T) {
 	}
 }
 
-// TestPruneGoesOnAfterAKill kills a pruning when a manifest has got its name and before that is synced. The next
-// pruning has deleted nothing that a loss of power brings back into the manifest.
+// TestPruneGoesOnAfterAKill kills a pruning after a manifest got its name and before the name is synced. The next
+// pruning deletes no file that the manifest may name again after a loss of power.
 func TestPruneGoesOnAfterAKill(t *testing.T) {
 	made := storetest.NewDisk()
 	on := func(disk *storetest.Disk) *store.Dir {

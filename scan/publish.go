@@ -18,7 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// Publishing says how a complete scan is handed to readers.
+// Publishing says how a complete scan is published.
 type Publishing struct {
 	Compact     bool // merge its parts first
 	NoPublish   bool // Collect keeps the scan out of index, views and history
@@ -28,13 +28,13 @@ type Publishing struct {
 	Quiet       bool // no word about a scan that stays unpublished
 	Log         *slog.Logger
 
-	// Pages is called once the history has the scan, before readers are handed it; may be nil.
+	// Pages is called once the history has the scan, before readers get it; may be nil.
 	Pages func(ctx context.Context) error
 }
 
-// Publish hands a complete scan to readers: it merges the scan's parts, the scan into the history, and the statistics
-// of past months, and writes the views and the README. All but the parts is derived from what is published, so that the
-// next scan's Publish does what a killed process leaves undone. Of a scan that is not published only the parts are
+// Publish publishes a complete scan: it merges the scan's parts, the scan into the history, and the statistics of past
+// months, and writes the views and the README. Everything except the parts is derived from the published scans, so the
+// next scan's Publish does what a killed process left undone. For a scan that is not published, only the parts are
 // merged.
 //
 // An error does not harm the scan. Every step is tried, unless the context ends.
@@ -57,7 +57,7 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 		if m.Publication != commit.PublicationPending {
 			remedy = "bulkscan nightly --release " + m.ScanDate + " publishes it"
 		}
-		if o.Quiet || m.Publication == commit.PublicationEmpty { // the error with which the command ends says why
+		if o.Quiet || m.Publication == commit.PublicationEmpty { // the error of the command says why
 			return nil
 		}
 		o.Log.Info("the scan is complete, and not published: readers do not find it", "scan", scanID, "publication",
@@ -74,7 +74,7 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 	return nil
 }
 
-// derive brings up to date what readers open, beside the history.
+// derive updates the files that readers open, except the history.
 func derive(ctx context.Context, st store.Store, o Publishing) error {
 	err := index.Update(ctx, st)
 	if statsErr := survey.StatsOfUnits(ctx, st, survey.Options{Registry: o.Registry, ToolVersion: o.ToolVersion,
@@ -92,8 +92,8 @@ func derive(ctx context.Context, st store.Store, o Publishing) error {
 	return err
 }
 
-// Release publishes a scan that is pending, held or discarded. Of a published scan it repeats what a killed process may
-// have left undone.
+// Release publishes a scan that is pending, held or discarded. For a published scan it repeats steps that a killed
+// process may have left undone.
 func Release(ctx context.Context, st store.Store, scanID string, o Publishing) error {
 	m, err := commit.ReadManifest(ctx, st, scanID)
 	if err != nil {
@@ -113,8 +113,8 @@ func Release(ctx context.Context, st store.Store, scanID string, o Publishing) e
 	return Publish(ctx, st, scanID, o)
 }
 
-// Withdraw takes a published scan back from readers, or lets one go that is lost; the head keeps why. The scan stays,
-// as a discarded one.
+// Withdraw takes a published scan back from readers, also one whose data is lost; the head keeps the reason. The scan
+// stays in the dataset, as discarded.
 func Withdraw(ctx context.Context, st store.Store, scanID, why string, o Publishing) error {
 	if err := commit.Withdraw(ctx, st, o.Log, scanID, why); err != nil {
 		return err

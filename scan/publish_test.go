@@ -44,7 +44,7 @@ func completed(t *testing.T, st store.Store, id, date string, noPublish bool) {
 	}
 }
 
-// site is one that has no robots.txt.
+// site returns a site without a robots.txt.
 func site(t testing.TB, seq uint64) *audit.Site {
 	t.Helper()
 	host, err := origin.Parse(fmt.Sprintf("h%d.test", seq))
@@ -121,7 +121,7 @@ func merged(t *testing.T, st store.Store) int {
 
 var publishing = Publishing{Compact: true, Registry: tokens.Default(), Log: slog.New(slog.DiscardHandler)}
 
-// TestPublications shows from which publication a scan may go to which, and what readers get of it.
+// TestPublications shows which changes of publication are allowed, and what readers get of a scan.
 func TestPublications(t *testing.T) {
 	const pending, done, held, discarded = commit.PublicationPending, commit.PublicationDone, commit.PublicationHeld,
 		commit.PublicationDiscarded
@@ -195,8 +195,8 @@ func TestPublications(t *testing.T) {
 	}
 }
 
-// TestWaitsAreTold has another process hold the dataset's lock for an hour. What changes what counts waits, succeeds,
-// and says for what.
+// TestWaitsAreTold lets another process hold the dataset's lock for an hour. Commands that change publications wait,
+// succeed, and log what they wait for.
 func TestWaitsAreTold(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()

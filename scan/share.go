@@ -13,14 +13,14 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// reportEvery is how often a share tells how far it is.
+// reportEvery is how often a share reports its progress.
 const reportEvery = 30 * time.Second
 
 // reportTime is how long a report may take. It is not cut off when the scan ends, so that it cannot arrive after the
 // last record.
 const reportTime = 10 * time.Second
 
-// reportShare tells in the share's record how far it is, until the context ends. A report that fails is not repeated:
+// reportShare writes the progress into the share's record, until the context ends. A report that fails is not repeated:
 // if the store is unavailable, the next commit says so.
 func (j *Job) reportShare(ctx context.Context, p *pipeline.Progress) {
 	ticker := time.NewTicker(reportEvery)
@@ -66,11 +66,10 @@ func (j *Job) endShare(ctx context.Context, complete bool, err error) error {
 	return err
 }
 
-// Collect makes one scan of its shares, and hands it to readers. It does the rest of what a killed one has left, and
-// harms nothing where nothing is left. The error is a *shares.NotDoneError if shares are missing.
+// Collect makes one scan of its shares, and publishes it. It completes the work of a killed Collect, and does no harm
+// if nothing is left to do. The error is a *shares.NotDoneError if shares are missing.
 func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (_ *commit.Manifest, err error) {
-	// Looked at without the lock first: of several processes that finish the last shares, each that takes the lock
-	// collects.
+	// First without the lock: several processes may finish the last shares, and each that takes the lock collects.
 	m, err := commit.ReadManifest(ctx, st, scanID)
 	if err != nil {
 		return nil, err
@@ -124,7 +123,7 @@ func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (
 	return c.Manifest, Publish(ctx, st, scanID, o)
 }
 
-// publication is what a collected scan becomes.
+// publication returns the publication of a collected scan.
 func (o *Publishing) publication(ctx context.Context, st store.Store, scanID string) (commit.Publication, error) {
 	if !o.AllowEmpty {
 		e, err := Collected(ctx, st, scanID)
@@ -141,7 +140,8 @@ func (o *Publishing) publication(ctx context.Context, st store.Store, scanID str
 	return commit.PublicationDone, nil
 }
 
-// Collected says how a scan in shares went. Where --tables has left out what tells, it is taken to have answers.
+// Collected says how a scan in shares went. If --tables leaves out the table that shows answers, the scan counts as
+// having some.
 func Collected(ctx context.Context, st store.Store, scanID string) (*survey.Ending, error) {
 	outcomes, err := survey.CountOutcomes(ctx, st, scanID)
 	if errors.Is(err, commit.ErrNoTable) {

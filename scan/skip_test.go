@@ -51,7 +51,7 @@ func reportFigures(s *survey.Survey) map[string]string {
 	return all
 }
 
-// overDates are the tables of a report that are of several nights, and ofLedger those of them that the ledger has.
+// overDates are the tables of a report over several nights, and ofLedger those of them that come from the ledger.
 var (
 	ofLedger  = []string{"first-blocked", "transitions", "survival", "changed-sites"}
 	overDates = append([]string{"blocked-over-time"}, ofLedger...)
@@ -59,8 +59,8 @@ var (
 
 // TestSkipDamaged damages each file of a dataset in three ways, and asks for a summary and for a report with and
 // without Skip. With it both answer: a part whose file or record is damaged is left out with all its tables, so that
-// the figures are those of a dataset in which its sites were never scanned; what is derived is counted again, or left
-// out; and the line names file and scan. Without it the answer is an error with a remedy, or the one of the undamaged
+// the figures are those of a dataset in which its sites were never scanned; derived data is counted again, or left out;
+// and the line names file and scan. Without it the answer is an error with a remedy, or the one of the undamaged
 // dataset.
 func TestSkipDamaged(t *testing.T) {
 	files, nights := newDoor(t, -1)
@@ -234,7 +234,7 @@ func TestSkipDamaged(t *testing.T) {
 }
 
 // TestSkipDamagedOfUnit shows what is left out of several scans of a date: the site of a damaged part counts by the
-// other scan's row, and a scan without readable records is left out as a whole, but only with Skip.
+// other scan's row, and a scan without readable records is left out completely, but only with Skip.
 func TestSkipDamagedOfUnit(t *testing.T) {
 	f := func(name, line string, replaced int64) {
 		t.Helper()

@@ -83,8 +83,8 @@ func release(t *testing.T, st store.Store, id string, compact bool) {
 	}
 }
 
-// figures are those of a scan's unit, or of the scan alone: the summary, all tables of the report, sensitivity, and for
-// a unit what the index has as its statistics.
+// figures returns the figures of a scan's unit, or of the scan alone: the summary, all tables of the report,
+// sensitivity, and for a unit the statistics in the index.
 func figures(t *testing.T, st store.Store, id string, alone bool) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -303,9 +303,9 @@ func TestUnitHoweverCut(t *testing.T) {
 	}
 }
 
-// TestRescanThatFails shows that another scan of the date, of which every request fails in some way, changes no figure;
-// that the rows it replaces nothing with are counted; that each scan stays citable by its id; and that another list of
-// the date is another unit.
+// TestRescanThatFails shows that another scan of the date whose requests all fail in some way changes no figure; that
+// its rows without effect are counted; that each scan stays citable by its id; and that another list of the date is
+// another unit.
 func TestRescanThatFails(t *testing.T) {
 	st := newDisk(t)
 	observer := commit.Observer{Source: commit.Live, Product: "bot"}
@@ -357,7 +357,7 @@ func TestRescanThatFails(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 
-	// A scan that is begun anew leaves the unit, and comes back as it is then.
+	// A scan that is begun anew leaves the unit, and returns with its new rows.
 	again := began("again")
 	again.Restart = true
 	write(t, st, again, first[:1])
@@ -412,8 +412,7 @@ func TestUnitOfFewTables(t *testing.T) {
 }
 
 // TestUnitWithoutItsFile deletes and damages the file that names the rows which do not count. Figures stay; the index
-// is older, or verify finds the damage and says to delete the file; then the next update of the index makes it as it
-// was.
+// is older, or verify finds the damage and says to delete the file; then the next update of the index restores it.
 func TestUnitWithoutItsFile(t *testing.T) {
 	st := newDisk(t)
 	for i, id := range []string{"first", "again"} {

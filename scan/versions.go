@@ -13,7 +13,7 @@ import (
 
 // CheckVersions returns a *schema.OlderError or *schema.NewerError if a dataset is of another schema version than this
 // program's; the error names the scan or the file. All scans of a dataset have one version. Other errors are left to
-// what reads the records next.
+// the next reader of the records.
 func CheckVersions(ctx context.Context, st store.Store) error {
 	_, scans := commit.LastScans(ctx, st, 1)
 	_, ledger := history.ReadLedger(ctx, st)

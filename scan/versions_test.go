@@ -15,8 +15,8 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// TestCheckVersions shows that one record of another schema version has a dataset refused, also the index, which is no
-// record and would be written anew. Other damage is left to its readers.
+// TestCheckVersions shows that a dataset is refused if one record has another schema version, or if the index has,
+// which is no record and would be written anew. Other damage is left to its readers.
 func TestCheckVersions(t *testing.T) {
 	f := func(want error, change func(st *store.Dir)) {
 		t.Helper()

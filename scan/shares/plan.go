@@ -34,7 +34,7 @@ type Plan struct {
 	Sampled  int            `json:"sampled"`  // sites whose addresses were looked up
 	Resolved int            `json:"resolved"` // of them, those with an address
 	Busiest  []AddressCount `json:"busiest_addresses"`
-	Floor    float64        `json:"floor_hours"`        // of the address or domain that takes longest, however many tasks there are
+	Floor    float64        `json:"floor_hours"`        // time of the slowest address or domain, however many tasks there are
 	FloorOf  string         `json:"floor_of,omitempty"` // that address or domain
 	Large    []DomainCount  `json:"large_domains"`
 }
@@ -161,7 +161,8 @@ func (p *Planner) Plan() *Plan {
 	return plan
 }
 
-// takes raises the floor to what so many sites need at a rate. Of two that need as long, the first by name is told.
+// takes raises the floor to the time that so many sites need at a rate. If two need the same time, the first by name is
+// reported.
 func (p *Plan) takes(sites int64, perSecond float64, who string) {
 	if perSecond <= 0 {
 		return

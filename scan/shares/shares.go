@@ -1,6 +1,6 @@
 // Package shares answers one question: which part of a scan is mine, and what is missing? A scan that is too large for
 // one machine is cut into shares, which are tasks of an array job. shares.go says which share a site belongs to,
-// engine.go which share an engine wants of this process, missing.go whether all shares of a scan are done.
+// engine.go which share an engine assigns to this process, missing.go whether all shares of a scan are done.
 package shares
 
 import (
@@ -17,7 +17,7 @@ import (
 // Max bounds the number of shares. AWS Batch has arrays of at most 10,000 tasks.
 const Max = 10_000
 
-// Share is one of N parts of a scan. The zero Share is the whole scan.
+// Share is one of N parts of a scan. The zero Share is the complete scan.
 type Share struct{ I, N int } // I from 0
 
 // Of returns the share of a site, from 0 to n-1. All hosts of a registrable domain are in one share. Only the name of
@@ -30,14 +30,14 @@ func key(o origin.Origin) uint64 {
 	return xxhash.Sum64String(cmp.Or(o.RegistrableDomain(), o.Host()))
 }
 
-// Has reports whether a site belongs to the share. Each task asks this about the whole list, and most sites are of
-// other shares: those are told without a look at the public suffix list, which costs more than the rest.
+// Has reports whether a site belongs to the share. Each task calls it for the complete list, and most sites belong to
+// other shares. For most of these, Has avoids the public suffix list, which costs more than all else.
 func (s Share) Has(o origin.Origin) bool {
 	return s.N == 0 || s.mayHave(o.Host()) && Of(o, s.N) == s.I
 }
 
-// mayHave reports whether the host, or any domain above it except the last label, falls into the share. What key hashes
-// is one of these.
+// mayHave reports whether the host, or any domain above it except the last label, falls into the share. key hashes one
+// of these names.
 func (s Share) mayHave(host string) bool {
 	for {
 		if int(xxhash.Sum64String(host)%uint64(s.N)) == s.I {
@@ -51,7 +51,7 @@ func (s Share) mayHave(host string) bool {
 	}
 }
 
-// Whole reports whether the share is the whole scan.
+// Whole reports whether the share is the complete scan.
 func (s Share) Whole() bool { return s.N == 0 }
 
 // Name is the share's name in the names of files.

@@ -70,7 +70,7 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// TestStable holds that the shares of some hosts are those of every release: a scan may be continued on another
+// TestStable checks that the shares of some hosts are those of every release: a scan may be continued on another
 // machine.
 func TestStable(t *testing.T) {
 	f := func(host string, want int) {

@@ -34,7 +34,7 @@ type ShareStatus struct {
 	PerSecond float64    `json:"sites_per_second"` // kept by the last process
 }
 
-// What a share is, beside the states of its record.
+// States of a share beside those of its record.
 const (
 	Waiting = "waiting" // no process has begun it
 	Silent  = "silent"  // running, and without a report for long: its process may have been killed
