@@ -81,8 +81,8 @@ func TestRecord(t *testing.T) {
 	})
 }
 
-// TestRecordCountsWhenConnectionsCame records three connections that came 900 ms after one another, and of which two
-// were accepted with the third.
+// TestRecordCountsWhenConnectionsCame records three connections that came 900 ms after one another, two of which were
+// accepted together with the third.
 func TestRecordCountsWhenConnectionsCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hot := netip.MustParseAddr("127.10.0.1")

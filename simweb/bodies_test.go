@@ -173,7 +173,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestFindingsOfFiles compares what the truth says of made-up files with what a parser makes of them.
+// TestFindingsOfFiles compares the truth about made-up files with a parser's results.
 func TestFindingsOfFiles(t *testing.T) {
 	seeds := uint64(4)
 	if testing.Short() {

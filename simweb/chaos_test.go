@@ -35,7 +35,7 @@ func askAt(t *testing.T, w *Web, addr, host string) (answer []byte, took time.Du
 	return answer, time.Since(begun), err
 }
 
-// TestChaosFaults checks the effect of each kind of fault by itself, and a whole answer without one: what came, and
+// TestChaosFaults checks the effect of each kind of fault by itself, and a complete answer without one: what came, and
 // when.
 func TestChaosFaults(t *testing.T) {
 	const most = 400 * time.Millisecond

@@ -118,7 +118,7 @@ func TestOutcomesDocument(t *testing.T) {
 	}
 }
 
-// generated compares the part between two marks of a document with what belongs there.
+// generated compares the part between two marks of a document with its expected text.
 func generated(t *testing.T, path, mark, want string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -57,8 +57,8 @@ func TestFetcherFindsTheTruth(t *testing.T) {
 	f(Policy{MaxRedirects: 5, MaxBody: 512_000, Guarded: true})
 }
 
-// newFetcher makes a fetcher with the default time-outs for a web in memory, or one for a web on sockets. All that it
-// asks of the latter answers, however long a busy machine takes.
+// newFetcher makes a fetcher with the default time-outs for a web in memory, or one for a web on sockets. All hosts
+// that it fetches from a web on sockets answer, however long a busy machine takes.
 func newFetcher(t *testing.T, w *Web, p Policy, more ...func(*fetcher.Config)) *fetcher.Fetcher {
 	t.Helper()
 	options := resolve.Options{Hosts: "-"}
@@ -104,8 +104,8 @@ func newFetcher(t *testing.T, w *Web, p Policy, more ...func(*fetcher.Config)) *
 	return f
 }
 
-// TestShortSilence asks a host of each behaviour with a time-out of an hour. Each ends as it would with a shorter one,
-// and those that never answer cost no minute: the web tells the client's side that they have fallen silent.
+// TestShortSilence fetches a host of each behaviour with a time-out of an hour. Each ends as it would with a shorter
+// one, and those that never answer cost no minute: the web tells the client's side that they have fallen silent.
 func TestShortSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p := testWeb(t, zooWeb()), Policy{MaxRedirects: 5, MaxBody: 512_000, Retries: 1}

@@ -10,9 +10,9 @@ import (
 // Dial opens a stream as net.Dialer.DialContext does.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// ShortSilence returns a Dial for a client in this process. Where the web has begun to stay silent on one of its
-// streams for good, reads of that stream time out so long afterwards. The client's own time-outs may then be long
-// enough for a busy machine, on which hosts answer late, and the client waits that long for no host that never answers.
+// ShortSilence returns a Dial for a client in this process. When the web falls silent for good on one of the Dial's
+// streams, reads of that stream time out after so long. So the client's own time-outs may be long enough for a busy
+// machine, on which hosts answer late, without a long wait for hosts that never answer.
 func (w *Web) ShortSilence(after time.Duration, dial Dial) Dial {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
@@ -61,15 +61,15 @@ func (d *dialled) Close() error {
 	return d.Conn.Close()
 }
 
-// silent notes that nothing more than silence, or a drip that never ends, comes on a connection that was accepted.
+// silent notes that an accepted connection from now on has only silence, or a drip that never ends.
 func (w *Web) silent(c net.Conn) {
 	if d, ok := w.dialled.Load(streamOf(c.RemoteAddr(), c.LocalAddr())); ok {
 		d := d.(*dialled)
-		time.AfterFunc(d.after, func() { _ = d.SetReadDeadline(time.Unix(1, 0)) }) // an error only says that it is closed
+		time.AfterFunc(d.after, func() { _ = d.SetReadDeadline(time.Unix(1, 0)) }) // an error means that it is closed
 	}
 }
 
-// ShortNames looks names up, and waits only so long for those about which the web's name server never answers.
+// ShortNames looks names up. If the web's name server never answers about a name, it waits only for After.
 type ShortNames[Answer any] struct {
 	Resolver interface {
 		Lookup(ctx context.Context, host string) Answer

@@ -162,7 +162,7 @@ func TestZooOnSockets(t *testing.T) {
 	}
 }
 
-// waits reports whether a scan waits for a time-out, or for an address that is asked too often, or depends on the
+// waits reports whether a scan waits for a time-out, or for an address that gets too many requests, or depends on the
 // number of requests: an exchange that a stall of this process has spoilt is made again.
 func waits(e Expect) bool {
 	switch b := behaviourNamed(e.Behaviour); {

@@ -43,7 +43,7 @@ type Read[V any] struct {
 	Err   error
 }
 
-// ReadAhead is Ahead for values of which nothing is to be closed.
+// ReadAhead is Ahead for values that need not be closed.
 func ReadAhead[T, V any](ctx context.Context, items []T,
 	read func(context.Context, T) (V, error)) iter.Seq2[T, Read[V]] {
 	return Ahead(ctx, items, func(ctx context.Context, item T) (r Read[V]) {

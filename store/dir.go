@@ -43,8 +43,8 @@ func NewDirOn(disk Disk, root string) (*Dir, error) {
 // Root is the absolute path of the directory.
 func (d *Dir) Root() string { return d.root }
 
-// Writable returns an error if it is certain that nothing can be written: the directory, or the nearest one above it
-// that exists, is none, or may not be written to. It writes nothing itself.
+// Writable returns an error if it is certain that nothing can be written: the directory, or the nearest existing one
+// above it, is no directory, or may not be written to. It writes nothing itself.
 func (d *Dir) Writable() error {
 	for path := d.root; ; path = filepath.Dir(path) {
 		switch info, err := d.disk.Stat(path); {
@@ -64,7 +64,7 @@ func (d *Dir) Writable() error {
 // tempSuffix ends temporary names. No other program's names end so: Sweep deletes by them.
 const tempSuffix = ".bulkscan.tmp"
 
-// path returns where an object lies, unless the context of a call has ended.
+// path returns the path of an object, unless the context of a call has ended.
 func (d *Dir) path(ctx context.Context, call, name string) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
@@ -299,13 +299,12 @@ func (d *Dir) Folders(ctx context.Context, folder string) iter.Seq2[string, erro
 	}
 }
 
-// maxLinks bounds the links to folders that a walk follows, since there is no end of paths where such links lead into
-// each other.
+// maxLinks bounds the links to folders that a walk follows, since links that lead into each other make endless paths.
 const maxLinks = 1 << 14
 
 // walk collects the files whose names begin with prefix and whose last element passes keep, ordered by name. entered
-// receives the paths of the folders read. Links are followed, but for hidden ones, those that lead to nothing, and
-// those that lead to a folder in which they lie. Names that are only claimed (see CreateIfAbsent) are left out.
+// receives the paths of the folders read. Links are followed, except hidden links, links that lead to nothing, and
+// links that lead to a folder that contains them. Names that are only claimed (see CreateIfAbsent) are left out.
 func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string), keep func(base string) bool) ([]Entry,
 	error) {
 	folder := ""
@@ -322,7 +321,7 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 	visit = func(path string, file fs.DirEntry, err error) error {
 		if err != nil {
 			if info, statErr := d.disk.Stat(path); errors.Is(err, fs.ErrNotExist) || statErr == nil && info.Mode().IsRegular() {
-				return ctx.Err() // nothing there yet, a file and no folder, or deleted during the walk
+				return ctx.Err() // the folder does not exist yet, is a file, or was deleted during the walk
 			}
 			return err
 		}
@@ -351,7 +350,7 @@ func (d *Dir) walk(ctx context.Context, prefix string, entered func(path string)
 			if info, err := d.disk.Stat(path); err == nil {
 				file = fs.FileInfoToDirEntry(info)
 			}
-			if file.IsDir() && !Within(filepath.Dir(path), path) { // else it leads to a folder in which it lies
+			if file.IsDir() && !Within(filepath.Dir(path), path) { // else the link leads to a folder that contains it
 				if links++; links > maxLinks {
 					return &IrregularError{fmt.Sprintf(
 						"%s is one of more than %d links to folders; remove those that lead into each other", path, maxLinks)}
@@ -445,7 +444,7 @@ func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) b
 	return nil
 }
 
-// removeDraft removes a draft. If its name is only claimed, the claim goes first: the draft is what tells it from a
+// removeDraft removes a draft. If its name is only claimed, the claim goes first: only the draft shows that it is no
 // file.
 func (d *Dir) removeDraft(draft, final string) error {
 	path := filepath.Join(d.root, filepath.FromSlash(final))
@@ -481,7 +480,7 @@ func (d *Dir) RemoveEmpty(ctx context.Context, folder string) error {
 		return fmt.Errorf("cannot find empty folders of %s: %w", folder, err)
 	}
 	for _, path := range slices.Backward(folders) {
-		_ = d.disk.RemoveFolder(path) // fails where something lies
+		_ = d.disk.RemoveFolder(path) // fails if the folder is not empty
 	}
 	return nil
 }
@@ -568,7 +567,7 @@ func (d *Dir) Held(ctx context.Context, name string) error {
 	return named(d.disk.Held(path), name)
 }
 
-// named gives the error of a lock the lock's name.
+// named adds the lock's name to the error of a lock.
 func named(err error, name string) error {
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held.Name = name

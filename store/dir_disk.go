@@ -16,8 +16,8 @@ import (
 type Disk interface {
 	// Create makes a new file for writing; fs.ErrExist where the path has one.
 	Create(path string) (DiskFile, error)
-	// Open opens a regular file, or a link to one, for reading. Anything else in its place is an *IrregularError, and no
-	// wait.
+	// Open opens a regular file, or a link to one, for reading. Anything else in its place is an *IrregularError; Open
+	// does not wait for it.
 	Open(path string) (DiskFile, error)
 	// Stat follows links.
 	Stat(path string) (fs.FileInfo, error)
@@ -31,7 +31,7 @@ type Disk interface {
 	Rename(path, to string) error
 	// Remove removes a regular file, or a link. Anything else stays, and is an error.
 	Remove(path string) error
-	// RemoveFolder removes a folder in which nothing lies. A link to a folder stays.
+	// RemoveFolder removes an empty folder. A link to a folder stays.
 	RemoveFolder(path string) error
 	// SyncFolder makes the names in a folder durable, if the system can.
 	SyncFolder(path string) error
@@ -82,7 +82,7 @@ func openRegular(path string, flag int) (*os.File, error) {
 	return file, nil
 }
 
-// irregular says what lies in a file's place.
+// irregular returns the error that says what is in a file's place.
 func irregular(path string, info fs.FileInfo) error {
 	what := "no regular file"
 	switch mode := info.Mode(); {
@@ -100,8 +100,8 @@ func irregular(path string, info fs.FileInfo) error {
 	return &IrregularError{fmt.Sprintf("%s is %s in the place of a file; move it away", path, what)}
 }
 
-// unlessDangling returns an error about a path. Where a link to nothing in the path causes fs.ErrNotExist, it returns
-// another: what is behind the link may be there again.
+// unlessDangling returns an error about a path. If a link to nothing causes fs.ErrNotExist, it returns another error:
+// the target of the link may exist again later.
 func unlessDangling(path string, err error) error {
 	for at := path; errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at); at = filepath.Dir(at) {
 		to, linkErr := os.Readlink(at)
@@ -128,7 +128,7 @@ func file(f *os.File, err error) (DiskFile, error) {
 func (system) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
 
 func (system) Walk(root string, visit fs.WalkDirFunc) error {
-	const behind = string(filepath.Separator) // a path that ends so is that of what the link leads to
+	const behind = string(filepath.Separator) // a path with this end means the link's target
 	return filepath.WalkDir(root+behind, func(path string, entry fs.DirEntry, err error) error {
 		return visit(strings.TrimSuffix(path, behind), entry, unlessDangling(path, err))
 	})
@@ -156,8 +156,8 @@ func (system) RemoveFolder(path string) error {
 }
 func (system) SyncFolder(path string) error { return syncFolder(path) }
 
-// A Held at the same moment makes a Lock fail, too. So Lock tries again while Held finds no holder, for a second at
-// most: a process may have been stopped within its Held.
+// A Held at the same moment makes a Lock fail, too. So Lock tries again while Held finds no holder. It does so for a
+// second at most, since a process may have been stopped within its Held.
 const (
 	lockTries = 100
 	lockWait  = 10 * time.Millisecond
@@ -205,7 +205,7 @@ func (system) lock(path string, holder []byte) (Unlocker, error) {
 	}
 }
 
-// Held takes the lock for a moment together with others that only look.
+// Held takes the lock for a moment. Other calls of Held may take it at the same time.
 func (system) Held(path string) error {
 	file, err := openRegular(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -22,7 +22,7 @@ import (
 // hanging bounds a call that must not wait.
 const hanging = waittest.Hanging
 
-// kind is what lies in the place of an object.
+// kind is a kind of file in the place of an object.
 type kind struct {
 	name string
 	put  func(path string) error
@@ -80,7 +80,7 @@ func kinds() []kind {
 	}
 }
 
-// behind describes what the links of kinds lead to.
+// behind describes the targets of the kinds' links.
 func behind(root string) (text string) {
 	for _, name := range []string{".target", ".target2", ".gone"} {
 		if info, err := os.Lstat(filepath.Join(root, name)); err == nil {
@@ -96,7 +96,7 @@ func behind(root string) (text string) {
 
 // TestDirIrregular calls every method for each kind of file in the place of an object. No call waits. Regular files,
 // and links to them, are read; the error about any other kind names it, and is not that of a missing file. Links are
-// replaced and deleted themselves: what they lead to stays. Nothing else is deleted.
+// replaced and deleted themselves: their targets stay. Nothing else is deleted.
 func TestDirIrregular(t *testing.T) {
 	// A call gets the kind, the path of f/x.lock or f/x, and the Dir. It returns what is wrong.
 	type call func(ctx context.Context, d *store.Dir, k kind, path string) error
@@ -114,7 +114,7 @@ func TestDirIrregular(t *testing.T) {
 		}
 		return nil
 	}
-	// replaced says what is wrong with what should be a regular file of that content.
+	// replaced returns an error unless the path is a regular file with that content.
 	replaced := func(path, content string) error {
 		info, err := os.Lstat(path)
 		if err == nil && !info.Mode().IsRegular() {

@@ -73,8 +73,8 @@ func prefixes() (all []string) {
 	return slices.Compact(all)
 }
 
-// TestDirMovedFolders shows that folders of a dataset may be links, also in each other: lists and files are as they
-// were, and what is deleted, swept or written behind a link is as in a folder. The links stay.
+// TestDirMovedFolders shows that folders of a dataset may be links, also in each other: lists and files are unchanged,
+// and deleting, sweeping or writing behind a link works as in a folder. The links stay.
 func TestDirMovedFolders(t *testing.T) {
 	for _, folders := range [][]string{{"sites"}, {"sites/scan_date=1"}, {"sites/scan_date=1", "sites/scan_date=2",
 		"sites"}, {"_scans/s/commits", "_scans/s", "_scans"}} {
@@ -145,8 +145,9 @@ func TestDirEmptyFoldersBehindLinks(t *testing.T) {
 	}
 }
 
-// TestDirLostFolders shows that a link to a folder that is not there, as of a disk that is not mounted, is no missing
-// folder: every call about what is behind it fails and names the link. A list of what is above has an entry for it.
+// TestDirLostFolders shows that a link to a missing folder, as on a disk that is not mounted, does not count as a
+// missing folder: every call about a name behind it fails and names the link. A list of the folder above has an entry
+// for it.
 func TestDirLostFolders(t *testing.T) {
 	for _, folder := range []string{"sites", "sites/scan_date=1", "_scans/s", "_scans/s/commits"} {
 		t.Run(folder, func(t *testing.T) {
@@ -192,9 +193,9 @@ func TestDirLostFolders(t *testing.T) {
 	}
 }
 
-// TestDirLoops shows that a list ends where links to folders lead back: to a folder in which they lie, they are listed
-// and not followed; into each other, they are followed some times, until the system or maxLinks says that they are too
-// many.
+// TestDirLoops shows that a list ends although links to folders lead back. A link to a folder that contains it is
+// listed and not followed. Links into each other are followed some times, until the system or maxLinks says that they
+// are too many.
 func TestDirLoops(t *testing.T) {
 	t.Parallel()
 	for _, to := range []string{".", "..", "../..", "../sites/scan_date=1"} {

@@ -116,7 +116,7 @@ func TestDirLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestDirRemoveEmpty checks that only folders go in which nothing lies, and that these can be written to again.
+// TestDirRemoveEmpty checks that only empty folders are removed, and that they can be written to again.
 func TestDirRemoveEmpty(t *testing.T) {
 	root := t.TempDir()
 	dir, err := store.NewDir(root)
@@ -220,7 +220,7 @@ func TestDirStaleLock(t *testing.T) {
 	}
 }
 
-// A lock that nobody holds is taken, although others look whether it is held; the file is that of a dead process.
+// A free lock is taken although others call Held meanwhile; the file is that of a dead process.
 func TestDirLockWhileOthersLook(t *testing.T) {
 	root := t.TempDir()
 	dir, err := store.NewDir(root)
@@ -305,8 +305,8 @@ func TestDirAfterTheDead(t *testing.T) {
 	f("remove", remove, put, "a/new")
 }
 
-// TestDirClaims ends CreateIfAbsent at each of its changes, on a file system without hard links. A list shows the whole
-// file or none, before and after a Sweep, and then the name can be created, unless it was.
+// TestDirClaims ends CreateIfAbsent at each of its changes, on a file system without hard links. A list shows the
+// complete file or none, before and after a Sweep, and then the name can be created, unless it was.
 func TestDirClaims(t *testing.T) {
 	ctx := t.Context()
 	sweep := func(d *store.Dir) error { return d.Sweep(ctx, "a/", func(string) bool { return true }) }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// noWait has no flag: on Windows no named pipe lies in a folder.
+// noWait has no flag: on Windows no folder contains named pipes.
 const noWait = 0
 
 // takeLock takes the lock of an open file. It reports false if another process holds it. Windows locks byte ranges and
@@ -28,5 +28,5 @@ func takeLock(file *os.File, alone bool) (bool, error) {
 // syncFolder does nothing: Windows cannot flush a folder, and NTFS journals renames.
 func syncFolder(string) error { return nil }
 
-// mayWrite does nothing: only writing tells.
+// mayWrite does nothing: only a write would show it.
 func mayWrite(string) error { return nil }

@@ -35,10 +35,10 @@ var (
 // Store keeps objects: names with bytes.
 //
 // Names. A name is a slash-separated relative path that passes CheckName; every method refuses others with ErrName.
-// Folders are no objects: a folder exists while objects are in it. Where the place is a file system, something else
-// than a regular file may lie under a name, such as a named pipe: opening or deleting it is an *IrregularError, never a
-// wait. A symbolic link is read as the file or the folder to which it leads. Put replaces the link, Delete deletes it.
-// No Lock and no draft is a link.
+// Folders are no objects: a folder exists while objects are in it. In a file system, a name may be that of something
+// else than a regular file, such as a named pipe: opening or deleting it is an *IrregularError, never a wait. A
+// symbolic link is read as the file or the folder to which it leads. Put replaces the link, Delete deletes it. No Lock
+// and no draft is a link.
 //
 // Atomic. An object that can be opened or listed is complete, even if the process or the machine dies: its bytes are
 // those of one Put, one CreateIfAbsent or one published Draft, never a part or a mixture. An open object keeps its
@@ -84,9 +84,9 @@ type Store interface {
 	// drafts and locks. The prefix may end within an element; "" lists all.
 	List(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 
-	// Folders yields the names of the folders directly in a folder, in any order, and ends after the first error: those in
-	// which objects lie, and perhaps those that are empty, or in which locks or drafts lie. In a place that is a file
-	// system it also yields what is neither a folder nor a file. The name of the folder ends in a slash, and the others do
+	// Folders yields the names of the folders directly in a folder, in any order, and ends after the first error. It
+	// yields folders that contain objects, and perhaps folders that are empty or contain only locks or drafts. In a file
+	// system it also yields names that are neither folders nor files. The given name ends in a slash, the yielded names do
 	// not.
 	Folders(ctx context.Context, folder string) iter.Seq2[string, error]
 
@@ -100,10 +100,9 @@ type Store interface {
 	Sweep(ctx context.Context, prefix string, ours func(name string) bool) error
 
 	// Lock takes the exclusive right to the name, and writes holder (at most MaxHolder bytes) for others to read. The
-	// last element of the name is `lock` or ends in `.lock` (see IsLock). The lock ends with Unlock or with the
-	// process; a lease ends some time after the process (see s3). If it is held, in this process or another, the error
-	// is a *HeldError. Lock does not wait for a holder to finish. It may wait until it can tell whether the holder is
-	// alive.
+	// last element of the name is `lock` or ends in `.lock` (see IsLock). The lock ends with Unlock or with the process; a
+	// lease ends some time after the process (see s3). If the lock is held, in this process or another, the error is a
+	// *HeldError. Lock does not wait for a holder to finish. It may wait until it can tell whether the holder is alive.
 	Lock(ctx context.Context, name string, holder []byte) (Unlocker, error)
 
 	// Held returns the *HeldError with which Lock would fail now, after the same wait, or nil. It writes nothing.
@@ -118,11 +117,11 @@ type Unpublished interface {
 	Unpublished(ctx context.Context, prefix string) iter.Seq2[Entry, error]
 }
 
-// Folders is implemented by Stores in which objects lie in folders, which stay when they are empty.
+// Folders is implemented by Stores with real folders, which stay when they are empty.
 type Folders interface {
-	// RemoveEmpty removes the folder, and those below it, in which nothing lies, no lock and no draft either. One that the
-	// system does not let go stays: an empty folder does no harm. The caller knows that no process begins to write there,
-	// whose first file might miss the folder.
+	// RemoveEmpty removes the folder and the folders below it, if they contain nothing, not even a lock or a draft. A
+	// folder that the system does not let go stays: an empty folder does no harm. The caller must know that no process
+	// begins to write there, since its first file might miss the folder.
 	RemoveEmpty(ctx context.Context, folder string) error
 }
 
@@ -153,11 +152,11 @@ type Entry struct {
 	Modified time.Time
 }
 
-// Irregular is the Size of what lies in the place of an object and is no file. So a reader finds that the name is
-// taken, and Open says by what. It may be a link to a folder, which is not there, and to which names of objects lead.
+// Irregular is the Size of an entry that is in the place of an object and is no file. So a reader finds that the name
+// is taken, and Open says by what. It may be a link to a missing folder that names of objects lead into.
 const Irregular = -1
 
-// IrregularError says what it is, where, and what to do.
+// IrregularError says what is in the place of an object, where, and what to do.
 type IrregularError struct{ What string }
 
 func (e *IrregularError) Error() string { return e.What }
@@ -168,10 +167,9 @@ type Unlocker interface{ Unlock() error }
 // Lease is the Unlocker of a Lock that is a lease.
 type Lease interface {
 	Unlocker
-	// Late reports whether a request of an earlier holder may still arrive: one of a dead holder, or one without an
-	// answer.
+	// Late reports whether a request of an earlier holder may still arrive, because that holder is dead or got no answer.
 	Late() bool
-	// Fenced says that such a request can do no harm any more. Until then, Late is true for the next holder, too.
+	// Fenced says that a late request can do no harm any more. Until then, Late is true for the next holder, too.
 	Fenced()
 }
 
@@ -240,7 +238,7 @@ func SumOf(object Object) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// ReadAll returns the whole content of an object of at most limit bytes; a bigger one is an error.
+// ReadAll returns the complete content of an object of at most limit bytes; a bigger object is an error.
 func ReadAll(ctx context.Context, s Store, name string, limit int64) ([]byte, error) {
 	object, err := s.Open(ctx, name)
 	if err != nil {

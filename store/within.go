@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Within reports whether a place is another, or lies in it: a folder, or the prefix of a bucket.
+// Within reports whether a place is the place dir, or inside it: a folder, or the prefix of a bucket.
 func Within(place, dir string) bool {
 	key, isKey := strings.CutPrefix(place, "s3://")
 	prefix, isPrefix := strings.CutPrefix(dir, "s3://")
@@ -25,7 +25,7 @@ func Within(place, dir string) bool {
 	}
 	for there := false; ; at = filepath.Dir(at) {
 		if real, err := filepath.EvalSymlinks(at); err == nil && !there {
-			at, there = real, true // what is below is not there yet, and no link
+			at, there = real, true // the rest of the path does not exist yet, and has no link
 		}
 		if info, err := os.Stat(at); err == nil && os.SameFile(info, folder) {
 			return true

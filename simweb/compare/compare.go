@@ -1,5 +1,5 @@
-// Package compare answers one question: did the scan find what there is? It compares a dataset with the truth file of a
-// simulated web, row by row.
+// Package compare answers one question: did the scan find what the web has? It compares a dataset with the truth file
+// of a simulated web, row by row.
 package compare
 
 import (
@@ -37,7 +37,7 @@ func (r *Result) OK() bool {
 	return r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown+r.Differ == 0
 }
 
-// Sentence says in one line whether the rows are true, and which is the first that is not. Hosts that answered too late
+// Sentence says in one line whether the rows are true, and names the first that is not. Hosts that answered too late
 // are counted apart.
 func (r *Result) Sentence() string {
 	sound := r.Rows == r.Expected && r.Twice+r.Missing+r.Unknown == 0
@@ -190,7 +190,7 @@ func (r *Result) compare(row *site, want *simweb.Truth) {
 	}
 }
 
-// timeouts are the outcomes of hosts, or their name servers, that were not heard in time.
+// timeouts are the outcomes of hosts that did not answer in time, or whose name servers did not.
 var timeouts = []string{exchange.Timeout.String(), exchange.ConnectTimeout.String(), exchange.DNSTimeout.String()}
 
 func (r *Result) example(format string, args ...any) { addExample(&r.Examples, format, args...) }

@@ -8,7 +8,7 @@ import (
 	"hash"
 )
 
-// checksums are of the bytes of an upload. The server refuses bytes with others than announced, so bytes corrupted in
+// checksums are those of an upload's bytes. The server refuses bytes that do not match them, so bytes corrupted in
 // transit are not kept. The signature covers the SHA-256. Without it, minio-go signs a body piece by piece where the
 // connection is plain HTTP, and sends an empty one with Transfer-Encoding: chunked, which public stores refuse.
 type checksums struct{ md5, sha256 hash.Hash }

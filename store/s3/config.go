@@ -226,8 +226,8 @@ func checkEndpoint(setting, text string) (string, error) {
 // profile has the settings of the AWS tools' configuration file about servers.
 type profile struct{ region, endpoint, ignore, style, caFile string }
 
-// readProfile reads the profile. A missing file is empty. An unreadable file is an error, and so is a profile that
-// AWS_PROFILE names and neither file has.
+// readProfile reads the profile. A missing file counts as empty. An unreadable file is an error, and so is a profile
+// that AWS_PROFILE names but neither file has.
 func readProfile() (p profile, err error) {
 	config, shared := toolFiles()
 	lenient := ini.LoadOptions{AllowNestedValues: true, SkipUnrecognizableLines: true}
@@ -422,7 +422,7 @@ func (c *movingConn) Read(b []byte) (int, error) {
 }
 
 func (c *movingConn) Write(b []byte) (int, error) {
-	// A write restarts the time of the reader, which has been waiting for the answer since before the request.
+	// A write restarts the reader's time: the reader began to wait for the answer before the request was sent.
 	if err := c.SetDeadline(time.Now().Add(c.stall)); err != nil {
 		return 0, err
 	}

@@ -149,7 +149,7 @@ func (d *draft) send(part *spool, number int) (minio.CompletePart, error) {
 		body := io.NewSectionReader(part.file, 0, part.size)
 		done, err = d.s.client.PutObjectPart(ctx, d.s.cfg.Bucket, d.key, d.upload, number, body, part.size,
 			minio.PutObjectPartOptions{
-				// of pieces: see checksums
+				// else minio-go would sign the body piece by piece: see checksums
 				Md5Base64: part.sums.md5Base64(), Sha256Hex: part.sums.sha256Hex(), DisableContentSha256: true,
 			})
 		if err == nil && done.ETag == "" {
@@ -203,8 +203,8 @@ func (d *draft) Publish(ctx context.Context) error {
 	return d.s.explain("publish", d.name, err)
 }
 
-// complete turns the upload into the object and checks the result. If the answer to a completion was lost, a retry is
-// told only that the upload does not exist; and some servers report success whatever object has the name.
+// complete turns the upload into the object and checks the result. If the answer to a completion was lost, the server
+// answers a retry only that the upload does not exist. Some servers even report success whatever object has the name.
 func (d *draft) complete(ctx context.Context) error {
 	slices.SortFunc(d.parts, func(a, b minio.CompletePart) int { return a.PartNumber - b.PartNumber })
 	var made minio.UploadInfo
@@ -244,8 +244,8 @@ func (d *draft) Discard() error {
 		d.spool = nil
 	}
 	if d.upload != "" && !d.s.silent.Load() {
-		// Also after the context has ended. Sweep aborts what cannot be aborted soon. If the server does not answer,
-		// only the first of several drafts waits.
+		// The upload is aborted even after the context has ended. If that takes too long, Sweep aborts it later. If the
+		// server does not answer, only the first of several drafts waits.
 		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(d.ctx), d.s.cfg.discardTime, errLimit)
 		defer cancel()
 		abortErr := d.s.abort(ctx, d.key, d.upload)

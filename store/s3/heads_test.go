@@ -86,7 +86,7 @@ func share(s *Store, o sink.Options) error {
 	return err
 }
 
-// patiently repeats a command that fails because another process has a lock, or for what again says.
+// patiently repeats a command that fails because another process has a lock, or with an error that again accepts.
 func patiently(again func(error) bool, do func() error) (err error) {
 	for range 200 {
 		err = do()
@@ -107,7 +107,7 @@ type crowd struct {
 	kept  int // nights
 }
 
-// play has each night all of them work at once.
+// play runs all processes at once, on each night.
 func (c *crowd) play() {
 	for i, date := range c.dates {
 		var all sync.WaitGroup
@@ -213,7 +213,7 @@ func (c *crowd) holds(kinds ...verify.FindingKind) {
 	}
 }
 
-// told is what the history says of all hosts.
+// told returns the histories of all hosts.
 func (c *crowd) told(s *Store) string {
 	var all strings.Builder
 	for n := range 10 {
@@ -240,8 +240,8 @@ func nights(n int) (dates []string) {
 }
 
 // TestManyWriters has two vantages, the shares of a third scan, pruning, compaction and the history derived anew work
-// on one dataset at once, over the end of a month. No command fails but for a lock that another process has, and no
-// change of what counts is lost.
+// on one dataset at once, over the end of a month. No command fails except for a lock of another process, and no change
+// of publications is lost.
 func TestManyWriters(t *testing.T) {
 	virtual(t, func(t *testing.T, g *storetest.Gateway) {
 		n := 8
@@ -256,9 +256,9 @@ func TestManyWriters(t *testing.T) {
 	})
 }
 
-// TestManyWritersFail has the same processes work over connections that lose answers, and that deliver some requests,
+// TestManyWritersFail lets the same processes work over connections that lose answers, and that deliver some requests,
 // above all those of heads and of the ledger, so late that their sender has repeated them, or lost its lock to another
-// process. Commands that fail are given again.
+// process. Failed commands are repeated.
 func TestManyWritersFail(t *testing.T) {
 	long(t)
 	for seed := range uint64(12) {
@@ -314,7 +314,7 @@ func TestManyWritersFail(t *testing.T) {
 
 // TestLateHeads kills a process whose last request is still on its way: of a ledger, the first one or a later, or of a
 // head. Another process takes over, and the request arrives at each of its changes to the heads and the history; some
-// die there, too. Then what counts is undamaged, no change is lost, and the next night is published.
+// die there, too. Afterwards the published data is undamaged, no change is lost, and the next night is published.
 func TestLateHeads(t *testing.T) {
 	dates := nights(5)
 	ctx := context.Background()
@@ -423,8 +423,7 @@ func testStep() int {
 	return 0
 }
 
-// latePut runs a command up to its nth PUT of what last selects, and kills it. The request arrives when arrive is
-// called.
+// latePut runs a command up to its nth PUT that last selects, and kills it. The request arrives when arrive is called.
 func latePut(t *testing.T, g *storetest.Gateway, prefix, last string, nth int,
 	do func(s *Store) error) (arrive func()) {
 	sent, may, arrived, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -92,7 +92,7 @@ func (k *keys) RetrieveWithCredContext(cc *credentials.CredContext) (value crede
 // IsExpired implements credentials.Provider.
 func (k *keys) IsExpired() bool {
 	if k.nothing.Load() {
-		return false // looked for once, not for every request
+		return false // keys that do not exist are looked for once, not for every request
 	}
 	return k.source == nil || k.source.from.IsExpired()
 }
@@ -105,7 +105,7 @@ func (s *keySource) keys(cc *credentials.CredContext) (credentials.Value, error)
 	return value, err
 }
 
-// absent reports whether a failure means that this machine has no such source.
+// absent reports whether a failure means that the source does not exist on this machine.
 func (s *keySource) absent(err error) bool {
 	if s.named {
 		return false
@@ -125,7 +125,8 @@ func passing(err error) bool {
 // errBusy is the error of a server of roles that cannot answer now.
 var errBusy = errors.New("its server is busy")
 
-// roleTransport turns a server's answer that it is busy into errBusy: the library's error would have only its text.
+// roleTransport returns errBusy if a server answers that it is busy: the library's error would have only the text of
+// the answer.
 type roleTransport struct{ http.RoundTripper }
 
 func (t roleTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -142,7 +143,8 @@ func keySources() []keySource {
 	set := func(name string) bool { return os.Getenv(name) != "" }
 	identity := set("AWS_WEB_IDENTITY_TOKEN_FILE")
 	container := set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") || set("AWS_CONTAINER_CREDENTIALS_FULL_URI")
-	// The server of a machine's role is on the same machine, or close. A laptop has none and should not wait for it.
+	// The server of a machine's role is on the same machine, or close. A laptop has no such server and should not wait for
+	// one.
 	role := &credentials.IAM{Client: &http.Client{Timeout: 2 * time.Second,
 		Transport: roleTransport{http.DefaultTransport}}}
 	if identity || container {
@@ -197,7 +199,7 @@ func (e *environmentKeys) RetrieveWithCredContext(cc *credentials.CredContext) (
 	return value, nil
 }
 
-// notFollowed are settings of a profile by which the AWS tools get keys. The library ignores them.
+// notFollowed are settings of a profile by which the AWS tools get keys and which the library ignores.
 var notFollowed = []string{"role_arn", "source_profile", "credential_source", "web_identity_token_file",
 	"login_session"}
 
@@ -234,7 +236,7 @@ func (p *profileKeys) RetrieveWithCredContext(cc *credentials.CredContext) (cred
 	case err != nil:
 		return none, err
 	case value.AccessKeyID == "" && (has("aws_access_key_id") || has("aws_secret_access_key")):
-		// of which the library drops one
+		// the library would drop the only one
 		return none, errors.New("it has only one of aws_access_key_id and aws_secret_access_key")
 	case value.Expiration.IsZero() && !has("aws_access_key_id"):
 		// Keys of a credential_process that do not end. The library would run it for every request.

@@ -23,11 +23,11 @@ import (
 // *HeldError, after at most a fifth of the lease. The holder counts as dead if two conditions hold. By the server's
 // clock, the object is older than a lease (Date against Last-Modified). And it has been watched for longer than the
 // holder needs to rewrite it. Then Lock takes it over. Clocks of two clients are never compared. If the server's clocks
-// disagree with each other, only watching counts, for a whole lease.
+// disagree with each other, only watching counts, for a complete lease.
 //
 // Guarantee. Two processes never both believe that they hold the lock, as long as neither is stopped for longer than a
 // third of a lease between checking the clock and sending a request. A process that has not renewed its lease in time
-// asks the server before every attempt to change something, and learns there that it has lost the lock. A request that
+// checks with the server before every attempt to change something, and learns that it has lost the lock. A request that
 // it sent earlier may arrive at any later time, because the process was stopped (a suspended machine), the network was
 // down, or the process has died. Its effect is never undone, since the next holder may have built on it. Instead the
 // next holder learns of the possibility (Late) and makes the request harmless. It sweeps uploads, so that the server
@@ -288,7 +288,7 @@ func (l *lease) read(ctx context.Context) (state lockState, err error) {
 // alive, and that of a missing object if the object was deleted.
 func (l *lease) watch(ctx context.Context) (lockState, error) {
 	var seen lockState
-	var since time.Time // since when seen is unchanged
+	var since time.Time // the time since which the seen state is unchanged
 	for {
 		now, err := l.read(ctx)
 		if err != nil {

@@ -156,7 +156,7 @@ func (o *objects) get(w http.ResponseWriter, r *http.Request, v *version) *refus
 	return nil
 }
 
-// upload answers what belongs to an upload.
+// upload answers the requests of an upload.
 func (o *objects) upload(w http.ResponseWriter, r *http.Request, key string, body []byte) *refusal {
 	query := r.URL.Query()
 	if query.Has("uploads") && r.Method == http.MethodPost {

@@ -66,7 +66,7 @@ func addSites(w *sink.Writer) (err error) {
 	return w.Close(ctx)
 }
 
-// addMissing writes the missing sites; of a share those that are its own. Every other host has answered.
+// addMissing writes the missing sites; for a share only its own sites. Every other host has answered.
 func addMissing(w *sink.Writer) error {
 	i, n := w.Share()
 	for seq := range uint64(10) {

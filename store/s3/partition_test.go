@@ -215,7 +215,7 @@ func TestLatePutDelete(t *testing.T) {
 	})
 }
 
-// TestLate shows after which holders the next one is told that a request may still arrive.
+// TestLate shows after which holders Late says that a request may still arrive.
 func TestLate(t *testing.T) {
 	virtual(t, func(t *testing.T, g *storetest.Gateway) {
 		var next fault

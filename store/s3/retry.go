@@ -43,8 +43,8 @@ func (s *Store) newRetries() *retries {
 	return r
 }
 
-// contention returns the retries of a write that others precede. The requests of an attempt have retries of their own,
-// and an attempt may watch a lock for long. So the time counts from the first refusal.
+// contention returns the retries of a write that other writers have preceded. The requests of an attempt have retries
+// of their own, and an attempt may watch a lock for long. So the time counts from the first refusal.
 func (s *Store) contention() *retries { return &retries{s: s} }
 
 // begin starts the time.
@@ -155,7 +155,7 @@ func (s *Store) change(ctx context.Context, size int, ask func(ctx context.Conte
 		}
 		err := ask(ctx)
 		if err != nil && (answerOf(err).StatusCode == 0 || transient(err)) {
-			s.unanswered.Store(true) // it may take effect at any later time
+			s.unanswered.Store(true) // the request may take effect at any later time
 		}
 		return err
 	})
@@ -225,7 +225,7 @@ func transient(err error) bool {
 	return true
 }
 
-// permanent is an error of this package that no retry mends.
+// permanent is an error of this package that no retry can cure.
 type permanent struct{ error }
 
 func (e *permanent) Unwrap() error { return e.error }

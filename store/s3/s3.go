@@ -165,7 +165,7 @@ func (s *Store) replace(ctx context.Context, key string, p payload) error {
 		if !refused(err) && !missing(err) {
 			return err
 		}
-		// It was written in the meantime: by an earlier attempt, by a late request of an earlier holder, or by the
+		// The object was written in the meantime: by an earlier attempt, by a late request of an earlier holder, or by the
 		// current holder.
 		if err := s.checkLocks(ctx); err != nil {
 			return err
@@ -266,8 +266,8 @@ func (s *Store) Folders(ctx context.Context, folder string) iter.Seq2[string, er
 	}
 }
 
-// list calls each for every object whose name begins with prefix, or for the folders directly in that one, whose keys
-// end in a slash. It ends after each has returned false.
+// list calls each for every object whose name begins with prefix. With below, it does so for the folders directly in
+// the folder prefix; their keys end in a slash. It ends after each has returned false.
 func (s *Store) list(ctx context.Context, prefix string, below bool, each func(minio.ObjectInfo) bool) error {
 	if err := checkPrefix(prefix); err != nil {
 		return err
@@ -278,7 +278,7 @@ func (s *Store) list(ctx context.Context, prefix string, below bool, each func(m
 		err := s.listFrom(ctx, prefix, last, below, func(object minio.ObjectInfo) bool {
 			r.progress()
 			if !below && !strings.HasSuffix(object.Key, "/") {
-				return true // of a page, the objects come first
+				return true // in a page, the objects come first
 			}
 			if last != "" && object.Key <= last {
 				unordered = fmt.Errorf("the server lists %.200q after %.200q, which is not the order of their bytes", object.Key,
@@ -302,7 +302,7 @@ func (s *Store) list(ctx context.Context, prefix string, below bool, each func(m
 func (s *Store) listFrom(parent context.Context, prefix, last string, below bool,
 	each func(minio.ObjectInfo) bool) error {
 	if folder, ok := strings.CutSuffix(last, "/"); ok {
-		last = folder + "0" // behind all that lies in the folder
+		last = folder + "0" // sorts after all names in the folder
 	}
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -366,7 +366,7 @@ func (s *Store) sweep(ctx context.Context, prefix string, ours func(name string)
 				continue
 			}
 			if err := s.checkLocks(ctx); err != nil {
-				return err // it may be a draft of the current holder
+				return err // the upload may be a draft of the current holder
 			}
 			if err := s.abort(ctx, upload.Key, upload.UploadID); err != nil {
 				return err

@@ -109,7 +109,8 @@ func write(t *testing.T, s *Store, name string, content []byte) {
 	}
 }
 
-// TestDraftSizes shows that objects of sizes around multiples of a part arrive whole, in the expected number of parts.
+// TestDraftSizes shows that objects of sizes around multiples of a part arrive complete, in the expected number of
+// parts.
 func TestDraftSizes(t *testing.T) {
 	g := storetest.StartGateway(t)
 	p := newProxy(t, g, once(0, none))
@@ -330,8 +331,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestEmptyObjects shows that each way to write nothing says its length, 0, by HTTP and by HTTPS: public stores refuse
-// a body of unknown length. The object is there, and empty.
+// TestEmptyObjects shows that each way to write an empty object announces its length, 0, by HTTP and by HTTPS: public
+// stores refuse a body of unknown length. The object is there, and empty.
 func TestEmptyObjects(t *testing.T) {
 	g := storetest.StartGateway(t)
 	p := newProxy(t, g, once(0, none))

@@ -23,8 +23,8 @@ import (
 )
 
 // Gateway is an S3 server for a test: versitygw on a folder, on a port of the loopback interface (StartGateway), or a
-// server on a network in memory (NewGateway). In front of it stands what refuses requests that versitygw takes and
-// public stores do not.
+// server on a network in memory (NewGateway). In front of it is a handler that refuses requests which versitygw accepts
+// but public stores do not.
 type Gateway struct {
 	URL    string // http://HOST:PORT of the front
 	Folder string // in which a bucket is a folder, and an object a file; "" in memory
