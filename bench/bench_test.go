@@ -28,7 +28,7 @@ func reportCPU(b *testing.B, used time.Duration, n int) {
 // inFlight is how many exchanges or look-ups a benchmark has under way at a time.
 const inFlight = 256
 
-// next numbers hosts, so that none is asked for twice in a process: answers are cached.
+// next numbers hosts, so that no host is looked up twice in a process: answers are cached.
 var next atomic.Int64
 
 // parallel performs b.N operations, inFlight at a time, and reports processor time and allocations of this process.

@@ -69,7 +69,7 @@ func openTemoto(tokens, paths []string) judge {
 	}
 }
 
-// openSamclarke asks with URLs without a host, which is then not compared.
+// openSamclarke passes URLs without a host, so that the host is not compared.
 func openSamclarke(tokens, paths []string) judge {
 	return func(body []byte, allowed []bool) error {
 		file, err := samclarke.Parse(string(body), "")
@@ -185,9 +185,9 @@ func productTokens() []string {
 	return append(ai, others...)
 }
 
-// TestDecisions asks each parser what Google's open-source matcher was asked, 160 questions about each real file, and
-// counts the decisions that differ. With go test -v it tells the counts. A parser that decides like Google must do so
-// without exception, or it is asked wrongly here.
+// TestDecisions gives each parser the 160 questions about each real file that Google's open-source matcher has
+// answered, and counts the decisions that differ. With go test -v it logs the counts. A parser that decides like Google
+// must do so without exception, or this file calls it wrongly.
 func TestDecisions(t *testing.T) {
 	exact := map[string]bool{"bulkscan": true, "grobotstxt": true}
 	differ, refused, asked := map[string]int{}, map[string]int{}, 0

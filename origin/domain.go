@@ -6,7 +6,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// What the public suffix list says of a host.
+// This file has the facts about a host in the public suffix list.
 
 // RegistrableDomain returns the public suffix plus one label (`example.co.uk`); "" for addresses, bare suffixes and
 // single labels. The result is a part of Host; finding it allocates a little.
@@ -17,7 +17,7 @@ func (o Origin) RegistrableDomain() string {
 	return RegistrableDomain(o.host)
 }
 
-// RegistrableDomain is that of an origin's host that is a name.
+// RegistrableDomain returns the registrable domain of an origin's host that is a name.
 func RegistrableDomain(host string) string {
 	if strings.IndexByte(host, '.') < 0 {
 		return ""
@@ -50,7 +50,7 @@ func (o Origin) ICANNDomain() string {
 }
 
 // isICANN reports whether a public suffix is one of ICANN's, or of an unknown top-level domain. The package must be
-// asked about the suffix itself: for dualstack.us-east-1.amazonaws.com it calls that of a company ICANN's.
+// given the suffix itself: for dualstack.us-east-1.amazonaws.com it reports a company's suffix as ICANN's.
 func isICANN(suffix string) bool {
 	if strings.IndexByte(suffix, '.') < 0 {
 		return true

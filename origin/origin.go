@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Scheme is the protocol by which a site is asked. The zero value is invalid.
+// Scheme is the protocol by which a site is fetched. The zero value is invalid.
 type Scheme uint8
 
 // The schemes of list entries. Auto is that of an entry without a scheme: it is tried by https, then by http.

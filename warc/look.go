@@ -14,8 +14,8 @@ const (
 	lookedLine = 4 << 10 // bytes of a plain file
 )
 
-// Look reports whether a file begins as an archive. It returns an error if the first lines or the first gzip member are
-// not those of one that can be read. Damage is none: the Reader tells of it.
+// Look reports whether a file begins as an archive. It returns an error if the first lines or the first gzip member
+// show an archive that cannot be read. Damage is no error: the Reader reports it.
 func Look(file io.ReaderAt, size int64) (archive bool, err error) {
 	section := io.NewSectionReader(file, 0, size)
 	in := bufio.NewReader(section)

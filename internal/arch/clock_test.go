@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestWallClock holds that tests wait in bubbles, apart from the exceptions in exceptions_test.go, each of which is
-// one.
+// TestWallClock checks that tests wait in bubbles, except those in exceptions_test.go, and that each exception is
+// needed.
 func TestWallClock(t *testing.T) {
 	left := map[string]bool{} // exceptions that no test needs
 	for room, names := range wallClock {
@@ -42,7 +42,7 @@ func TestWallClock(t *testing.T) {
 	}
 }
 
-// TestSharedChannels holds that no package has a channel of its own, which two bubbles could use.
+// TestSharedChannels checks that no package has a channel of its own, since two bubbles could use it.
 func TestSharedChannels(t *testing.T) {
 	for room, files := range sources(t, token.NewFileSet()) {
 		for _, name := range sharedChannels(files) {

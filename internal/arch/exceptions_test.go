@@ -71,8 +71,8 @@ var wallClock = map[string]map[string]string{
 	},
 }
 
-// readsClock are the functions of package time that wait or measure, and compares the methods of a time that, together
-// with time.Now, do so too.
+// readsClock are the functions of package time that wait or measure. compares are the methods of a time that measure
+// together with time.Now.
 var (
 	readsClock = []string{"Sleep", "After", "AfterFunc", "Since", "Until", "NewTimer", "NewTicker", "Tick"}
 	compares   = []string{"After", "Before", "Compare", "Sub"}
@@ -95,12 +95,12 @@ type clocks struct {
 	kinds   map[types.Object]types.Object   // the receivers of methods
 	params  map[types.Object][]types.Object // of functions, and of variables that hold one
 	set     map[*ast.Ident]bool             // what is assigned to: no use
-	uses    map[types.Object][]use          // of what is declared in the package
+	uses    map[types.Object][]use          // of objects declared in the package
 	outside map[types.Object]bool           // used outside bubbles
 	walk    func(visit func(n ast.Node, around []ast.Node))
 }
 
-// use is where something is used: what is around it, and the parameter by which it is given away, if it is.
+// use is a place where an object is used: the nodes around it, and the parameter that receives it, if any.
 type use struct {
 	around []ast.Node
 	given  types.Object
@@ -119,7 +119,7 @@ func readings(fset *token.FileSet, files []*ast.File) []reading {
 		uses: map[types.Object][]use{}, outside: map[types.Object]bool{},
 		walk: func(visit func(ast.Node, []ast.Node)) { walk(files, visit) },
 	}
-	// Nothing is imported: names of the package itself are known without.
+	// Imports are not needed: the package's own names are known without them.
 	config := types.Config{Error: func(error) {}}
 	_, _ = config.Check("", fset, files, &c.info)
 	c.walk(c.bind)
@@ -163,7 +163,7 @@ func walk(files []*ast.File, visit func(n ast.Node, around []ast.Node)) {
 	}
 }
 
-// bind notes what holds a function, and its parameters.
+// bind notes the object that holds a function, and the function's parameters.
 func (c *clocks) bind(n ast.Node, _ []ast.Node) {
 	hold := func(target, value ast.Expr) {
 		name := ident(target)
@@ -246,7 +246,7 @@ func (c *clocks) use(n ast.Node, around []ast.Node) {
 	c.uses[c.info.Uses[name]] = append(c.uses[c.info.Uses[name]], u)
 }
 
-// parameter returns what an argument of a call becomes; nil if that is unknown.
+// parameter returns the parameter that receives an argument of a call; nil if that is unknown.
 func (c *clocks) parameter(call *ast.CallExpr, i int) types.Object {
 	switch types.ExprString(call.Fun) {
 	case "synctest.Test", "bubble.Test":
@@ -279,7 +279,7 @@ func (c *clocks) object(name *ast.Ident) types.Object {
 	return c.info.Uses[name]
 }
 
-// held reports whether what an object holds runs in bubbles only.
+// held reports whether the function in an object runs in bubbles only.
 func (c *clocks) held(by types.Object) bool {
 	if by != nil && by != started && len(c.uses[by]) == 0 {
 		by = c.kinds[by]

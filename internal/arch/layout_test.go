@@ -11,8 +11,8 @@ import (
 const Module = "github.com/bulkscan/bulkscan"
 
 // floors are the rooms of the top level by floor, the highest first. An arrow only goes down, or to a room within the
-// same one. Tools and helpers of tests, in internal, see what is below them; printable and memnet, which import
-// nothing, are for all.
+// same one. Tools and helpers of tests, in internal, may import the rooms below them. printable and memnet import
+// nothing, and all may import them.
 var floors = []string{
 	"cmd", "terminal", "nightly", "scan", "survey", "internal", "history", "warc simweb", "sink", "pipeline",
 	"audit inputs fetcher",

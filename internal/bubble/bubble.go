@@ -1,4 +1,4 @@
-// Package bubble answers one question: how does a test run in virtual time that reads Parquet files?
+// Package bubble answers one question: how does a test that reads Parquet files run in virtual time?
 package bubble
 
 import (
@@ -9,9 +9,9 @@ import (
 	"github.com/parquet-go/parquet-go/compress/zstd"
 )
 
-// Test is synctest.Test for code that reads Parquet files. The library keeps its decoders in a pool, and they have
-// channels, which end the process outside the bubble that they were made in: so the pool is empty before and after.
-// Parallel tests, which may read at the same time, cannot use it.
+// Test is synctest.Test for code that reads Parquet files. The library keeps its decoders in a pool. They have
+// channels, and the use of a channel outside the bubble that made it ends the process. So Test empties the pool before
+// and after. Parallel tests may read at the same time, so they cannot use it.
 func Test(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	forget()
@@ -19,5 +19,5 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// forget empties the pool, by the value that it has at first.
+// forget empties the pool: it sets its initial value.
 func forget() { parquet.Zstd = zstd.Codec{Level: zstd.DefaultLevel} }

@@ -34,7 +34,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// history is a dataset, what has happened to it, and what the oracle knows of it.
+// history is a dataset, the commands run on it, and the oracle's knowledge about it.
 type history struct {
 	list  string // path
 	disk  *storetest.Disk
@@ -42,7 +42,7 @@ type history struct {
 
 	scans   map[string]*scanState
 	through string          // the date up to which nights were pruned
-	foreign map[string]bool // names of files of others, which say mine
+	foreign map[string]bool // names of foreign files, whose content is "mine"
 	left    string          // a damaged head, without which a later one continues
 	asked   map[site]bool   // by the last command
 }
@@ -57,23 +57,22 @@ type site struct {
 type command struct {
 	name      string
 	run       func(ctx context.Context, st store.Store) error
-	begun     func()       // tells the oracle what may change from now on
+	begun     func()       // notes for the oracle what may change from now on
 	refuses   func() bool  // reports whether it may fail without an accident; nil: never
 	done      func() error // checks what must be true once it has succeeded; may be nil
-	publishes bool         // when it has succeeded, readers have all that is published
-	letsGo    bool         // it succeeds also where the scan is damaged
+	publishes bool         // after its success, readers get all published scans
+	letsGo    bool         // it also succeeds if the scan is damaged
 	of        *scanState   // nil: of the dataset
 }
 
-// action is what can happen to a dataset: how often, and the command that it makes of two bytes; nil for none.
+// action is one kind of event: its frequency, and a function that makes a command from two bytes; nil for none.
 type action struct {
 	what    string
 	often   int
 	command func(h *history, a, b byte) *command
 }
 
-// actions are all that happens. What is new gets a line here, and tells the oracle in begun and done what it may
-// change.
+// actions are all kinds of events. A new kind gets a line here, and says in begun and done what it may change.
 var actions = []action{
 	{"scan", 5, func(h *history, a, b byte) *command { // a scan of another day
 		time.Sleep(24 * time.Hour)
@@ -159,8 +158,8 @@ func (h *history) withholding(s *scanState, _, b byte) *command {
 	}}
 }
 
-// withdrawing is the command by which a person lets a scan or a night go that counts, or is held, with a reason. It
-// needs no file of it.
+// withdrawing is the command by which a person withdraws a published or held scan or night, with a reason. It needs no
+// file of the scan.
 func (h *history) withdrawing(s *scanState, _, _ byte) *command {
 	const why = "a test"
 	was := ""
@@ -193,7 +192,7 @@ func (h *history) withdrawing(s *scanState, _, _ byte) *command {
 
 func (h *history) pruning(keep nightly.Keep) *command {
 	if h.damaged() {
-		return nil // whose repair a pruning would refuse
+		return nil // a pruning would refuse its repair
 	}
 	return &command{name: fmt.Sprintf("prune, keeping %+v", keep), begun: func() { h.prunes(keep) },
 		done: func() error { return h.wasPruned(keep) }, run: func(ctx context.Context, st store.Store) error {
@@ -209,7 +208,7 @@ func (h *history) pruning(keep nightly.Keep) *command {
 
 // repairing is the command that repairs a scan.
 func (h *history) repairing(s *scanState, _, _ byte) *command {
-	published := s.publication == "published" // else it stays as it is, and nothing else is handed to readers either
+	published := s.publication == "published" // else it stays as it is, and no other scan is published either
 	begun := func() { s.open = true }
 	return &command{name: "repair", of: s, publishes: published, begun: begun, run: func(ctx context.Context,
 		st store.Store) error {
@@ -251,7 +250,7 @@ func today() string { return ago(0) }
 // ago is the date of so many days ago.
 func ago(days byte) string { return time.Now().UTC().AddDate(0, 0, -int(days)).Format(time.DateOnly) }
 
-// known returns a scan, which a command may make.
+// known returns a scan that a command may make.
 func (h *history) known(id, date string) *scanState {
 	if h.scans[id] == nil {
 		h.scans[id] = &scanState{id: id, date: date, without: map[string]bool{}, parts: map[string]map[string]string{}}
@@ -259,7 +258,7 @@ func (h *history) known(id, date string) *scanState {
 	return h.scans[id]
 }
 
-// unpublished are the bits by which a scan is not handed to readers.
+// unpublished has the bits that make a scan unpublished.
 const unpublished = 96
 
 // scanning returns the command of a scan.
@@ -297,7 +296,7 @@ func (h *history) night(a byte) *command {
 	local := a&32 > 0 // no server tells the date, so nights after a pause are held
 	return &command{
 		name: fmt.Sprintf("night, keeping %+v, by a local list %v", keep, local),
-		begun: func() { // it is published before it prunes
+		begun: func() { // the night is published before it prunes
 			s := h.known("night-"+today(), today())
 			is := *s
 			s.publication, s.there = "published", true
@@ -347,7 +346,7 @@ func (dated) RoundTrip(r *http.Request) (*http.Response, error) {
 // tooOld reports whether what is kept for so many days is too old on a date; 0 is for ever.
 func tooOld(date string, days int) bool { return days > 0 && date <= ago(byte(days)) }
 
-// prunes tells the oracle what a pruning may delete: what is too old of published and discarded scans, but not of the
+// prunes notes for the oracle what a pruning may delete: old files of published and discarded scans, but not of the
 // newest date. A night that was killed before its publication is published first.
 func (h *history) prunes(keep nightly.Keep) {
 	newest := ""
@@ -366,7 +365,7 @@ func (h *history) prunes(keep nightly.Keep) {
 	}
 }
 
-// wasPruned holds that what a pruning may delete is gone.
+// wasPruned checks that a pruning has deleted all that it may delete.
 func (h *history) wasPruned(keep nightly.Keep) error {
 	for _, s := range h.scans {
 		if s.pruned && s.there && tooOld(s.date, keep.Nights) && s.date > h.through {
@@ -376,7 +375,7 @@ func (h *history) wasPruned(keep nightly.Keep) error {
 	return nil
 }
 
-// damaging deletes a file of a scan, or flips a bit of it. That is no command.
+// damaging deletes a file of a scan, or flips a bit of it. It runs no command of bulkscan.
 func (h *history) damaging(s *scanState, a, b byte) *command {
 	parts, err := live(s.id, h.files())
 	if err != nil || len(parts) == 0 {
@@ -401,7 +400,7 @@ func (h *history) damaging(s *scanState, a, b byte) *command {
 	return nil
 }
 
-// store is the dataset as a process that has no accident sees it.
+// store returns the dataset for a process without an accident.
 func (h *history) store() *store.Dir { return dirOn(h.disk) }
 
 func dirOn(disk *storetest.Disk) *store.Dir {
@@ -412,8 +411,8 @@ func dirOn(disk *storetest.Disk) *store.Dir {
 	return dir
 }
 
-// plant puts a foreign file into each folder of the dataset that has none, and beside the parts of a scan one that is
-// named like a part.
+// plant puts a foreign file into each folder of the dataset that has none. Beside the parts of a scan it puts a file
+// that is named like a part.
 func (h *history) plant() {
 	if h.foreign == nil {
 		h.foreign = map[string]bool{"mine.txt": true, "_scans/mine.json": true, "history/closed-mine.txt": true,
@@ -446,8 +445,8 @@ const (
 	together // it lives, and at one of its steps another command runs from its beginning to its end, or the same command
 	harmed   // it lives, and a file was damaged before it
 
-	// killed, and before that, from the same beginning, at moments from the first to the last, each time followed by
-	// another command or death, and by the same command
+	// killed; before that, from the same beginning, it is killed at moments from the first to the last, each time followed
+	// by another command or kill, and by the same command
 	everywhere
 )
 
@@ -462,11 +461,11 @@ func fateOf(at byte) int {
 	return fates[int(at)%len(fates)]
 }
 
-// moments is how often a command is killed that is killed everywhere.
+// moments is the number of kills for the fate everywhere.
 const moments = 4
 
-// perform runs a command as a process with a fate, and then asks the oracle. Of the calls that the command makes where
-// it lives, at says which one its fate hits.
+// perform runs a command as a process with a fate, and then runs the oracle. at chooses the call that the fate hits,
+// among the calls that the command makes if it lives.
 func (h *history) perform(c *command, fate int, at uint16, beside *command) error {
 	h.plant()
 	if fate == harmed {
@@ -480,13 +479,13 @@ func (h *history) perform(c *command, fate int, at uint16, beside *command) erro
 		for i := range uint16(moments) {
 			back, at := h.mark(), at/moments+i*(1<<16/moments)
 			if i > 0 {
-				r = h.rehearse(c) // of the day that it may be by now
+				r = h.rehearse(c) // the day may have changed
 			}
 			if err := h.attempt(c, []int{killed, power, failing}[(int(i)+int(at))%3], at, r, nil); err != nil {
 				return err
 			}
 			next, fate := c, killed // a second death, somewhere
-			if i%2 > 0 {            // or the next scan, which makes up for what was not handed to readers
+			if i%2 > 0 {            // or the next scan, which publishes what was left unpublished
 				time.Sleep(24 * time.Hour)
 				next, fate = h.scanning(h.known("s-"+today(), today()), 0, 1), lives
 			}
@@ -504,9 +503,9 @@ func (h *history) perform(c *command, fate int, at uint16, beside *command) erro
 	return h.attempt(c, fate, at, r, beside)
 }
 
-// harm damages a file, runs a command, and takes the damage back if verify or the command names it; so does a person,
-// who has a copy. A twin of the dataset has no damage: readers say what they say of the twin, or that something is
-// wrong, and so does verify, or the command.
+// harm damages a file and runs a command. If verify or the command names the file, harm undoes the damage, as a person
+// with a copy would. A twin of the dataset has no damage. Readers give the same answers as for the twin, or they, and
+// verify or the command, report a problem.
 func (h *history) harm(c *command, at uint16) error {
 	name, as := h.toHarm(at)
 	if name == "" || h.damaged() {
@@ -565,14 +564,14 @@ func (h *history) harm(c *command, at uint16) error {
 	return h.look(true)
 }
 
-// rederives derives a damaged history anew, which is another way out, and reports whether that has helped.
+// rederives derives a damaged history anew, as another remedy, and reports whether that has helped.
 func (h *history) rederives(name string, at uint16) bool {
 	return at&1 > 0 && strings.HasPrefix(name, "history/") && led.Rebuild(context.Background(), h.store(),
 		led.Options{}) == nil && h.verified(verify.Damaged) == nil
 }
 
 // letGo withdraws the scan of a damaged file, and reports whether that was possible. It also withdraws the scan from
-// the undamaged twin. Then readers of both must say the same, and find nothing wrong.
+// the undamaged twin. Then readers of both must give the same answers, without a problem.
 func (h *history) letGo(c *command, name string, at uint16, twin *storetest.Disk) (gone bool, err error) {
 	for _, s := range h.scans {
 		if at&2 == 0 || s == c.of || s.publication != "published" || s.pruned || !strings.Contains(name, s.id) {
@@ -599,9 +598,9 @@ func (h *history) letGo(c *command, name string, at uint16, twin *storetest.Disk
 	return false, nil
 }
 
-// toHarm returns a file, and what it becomes; "" is none. What is not complete has files that nothing names yet, and of
-// the newest head that is deleted only the records of nights know. The record of a night that does not count may be
-// deleted.
+// toHarm returns a file, and its damaged content; "" is none. It spares files of scans that are not complete and
+// published, which records may not name, and the records of their nights. It does not delete the newest head, since
+// only the records of nights would show that.
 func (h *history) toHarm(at uint16) (name, as string) {
 	files := h.files()
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool {
@@ -632,7 +631,7 @@ func (h *history) toHarm(at uint16) (name, as string) {
 	return name, string(data)
 }
 
-// mark returns a function that makes the history again what it is now.
+// mark returns a function that restores the present state of the history.
 func (h *history) mark() (back func()) {
 	disk, scans, is := h.disk.Restart(storetest.Nothing), map[string]scanState{}, *h
 	h.disk = disk.Restart(storetest.Nothing)
@@ -701,8 +700,8 @@ func (h *history) attempt(c *command, fate int, at uint16, r rehearsal, beside *
 	}
 	moment := func(of []int) int { return append(of, 1)[int(at)*len(of)>>16] }
 	h.asked = map[site]bool{}
-	// The history is not derived from less than it has: a damaged scan that counts, or one whose command did not end, may
-	// refuse others.
+	// The history refuses to be derived from fewer scans than it has: a damaged published scan, or one whose command did
+	// not end, may make other commands fail.
 	refused := c.refuses != nil && c.refuses() || h.any(func(s *scanState) bool {
 		hinders := s.publication != "discarded"
 		if s == c.of {
@@ -731,7 +730,7 @@ func (h *history) attempt(c *command, fate int, at uint16, r rehearsal, beside *
 		line += fmt.Sprintf("; power lost at change %d, %v", moment(r.changes), loss)
 	case fate == failing:
 		refused = true
-		n := moment(r.calls) + int(at%3) // which may be one that reads
+		n := moment(r.calls) + int(at%3) // the call may be one that reads
 		h.disk.Fail = func(i int, c storetest.Call) error {
 			if i == n {
 				failed = c
@@ -809,7 +808,7 @@ func (h *history) beside(c *command, n int, at uint16, line *string) store.Store
 		if at&3 == 0 {
 			other.CrashAt(1+int(at/4)%50, at&4 > 0)
 		}
-		// The first command stands still meanwhile: one that waits for its lock is interrupted.
+		// The first command pauses meanwhile: a command that waits for its lock is interrupted.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		err := c.run(ctx, other)
@@ -818,7 +817,7 @@ func (h *history) beside(c *command, n int, at uint16, line *string) store.Store
 	}}
 }
 
-// size is about how much of the disk the dataset takes.
+// size estimates the disk space of the dataset.
 func (h *history) size() (n int) {
 	folders := map[string]bool{}
 	for name, data := range h.disk.Files() {
@@ -832,8 +831,8 @@ func (h *history) size() (n int) {
 	return n + 256*len(folders)
 }
 
-// chunk is the number of bytes of an action in a history: which it is, two for its command, its fate, and two for the
-// moment.
+// chunk is the number of bytes of an action in a history: one for its kind, two for its command, one for its fate, and
+// two for the moment.
 const chunk = 6
 
 // command returns the command of a chunk; nil for none.
@@ -851,7 +850,7 @@ func (h *history) command(chunk []byte) *command {
 	return nil
 }
 
-// play makes a history from its chunks, and asks the oracle after each action and at the end.
+// play makes a history from its chunks, and runs the oracle after each action and at the end.
 func play(t *testing.T, list string, chunks [][]byte) (h *history, err error) {
 	t.Helper()
 	bubble.Test(t, func(*testing.T) {
@@ -877,8 +876,8 @@ func play(t *testing.T, list string, chunks [][]byte) (h *history, err error) {
 	return h, err
 }
 
-// end repairs, resumes, merges and publishes all that there is, without an accident, and scans once more, in a night:
-// all of it succeeds, and nothing is left over.
+// end repairs, resumes, merges and publishes all scans, without an accident, and scans once more, in a night. All of
+// this succeeds, and leaves no leftovers.
 func (h *history) end() error {
 	h.lines = append(h.lines, "the end:")
 	for _, then := range []struct {
@@ -925,7 +924,8 @@ func (h *history) end() error {
 	return errors.Join(led.Rebuild(context.Background(), h.store(), led.Options{}), h.told())
 }
 
-// targets are killed everywhere, each in the histories of every so many seeds, after what they need.
+// targets are commands with the fate everywhere: each occurs in the history of one seed of so many, after the actions
+// that it needs.
 var targets = [][]string{
 	{"scan", "compact"}, {"scan", "scan", "prune"}, {"scan", "restart"}, {"scan", "damage", "repair"}, {"scan", "release"},
 	{"night"}, {"scan", "again"},
@@ -974,8 +974,8 @@ var (
 	count = flag.Uint64("histories", 0, "number of histories; 0: some")
 )
 
-// TestHistories plays histories of consecutive seeds, to the first that the oracle does not believe. It tells that one
-// without the actions that it does not need, and in the form of a file in testdata/fuzz/FuzzHistories, which keeps it.
+// TestHistories plays histories of consecutive seeds, up to the first that the oracle refuses. It reports that history
+// without needless actions, also as the text of a file for testdata/fuzz/FuzzHistories, which keeps it.
 func TestHistories(t *testing.T) {
 	list, n := writeList(t), *count
 	switch {
@@ -1002,7 +1002,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// FuzzHistories plays the histories that are kept, and those that a fuzzer makes of them.
+// FuzzHistories plays the kept histories, and those that a fuzzer makes from them.
 func FuzzHistories(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		chunks := slices.Collect(slices.Chunk(data[:len(data)/chunk*chunk], chunk))

@@ -32,25 +32,25 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library. Of
-// the product it asks only verify, and at the end the ledger.
+// This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library.
+// From the product it uses only verify, and at the end the ledger.
 
-// scan is what the oracle knows of a scan.
+// scanState is the oracle's knowledge about a scan.
 type scanState struct {
 	id, date    string
 	there       bool // there is a manifest
 	complete    bool
 	publication string
 	tables      []string
-	rows        map[string]string // what was committed: rows as JSON, by table and seq, or hash of a body
-	// the file that somebody has damaged, until the scan is not complete or has its sites again
+	rows        map[string]string // committed rows as JSON, by table and seq, or by hash of a body
+	// the damaged file, until the scan is not complete or has its sites again
 	damaged   string
-	open      bool // a command continues it, even where it is complete
+	open      bool // a command continues it, even if it is complete
 	begunAnew bool // a restart has begun, until the scan is complete
-	// readers may have what was before a damage or a restart, until the scan is handed to them again
+	// readers may have the state before a damage or a restart, until the scan is published again
 	remade    bool
 	hurt      bool                         // remade after a damage
-	withdrawn bool                         // somebody may have withdrawn it
+	withdrawn bool                         // a command may have withdrawn it
 	pruned    bool                         // a pruning could delete it
 	without   map[string]bool              // tables that a pruning could delete
 	parts     map[string]map[string]string // rows of the parts that were read before
@@ -69,7 +69,7 @@ func (s *scanState) sites() (n int) {
 	return n
 }
 
-// record is what the oracle reads of a record of a part.
+// record has the fields of a part's record that the oracle reads.
 type record struct {
 	Shard    string        `json:"shard"`
 	N        int           `json:"n"`
@@ -82,7 +82,7 @@ type record struct {
 	Tombstone string `json:"tombstone"`
 }
 
-// manifest is what the oracle reads of a scan's manifest.
+// manifest has the fields of a scan's manifest that the oracle reads.
 type manifest struct {
 	State       string   `json:"state"`
 	ScanDate    string   `json:"scan_date"`
@@ -94,10 +94,10 @@ type manifest struct {
 	} `json:"counts"`
 }
 
-// root is where the dataset lies on its disk.
+// root is the folder of the dataset on its disk.
 const root = "/data/out/"
 
-// files returns what lies in the dataset, by name.
+// files returns the files of the dataset, by name.
 func (h *history) files() map[string]string { return filesOn(h.disk) }
 
 func filesOn(disk *storetest.Disk) map[string]string {
@@ -115,8 +115,9 @@ func (h *history) any(of func(*scanState) bool) bool {
 
 func (h *history) damaged() bool { return h.any(func(s *scanState) bool { return s.damaged != "" }) }
 
-// look compares the dataset with all that was ever durable, after each command, however it ended: as processes see it,
-// and as the next loss of power would leave it. It returns the first difference, and takes what is durable now.
+// look compares the dataset with all data that was ever durable, after each command, however it ended. It checks the
+// dataset as processes see it, and as the next loss of power would leave it. It returns the first difference, and notes
+// the data that is durable now.
 func (h *history) look(accident bool) error {
 	seen := h.disk
 	h.disk = seen.Restart(storetest.Nothing)
@@ -141,7 +142,7 @@ func (h *history) look(accident bool) error {
 	return h.verified(verify.Damaged)
 }
 
-// lookAt compares files, and returns what they say of each scan.
+// lookAt compares files, and returns their state of each scan.
 func (h *history) lookAt(files map[string]string) (map[string]*scanState, error) {
 	for name := range h.foreign {
 		if files[name] != "mine" {
@@ -170,7 +171,7 @@ func (h *history) lookAt(files map[string]string) (map[string]*scanState, error)
 	return now, lookAtIndex(now, files)
 }
 
-// caused reports whether a head was written for this, of a scan, with a reason.
+// caused reports whether a head was written for this cause, about a scan, with this reason.
 func (h *history) caused(what, scanID, why string) bool {
 	for name, data := range h.files() {
 		var head struct{ Causes []commit.Cause }
@@ -184,7 +185,7 @@ func (h *history) caused(what, scanID, why string) bool {
 	return false
 }
 
-// headState is what the oracle reads of the newest head.
+// headState has the fields of the newest head that the oracle reads.
 type headState struct {
 	publication map[string]string   // by scan
 	without     map[string][]string // by scan: tables that a pruning has taken
@@ -238,7 +239,7 @@ func headIn(files map[string]string) (*headState, error) {
 	return h, err
 }
 
-// next returns what files say of a scan, or what is wrong with that after what it was.
+// next returns the state of a scan in files, or an error if it cannot follow the earlier state.
 func (s *scanState) next(files map[string]string, head *headState) (*scanState, error) {
 	was, is := *s, *s
 	s = &is
@@ -259,7 +260,7 @@ func (s *scanState) next(files map[string]string, head *headState) (*scanState, 
 	m.Tables = slices.DeleteFunc(m.Tables, func(table string) bool { return slices.Contains(head.without[s.id], table) })
 	s.complete, s.tables = m.State == "complete", m.Tables
 	if publication := head.publication[s.id]; publication != "" || !s.pruned || s.date > head.through {
-		// else its files are about to go
+		// else its files are about to be deleted
 		s.publication = cmp.Or(publication, "pending")
 	}
 	for _, table := range schema.AllTables {
@@ -327,7 +328,7 @@ func live(id string, files map[string]string) (all []record, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !strings.HasPrefix(name, schema.ScansFolder+id+"/commits/") || path.Base(name)[0] == '.' || files[name] == "" ||
 			files[name] == "mine" {
-			// a draft, claimed and not written, or not the dataset's
+			// a draft, a claimed name, or not the dataset's
 			continue
 		}
 		var r record
@@ -347,7 +348,7 @@ func live(id string, files map[string]string) (all []record, err error) {
 	}), nil
 }
 
-// read returns the rows of a scan's parts that count, each of which must be there once, whole, and as the host said it.
+// read returns the rows of a scan's parts that count. Each must occur once, be complete, and match the host's answer.
 func (s *scanState) read(files map[string]string) (map[string]string, error) {
 	parts, err := live(s.id, files)
 	if err != nil {
@@ -376,8 +377,8 @@ func (s *scanState) read(files map[string]string) (map[string]string, error) {
 	return rows, nil
 }
 
-// readPart returns the rows of one part by table and seq; several rows of a site are one text. Of a part that it has
-// read before it compares only the bytes.
+// readPart returns the rows of one part by table and seq; several rows of a site are one text. For a part that it has
+// read before, it compares only the bytes.
 func (s *scanState) readPart(part *record, files map[string]string) (map[string]string, error) {
 	key := fmt.Sprint(s.tables)
 	for _, f := range part.Files {
@@ -479,7 +480,7 @@ func rowsOf[T any](data string) ([]T, error) {
 	return parquet.Read[T](strings.NewReader(data), int64(len(data)))
 }
 
-// addRows adds the rows of a file by what they are of; within a site each has its own name.
+// addRows adds the rows of a file by their site; within a site each row has its own name.
 func addRows[T any](rows map[string]string, table, data string, of func(*T) (int64, string)) (int, error) {
 	all, err := rowsOf[T](data)
 	seen := map[string]bool{}
@@ -503,7 +504,7 @@ func addRows[T any](rows map[string]string, table, data string, of func(*T) (int
 	return len(all), err
 }
 
-// lookAtIndex follows the index as a reader does: of each scan in it, all sites are there once.
+// lookAtIndex reads the index as a reader does: each scan in it has each of its sites once.
 func lookAtIndex(scans map[string]*scanState, files map[string]string) error {
 	data, there := files[schema.IndexName]
 	if !there {
@@ -549,7 +550,7 @@ func lookAtIndex(scans map[string]*scanState, files map[string]string) error {
 	return nil
 }
 
-// verified asks the product's own verification for findings of these kinds.
+// verified returns an error for findings of these kinds by the product's own verification.
 func (h *history) verified(kinds ...verify.FindingKind) error {
 	st := h.store()
 	var found []error
@@ -563,12 +564,11 @@ func (h *history) verified(kinds ...verify.FindingKind) error {
 	return errors.Join(append(found, err, led.Verify(ctx, st, report), nightly.Verify(ctx, st, report))...)
 }
 
-// incidental is what answers have of moments, and of the sizes of files.
+// incidental matches times, and sizes of files, in answers.
 var incidental = regexp.MustCompile(
 	`[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z| UTC)|"(dataset_)?bytes":[0-9]+|"sum":"[0-9a-f]+"`)
 
-// answers are what readers of a dataset say, by what they are asked. One that says that something is wrong has no
-// answer.
+// answers returns the readers' answers about a dataset, by question. A reader that reports a problem has no answer.
 func (h *history) answers(st store.Store) map[string]string {
 	ctx, all := context.Background(), map[string]string{}
 	var warned strings.Builder
@@ -613,7 +613,7 @@ func (h *history) answers(st store.Store) map[string]string {
 	return all
 }
 
-// like compares what readers say with what they say of another dataset.
+// like compares the readers' answers with those about another dataset.
 func (h *history) like(disk *storetest.Disk) error {
 	got, want := h.answers(h.store()), h.answers(dirOn(disk))
 	for what, answer := range got {
@@ -629,7 +629,7 @@ func (h *history) like(disk *storetest.Disk) error {
 	return nil
 }
 
-// handed compares what readers have with what is published, after a command that publishes has succeeded.
+// handed compares the data that readers get with the published scans, after a command that publishes has succeeded.
 func (h *history) handed() error {
 	st := h.store()
 	ledger, err := led.ReadLedger(context.Background(), st)
@@ -687,7 +687,7 @@ func (h *history) handed() error {
 	return nil
 }
 
-// told compares the ledger's episodes with what the scans have found: each observation counts once, and the last one is
+// told compares the ledger's episodes with the rows of the scans: each observation counts once, and the last one is
 // known.
 func (h *history) told() error {
 	ledger, err := led.ReadLedger(context.Background(), h.store())
@@ -767,8 +767,8 @@ func (h *history) counted() error {
 	return nil
 }
 
-// tidy returns an error for what should not be left: temporary names, locks, claims without a record. What no process
-// continues keeps what it has left: a discarded scan, and a night that was killed before it had a manifest.
+// tidy returns an error for leftovers: temporary names, locks, claims without a record. Leftovers stay if no process
+// continues their scan: a discarded scan, and a night that was killed before it had a manifest.
 func (h *history) tidy() error {
 	for name, data := range h.files() {
 		if h.any(func(s *scanState) bool {
@@ -800,7 +800,7 @@ func (h *history) committed() map[site]bool {
 	return sites
 }
 
-// mostLost is how many sites a scan loses at most that were asked: an open part, one that is being sealed, and the site
+// mostLost is how many fetched sites a scan loses at most: an open part, a part that is being sealed, and the site
 // between.
 const mostLost = 3
 
@@ -825,9 +825,9 @@ func (h *history) askedOnce(before map[site]bool, died, told bool) error {
 	return nil
 }
 
-// kept holds that a command that has succeeded although a call failed has left what it leaves without that: what
-// readers go by, and what is written once. Parts and the history are compared anyway; the README is one that a later
-// command writes.
+// kept checks a command that has succeeded although a call failed: it has left the same files as without the failure.
+// Compared are the files that readers rely on, and those that are written once. Parts and the history are compared
+// anyway; a later command writes the README.
 func (h *history) kept(left map[string]string) error {
 	files := h.files()
 	for name, data := range left {

@@ -49,13 +49,13 @@ func writeList(t *testing.T) string {
 	return path
 }
 
-// answer is what a host says on a day.
+// answer is the answer of a host on a day.
 type answer struct {
 	status int // 0: it refuses connections
 	body   string
 }
 
-// answers says what a host says at a time: another answer on most days.
+// answers returns the answer of a host at a time: another one on most days.
 func answers(seq int64, at time.Time) answer {
 	day := at.UTC().Unix() / (24 * 60 * 60)
 	switch kind := (seq*7 + day*5) % 11; {
@@ -81,8 +81,8 @@ func (names) Lookup(_ context.Context, host string) resolve.Answer {
 
 func seqOf(address string) int64 { return int64(netip.MustParseAddrPort(address).Addr().As4()[3]) }
 
-// dial opens a connection to a host, which answers one request. That takes a second, in which all else is done that can
-// be done.
+// dial opens a connection to a host, which answers one request. That takes a second, in which all other pending work is
+// done.
 func dial(_ context.Context, _, address string) (net.Conn, error) {
 	to := answers(seqOf(address), time.Now())
 	time.Sleep(time.Second)
@@ -147,7 +147,7 @@ func (h *history) scan(ctx context.Context, st store.Store, s scanning) error {
 	return err
 }
 
-// observerOf says whose scan it is, by its id.
+// observerOf returns the observer of a scan, by its id.
 func observerOf(scanID string) commit.Observer {
 	product := "test"
 	if scanID[0] == 'o' {

@@ -90,8 +90,8 @@ func Lines() string {
 	return strings.NewReplacer("\n", "", "\r", "", "\x00", "").Replace(All())
 }
 
-// Check checks what was printed: valid UTF-8, in lines of bounded length, of which a terminal shows every character in
-// its place.
+// Check checks printed text: it is valid UTF-8 in lines of bounded length, and a terminal shows every character in its
+// place.
 func Check(tb testing.TB, what string, printed []byte, longest int) {
 	tb.Helper()
 	for line := range strings.Lines(string(printed)) {
@@ -106,8 +106,8 @@ func Check(tb testing.TB, what string, printed []byte, longest int) {
 	}
 }
 
-// find names what must not be in a line. It shares no code with the escaping, so that both cannot be wrong in the same
-// way.
+// find names the first forbidden character of a line. It shares no code with the escaping, so that both cannot be wrong
+// in the same way.
 func find(line string) string {
 	if !utf8.ValidString(line) {
 		return "what is no UTF-8"

@@ -22,8 +22,8 @@ var raw = regexp.MustCompile(strings.Join([]string{
 	`\x{FFFD}`, `[ÃÂ][\x{80}-\x{BF}]`, `â€`, // broken UTF-8, or UTF-8 read as Latin-1
 }, "|"))
 
-// Shown checks a text as a person reads it (what a browser shows of a page, what a terminal shows): nothing stands in
-// it as raw notation, unless a text of somebody else's has that, or is escaped to it.
+// Shown checks a text as a person reads it (what a browser shows of a page, what a terminal shows): it contains no raw
+// notation, unless a foreign text contains that notation or is escaped to it.
 func Shown(tb testing.TB, what, shown string, foreign ...string) {
 	tb.Helper()
 	for _, at := range raw.FindAllStringIndex(shown, -1) {
@@ -33,8 +33,8 @@ func Shown(tb testing.TB, what, shown string, foreign ...string) {
 	}
 }
 
-// comesFrom reports whether notation is part of a foreign text, as it is or as it is printed, in any case. Of a text
-// that is not ASCII a part may be shown that is no UTF-8, whose escape is that of U+FFFD.
+// comesFrom reports whether notation is part of a foreign text, as it is or as it is printed, in any case. A shown part
+// of a text that is not ASCII may be invalid UTF-8; its escape is that of U+FFFD.
 func comesFrom(found string, foreign []string) bool {
 	found = strings.ToLower(found)
 	for _, text := range foreign {

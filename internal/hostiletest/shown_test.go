@@ -32,7 +32,7 @@ func TestShown(t *testing.T) {
 		if hostiletest.Shown(r, "it", bad); r.n == 0 {
 			t.Errorf("%q passes", bad)
 		}
-		f(bad, 0, "User-agent: "+bad) // somebody else's text may have it
+		f(bad, 0, "User-agent: "+bad) // a foreign text may have it
 	}
 	for _, good := range []string{`100 % of sites, n = 5`, `99 % within 3 s`, `a & b; c`, `AT&T`, `\`, `<b>`, `{ }`,
 		`Nancy`, `Information`, `50%`, `Café – „x“`} {

@@ -12,7 +12,7 @@ import (
 type Files struct {
 	Concurrency int // exchanges, a connection each
 	Silent      int // exchanges beside them, of hosts that are silent
-	Sockets     int // through which names are asked for, however many at a time
+	Sockets     int // sockets for DNS, however many names are looked up at a time
 	Transfers   int // FTP transfers, the second connection of their exchange
 }
 
@@ -21,20 +21,21 @@ const (
 	// spilled origins, certificates and whatever the system opens on the way: 20 at most were seen. Ten more are for
 	// readers of the metrics.
 	otherFiles = 48
-	// Below so many exchanges at once a scan of any list takes for ever.
+	// With fewer exchanges at once, a scan of any list takes too long.
 	leastConcurrency = 16
-	// Where there are too few files for all, one exchange in so many is one of those beside the others.
+	// If there are too few files for all, one exchange in silentPart is a silent one.
 	silentPart    = 5
 	mostTransfers = 64
 	mostSockets   = 64
 )
 
-// SocketsEach is how many sockets one name server takes: one asks, one waits for its last answer, one is for TCP.
+// SocketsEach is how many sockets one name server takes: one sends questions, one waits for its last answer, one is for
+// TCP.
 const SocketsEach = 3
 
-// ShareFiles shares out what is left of the limit by the files held already: asked exchanges at once, with their
-// look-ups and transfers, as far as it goes, and silent ones beside them. An exchange takes each files, two where its
-// server is in this process too. A limit of 0 is none. The error says how high the limit would have to be.
+// ShareFiles divides the files of the limit that are not held already. Wanted are `asked` exchanges at once, with their
+// look-ups and transfers, and `silent` exchanges beside them; there may be fewer. An exchange takes `each` files: two
+// if its server is in this process, too. A limit of 0 means none. The error says how high the limit would have to be.
 func ShareFiles(limit, held uint64, asked, silent, each int) (Files, error) {
 	b := Files{Concurrency: asked, Silent: silent, Sockets: min(4*asked, mostSockets),
 		Transfers: min(asked, mostTransfers)}
@@ -57,13 +58,13 @@ func ShareFiles(limit, held uint64, asked, silent, each int) (Files, error) {
 	return b, nil
 }
 
-// FilesWanted is the limit that has room for all that is asked for.
+// FilesWanted is the limit with room for so many exchanges.
 func FilesWanted(held uint64, asked, silent, each int) uint64 {
 	return held + otherFiles + uint64(asked+silent)*uint64(each) + uint64(min(4*asked, mostSockets)+
 		min(asked, mostTransfers))
 }
 
-// HeldFiles counts the files that the process holds now, those that it was started with among them.
+// HeldFiles counts the files that the process holds now, including those that it was started with.
 func HeldFiles() uint64 {
 	const standard = 8 // input, output, errors, and what the runtime polls with
 	open, err := os.ReadDir("/dev/fd")

@@ -14,14 +14,14 @@ func TestFileBudget(t *testing.T) {
 			t.Errorf("%d files, %d held, %d asked, %d silent: got %+v, %v, want %+v", limit, held, asked, silent, got, err, want)
 		}
 	}
-	// Room for all, or no telling.
+	// Room for all, or an unknown limit.
 	f(0, 10, 1000, 4000, 1, Files{1000, 4000, 64, 64})
 	f(1<<63, 10, 100_000, 4096, 1, Files{100_000, 4096, 64, 64})
 	f(20_000, 20, 10_000, 4096, 1, Files{10_000, 4096, 64, 64})
 	f(5186, 10, 1000, 4000, 1, Files{1000, 4000, 64, 64})
 	f(10186, 10, 1000, 4000, 2, Files{1000, 4000, 64, 64})
 	f(70, 10, 2, 8, 1, Files{2, 6, 3, 1})
-	// One short, and ever shorter: first of the silent, and then of both.
+	// Ever fewer files: first the silent exchanges shrink, then both kinds.
 	f(5185, 10, 1000, 4000, 1, Files{1000, 3999, 64, 64})
 	f(2186, 10, 1000, 4000, 1, Files{1000, 1000, 64, 64})
 	f(1186, 10, 1000, 4000, 1, Files{800, 200, 64, 64})
@@ -51,7 +51,7 @@ func TestFileBudget(t *testing.T) {
 	refused(92, 10, 1000, 4000, 2, 10186)
 }
 
-// Whatever the limit, what is shared out fits into it beside the rest.
+// For any limit, the shares fit into it beside the other files.
 func TestFileBudgetFits(t *testing.T) {
 	for limit := uint64(1); limit < 3000; limit++ {
 		for _, asked := range []int{1, 3, 16, 17, 100, 256, 257, 1000, 5000} {

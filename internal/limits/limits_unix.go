@@ -19,8 +19,8 @@ func PeakMemory() uint64 {
 	return uint64(u.Maxrss) << 10
 }
 
-// RaiseFiles raises the limit of open files as far as the process may, and returns what it is then; 0 where there is no
-// telling. The runtime does the same when it starts, but no promise of its says so.
+// RaiseFiles raises the limit of open files as far as the process may, and returns the new limit; 0 if it is unknown.
+// The runtime does the same when it starts, but does not promise it.
 func RaiseFiles() uint64 {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
@@ -28,7 +28,7 @@ func RaiseFiles() uint64 {
 	}
 	soft := l.Cur
 	if l.Cur < l.Max {
-		// Some systems refuse a limit that they themselves call the hard one; then the soft one stays.
+		// Some systems refuse even their own hard limit; then the soft limit stays.
 		if l.Cur = l.Max; syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
 			l.Cur = soft
 		}

@@ -1,6 +1,6 @@
 // Package memnet answers one question: which network do tests have? It is one in memory, whose clock is the bubble's
 // (see testing/synctest): datagrams and streams between hosts, with latency, loss, windows, deadlines, half-close,
-// refusal, resets and black holes. What happens depends on the order of calls and the bubble's time alone: a run can be
+// refusal, resets and black holes. Its events depend only on the order of calls and the bubble's time: a run can be
 // repeated.
 package memnet
 
@@ -29,7 +29,7 @@ type Network struct {
 	port      uint16 // the last one that a caller did not choose
 }
 
-// New returns a network. The link is asked for each datagram, each segment and each SYN; nil delivers all at once. A
+// New returns a network. The link is called for each datagram, each segment and each SYN; nil delivers all at once. A
 // host to and from which all is lost is a black hole.
 func New(link func(from, to netip.Addr) Link) *Network {
 	if link == nil {
@@ -79,7 +79,7 @@ func failed(op string, at netip.AddrPort, err error) error {
 	return &net.OpError{Op: op, Net: "memory", Addr: net.TCPAddrFromAddrPort(at), Err: err}
 }
 
-// waiter waits under its lock for what others do, or for a time to come.
+// waiter waits under its lock for a Broadcast of another goroutine, or for a time.
 type waiter struct {
 	sync.Mutex
 	cond sync.Cond

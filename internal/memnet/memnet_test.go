@@ -19,8 +19,8 @@ import (
 var here, there, hole = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"),
 	netip.MustParseAddr("10.0.0.3")
 
-// in runs a test in a bubble, with a network whose hosts are 10 ms apart and whose third swallows all. since is the
-// time that has passed.
+// in runs a test in a bubble, with a network whose hosts are 10 ms apart and whose third host loses everything. since
+// is the time that has passed.
 func in(t *testing.T, do func(client, server Host, since func() time.Duration)) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -34,7 +34,7 @@ func in(t *testing.T, do func(client, server Host, since func() time.Duration)) 
 	})
 }
 
-// said compares what happened, and when, with what must.
+// said compares events and their times with the expected ones.
 func said(t *testing.T, got []string, want ...string) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -80,7 +80,7 @@ func TestPackets(t *testing.T) {
 	})
 }
 
-// TestStreams has what the client of a stream sees, and when, while both ends do one thing after the other.
+// TestStreams shows what the client of a stream sees, and when, while each end performs its steps.
 func TestStreams(t *testing.T) {
 	f := func(what, serve, ask string, want ...string) {
 		t.Helper()
@@ -146,7 +146,7 @@ func play(c *Conn, steps string, since func() time.Duration) (got []string) {
 	return got
 }
 
-// cause is what is known of an error.
+// cause returns the cause of an error as text.
 func cause(err error) string {
 	for _, known := range []error{io.EOF, os.ErrDeadlineExceeded, syscall.ECONNRESET, syscall.ECONNREFUSED,
 		net.ErrClosed} {

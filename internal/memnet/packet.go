@@ -90,8 +90,8 @@ func (p *Packets) arrive(d datagram) {
 	p.cond.Broadcast()
 }
 
-// Receive waits for a datagram, and fills as many buffers as datagrams have arrived. What is longer than its buffer is
-// cut.
+// Receive waits for a datagram, and fills as many buffers as datagrams have arrived. A datagram that is longer than its
+// buffer is cut.
 func (p *Packets) Receive(buffers [][]byte, sizes []int) (n int, err error) {
 	p.Lock()
 	defer p.Unlock()

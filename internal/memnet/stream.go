@@ -128,7 +128,7 @@ type segment struct {
 	data []byte
 }
 
-// Conn is one end of a stream. Both have one lock.
+// Conn is one end of a stream. Both ends share a lock.
 type Conn struct {
 	end
 	in, out *half
@@ -188,7 +188,7 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 		l := c.net.link(c.at.Addr(), c.peer.Addr())
 		piece := b[n:min(len(b), n+window-h.size)]
 		n += len(piece)
-		h.size += len(piece) // of bytes that are lost, or go to a closed end, nothing is acknowledged
+		h.size += len(piece) // bytes that are lost, or go to a closed end, are never acknowledged
 		switch due := h.arrival(l); {
 		case l.Latency < 0:
 		case h.gone: // the answer is a reset
@@ -200,7 +200,7 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 	}
 }
 
-// arrival is when what is sent now arrives: not before what was sent earlier.
+// arrival is when bytes that are sent now arrive: not before bytes sent earlier.
 func (h *half) arrival(l Link) time.Time {
 	if due := time.Now().Add(l.Latency); due.After(h.last) {
 		h.last = due
@@ -215,7 +215,7 @@ func (c *Conn) broken(at time.Time) {
 	}
 }
 
-// CloseWrite ends what this end writes: the other one reads io.EOF behind it.
+// CloseWrite ends the writing of this end: the other end reads io.EOF after the last byte.
 func (c *Conn) CloseWrite() error {
 	c.Lock()
 	defer c.Unlock()
@@ -223,7 +223,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// finish ends the outgoing direction. Where all is lost, its end never arrives.
+// finish ends the outgoing direction. On a link that loses everything, the end never arrives.
 func (c *Conn) finish() {
 	l := c.net.link(c.at.Addr(), c.peer.Addr())
 	if at := c.out.arrival(l); c.out.end.IsZero() {
@@ -240,8 +240,7 @@ func (c *Conn) SetLinger(seconds int) error {
 	return nil
 }
 
-// Close implements net.Conn. With unread bytes it resets the stream, as Linux does, also with those that are still on
-// their way.
+// Close implements net.Conn. If bytes are unread or still on their way, it resets the stream, as Linux does.
 func (c *Conn) Close() error {
 	c.Lock()
 	defer c.Unlock()

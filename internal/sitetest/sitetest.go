@@ -25,7 +25,7 @@ func Origin(tb testing.TB, text string) origin.Origin {
 	return o
 }
 
-// SetOrigin sets a site's origin, and what the public suffix list says of it.
+// SetOrigin sets a site's origin, and its facts in the public suffix list.
 func SetOrigin(s *audit.Site, o origin.Origin) {
 	s.Origin, s.Domain, s.ICANN, s.TLD = o, o.RegistrableDomain(), o.ICANNDomain(), o.TLD()
 }
@@ -133,7 +133,7 @@ func Dead(tb testing.TB, seq uint64) *audit.Site {
 	return s
 }
 
-// bodies are what sites answer with, those whose body is not stored included.
+// bodies are the answers of sites; some of them are not stored.
 var bodies = []string{
 	"User-agent: *\nDisallow: /private/\nSitemap: https://example.com/s.xml\n",
 	"User-agent: GPTBot\nDisallow: /\nCrawl-delay: 2.5\nVisit-time: 0100-0200\n\nUser-agent: *\nAllow: /\nCrawl-delay: 3\nVisit-time: 0300-0400\nRequest-rate: 1/5\nnoindex: /x\n",

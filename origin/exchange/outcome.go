@@ -24,7 +24,7 @@ const (
 	BlockedAddress                     // we refuse to dial this address (private, loopback …)
 	OptedOut                           // we do not contact this host
 	NotArchived                        // the replayed archive has no answer, or none from a redirect's target
-	Carried                            // the replayed archive repeats an earlier answer: nobody saw the origin then
+	Carried                            // the replayed archive repeats an earlier answer: the origin was not observed then
 	numOutcomes
 )
 

@@ -37,7 +37,7 @@ type item struct {
 	record // without its numbers; its input is the text of a reject
 	url    exchange.Target
 	when   time.Time // zero: unknown
-	crawl  string    // of which it says to be a part; "" if unknown
+	crawl  string    // the crawl that it says to be a part of; "" if unknown
 	reason string    // why it is a reject; or skipped
 	broken int       // records that were returned before damage was found: they may be wrong
 	begins *inputs.FileStats
@@ -50,7 +50,7 @@ const (
 	batchBytes  = 256 << 10 // size of a full batch
 )
 
-// newAhead returns what reads an input. Call read in a goroutine, and receive batches until they end.
+// newAhead returns a reader of an input. Call read in a goroutine, and receive batches until they end.
 func newAhead(ctx context.Context, opt *Options) *ahead {
 	return &ahead{ctx: ctx, opt: opt, batches: make(chan batch, batchesEach)}
 }
@@ -72,7 +72,7 @@ func (a *ahead) read(path string, archive bool) {
 		err = failed(path, err)
 	}
 	a.batch.err = err
-	_ = a.pass() // what ends the context is its own error
+	_ = a.pass() // the end of the context is reported as its own error
 }
 
 // failed is an error of reading an input, without the operation and the path that errors of package os begin with.
@@ -180,7 +180,7 @@ func (a *ahead) readRecords(name string, archive io.ReaderAt, size int64) error 
 		err = a.begin(file)
 	}
 	var crawl string // of the last warcinfo
-	wired := false   // the archive holds what was received on the wire
+	wired := false   // the archive holds bytes as received on the wire
 	for err == nil {
 		var rec *warc.Record
 		if rec, err = records.Next(); err != nil {

@@ -21,7 +21,8 @@ import (
 type Night struct {
 	Date string // YYYY-MM-DD: the day; of several days the last with a capture
 	Rows int64  // captures and rows, before one of each site is chosen
-	// Reject, if not nil, receives what gives no row: of this night, and with the first night what is of none.
+	// Reject, if not nil, receives the records of this night that give no row. The first night also receives those that
+	// belong to no night.
 	Reject func(inputs.Reject) error
 
 	all *Nights
@@ -50,8 +51,8 @@ func (n *Nights) Rest(reject func(inputs.Reject) error) error {
 	return err
 }
 
-// begin hands over the rejects without a night, which come first, and so go to the first one, and reports whether there
-// are captures of this night to come.
+// begin passes on the rejects without a night. These come first, and so go to the first night. begin reports whether
+// captures of this night follow.
 func (n *Night) begin() (more bool, err error) {
 	rows := n.all.rows
 	for ; !rows[0].ended && rows[0].flags&rejected != 0 && err == nil; err = rows.next() {
@@ -104,13 +105,14 @@ func (n *Night) Next() (entry inputs.Entry, err error) {
 	return inputs.Entry{}, n.err
 }
 
-// choice is the capture that counts of a URL.
+// choice is the capture that counts for a URL.
 type choice struct {
 	record
 	memory []byte // of the record
 }
 
-// choose reads the captures of a night and URL, of which the first is next, and hands over those that do not count.
+// choose reads the captures of a night and URL, beginning with the next one, and passes those that do not count to
+// lost.
 func (k *choice) choose(from merger, lost func(*record) error) (err error) {
 	for k.keep(from[0]); err == nil; {
 		if err = from.next(); err != nil || from[0].ended || !bytes.Equal(from[0].site(), k.site()) {

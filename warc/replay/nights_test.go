@@ -78,7 +78,7 @@ func TestNights(t *testing.T) {
 	}, 4, crawled, named, second)
 }
 
-// TestRows makes answers of rows as a scan would, and tells what was not observed.
+// TestRows makes answers from rows as a scan would, and marks rows that were not observed.
 func TestRows(t *testing.T) {
 	path := file(t, "x.jsonl", `{"host":"a.example","body":"User-agent: *\n","date":"2024-05-18"}
 {"host":"b.example","body":"","date":"2024-05-18"}

@@ -36,7 +36,7 @@ import (
 	"github.com/bulkscan/bulkscan/warc"
 )
 
-// By says what is a night.
+// By says which time is a night.
 type By string
 
 // The nights: a day of UTC, a month, a crawl by its name. The date of the last two is that of their last capture.
@@ -65,7 +65,7 @@ type Options struct {
 	runBytes int // 0: the constant
 }
 
-// ErrNoDate says that nothing that was read has a date, and none is given. The name of an input stands before it.
+// ErrNoDate says that no record has a date, and none is given. Messages put the name of an input before it.
 var ErrNoDate = errors.New(
 	"has no dates, and what is old is not of today: say of which day its files are by --date YYYY-MM-DD")
 
@@ -153,8 +153,8 @@ func Read(ctx context.Context, paths []string, fetch *fetcher.Fetcher, opt Optio
 	return n, err
 }
 
-// lookAt returns the size of an input, and whether it is an archive that can be read as it is. One that begins with
-// damage is known by its name.
+// lookAt returns the size of an input, and whether it is an archive that can be read as it is. An archive that begins
+// with damage is recognised by its name.
 func lookAt(path string) (size int64, archive bool, err error) {
 	file, err := os.Open(path) // #nosec G304 -- the user names it
 	if err != nil {
@@ -174,8 +174,8 @@ func (n *Nights) full() bool {
 	return n.opt.Limit > 0 && uint64(n.found.Captures+n.found.Rows) >= n.opt.Limit
 }
 
-// readAll reads the inputs and takes their items in order. Archives are begun before their turn; others may need room
-// on disk.
+// readAll reads the inputs and takes their items in order. Archives are begun before their turn; other inputs may need
+// room on disk.
 func (n *Nights) readAll(paths []string, sizes []int64, archives []bool) error {
 	ctx, cancel := context.WithCancel(n.ctx)
 	var reading sync.WaitGroup

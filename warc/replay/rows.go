@@ -132,7 +132,7 @@ func (o *Options) readRow(it *item, row cells) (reason string) {
 		if code = int(number); err != nil || number != float64(code) || code > 599 || code > 0 && code < 100 {
 			return "its status is no number from 100 to 599"
 		}
-		if code/100 == 2 && body == nil { // what was answered is not known
+		if code/100 == 2 && body == nil { // the answer is not known
 			code = 0
 		}
 	} else if len(body) > 0 {
@@ -163,7 +163,7 @@ func (o *Options) readRow(it *item, row cells) (reason string) {
 var truths = map[string]bool{"true": true, "t": true, "yes": true, "1": true, "false": false, "f": false, "no": false,
 	"0": false}
 
-// forms are those of dates, beside seconds since 1970 and parts of these. Without a zone a time is in UTC.
+// forms are the forms of dates, beside seconds since 1970 and parts of seconds. Without a zone a time is in UTC.
 var forms = []string{
 	time.RFC3339, "2006-01-02", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05",
 	"2006-01-02T15:04:05Z0700",
@@ -184,7 +184,7 @@ func parseTime(text string) (time.Time, bool) {
 	for _, form := range forms {
 		t, err := time.Parse(form, text)
 		if zone, offset := t.Zone(); err == nil && (offset != 0 || zone == "" || zone == "UTC" || zone == "GMT") {
-			// of others the offset is not known
+			// the offsets of other zones are not known
 			return t.UTC(), true
 		}
 	}
@@ -209,7 +209,7 @@ func response(code int, row cells, text []byte) []byte {
 // codings are left out: bodies of rows are decoded.
 var codings = map[string]bool{"Content-Encoding": true, "Transfer-Encoding": true, "Trailer": true, "Connection": true}
 
-// fieldsOf reads header fields: a JSON object, of which values may be lists, or lines. What cannot be read is left out.
+// fieldsOf reads header fields: lines, or a JSON object whose values may be lists. It leaves out what it cannot read.
 func fieldsOf(text string) http.Header {
 	fields := http.Header{}
 	var object map[string]any

@@ -206,7 +206,7 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// TestUnknownColumns names the columns that there are, and the remedy.
+// TestUnknownColumns shows that the error names the existing columns, and the remedy.
 func TestUnknownColumns(t *testing.T) {
 	f := func(text string, columns []inputs.Column, wants ...string) {
 		t.Helper()
@@ -277,7 +277,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// FuzzText reads any text without a failure of ours, and gives each row a line that there is.
+// FuzzText checks that any text is read without an internal failure, and that each row has an existing line.
 func FuzzText(f *testing.F) {
 	f.Add("host,body\na,\"b\"\"\n\"\n")
 	f.Add("{\"host\":\"a\",\"body\":\"\\ud800x\"}\n{")

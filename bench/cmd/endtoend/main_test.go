@@ -16,14 +16,14 @@ func TestExperiments(t *testing.T) {
 		t.Skip("SKIPPED: it builds the program and scans for minutes, which -short leaves out")
 	}
 	all := `- every origin of every run has exactly one row, equal to the truth \(\d+ rows\): yes`
-	// What is in one group waits for time-outs, mostly, so groups run at a time.
+	// Groups mostly wait for time-outs, so they run at the same time.
 	for only, want := range map[string]map[string]int{
 		"truth": {
 			`## truth: 1000 origins`: 1, all: 1,
 		},
 		"shares": {
 			`## shares: 10000 origins, of which 5 % share one address, .*`:      1,
-			`\| (one process|8 tasks, one after another) \| .* \| 1\d{4} \| .*`: 2, // a busy machine asks some again
+			`\| (one process|8 tasks, one after another) \| .* \| 1\d{4} \| .*`: 2, // a busy machine repeats some requests
 			`\| 8 tasks at once, [1-9]\d* kills \| .* \| 1\d{4} \| .*`:          1, all: 1,
 		},
 		"inflight,whole": {

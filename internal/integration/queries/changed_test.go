@@ -51,17 +51,17 @@ func TestChangedSites(t *testing.T) {
 	want := []string{
 		"oxxb.test began 01 04 2 news" + open + named,   // two nights without an answer
 		"o-sb.test began 01 04 3 <nil>" + open + named,  // a night without the site, and one without an answer
-		"offb.test began 01 04 4 news" + open + named,   // refused: nobody saw the rules
+		"offb.test began 01 04 4 news" + open + named,   // refused: the rules were not seen
 		"bxfo.test ceased 01 04 5 <nil>" + named + open, // likewise
 		"oaao.test ceased 03 04 9 <nil>" + starred + open,
 		"mmob.test began 03 04 13 <nil>" + open + named, // the first two nights had no file
 		"ommb.test began 01 04 14 news" + open + named,  // removed, and back otherwise
 		"oboo.test ceased 02 03 6 news" + named + open,  // its second change
 		"oobb.test began 02 03 7 <nil>" + open + named,
-		// the last file of the time that followed
+		// the last file of the episode after the change
 		"xobb.test began 02 03 19 <nil>" + open + " blocked 3 User-agent: GPTBot Disallow: /",
 		"oboo.test began 01 02 6 news" + open + named,
-		"obxx.test began 01 02 8 news" + open + named, // and what it did is not known since
+		"obxx.test began 01 02 8 news" + open + named, // and its state is unknown since
 		"oaao.test began 01 02 9 <nil>" + open + starred,
 		"ob--.test began 01 02 <nil> <nil>" + open + named, // the last list does not have it
 	}
@@ -130,8 +130,8 @@ func TestChangedSites(t *testing.T) {
 	compare("without files of earlier nights", 4, want)
 }
 
-// TestDecide bounds the files that are read: of the two newest nights up to the scan's in any case, of earlier ones as
-// long as there were fewer files than the bound.
+// TestDecide bounds the files that are read: those of the two newest nights up to the scan's are always read, those of
+// earlier nights only until the bound is reached.
 func TestDecide(t *testing.T) {
 	st, err := store.NewDir(t.TempDir())
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// TestDefaultScan shows that all readers mean the same scan where none is named, whichever scans of other kinds are
-// added to the dataset: the commands, by commit.Default, the dataset's README, and latest() in views.sql.
+// TestDefaultScan shows that all readers choose the same scan if none is named, whichever scans of other kinds are
+// added to the dataset. The readers are the commands, by commit.Default, the dataset's README, and latest() in
+// views.sql.
 func TestDefaultScan(t *testing.T) {
 	needDuckDB(t)
 	dir, st := write(t, Survey{Name: "good", Sites: 20, Dates: []string{"2026-11-20"}})

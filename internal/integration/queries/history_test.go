@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// TestPoliciesBlocking checks, for every token of the registry, that the policies of the ledger block what the rows of
-// sites say, and that the share of each night is that of token_shares.
+// TestPoliciesBlocking checks, for every token of the registry, that the policies of the ledger block the same sites as
+// the rows of sites, and that the share of each night is that of token_shares.
 func TestPoliciesBlocking(t *testing.T) {
 	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:2000],
 		sharedtest.Bodies(t, "mix12k")[:300])
@@ -55,7 +55,7 @@ func withHistory(t *testing.T, st store.Store) {
 	}
 }
 
-// life is what one site said, night after night.
+// life is the history of one site, night after night.
 type life struct {
 	site     int64
 	episodes []history.Episode
@@ -200,7 +200,7 @@ func (w *lives) write(t *testing.T, st store.Store) {
 	}
 }
 
-// state is what an episode means for a token.
+// state returns the state of a token in an episode.
 func (w *lives) state(e *history.Episode, token string) string {
 	p := w.policies[e.Policy]
 	switch {
@@ -262,8 +262,8 @@ func (w *lives) spells(l *life, token string, files bool) (all []spell) {
 	return all
 }
 
-// bound returns after which night the last of a site's episodes brought a state, of rules that had another state
-// before, and its censoring.
+// bound returns the night after which the last of a site's episodes brought a new state of the rules, and the censoring
+// of that night.
 func (w *lives) bound(episodes []history.Episode, before string) (after, censoring string) {
 	if len(episodes) == 1 {
 		return "", "left"
@@ -293,13 +293,13 @@ func (w *lives) at(l *life, night int, token string) string {
 	return w.state(&l.episodes[l.holds[night]], token)
 }
 
-// move is what became of a site from one night to another.
+// move is the change of a site from one night to another.
 type move struct {
 	before, after, change string
 	causes                []string
 }
 
-// transition returns what became of a site; ok is false for a site that is listed later.
+// transition returns the move of a site; ok is false for a site that is listed later.
 func (w *lives) transition(l *life, earlier, later int, token string) (m move, ok bool) {
 	m.before, m.after = w.at(l, earlier, token), w.at(l, later, token)
 	if m.after == "absent" {
@@ -410,7 +410,7 @@ func TestHistoryMacros(t *testing.T) {
 	}
 }
 
-// expect adds what the macros with a token should answer.
+// expect adds the expected answers of the macros with a token.
 func (w *lives) expect(token string, expect func(columns, from string, rows []string)) {
 	var spells, ofFiles, first, reversals, flapping, survivors, shares []string
 	var lasting []spell
@@ -564,7 +564,7 @@ func TestHistoryNeedsALedger(t *testing.T) {
 	}
 }
 
-// changeOf says what the change of a site's state from one observation to another is; "" is none.
+// changeOf names the change of a site's state from one observation to another; "" is none.
 func changeOf(before, after string) string {
 	switch {
 	case before == after:

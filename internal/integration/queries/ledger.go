@@ -27,8 +27,8 @@ type Ledger struct {
 	Last   string // date of the last night, YYYY-MM-DD
 }
 
-// Write writes the ledger into a dataset, in the place of the present one, as if each night had been merged by itself:
-// a file of closed rows a night and table, and the open rows.
+// Write replaces the ledger of a dataset, as if each night had been merged by itself: one file of closed rows for each
+// night and table, and the open rows.
 func (l *Ledger) Write(ctx context.Context, st store.Store) error {
 	last, err := history.ParseDate(l.Last)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestMonths shows that the views of statistics answer the same whether or not past months are merged, whatever a
-// killed process has left of index and views.sql; that they read merged months; and that statistics made anew are seen
+// killed process has left of index and views.sql; that they read merged months; and that recomputed statistics are seen
 // at once.
 func TestMonths(t *testing.T) {
 	needDuckDB(t)

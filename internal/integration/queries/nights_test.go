@@ -36,7 +36,7 @@ func nightsOf(t *testing.T, st store.Store, sites ...string) {
 // firstNight is when the scans of nightsOf begin.
 var firstNight = time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC)
 
-// timeline is what happens to a site on each night. After its last letter the site is not listed.
+// timeline has the answer of a site on each night. After its last letter the site is not listed.
 type timeline struct {
 	host, letters, cacheControl, label string
 
@@ -117,10 +117,10 @@ func answered(t *testing.T, letter byte) exchange.Response {
 	return r
 }
 
-// TestAccessAsCrawled asks on each night which answer decides, for the timelines of testdata/crawled.jsonl. A line has
-// the letters of nightOf, each with the number of nights, and again, those of a second scan 12 hours later. want are
-// numbers of nights, each with source, access, access_copy_dropped, star_verdict, whether GPTBot is blocked (b or o),
-// the night of the answer (= is the night itself, - none), and that of the first failure. Without these there is no
+// TestAccessAsCrawled checks on each night which answer decides, for the timelines of testdata/crawled.jsonl. A line
+// has the letters of nightOf, each with the number of nights, and again, those of a second scan 12 hours later. want
+// are numbers of nights, each with source, access, access_copy_dropped, star_verdict, whether GPTBot is blocked (b or
+// o), the night of the answer (= is the night itself, - none), and that of the first failure. Without these there is no
 // row.
 func TestAccessAsCrawled(t *testing.T) {
 	needDuckDB(t)
@@ -129,7 +129,7 @@ func TestAccessAsCrawled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var nights, again []timeline
-	var want []map[string]string // by night: what is said of each host
+	var want []map[string]string // by night: the expected text about each host
 	var abouts []string
 	for line := range strings.Lines(string(data)) {
 		var v struct {
@@ -170,7 +170,7 @@ func TestAccessAsCrawled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each night asks for all of them.
+	// Each night has one query for all hosts.
 	all := []Query{{SQL: "CREATE TABLE read AS FROM sites; CREATE OR REPLACE VIEW sites AS FROM read"}}
 	for n := range want {
 		nightOf(t, st, n, "n", 0, nights)

@@ -79,7 +79,7 @@ func compareOverDates(t *testing.T, dir string, st store.Store, scanID string,
 	return tables
 }
 
-// changedSites are the queries of all AI tokens. Of the table only the columns of the query stay.
+// changedSites returns the queries of all AI tokens, and removes all other columns than theirs from the table.
 func changedSites(t *testing.T, table *survey.Table) (all []Query) {
 	t.Helper()
 	for i := range tokens.Default().Tokens {
@@ -95,8 +95,8 @@ func changedSites(t *testing.T, table *survey.Table) (all []Query) {
 	return all
 }
 
-// TestSurveyOverDates compares the tables over dates with the queries: over fifty nights, of which some have two scans,
-// some one of another observer, and whose first month is merged; before and after the registry gains a token.
+// TestSurveyOverDates compares the tables over dates with the queries: over fifty nights, some with two scans, some
+// with a scan of another observer, and with a merged first month; before and after the registry gains a token.
 func TestSurveyOverDates(t *testing.T) {
 	needDuckDB(t)
 	var nights []string

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/compact"
 )
 
-// TestPoliciesView joins sites with policies. Parts and dates repeat policies, and a compaction keeps all rows: each
-// site joins one row all the same, before and after.
+// TestPoliciesView joins sites with policies. Although parts and dates repeat policies, and a compaction keeps all
+// rows, each site joins one row, before and after.
 func TestPoliciesView(t *testing.T) {
 	needDuckDB(t)
 	nights := []string{"2026-11-02", "2026-11-03"}
@@ -70,7 +70,7 @@ func TestPoliciesView(t *testing.T) {
 	}
 }
 
-// TestPoliciesOfOneDate: a question about one date opens no policies of others, of which a year has hundreds.
+// TestPoliciesOfOneDate: a query about one date opens no policies of other dates; a year has hundreds of these.
 func TestPoliciesOfOneDate(t *testing.T) {
 	needDuckDB(t)
 	dir, _ := write(t, Survey{Sites: 200, Dates: dates})

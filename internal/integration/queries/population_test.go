@@ -16,8 +16,8 @@ import (
 // ofAll are the queries over all sites: nothing is outside of their population.
 var ofAll = []string{"changed-sites", "findings", "outcomes-by-rank", "reversals", "transitions", "unknown-keys"}
 
-// unfiltered says, by population, how a query or a view loses its filter: each pair is a text, and what stands instead
-// of it in the mutant. Without a text, all sites have the finding `rules`, in the rows and in what is computed of them.
+// unfiltered says, by population, how a query or a view loses its filter: each pair is a text, and its replacement in
+// the mutant. Without a text, all sites have the finding `rules`, in the rows and in the tables computed from them.
 var unfiltered = map[string][][2]string{
 	"sites that were asked": {{"access <> 'unknown'", "true"}},
 	"sites that answered with a status": {{" status IS NOT NULL", " true"},
@@ -34,8 +34,7 @@ var unfiltered = map[string][][2]string{
 	"sites seen to block it on the last night": {{"state_by(h.judge, p.state, registries_without(token)) = 'blocked'", "true"}},
 }
 
-// strange are files that stand in answers that are no rules, and in others: each record that some query counts is in
-// one.
+// strange are files for answers without rules, and for others: each record that some query counts is in one of them.
 var strange = [][]byte{
 	[]byte(
 		"User-agent: GPTBot\nUser-agent: CCBot\nUser-agent: stranger\nDisallow: /\nCrawl-delay: 7\nContent-Signal: ai-train=no\nContent-Usage: train-ai=n\nLicense: https://rsl.example/l.xml\nNoindex: /x\nFoo: bar\nno record\n\nUser-agent: Googlebot-News\nDisallow: /x\n"),
@@ -69,7 +68,7 @@ func observed(t *testing.T, judged func(scanID string, row *audit.Site) bool) (d
 }
 
 // TestPopulations executes the line "Over:" of each query as a filter: the answer must be that of a dataset without the
-// sites outside of the population, and a mutant of the query that does not filter must answer otherwise.
+// sites outside of the population, and a mutant of the query without the filter must give another answer.
 func TestPopulations(t *testing.T) {
 	needDuckDB(t)
 	all := load(t)
@@ -142,7 +141,7 @@ func sitesWithin(t *testing.T, dir string, p Population) map[string]bool {
 	return within
 }
 
-// mutants asks queries that do not filter.
+// mutants runs queries without their filters.
 func mutants(t *testing.T, whole, ruled string, of []Query, mutation [2]string) []Answer {
 	t.Helper()
 	if mutation[0] == "" {
@@ -205,7 +204,7 @@ func text(t *testing.T, a Answer, clauses []Clause, p Population) string {
 	return b.String()
 }
 
-// firstDifference returns the first line of a text that another one does not have at its place.
+// firstDifference returns the first line of a text that differs from the same line of another text.
 func firstDifference(text, other string) string {
 	lines, others := strings.Split(text, "\n"), strings.Split(other, "\n")
 	for i, line := range lines {

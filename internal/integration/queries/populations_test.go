@@ -7,7 +7,7 @@ import (
 
 // Population is the sites that a query counts. The line "Over:" of a query is clauses separated by `; `. A clause is
 // the name of a population and further words; the names of columns, or values of a column, and a colon may precede it:
-// then it holds for these, and the first clause for all others. Any other clause is prose.
+// then the clause applies to these, and the first clause to all others. Any other clause is prose.
 type Population struct {
 	Name      string
 	Predicate string // in SQL, over the view sites

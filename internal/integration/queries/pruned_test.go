@@ -17,7 +17,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// TestPrunedDates asks for nights that were pruned: the tables refuse, and the history answers.
+// TestPrunedDates queries pruned nights: the tables refuse, and the history answers.
 func TestPrunedDates(t *testing.T) {
 	needDuckDB(t)
 	dir := t.TempDir()

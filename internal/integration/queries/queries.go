@@ -1,7 +1,7 @@
-// Package queries answers one question: do the queries of docs/queries answer what they say, and how fast? It loads the
-// queries, runs them in DuckDB, and makes datasets for them (survey.go). Its tests compare every answer with a golden
-// file, the views with statistics, and the definitions with audit's vectors; BenchmarkQueries in bench measures the
-// queries on a million sites.
+// Package queries answers one question: do the queries of docs/queries give the answers that they promise, and how
+// fast? It loads the queries, runs them in DuckDB, and makes datasets for them (survey.go). Its tests compare every
+// answer with a golden file, the views with statistics, and the definitions with audit's vectors; BenchmarkQueries in
+// bench measures the queries on a million sites.
 package queries
 
 import (
@@ -96,8 +96,8 @@ func Ready(tools string) error {
 	return nil
 }
 
-// process is the DuckDB that answers all requests of this program: to start one takes longer than most answers do.
-// It ends when its input does, which is at the end of the program.
+// process is the DuckDB that answers all requests of this program: starting one takes longer than most answers. It ends
+// when its input does, which is at the end of the program.
 var process struct {
 	sync.Mutex
 

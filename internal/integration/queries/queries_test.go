@@ -109,8 +109,8 @@ func TestSeveralScansOfADate(t *testing.T) {
 	compareDataset(t, "several", dir, st)
 }
 
-// TestTwoObservers checks that the views have the scans of one observer: by default that of the newest date, of several
-// the one that committed last.
+// TestTwoObservers checks that the views have the scans of one observer: by default the observer of the newest date,
+// among several the one that committed last.
 func TestTwoObservers(t *testing.T) {
 	needDuckDB(t)
 	here := commit.Observer{Source: commit.Live, Product: "bulkscan", Vantage: "o'hare"}
@@ -149,7 +149,7 @@ var views = []Query{
 	{Name: "scans", SQL: "SELECT scan_date, CAST(sum(sites) AS BIGINT) FROM scans GROUP BY ALL ORDER BY scan_date"},
 }
 
-// compareDataset compares the answers to all queries and views with golden files, what the views count with
+// compareDataset compares the answers to all queries and views with golden files, the counts of the views with
 // token_stats, and domains with a plain count.
 func compareDataset(t *testing.T, name, dir string, st store.Store) {
 	t.Helper()
@@ -438,8 +438,8 @@ func TestCookbook(t *testing.T) {
 	}
 }
 
-// TestCookbookPrograms runs each SQL text within the Python and R of docs/cookbook.md: what stands between their quotes
-// for several lines.
+// TestCookbookPrograms runs each SQL text within the Python and R of docs/cookbook.md: the text between their quotes,
+// over several lines.
 func TestCookbookPrograms(t *testing.T) {
 	needDuckDB(t)
 	dir, _ := write(t, Survey{Sites: 500, Dates: dates[1:]})

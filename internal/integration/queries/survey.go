@@ -51,7 +51,7 @@ type Survey struct {
 	Statistics func(ctx context.Context, st store.Store, scanID string) error
 }
 
-// site is the facts of one list entry that hold for all dates.
+// site has the facts of one list entry that apply to all dates.
 type site struct {
 	host   string
 	rank   int64
@@ -262,7 +262,8 @@ func (d *site) answer(row *audit.Site, date int, at time.Time, memory []byte) []
 	return memory
 }
 
-// maxBody bounds the kept body. It is above the default of a scan, so that some files exceed that and are whole.
+// maxBody bounds the kept body. It is above the default of a scan, so that some files exceed that and are still
+// complete.
 const maxBody = 520_000
 
 // redirect adds the site's redirects.
@@ -329,7 +330,7 @@ Disallow: /
 `,
 }
 
-// madeBodies returns 400 files of one to five pieces, and the whole files. Each piece affects some query, so that no
+// madeBodies returns 400 files of one to five pieces, and the files of whole. Each piece affects some query, so that no
 // answer is trivial.
 func madeBodies() [][]byte {
 	rng := rand.New(rand.NewPCG(1, 9309))
@@ -381,7 +382,7 @@ var pieces = []string{
 	"User-agent: \xff\xfe\nDisallow: /caf\xe9\n",
 }
 
-// whole returns files that are special as a whole.
+// whole returns complete files that are special.
 func whole() [][]byte {
 	page := "<!DOCTYPE html><html><head><title>Not here</title></head><body>User-agent: *\nDisallow: /\n</body></html>\n"
 	return [][]byte{

@@ -85,7 +85,7 @@ func TestGivenTables(t *testing.T) {
 	compareTables(t, dir, st, scans[0].ScanID)
 }
 
-// compareTables compares the tables of a scan's report with what DuckDB answers.
+// compareTables compares the tables of a scan's report with DuckDB's answers.
 func compareTables(t *testing.T, dir string, st store.Store, scanID string) {
 	t.Helper()
 	survey, err := survey.Take(t.Context(), st, scanID, survey.TakeOptions{})
@@ -108,7 +108,7 @@ func compareTables(t *testing.T, dir string, st store.Store, scanID string) {
 	}
 }
 
-// compareTable compares a table with an answer, in order. Of a table with a note the answer may have rows with other
+// compareTable compares a table with an answer, in order. If a table has a note, the answer may have rows with other
 // texts.
 func compareTable(t *testing.T, table *survey.Table, a Answer) {
 	t.Helper()
@@ -158,8 +158,8 @@ func sameValue(column string, want, got any) bool {
 	return equal(want, got)
 }
 
-// TestLeastGroup compares the suffixes that have enough sites with the query's, by several numbers of them; and the
-// sites that were not observed of each segment with a count of their findings.
+// TestLeastGroup compares the suffixes with enough sites with those of the query, for several limits. It compares the
+// unobserved sites of each segment with a count of their findings.
 func TestLeastGroup(t *testing.T) {
 	needDuckDB(t)
 	s := Survey{Sites: 2500, Dates: dates[2:], Challenged: 7}
