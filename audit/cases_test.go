@@ -10,8 +10,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 )
 
-// TestCases judges small files from the real web. Each line says what is right: the finding, the verdict of `*`, the
-// site's Content-Signal, what holds besides, and the advice.
+// TestCases judges small files from the real web. Each line has the right results: the finding, the verdict of `*`, the
+// site's Content-Signal, other facts, and the advice.
 func TestCases(t *testing.T) {
 	folder := sharedtest.Path(t, "cases", "robots")
 	met := map[string]bool{}

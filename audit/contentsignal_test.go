@@ -115,7 +115,7 @@ func TestSignalsAddUp(t *testing.T) {
 	f("ua: * | Content-Signal: use=immediate | Content-Signal: use=full", "use=immediate, use=full", 3)
 	f("ua: * | Content-Signal: use=full, use=immediate, use=reference", "use=immediate, use=reference", 2)
 
-	// Paths: only what matches `/` holds there, the longest pattern first; `no` wins among equally long ones.
+	// Paths: only a path that matches `/` counts for `/`, the longest pattern first; `no` wins among equally long ones.
 	f("ua: * | Content-Signal: /blog/ ai-train=no, search=yes", "")
 	f("ua: * | Content-Signal: / ai-train=no, search=yes", "search=yes, ai-train=no")
 	f("ua: * | Content-Signal: /*.pdf$ search=yes, ai-train=no | Content-Signal: ai-train=no, search=no",

@@ -475,7 +475,7 @@ func TestRetryAndRedirect(t *testing.T) {
 	})
 }
 
-// Responses that say that the address is asked too often.
+// Responses that say that the address gets too many requests.
 func TestThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := func(head string, want bool) {

@@ -151,7 +151,7 @@ func TestNext(t *testing.T) {
 	f("https://a.com", "connect_failed", "done", "connect_failed 0 https://a.com 0")
 	f("https://a.com", "no_port 200", "1m0s:"+s+" done", "answered 200 https://a.com 0")
 	f("a.com", "no_port no_port 200", "0s:"+h+" 1m0s:"+s+" done", "answered 200 https://a.com 0")
-	// What we do not ask for once more leaves what was found.
+	// If a target is not fetched once more, the earlier result stays.
 	f("https://a.com", "503 blocked_address", "1m0s:"+s+" done", "answered 503 https://a.com 0")
 	f("https://a.com", "503 503 opted_out", "1m0s:"+s+" 2m0s:"+s+" done", "answered 503 https://a.com 0")
 	f("https://a.com", "500 timeout blocked_address", "1m0s:"+s+" 2m0s:"+s+" done", "answered 500 https://a.com 0")

@@ -165,7 +165,7 @@ func TestRules(t *testing.T) {
 	f("A1 B2 unreachable C2/y", "first A 1..1; policy C 2..4 after 1 seen 2 failed 1; unreachable 3..3 (1)")
 	f("E1 C1/y", "first C 1..2 seen 2")
 	f("E3 E4/y", "first E 1..2 seen 2 bodies 2")
-	// Rule 6: what another judge would say of earlier files is not known, and their episode stays what it is.
+	// Rule 6: another judge's judgement of earlier files is not known, and their episode stays unchanged.
 	f("A1 A4/y", "first A 1..1; unknown_judge A 2..2 after 1")
 	f("A1 A2 A2/y", "first A 1..2 seen 2 bodies 2; unknown_judge A 3..3 after 2")
 	f("A1 A2 A1/y", "first A 1..2 seen 2 bodies 2; unknown_judge A 3..3 after 2")

@@ -30,10 +30,11 @@ type Retention struct {
 	DryRun bool // log and count what is due, and delete nothing
 }
 
-// ManyError says that more than half would go. The clock or a setting may be wrong, so a person has to accept it.
+// ManyError says that a pruning would delete more than half. The clock or a setting may be wrong, so a person has to
+// accept it.
 type ManyError struct {
-	What  string   // would go, with its numbers
-	Dates []string // of which anything would go
+	What  string   // would be deleted, with its numbers
+	Dates []string // of which anything would be deleted
 }
 
 func (e *ManyError) Error() string {
@@ -65,7 +66,7 @@ type pruning struct {
 	before *commit.Pruned
 	all    []*commit.Manifest
 	nights []*commit.Manifest
-	tables map[string][]*commit.Manifest // scans of which a table goes
+	tables map[string][]*commit.Manifest // scans of which a table is deleted
 	done   Prunings
 }
 

@@ -453,7 +453,7 @@ func TestTokenStatsPlainly(t *testing.T) {
 	comparePlainly(t, generatedBodies(900), 0, 5)
 }
 
-// TestTokenStatsOfRealFiles does so over 3,000 real files.
+// TestTokenStatsOfRealFiles makes the same comparison over 3,000 real files.
 func TestTokenStatsOfRealFiles(t *testing.T) {
 	bodies := slices.Concat(sharedtest.Bodies(t, "modern-ai"), sharedtest.Bodies(t, "typical12k")[:1899])
 	// The packs are mixed, so that each part and segment has bodies of all.

@@ -12,7 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 )
 
-// What a shell offers after TAB: the scripts of `bulkscan completion` ask the program itself.
+// The words that a shell offers after TAB: the scripts of `bulkscan completion` get them from the program itself.
 
 // offered are the values of flags and arguments, by their name.
 var offered = map[string]func(c *cobra.Command, args []string) []string{

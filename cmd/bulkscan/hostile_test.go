@@ -189,7 +189,7 @@ const (
 	hostileRow  = 2 << 20 // of JSON that contains a complete site or file
 )
 
-// command runs bulkscan and returns what it printed.
+// hostileRun runs bulkscan and returns what it printed.
 func hostileRun(t *testing.T, stdin string, args ...string) (code int, stdout, stderr []byte) {
 	t.Helper()
 	var out, errs bytes.Buffer

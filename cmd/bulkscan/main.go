@@ -88,7 +88,7 @@ func usage(err error) error {
 
 func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
 
-// app is what the commands share.
+// app has the parts that the commands share.
 type app struct {
 	stdin  io.Reader
 	stdout io.Writer

@@ -53,7 +53,7 @@ func TestMetricsPage(t *testing.T) {
 			}
 		}
 
-		// A second scan at this address says so before it asks a site.
+		// A second scan at this address reports this before it fetches a site.
 		before := w.web.Stats().Requests
 		second := w.scan(t, filepath.Join(t.TempDir(), "out"), "--metrics-addr", address)
 		second.exits(t, exitUsage)

@@ -336,7 +336,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	return a.collectLast(ctx, f, o, j.ScanID())
 }
 
-// jobOptions are what the flags say of a scan.
+// jobOptions returns the options of a scan by its flags.
 func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 	if len(paths) == 0 {
 		paths = []string{"-"}

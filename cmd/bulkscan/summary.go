@@ -96,7 +96,7 @@ func definitionHelp() string {
 	return b.String()
 }
 
-// sensitivityOf checks what --sensitivity is asked for: the definition, and the token as the registry spells it.
+// sensitivityOf checks the choices for --sensitivity: the definition, and the token as the registry spells it.
 func sensitivityOf(o *survey.Options, definition survey.Definition, token string) (by, name string, err error) {
 	if definition.Over != "sites_rules" {
 		return "", "", usagef("--sensitivity counts by %s; %s is over other sites",

@@ -18,7 +18,7 @@ import (
 
 // The registry, as people and programs look things up in it.
 
-// tokenFilter says which tokens are asked for.
+// tokenFilter has the flags that choose tokens.
 type tokenFilter struct{ survey.Selection }
 
 // countedFilter says which tokens a command counts: by default those of AI crawlers, and all of --tokens.

@@ -77,7 +77,7 @@ func (w *world) kinds(name string) map[string]script {
 }
 
 // TestBatch looks up names of each kind at the same time, and again at once: singly and in batches the answers are the
-// same, and so is what was sent when.
+// same, and so are the questions and their times.
 func TestBatch(t *testing.T) {
 	told := func(batched bool) (lines []string) {
 		inWorld(t, batched, func(w *world) {

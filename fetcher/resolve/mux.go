@@ -80,7 +80,7 @@ type call struct {
 	sent     time.Time // when that was
 }
 
-// waiter is what waits for the answer to a sending: a call, or a Query of a batch.
+// waiter waits for the answer to a sending: it is a call, or a Query of a batch.
 type waiter struct {
 	call  *call
 	query *Query

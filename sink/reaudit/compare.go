@@ -167,7 +167,7 @@ func fingerprint(rows *siterows.Rows, b []byte) (uint64, []byte) {
 	return max(maphash.Bytes(printSeed, b), 1), b
 }
 
-// appendFields appends the values of some columns so that other values give other bytes.
+// appendFields appends the values of some columns. Different values give different bytes.
 func appendFields(b []byte, row reflect.Value, fields []int) []byte {
 	for _, i := range fields {
 		v := row.Field(i)

@@ -54,7 +54,7 @@ func (f frame) number(row []any, column string) int64 {
 	return n
 }
 
-// share is a share or another number, and 0 for null.
+// share returns a number of a row, often a share; 0 for null.
 func (f frame) share(row []any, column string) float64 {
 	if n := f.number(row, column); n != 0 {
 		return float64(n)
@@ -179,7 +179,7 @@ func sqlOf(names ...string) (list []query) {
 	return list
 }
 
-// subtitle says what a share is of, of how many sites, and of which date.
+// subtitle names the base of a share, its number of sites, and its date.
 func (b *builder) subtitle(of string, sites int64) string {
 	return fmt.Sprintf("%s, n = %s%s, %s", of, printable.Number(sites), b.full().Flag(sites), b.survey.Manifest.ScanDate)
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// lab is what the experiments have in common.
+// lab has the common parts of the experiments.
 type lab struct {
 	runs  int
 	scale float64
@@ -84,7 +84,8 @@ type trial struct {
 	trusted bool     // the scanner trusts the web's authority
 }
 
-// outcome is what the system, the web and the dataset say of a trial. The dataset is there until the next trial.
+// outcome has the figures of a trial from the system, the web and the dataset. The dataset is there until the next
+// trial.
 type outcome struct {
 	wall, cpu time.Duration
 	peak      int64  // most memory of the process, in bytes

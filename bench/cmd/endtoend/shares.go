@@ -77,7 +77,7 @@ func (l *lab) shares(ctx context.Context) error {
 		len(lines), 100*hotShare, sharedRate)
 	l.printf(
 		"| | wall s | CPU s | of it collect | of it killed | requests | CPU a request, µs | most memory MB | hot address: busiest 1 s, 10 s |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
-	// What a kill loses is asked again, so the CPU is compared by requests.
+	// Sites that a kill loses are fetched again, so the CPU is compared by requests.
 	cost := func(o *outcome) float64 { return 1e6 * o.cpu.Seconds() / float64(o.came.Connections) }
 	row := func(name string, s *shared) {
 		l.printf("| %s | %.0f | %.1f | %.1f | %.1f | %d | %.0f | %d | %d, %d |\n", name, s.wall.Seconds(), s.cpu.Seconds(),
@@ -147,8 +147,8 @@ func (l *lab) inShares(ctx context.Context, t trial, atOnce, kills int) (*shared
 	return s, l.compareShares(ctx, s, dir, truth)
 }
 
-// apart is what as many processes at once cost without shares: each scans an eighth of the list into a dataset of its
-// own, at an eighth of the rate.
+// apart measures the cost of as many processes at once without shares: each scans an eighth of the list into a dataset
+// of its own, at an eighth of the rate.
 func (l *lab) apart(ctx context.Context, t trial, lines []string) (*shared, error) {
 	var parts [shareTasks][]string
 	for i, line := range lines {
@@ -270,8 +270,8 @@ func (s *shared) task(ctx context.Context, i int, like *exec.Cmd, stderr io.Writ
 	}
 }
 
-// watchMemory notes the most memory of a task. What the system tells at a process's end includes the memory of the
-// process that started it, which has the whole list here.
+// watchMemory notes the most memory of a task. The system's figure at a process's end includes the memory of the
+// process that started it, which has the complete list here.
 func (s *shared) watchMemory(pid int, ended <-chan struct{}) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
