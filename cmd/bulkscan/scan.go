@@ -207,7 +207,7 @@ var changesAnswers = map[string]bool{
 	"ipv4": true, "ipv6": true, "allow-private": true, "vantage": true, "list-id": true,
 }
 
-// gcPercent is GOGC of a scan where the user sets none: a scan leaves so little garbage that its peak of memory falls by
+// gcPercent is GOGC of a scan where the user sets none: a scan leaves so little garbage that its memory peak falls by
 // a quarter for 1 % of its processor time, 2 % with TLS.
 const gcPercent = 50
 
