@@ -17,7 +17,7 @@ import (
 var nested = []string{"_scans/s/commits/0-0.json", "_scans/s/manifest.json", "sites/scan_date=1/a",
 	"sites/scan_date=1/b", "sites/scan_date=2/a"}
 
-// newNested writes them.
+// newNested writes a file for each name of nested.
 func newNested(t *testing.T) (root string, dir *store.Dir) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "out")

@@ -95,7 +95,7 @@ func TestEveryFlagChanged(t *testing.T) {
 		"warc-out": filepath.Join(folder, "archive"), "repair": "true", "no-compact": "true", "no-publish": "true",
 		"accept-list": "true",
 	}
-	// Flags that make it another scan, or none. For shares see TestSharesAreOneScan.
+	// Flags that lead to another scan, or to no scan. For shares see TestSharesAreOneScan.
 	other := []string{"help", "out", "fields", "scan-id", "restart", "dry-run", "config", "print-config", "shard",
 		"workers", "collect"}
 	flags := (&app{}).scanCommand().Flags()

@@ -212,7 +212,7 @@ func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 	return bounds, nil
 }
 
-// keep says for how long things are kept.
+// keep returns for how many days nights, bodies and evidence are kept.
 func (f *nightlyFlags) keep() (k nightly.Keep, err error) {
 	for _, setting := range []struct {
 		name, text string
