@@ -80,7 +80,8 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "each of {} recorded decisions", in(first, `(?s)how many of\s+([\d,]+) decisions differ`))
 	f(page, "IPv6 per /{}), on", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
 	f(page, "[at most {} bytes](docs/inputs.md#several", in("inputs/dedupe_test.go", `perEntry > (\d+)`))
-	f(page, "its report, peaked at {} MB. To", in(fifth, `second night \| [\d.]+ \| (\d+)`))
+	f(page, "A scan of a million sites peaked at [{} MB](bench", in(memory, `1,000,000 \| (\d+) MB`))
+	f(page, "with its report, at {} MB. To", in(fifth, `second night \| [\d.]+ \| (\d+)`))
 	f(page, "A first survey in ten minutes")
 	f(page, "There are [{} queries]", strconv.Itoa(len(queryNames(t))))
 	f(page, "simulated web, {} real host names with real files took {} s, {} s of processor time and {} MB:",
