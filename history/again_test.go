@@ -169,18 +169,34 @@ func TestAnotherRegistry(t *testing.T) {
 	f("o+ b+ | b o+", "obbo")
 }
 
+// nightsOf returns a function that scans one site, and merges the scan, by the registry with ZetaBot or without. The site
+// has the file o, or B, which blocks ZetaBot.
+func nightsOf(t *testing.T, st store.Store, by map[bool]*tokens.Registry) func(date Date, has bool, file string) {
+	testFiles["o"], testFiles["B"] = "User-agent: *\nDisallow: /x\n", "User-agent: ZetaBot\nDisallow: /\n"
+	return func(date Date, has bool, file string) {
+		t.Helper()
+		scanned(t, st, "n"+date.String(), date.String(), func(o *sink.Options) { o.Registry = by[has] }, "h.example="+file)
+		if _, err := Update(t.Context(), st, Options{Rejudge: RejudgeBy(by[has])}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mustBeAsRebuilt fails the test unless the ledger is what it is when derived anew.
+func mustBeAsRebuilt(t *testing.T, st store.Store, o Options) {
+	t.Helper()
+	before := contents(t, st)
+	mustRebuild(t, st, o)
+	if after := contents(t, st); after != before {
+		t.Errorf("derived anew, the ledger is\n%s\nand was\n%s", after, before)
+	}
+}
+
 // TestLateScanOfAnotherRegistry merges a late scan by a program whose registry is not that of the last night. Until the
 // next night, its state may be unknown, and nothing is pruned. Then the ledger is what it is when derived anew.
 func TestLateScanOfAnotherRegistry(t *testing.T) {
 	by, dir := registries(t), newDir(t)
-	testFiles["o"], testFiles["B"] = "User-agent: *\nDisallow: /x\n", "User-agent: ZetaBot\nDisallow: /\n"
-	night := func(date Date, has bool, file string) {
-		t.Helper()
-		scanned(t, dir, "n"+date.String(), date.String(), func(o *sink.Options) { o.Registry = by[has] }, "h.example="+file)
-		if _, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(by[has])}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	night := nightsOf(t, dir, by)
 	states := func() (all string) {
 		for date := Date(20001); date <= 20004; date++ {
 			all += stateOf(t, dir, date, by[false].Version)
@@ -206,25 +222,14 @@ func TestLateScanOfAnotherRegistry(t *testing.T) {
 	if got := states(); got != "bboo" {
 		t.Errorf("after the next night the nights are %s, want bboo", got)
 	}
-	before := contents(t, dir)
-	mustRebuild(t, dir, Options{Rejudge: RejudgeBy(by[true])})
-	if after := contents(t, dir); after != before {
-		t.Errorf("derived anew, the ledger is\n%s\nand was\n%s", after, before)
-	}
+	mustBeAsRebuilt(t, dir, Options{Rejudge: RejudgeBy(by[true])})
 }
 
 // TestAnotherRegistryWithoutAScan has another registry come while a scan of the ledger is not there. Once it is back,
 // the next night judges all nights.
 func TestAnotherRegistryWithoutAScan(t *testing.T) {
 	by, dir := registries(t), newDir(t)
-	testFiles["o"], testFiles["B"] = "User-agent: *\nDisallow: /x\n", "User-agent: ZetaBot\nDisallow: /\n"
-	night := func(date Date, has bool, file string) {
-		t.Helper()
-		scanned(t, dir, "n"+date.String(), date.String(), func(o *sink.Options) { o.Registry = by[has] }, "h.example="+file)
-		if _, err := Update(t.Context(), dir, Options{Rejudge: RejudgeBy(by[has])}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	night := nightsOf(t, dir, by)
 	night(20001, false, "B")
 	night(20002, false, "B")
 	name := commit.ManifestName("n" + Date(20001).String())
@@ -237,11 +242,7 @@ func TestAnotherRegistryWithoutAScan(t *testing.T) {
 		t.Fatal(err)
 	}
 	night(20004, true, "o")
-	before := contents(t, dir)
-	mustRebuild(t, dir, Options{Rejudge: RejudgeBy(by[true])})
-	if after := contents(t, dir); after != before {
-		t.Errorf("derived anew, the ledger is\n%s\nand was\n%s", after, before)
-	}
+	mustBeAsRebuilt(t, dir, Options{Rejudge: RejudgeBy(by[true])})
 }
 
 // prunedBy is pruned with these options.

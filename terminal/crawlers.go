@@ -181,7 +181,7 @@ func (x *explanation) byFate(list []*audit.TokenResult, all int) {
 	}
 }
 
-// why says in words whose rules a crawler follows, and what else its group tells it.
+// why says in words whose rules a crawler follows, and which other statements of its group are for it.
 func (x *explanation) why(t *audit.TokenResult) string {
 	s := x.because(t)
 	if t.Via != audit.ViaStar.String() || t == x.result.Star { // the rules of `*` are shown once

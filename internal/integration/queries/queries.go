@@ -117,9 +117,12 @@ func start(ctx context.Context, tools string) error {
 	if err != nil {
 		return err
 	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
 	process.cmd, process.in, process.out = cmd, json.NewEncoder(in), json.NewDecoder(out)
 	process.out.UseNumber()
-	return cmd.Start()
+	return nil
 }
 
 // Ask runs each query in DuckDB on a dataset, the given number of times with the given number of threads. Each call has
