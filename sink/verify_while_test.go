@@ -9,7 +9,9 @@ import (
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
+	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -48,18 +50,22 @@ func TestVerifyWhileCompacting(t *testing.T) {
 type changing struct {
 	store.Store
 	before string
+	after  int // as many listings or openings of it
 	do     func()
 
-	once     sync.Once // records are opened by several goroutines
+	mu       sync.Mutex // records are opened by several goroutines
 	happened bool
 }
 
 func (c *changing) happens(name string) {
-	if name == c.before {
-		c.once.Do(func() {
-			c.happened = true
-			c.do()
-		})
+	if name != c.before {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.after--; c.after < 0 && !c.happened {
+		c.happened = true
+		c.do()
 	}
 }
 
@@ -109,6 +115,27 @@ func TestVerifyWhileScanning(t *testing.T) {
 			lines, v := findings(t, c)
 			if v.Damaged > 0 || !c.happened {
 				t.Errorf("%s, before %s: %q", what, before, lines)
+			}
+		}
+	}
+}
+
+// TestVerifyDerivedWhileWritten shows the same of the files for readers, however often they are read.
+func TestVerifyDerivedWhileWritten(t *testing.T) {
+	for _, before := range []string{index.Name, views.Name, schema.PackageName, index.MonthsFolder} {
+		for after := 0; ; after++ {
+			dir := newDir(t)
+			options := Options{ScanID: "a", Date: "2026-11-21", ToolVersion: "test"}
+			scanWithStats(t, dir, options, typicalSites(t, 5)...)
+			options.ScanID = "b"
+			c := &changing{Store: dir, before: before, after: after,
+				do: func() { scanWithStats(t, dir, options, typicalSites(t, 9)...) }}
+			lines, v := findings(t, c)
+			if v.Damaged > 0 {
+				t.Errorf("a scan before time %d of %s: %q", after+1, before, lines)
+			}
+			if !c.happened {
+				break
 			}
 		}
 	}

@@ -134,15 +134,21 @@ type content struct {
 var newest atomic.Pointer[content]
 
 // readRows reads the index. Other readers share the rows, so they must not be changed. After an error there are none.
-func readRows(ctx context.Context, st store.Store) (rows []Row, err error) {
+func readRows(ctx context.Context, st store.Store) ([]Row, error) {
 	data, err := store.ReadAll(ctx, st, Name, maxIndex)
 	if err != nil {
 		return nil, err
 	}
+	return decode(ctx, data)
+}
+
+// decode returns the rows of an index, as readRows does.
+func decode(ctx context.Context, data []byte) ([]Row, error) {
 	if is := newest.Load(); is != nil && bytes.Equal(data, is.data) {
 		return is.rows, nil
 	}
-	if rows, err = table.Decode[Row](ctx, Name, data); err != nil {
+	rows, err := table.Decode[Row](ctx, Name, data)
+	if err != nil {
 		return nil, err
 	}
 	newest.Store(&content{data, rows})
@@ -446,11 +452,11 @@ const (
 
 // Check compares the index with the records, to the byte. The error is store.ErrNotExist if there is none.
 func Check(ctx context.Context, st store.Store) (State, error) {
-	data, err := store.ReadAll(ctx, st, Name, maxIndex)
+	data, err := store.ReadAll(ctx, st, Name, maxIndex) // once: another process may write it meanwhile
 	if err != nil {
 		return Damaged, err
 	}
-	written, err := readRows(ctx, st)
+	written, err := decode(ctx, data)
 	if err != nil {
 		return Damaged, ctx.Err()
 	}
