@@ -81,6 +81,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "IPv6 per /{}), on", in("pipeline/level.go", `An IPv6 address stands for its /(\d+)`))
 	f(page, "[at most {} bytes](docs/inputs.md#several", in("inputs/dedupe_test.go", `perEntry > (\d+)`))
 	f(page, "A scan of a million sites peaked at [{} MB](bench", in(memory, `1,000,000 \| (\d+) MB`))
+	f(page, "one of ten million at {} MB;", in(memory, `10,000,000 \| (\d+) MB`))
 	f(page, "with its report, at {} MB. To", in(fifth, `second night \| [\d.]+ \| (\d+)`))
 	f(page, "A first survey in ten minutes")
 	f(page, "There are [{} queries]", strconv.Itoa(len(queryNames(t))))
