@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,8 +16,8 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/fetcher"
-	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
@@ -42,7 +40,7 @@ Crawlers that the file names, or that follow one that it names, stand by operato
 share their fates, and are listed by them. --json has everything, for programs.
 
 An argument that names an existing file is read as one, - is standard input, and a URL or a host is a site, which is
-asked over the network. ` + siteOrFile + ` A page of a site stands for it; the URL of a
+asked over the network. ` + options.SiteOrFile + ` A page of a site stands for it; the URL of a
 robots.txt that is not at the root is refused, since it counts for no site.
 
 A site that gives no HTTP status (its name does not exist, nothing accepts the connection, no answer comes in time …)
@@ -203,9 +201,9 @@ func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registr
 		return result, nil
 	}
 
-	o, err := siteArgument("", arg)
+	o, err := options.Site("", arg)
 	if err != nil {
-		return checkResult{}, err
+		return checkResult{}, usage(err)
 	}
 	if namesAnotherFile(arg) {
 		return checkResult{},
@@ -249,7 +247,7 @@ func (a *app) fileSite(arg string, limit int) (*audit.Site, error) {
 	if limit < 1 || limit > 1<<30 {
 		return nil, usagef("--max-body %d: from 1 to %d", limit, 1<<30)
 	}
-	body, isFile, err := a.readFile(arg, limit)
+	body, isFile, err := options.ReadFile(a.stdin, arg, limit)
 	if err != nil || !isFile {
 		return nil, err
 	}
@@ -260,38 +258,6 @@ func (a *app) fileSite(arg string, limit int) (*audit.Site, error) {
 		site.Fetch.Body = fetcher.WholeLines(body[:limit])
 	}
 	return site, nil
-}
-
-// readFile reads an argument that is a file: at most one byte more than the limit, so that it shows when there is more.
-func (a *app) readFile(arg string, limit int) (body []byte, isFile bool, err error) {
-	if arg == "-" {
-		body, err = io.ReadAll(io.LimitReader(a.stdin, int64(limit)+1))
-	} else {
-		info, statErr := os.Stat(arg)
-		switch {
-		case strings.Contains(arg, "://"), statErr != nil && !errors.Is(statErr, fs.ErrPermission):
-			return nil, false, nil // no file: a site, or a mistake
-		case statErr != nil:
-			return nil, true, fmt.Errorf("cannot read %s: %w", clipped(arg), why(statErr))
-		}
-		if info.IsDir() {
-			return nil, true, fmt.Errorf("cannot read %s: it is a folder; a site of that name is https://%s", clipped(arg),
-				clipped(arg))
-		}
-		body, err = inputs.ReadText(context.Background(), arg, false, limit+1)
-	}
-	if err != nil {
-		return nil, true, fmt.Errorf("cannot read %s: %w", clipped(arg), why(err))
-	}
-	return body, true, nil
-}
-
-// why is an error without the operation and the name that the message has already.
-func why(err error) error {
-	if path := (*os.PathError)(nil); errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }
 
 // single is a list of one entry, and the sink of its result.

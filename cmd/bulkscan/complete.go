@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/survey"
 )
@@ -32,55 +33,28 @@ var offered = map[string]func(c *cobra.Command, args []string) []string{
 func addCompletion(c *cobra.Command) {
 	for flag, values := range offered {
 		if c.Flags().Lookup(flag) != nil {
-			_ = c.RegisterFlagCompletionFunc(flag, completion(values)) // it fails for unknown flags
+			_ = c.RegisterFlagCompletionFunc(flag, options.Offer(values)) // it fails for unknown flags
 		}
 	}
-	for flag, values := range choices {
+	for flag, values := range rules.Choices {
 		if c.Flags().Lookup(flag) != nil {
-			_ = c.RegisterFlagCompletionFunc(flag, completion(func(*cobra.Command, []string) []string { return values }))
+			_ = c.RegisterFlagCompletionFunc(flag, options.Offer(func(*cobra.Command, []string) []string { return values }))
 		}
 	}
 	switch c.Name() {
 	case "tokens":
-		c.ValidArgsFunction = completion(tokenNames)
+		c.ValidArgsFunction = options.Offer(tokenNames)
 	case "man", "help":
-		c.ValidArgsFunction = completion(func(c *cobra.Command, args []string) []string {
+		c.ValidArgsFunction = options.Offer(func(c *cobra.Command, args []string) []string {
 			if len(args) > 0 {
 				return nil
 			}
 			return slices.DeleteFunc(commandNames(c.Root()), func(name string) bool { return name == "help" }) // it has no page
 		})
 	case "diff":
-		c.ValidArgsFunction = inFolder(offered["date"])
+		c.ValidArgsFunction = options.InFolder(offered["date"])
 	case "history", "summary", "stats", "verify", "compact", "report", "reaudit":
-		c.ValidArgsFunction = inFolder(func(*cobra.Command, []string) []string { return nil })
-	}
-}
-
-// inFolder offers folders as the first argument, and then values.
-func inFolder(values func(c *cobra.Command, args []string) []string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		}
-		return completion(values)(c, args, typed)
-	}
-}
-
-// completion offers the values that begin with the typed text: in a list with commas, with its last element.
-func completion(values func(c *cobra.Command, args []string) []string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		before, last := "", typed
-		if comma := strings.LastIndexByte(typed, ','); comma >= 0 {
-			before, last = typed[:comma+1], typed[comma+1:]
-		}
-		var fit []string
-		for _, value := range values(c, args) {
-			if len(value) >= len(last) && strings.EqualFold(value[:len(last)], last) {
-				fit = append(fit, before+value)
-			}
-		}
-		return fit, cobra.ShellCompDirectiveNoFileComp
+		c.ValidArgsFunction = options.InFolder(func(*cobra.Command, []string) []string { return nil })
 	}
 }
 

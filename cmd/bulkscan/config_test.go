@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,7 +136,7 @@ func TestConfigWithoutActions(t *testing.T) {
 			t.Errorf("%s: %s", setting, got)
 		}
 	}
-	for _, name := range actions {
+	for _, name := range rules.Actions {
 		variable, command := "BULKSCAN_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_")), "nightly --list list.txt"
 		if name == "restart" || name == "repair" {
 			command = "scan list.txt"
@@ -157,7 +158,7 @@ func TestConfigurationPage(t *testing.T) {
 	}
 	plain := regexp.MustCompile(`\[[^]]*\]\(([^)]*)\)`).ReplaceAllString(string(page), "docs/$1")
 	for _, fact := range exitCodes {
-		if row := fmt.Sprintf("| `%s` | %s |", fact.name, fact.meaning); !strings.Contains(plain, row) {
+		if row := fmt.Sprintf("| `%s` | %s |", fact.Name, fact.Text); !strings.Contains(plain, row) {
 			t.Errorf("it has no row\n%s", row)
 		}
 	}
@@ -171,7 +172,7 @@ func TestConfigurationPage(t *testing.T) {
 		":4") {
 		t.Errorf("its file gives\n%s", got)
 	}
-	for _, name := range ofTheCommandLine[1:] {
+	for _, name := range slices.Concat(rules.CommandLine[1:], rules.Actions) {
 		if !strings.Contains(string(page), "`--"+name+"`") {
 			t.Errorf("it does not say that --%s is for the command line only", name)
 		}
@@ -185,7 +186,7 @@ func TestNightChoices(t *testing.T) {
 	f.add(of)
 	f.fetchFlags.add(of)
 	checked := 0
-	for flag, known := range choices {
+	for flag, known := range rules.Choices {
 		if of.Lookup(flag) == nil {
 			continue
 		}

@@ -219,7 +219,7 @@ func parsed(words []string) error {
 		err = c.ValidateArgs(c.Flags().Args())
 	}
 	if err == nil {
-		err = checkChoices(c.Flags())
+		err = rules.CheckChoices(c.Flags())
 	}
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/inputs"
@@ -99,9 +100,9 @@ func (f *fetchFlags) registry() (*tokens.Registry, error) {
 	if f.tokens == "" {
 		return tokens.Default(), nil
 	}
-	text, err := inputs.ReadText(context.Background(), f.tokens, false, maxConfig+1)
+	text, err := inputs.ReadText(context.Background(), f.tokens, false, maxNames+1)
 	if err != nil {
-		return nil, usagef("--tokens: cannot read %s: %w", clipped(f.tokens), why(err))
+		return nil, usagef("--tokens: cannot read %s: %w", clipped(f.tokens), options.Why(err))
 	}
 	registry, err := tokens.Load(bytes.NewReader(text))
 	if err != nil {
@@ -150,7 +151,7 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 		}
 	}
 	if f.caFile != "" {
-		pem, err := inputs.ReadText(context.Background(), f.caFile, false, 16*maxConfig)
+		pem, err := inputs.ReadText(context.Background(), f.caFile, false, 16<<20)
 		if err != nil {
 			return nil, nil, usagef("--ca-file: cannot read %s: %w", clipped(f.caFile), err)
 		}

@@ -1,53 +1,47 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/bulkscan/bulkscan/internal/printable"
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
-// What --help prints: the description, examples, and the flags in groups, wrapped to the width of the terminal.
+// What --help and help print, and what they say to words that are no commands.
 
-// flagGroup is a section of flags.
-type flagGroup struct {
-	title string
-	names []string
-}
-
-// mostUsed are shown first by scan.
-var mostUsed = flagGroup{"Most used", []string{"out", "config", "contact", "limit", "format", "column", "concurrency",
+// mostUsed are the flags that scan shows first.
+var mostUsed = options.Group{Title: "Most used", Flags: []string{"out", "config", "contact", "limit", "format", "column", "concurrency",
 	"rate", "opt-out", "dry-run"}}
 
 // flagGroups are the sections of commands with many flags. Flags of no section are shown with the command's own flags.
-var flagGroups = []flagGroup{
-	{"Input", []string{"format", "column", "label-column", "by", "columns", "limit", "sample", "shard", "workers",
+var flagGroups = []options.Group{
+	{Title: "Input", Flags: []string{"format", "column", "label-column", "by", "columns", "limit", "sample", "shard", "workers",
 		"tokens", "vantage", "list-id"}},
-	{"Output", []string{"out", "fields", "tables", "part-rows", "part-age", "no-compact", "no-publish", "collect",
+	{Title: "Output", Flags: []string{"out", "fields", "tables", "part-rows", "part-age", "no-compact", "no-publish", "collect",
 		"warc-out"}},
-	{"Politeness", []string{"contact", "user-agent", "host-rate", "ip-rate", "rate", "dns-rate", "rates", "opt-out",
+	{Title: "Politeness", Flags: []string{"contact", "user-agent", "host-rate", "ip-rate", "rate", "dns-rate", "rates", "opt-out",
 		"retries", "retry-after", "max-retry-after"}},
-	{"Network", []string{
+	{Title: "Network", Flags: []string{
 		"concurrency", "timeout", "connect-timeout", "tls-timeout", "header-timeout", "max-redirects", "max-body", "scheme",
 		"no-fallback",
 		"resolver", "connect-to", "ipv4", "ipv6", "source-ip", "allow-private", "tls-min", "strict-tls", "ca-file",
 	}},
-	{"Resume", []string{"scan-id", "date", "restart", "repair"}},
-	{"Monitoring", []string{
+	{Title: "Resume", Flags: []string{"scan-id", "date", "restart", "repair"}},
+	{Title: "Monitoring", Flags: []string{
 		"progress", "quiet", "log-format", "log-level", "metrics-addr", "metrics-file", "max-error-rate",
 		"allow-empty", "cpuprofile",
 	}},
 }
 
-// manyFlags is how many flags a command shows without groups.
-const manyFlags = 15
+// groupsOf returns the groups of a command's flags.
+func groupsOf(c *cobra.Command) []options.Group {
+	if c.Name() == "scan" {
+		return append(append([]options.Group{mostUsed}, flagGroups...), options.Group{Title: "Other"})
+	}
+	return append([]options.Group{{Title: "Flags"}}, flagGroups...)
+}
 
 // maxHelpWidth is the longest line that is easy to read.
 const maxHelpWidth = 110
@@ -56,96 +50,70 @@ const maxHelpWidth = 110
 func (a *app) help(c *cobra.Command, _ []string) {
 	c.InitDefaultHelpFlag()
 	c.InitDefaultVersionFlag()
-	width := min(terminal.Width(a.stdout), maxHelpWidth)
-	var b strings.Builder
-	section := func(title, text string) { fmt.Fprintf(&b, "\n%s:\n%s\n", title, strings.TrimRight(text, "\n")) }
-	facts := func(title string, list []fact) {
-		var lines strings.Builder
-		column := 0
-		for _, f := range list {
-			column = max(column, utf8.RuneCountInString(f.name))
-		}
-		for _, f := range list {
-			text := strings.ReplaceAll(printable.Wrap(f.meaning, width-column-4), "\n", "\n"+strings.Repeat(" ", column+4))
-			fmt.Fprintf(&lines, "  %-*s  %s\n", column, f.name, text)
-		}
-		section(title, lines.String())
-	}
-	text := c.Long
-	if text == "" {
-		text = c.Short + "."
-	}
-	b.WriteString(printable.Wrap(text, width) + "\n")
-	use := c.UseLine()
-	if c.HasAvailableSubCommands() {
-		use = c.CommandPath() + " COMMAND [flags] [ARGUMENT…]"
-	}
-	section("Usage", "  "+use)
-	if c.Example != "" {
-		section("Examples", c.Example)
-	}
-	var commands []fact
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			commands = append(commands, fact{sub.Name(), sub.Short})
-		}
-	}
-	if len(commands) > 0 {
-		facts("Commands", commands)
-	}
-	for _, group := range groupsOf(c) {
-		set := pflag.NewFlagSet("", pflag.ContinueOnError)
-		set.SortFlags = false
-		for _, name := range group.names {
-			set.AddFlag(c.Flags().Lookup(name))
-		}
-		section(group.title, set.FlagUsagesWrapped(width))
-	}
-	if !c.HasParent() {
-		facts("Environment", variables)
-		facts("Exit codes", exitCodes)
-		b.WriteString("\n" +
-			printable.Wrap(
-				"`bulkscan COMMAND --help` has the flags and examples of a command. Settings in a file: docs/configuration.md.",
-				width) + "\n")
+	h := options.NewHelp(c, groupsOf(c), min(terminal.Width(a.stdout), maxHelpWidth))
+	if c.HasParent() {
+		h.WriteString("\nEnvironment and exit codes: bulkscan --help\n")
 	} else {
-		b.WriteString("\nEnvironment and exit codes: bulkscan --help\n")
+		h.Facts("Environment", variables)
+		h.Facts("Exit codes", exitCodes)
+		h.WriteByte('\n')
+		h.Text("`bulkscan COMMAND --help` has the flags and examples of a command. Settings in a file: docs/configuration.md.")
 	}
-	_, _ = io.WriteString(a.stdout, b.String()) // a write error only means that the reader has gone
+	_, _ = io.WriteString(a.stdout, h.String()) // a write error only means that the reader has gone
 }
 
-// groupsOf divides the flags of a command that are not hidden.
-func groupsOf(c *cobra.Command) []flagGroup {
-	own := flagGroup{title: "Flags"}
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			own.names = append(own.names, f.Name)
-		}
-	})
-	if len(own.names) <= manyFlags {
-		return []flagGroup{own}
+// unknownCommand refuses an unknown word in the place of a command.
+func unknownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
-	var groups []flagGroup
-	take := func(from flagGroup) {
-		group := flagGroup{title: from.title}
-		for _, name := range from.names {
-			if i := slices.Index(own.names, name); i >= 0 {
-				group.names, own.names = append(group.names, name), slices.Delete(own.names, i, i+1)
+	hint := options.DidYouMean("", args[0], commandNames(root), "")
+	if hint == "" && options.IsSite(args[0]) {
+		hint = "; for one site: bulkscan check " + clipped(args[0])
+	}
+	return usagef("unknown command %q%s", clipped(args[0]), hint)
+}
+
+func commandNames(root *cobra.Command) []string {
+	var names []string
+	for _, c := range root.Commands() {
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// unknownShell is completion without the name of a shell that it knows.
+func unknownShell(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return c.Help()
+	}
+	var shells []string
+	for _, shell := range c.Commands() {
+		shells = append(shells, shell.Name())
+	}
+	return oneOf("shell", args[0], shells)
+}
+
+// helpCommand is help. It refuses topics that it does not have.
+func (a *app) helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Print what --help prints",
+		Example: "  bulkscan help scan",
+		RunE: func(c *cobra.Command, args []string) error {
+			subject, rest, err := c.Root().Find(args)
+			switch {
+			case err != nil || subject == c.Root():
+				if err := unknownCommand(c.Root(), args); err != nil {
+					return err
+				}
+				return c.Root().Help()
+			case len(rest) > 0:
+				return usagef("%s has no command %q", subject.CommandPath(), clipped(rest[0]))
 			}
-		}
-		if len(group.names) > 0 {
-			groups = append(groups, group)
-		}
+			return subject.Help()
+		},
 	}
-	if c.Name() == "scan" {
-		take(mostUsed)
-	}
-	for _, group := range flagGroups {
-		take(group)
-	}
-	if c.Name() == "scan" {
-		own.title = "Other"
-		return append(groups, own)
-	}
-	return append([]flagGroup{own}, groups...)
 }

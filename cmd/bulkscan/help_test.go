@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 )
 
 // Every command's help has an example, names each flag once, and breaks its lines; that of scan begins with the flags
@@ -25,8 +27,8 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s: a long line: %s", c.Name(), line)
 			}
 		}
-		for _, f := range groupsOf(c) {
-			for _, name := range f.names {
+		for _, f := range options.Divide(c.Flags(), groupsOf(c)) {
+			for _, name := range f.Flags {
 				flag := regexp.MustCompile(`(?m)^ +(-\w, )?--` + name + ` `)
 				if n := len(flag.FindAllString(got, -1)); n != 1 {
 					t.Errorf("%s: --%s is there %d times", c.Name(), name, n)

@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 )
 
 // ofImport are the flags of scan that import has, too.
@@ -44,6 +46,6 @@ observations. docs/archives.md has the columns and all rules. The same command a
 		"the night of all inputs, YYYY-MM-DD, whatever their dates; required where they have none")
 	c.Flags().StringVar(&f.columns, "columns", "",
 		"columns by what they hold, where their names are not the usual ones: body=robots,host=site (docs/archives.md)")
-	addConfig(c.Flags())
+	options.AddConfig(c.Flags())
 	return c
 }

@@ -2,7 +2,8 @@
 // turns flags into the configuration of the other rooms, wires them, and shows what they do; it decides nothing itself.
 //
 // main.go is the process: exit codes, signals, the environment. Each command has a file of its own. Commands share
-// fetch.go (how a site is fetched), place.go (where a dataset lies) and shown.go (how a result is shown).
+// rules.go (what their flags have in common), fetch.go (how a site is fetched), place.go (where a dataset lies) and
+// shown.go (how a result is shown).
 package main
 
 import (
@@ -17,7 +18,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
+	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
 	"github.com/bulkscan/bulkscan/terminal/metrics"
@@ -38,29 +41,25 @@ const (
 	exitTerm      = 143 // 128 + SIGTERM
 )
 
-// A fact is a line of help: a name, and what it means.
-type fact struct{ name, meaning string }
-
 // exitCodes says in --help, in the manual pages and in docs/configuration.md what the codes mean.
-var exitCodes = []fact{
-	{"0", "done"},
-	{"1", "failed"},
-	{"2", "the command line, a variable or a configuration file is wrong, or a list is in doubt (--accept-list)"},
-	{"3", "done, but a threshold is broken or nothing answered"},
-	{"4", "a dataset is damaged"},
-	{"75", "something else stands in the way for now: try again"},
-	{"130, 143", "interrupted by SIGINT or SIGTERM; what was committed is kept"},
+var exitCodes = []terminal.Fact{
+	{Name: "0", Text: "done"},
+	{Name: "1", Text: "failed"},
+	{Name: "2", Text: "the command line, a variable or a configuration file is wrong, or a list is in doubt (--accept-list)"},
+	{Name: "3", Text: "done, but a threshold is broken or nothing answered"},
+	{Name: "4", Text: "a dataset is damaged"},
+	{Name: "75", Text: "something else stands in the way for now: try again"},
+	{Name: "130, 143", Text: "interrupted by SIGINT or SIGTERM; what was committed is kept"},
 }
 
 // variables says in the same places which variables are read.
-var variables = []fact{
-	{"BULKSCAN_…",
-		"an option that the command line leaves alone: BULKSCAN_PART_ROWS is --part-rows. An empty variable counts as unset. Where an option may be repeated, white space separates its values"},
-	{"AWS_…, BULKSCAN_S3_…", "access to object stores (docs/storage.md)"},
-	{"SSL_CERT_FILE, SSL_CERT_DIR", "certificate authorities instead of the system's"},
-	{"NO_COLOR", "if not empty, no colours"},
-	{"LC_ALL, LC_CTYPE, LANG", "whether a terminal's bars are drawn with characters beyond ASCII"},
-	{"SOURCE_DATE_EPOCH", "the date of manual pages, in seconds since 1970"},
+var variables = []terminal.Fact{
+	{Name: "BULKSCAN_…", Text: "an option that the command line leaves alone: BULKSCAN_PART_ROWS is --part-rows. An empty variable counts as unset. Where an option may be repeated, white space separates its values"},
+	{Name: "AWS_…, BULKSCAN_S3_…", Text: "access to object stores (docs/storage.md)"},
+	{Name: "SSL_CERT_FILE, SSL_CERT_DIR", Text: "certificate authorities instead of the system's"},
+	{Name: "NO_COLOR", Text: "if not empty, no colours"},
+	{Name: "LC_ALL, LC_CTYPE, LANG", Text: "whether a terminal's bars are drawn with characters beyond ASCII"},
+	{Name: "SOURCE_DATE_EPOCH", Text: "the date of manual pages, in seconds since 1970"},
 }
 
 // exitError is an error that ends the process with a code of its own.
@@ -87,6 +86,12 @@ func usage(err error) error {
 }
 
 func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
+
+// clipped bounds what a message repeats of its input.
+var clipped = printable.Short
+
+// oneOf is the error of an unknown value.
+func oneOf(what, given string, known []string) error { return usage(options.OneOf(what, given, known)) }
 
 // app has the parts that the commands share.
 type app struct {
@@ -122,11 +127,14 @@ func (a *app) run(args []string) int {
 	if err == nil {
 		return 0
 	}
-	err = withSource(c.Flags(), err)
+	exit, _ := errors.AsType[*exitError](err)
+	if exit != nil && exit.code == exitUsage {
+		err = options.WithSource(c.Flags(), err)
+	}
 	if text := terminal.Message(err); text != "" {
 		fmt.Fprintf(a.stderr, "bulkscan: %s\n", text)
 	}
-	if exit := (*exitError)(nil); errors.As(err, &exit) {
+	if exit != nil {
 		if exit.code == exitUsage {
 			fmt.Fprintf(a.stderr, "Run `%s --help` for what there is.\n", c.CommandPath())
 		}
@@ -160,13 +168,10 @@ and writes the answers as Parquet.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
-			if err := fromEnvironment(c.Flags()); err != nil {
-				return err
+			if err := rules.Fill(c.Flags(), c.Name(), c.Flags().Lookup("config")); err != nil {
+				return usage(err)
 			}
-			if err := fromFile(c); err != nil {
-				return err
-			}
-			return checkChoices(c.Flags())
+			return usage(rules.CheckChoices(c.Flags()))
 		},
 		Version: toolVersion(),
 		Args:    unknownCommand,
@@ -176,7 +181,7 @@ and writes the answers as Parquet.
 	root.SetHelpFunc(a.help)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(flagError(unknownFlag(c, err))) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(options.Mistake(c.Flags(), err)) })
 	root.AddCommand(
 		a.scanCommand(), a.importCommand(), a.demoCommand(), a.nightlyCommand(), a.planCommand(), a.collectCommand(),
 		a.statusCommand(),

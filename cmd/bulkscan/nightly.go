@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/nightly"
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/scan"
@@ -78,7 +79,7 @@ way.`,
 }
 
 func (f *nightlyFlags) add(flags *pflag.FlagSet) {
-	addConfig(flags)
+	options.AddConfig(flags)
 	flags.StringVarP(&f.out, "out", "o", "", "folder of the dataset, or s3://BUCKET/PREFIX (default: out in [scan])")
 	flags.StringVar(&f.list, "list", "", "the list: a path, s3://BUCKET/KEY, or https://…")
 	flags.Float64Var(&f.least, "least", 0.5, "share of the last published night's sites that the list must have")
@@ -118,17 +119,8 @@ func (f *nightlyFlags) scanSettings(flags *pflag.FlagSet) (*scanFlags, []commit.
 	scanning, of := &scanFlags{}, pflag.NewFlagSet("scan", pflag.ContinueOnError)
 	scanning.add(of)
 	scanning.fetchFlags.add(of)
-	if err := fromEnvironment(of); err != nil {
-		return nil, nil, err
-	}
-	if name := flags.Lookup("config").Value.String(); name != "" {
-		file, err := readConfig(name)
-		if err == nil {
-			err = file.set(of, "scan")
-		}
-		if err != nil {
-			return nil, nil, err
-		}
+	if err := rules.Fill(of, "scan", flags.Lookup("config")); err != nil {
+		return nil, nil, usage(err)
 	}
 	if f.out != "" {
 		scanning.out = f.out
@@ -148,7 +140,7 @@ func (f *nightlyFlags) scanSettings(flags *pflag.FlagSet) (*scanFlags, []commit.
 				clipped(f.metricsFile))
 	}
 	scanning.noPublish = true
-	return scanning, settings(of), cmp.Or(checkChoices(of), scanning.check())
+	return scanning, settings(of), cmp.Or(usage(rules.CheckChoices(of)), scanning.check())
 }
 
 // check refuses what cannot be meant.

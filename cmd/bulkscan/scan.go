@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"runtime/pprof"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/pipeline"
@@ -166,12 +168,12 @@ made: it is another name of bulkscan import.`,
 				if err := f.readFiles(c.Context()); err != nil {
 					return err
 				}
-				return printConfig(a.stdout, c.Flags())
+				return rules.Print(a.stdout, c.Flags())
 			}
 			return a.scan(c.Context(), f, settings(c.Flags()), args)
 		},
 	}
-	addConfig(c.Flags())
+	options.AddConfig(c.Flags())
 	c.Flags().BoolVar(&printOnly, "print-config", false,
 		"print the settings in force as a file for --config, and do nothing else")
 	f.add(c.Flags())
@@ -229,8 +231,8 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	if err := f.check(); err != nil {
 		return err
 	}
-	if err := noSite(paths); err != nil {
-		return err
+	if err := options.NoSite(paths); err != nil {
+		return usage(err)
 	}
 	if err := f.shard(os.Getenv, log); err != nil {
 		return err
@@ -529,4 +531,35 @@ func (f *scanFlags) profile() (end func() error, err error) {
 		pprof.StopCPUProfile()
 		return file.Close()
 	}, nil
+}
+
+// readFiles refuses what a scan refuses before it begins: files and places that flags name, and settings of requests.
+func (f *scanFlags) readFiles(ctx context.Context) error {
+	_, err := f.registry()
+	if err != nil {
+		return err
+	}
+	for _, place := range []string{f.out, f.warcOut} {
+		if place == "" || place == "-" || strings.Contains(place, "://") { // no network is used
+			continue
+		}
+		st, err := openPlace(place)
+		if err == nil {
+			err = store.Try(ctx, st)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if f.cpuProfile != "" {
+		if _, err := os.Stat(filepath.Dir(f.cpuProfile)); err != nil {
+			return usagef("--cpuprofile: %w", err)
+		}
+	}
+	_, end, err := f.fetcher(network{})
+	if err != nil {
+		return err
+	}
+	end()
+	return f.checkMetrics()
 }

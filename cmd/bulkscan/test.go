@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
@@ -58,7 +59,7 @@ robots.txt cannot be read or a line of standard input cannot be judged; interrup
 URLs are whole (https://example.com/a?b) or paths (/a?b); //example.com/a is a URL without its scheme. Without any, or
 where one is -, they are read from standard input, one a line.
 
-The robots.txt is a file, - for standard input, or a site, which is then asked for it as check asks. ` + siteOrFile + ` How
+The robots.txt is a file, - for standard input, or a site, which is then asked for it as check asks. ` + options.SiteOrFile + ` How
 the site answers counts first: without a file (4xx) all is allowed, and while the server fails (5xx, no answer)
 nothing is. It says nothing about other sites, which include the site's other schemes and ports: their URLs are
 refused, and a line of standard input that has one is skipped. A file is taken for that of whichever site a URL is of.
@@ -202,14 +203,6 @@ func (f *testFlags) check(urls []string) (parser.Dialect, error) {
 	return 0, usagef("--dialect %q: google or rfc", f.dialect)
 }
 
-// clipped bounds what a message repeats of its input, in bytes.
-func clipped(s string) string {
-	if len(s) > 100 {
-		return strings.ToValidUTF8(s[:100], "") + "…"
-	}
-	return s
-}
-
 // crawlers returns the crawlers that --agent names.
 func (f *testFlags) crawlers(registry *tokens.Registry, auditor *audit.Auditor) (given []string, list []audit.Crawler,
 	err error) {
@@ -345,9 +338,9 @@ func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor,
 // siteOf returns the origin of a site's URL. Any other path than that of robots.txt is a mistake: the answer would be
 // about a file that the user does not mean (RFC 9309 §2.3).
 func siteOf(url string) (origin.Origin, error) {
-	o, err := siteArgument("--robots ", url)
+	o, err := options.Site("--robots ", url)
 	if err != nil {
-		return origin.Origin{}, err
+		return origin.Origin{}, usage(err)
 	}
 	if path := string(parser.AppendPath(nil, url)); path != "/" && path != exchange.RobotsPath {
 		return origin.Origin{},

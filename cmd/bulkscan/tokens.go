@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
@@ -124,6 +126,33 @@ func (f *tokenFilter) list(registry *tokens.Registry, names []string) ([]tokens.
 	return slices.DeleteFunc(list, func(t tokens.Token) bool { return !f.Takes(&t) }), nil
 }
 
+// likeToken returns the question whether the user meant a token or alias of the registry; "" if none is near.
+func likeToken(registry *tokens.Registry, name string) string {
+	var known []string
+	for i := range registry.Tokens {
+		known = append(append(known, registry.Tokens[i].Name), registry.Tokens[i].Aliases...)
+	}
+	return options.DidYouMean("", name, known, "")
+}
+
+// named returns the tokens with these names or aliases, as Registry.Named does. Its error also says which one was
+// misspelt.
+func named(registry *tokens.Registry, names []string) ([]tokens.Token, error) {
+	list, err := registry.Named(names)
+	if err == nil {
+		return list, nil
+	}
+	for _, name := range names {
+		if id, _ := registry.Find([]byte(name)); id < 0 {
+			if len(registry.Similar(name)) == 0 {
+				err = fmt.Errorf("%w%s", err, likeToken(registry, name))
+			}
+			break
+		}
+	}
+	return nil, err
+}
+
 // check refuses values that no token has.
 func (f *tokenFilter) check(registry *tokens.Registry) error {
 	for _, by := range []struct {
@@ -161,7 +190,7 @@ func countedTokens(value string) (*tokens.Registry, []string, error) {
 		text, err := inputs.ReadText(context.Background(), value, false, maxNames+1)
 		switch {
 		case err != nil:
-			return nil, nil, usagef("--tokens: cannot read %s: %w", clipped(value), why(err))
+			return nil, nil, usagef("--tokens: cannot read %s: %w", clipped(value), options.Why(err))
 		case len(text) > maxNames:
 			return nil, nil, usagef("--tokens: %s is longer than %d bytes", clipped(value), maxNames)
 		}

@@ -36,7 +36,8 @@ var anything = []string{"*"}
 
 // arrows lists every package of the module and the packages of the module that it may import. Tests may import more.
 var arrows = map[string][]string{
-	"cmd/bulkscan": anything,
+	"cmd/bulkscan":         anything,
+	"cmd/bulkscan/options": {"inputs", "internal/printable", "origin", "terminal"},
 
 	"inputs":          {"origin"},
 	"fetcher":         {"fetcher/resolve", "origin", "origin/exchange"},
@@ -110,10 +111,10 @@ var arrows = map[string][]string{
 // doors lists every library outside the standard one, and the rooms that may import it. A row covers the packages
 // below the library, unless one has a row of its own.
 var doors = map[string][]string{
-	"github.com/spf13/cobra":          {"cmd/bulkscan"},
-	"github.com/spf13/pflag":          {"cmd/bulkscan"},
+	"github.com/spf13/cobra":          {"cmd/bulkscan", "cmd/bulkscan/options"},
+	"github.com/spf13/pflag":          {"cmd/bulkscan", "cmd/bulkscan/options"},
 	"github.com/cheggaaa/pb/v3":       {"terminal"},
-	"github.com/pelletier/go-toml/v2": {"cmd/bulkscan"},
+	"github.com/pelletier/go-toml/v2": {"cmd/bulkscan/options"},
 	"github.com/mattn/go-runewidth":   {"terminal"},
 
 	"github.com/valyala/fasthttp":   {"fetcher"},

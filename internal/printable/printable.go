@@ -93,6 +93,15 @@ func Clip(s string, most int) string {
 	return Line(Head(s, most)) + "…"
 }
 
+// Short is what a message repeats of its input: at most 100 bytes of valid UTF-8, not escaped yet. An ellipsis stands for
+// the rest.
+func Short(s string) string {
+	if len(s) > 100 {
+		return strings.ToValidUTF8(s[:100], "") + "…"
+	}
+	return s
+}
+
 // Head returns at most n bytes of s as valid UTF-8, without splitting a sequence.
 func Head(s string, n int) string {
 	if len(s) > n {

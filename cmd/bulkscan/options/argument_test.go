@@ -1,15 +1,14 @@
-package main
+package options
 
 import (
-	"errors"
 	"os"
 	"strings"
 	"testing"
 )
 
-// TestSiteArgument shows which arguments that name no file are a site, and which are the mistyped name of a file. The
+// TestSite shows which arguments that name no file are a site, and which are the mistyped name of a file. The
 // folder has policy.md, example.com.txt, the folder saved, and the folder my.app.
-func TestSiteArgument(t *testing.T) {
+func TestSite(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"policy.md", "example.com.txt"} {
 		if err := os.WriteFile(name, nil, 0o644); err != nil {
@@ -23,7 +22,7 @@ func TestSiteArgument(t *testing.T) {
 	}
 	site := func(arg, want string) {
 		t.Helper()
-		if o, err := siteArgument("", arg); err != nil || o.String() != want {
+		if o, err := Site("", arg); err != nil || o.String() != want {
 			t.Errorf("%q is %v, %v; want the site %s", arg, o, err, want)
 		}
 	}
@@ -65,10 +64,9 @@ func TestSiteArgument(t *testing.T) {
 	file := func(arg string, says ...string) {
 		t.Helper()
 		for _, option := range []string{"", "--robots "} {
-			o, err := siteArgument(option, arg)
-			exit := (*exitError)(nil)
-			if err == nil || !errors.As(err, &exit) || exit.code != exitUsage {
-				t.Errorf("%q is %v, %v; want an error of usage", arg, o, err)
+			o, err := Site(option, arg)
+			if err == nil {
+				t.Errorf("%q is %v; want an error", arg, o)
 				return
 			}
 			for _, text := range append(says, option) {
@@ -100,7 +98,7 @@ func TestSiteArgument(t *testing.T) {
 	for _, arg := range []string{"./x", "./robots.md", "../robots.txt", "/etc/robots.txt", "/robots.txt", "~/robots.txt",
 		"~me/x.md", `C:\robots.txt`, `dir\robots.md`, "./example.com"} {
 		file(arg, "no such file")
-		if _, err := siteArgument("", arg); strings.Contains(err.Error(), "https://") {
+		if _, err := Site("", arg); strings.Contains(err.Error(), "https://") {
 			t.Errorf("%q cannot be a site: %v", arg, err)
 		}
 	}
@@ -115,7 +113,7 @@ func TestSiteArgument(t *testing.T) {
 // TestFileEndings checks that no site of the public web is taken for a file by its ending, except sites below zip.
 func TestFileEndings(t *testing.T) {
 	for _, ending := range fileEndings {
-		if isSite("example."+ending) != (ending == "zip") {
+		if IsSite("example."+ending) != (ending == "zip") {
 			t.Errorf("example.%s is a site: %v", ending, ending != "zip")
 		}
 	}

@@ -1,4 +1,9 @@
-package main
+// Package options answers one question: what do the words of a command line mean? Values of options come from the command
+// line, else the environment, else a configuration file, else the default (config.go); what was misspelt is met with what
+// was probably meant (mistakes.go); an argument is a site or a file (argument.go). The same texts of a command become
+// --help (help.go), a manual page (man.go) and what a shell offers (complete.go). Which options there are, the commands
+// say. All errors but those of reading an argument's file are of usage.
+package options
 
 import (
 	"bytes"
@@ -9,41 +14,38 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/store"
-	"github.com/bulkscan/bulkscan/terminal"
+	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
-// A configuration file, and where a flag's value comes from: the command line, else the environment, else the file,
-// else the default.
-
-// configTables are the tables that a configuration file may have, named after commands. Keys above all tables are those
-// of scan.
-var configTables = []string{"scan", "nightly"}
-
-// actions are the flags by which one run changes a dataset. Variables cannot set them: each run would repeat the
-// change.
-var actions = []string{"release", "discard", "withdraw", "reason", "prune", "accept-list", "accept-pruning", "restart",
-	"repair"}
-
-// ofTheCommandLine are the flags that say what one run does. A configuration file cannot set them.
-var ofTheCommandLine = append([]string{"help", "status", "json", "config", "print-config", "dry-run"}, actions...)
+// Rules say for the flags of all commands which values they take, and from where.
+type Rules struct {
+	// Tables are the tables that a configuration file may have, named after commands. Keys above all tables are those of
+	// the first.
+	Tables []string
+	// Actions are the flags by which one run changes something. Variables cannot set them: each run would repeat the
+	// change.
+	Actions []string
+	// CommandLine are further flags that say what one run does. A configuration file can set neither them nor Actions.
+	CommandLine []string
+	// Choices are the flags whose values are known beforehand. They have the same ones in every command.
+	Choices map[string][]string
+}
 
 // maxConfig bounds a configuration file, in bytes.
 const maxConfig = 1 << 20
 
 // configFile is a configuration file as it was read: the settings of each table.
 type configFile struct {
+	*Rules
 	name   string
 	tables map[string][]configEntry
 }
@@ -55,33 +57,37 @@ type configEntry struct {
 	line  int
 }
 
-func addConfig(flags *pflag.FlagSet) {
+func (r *Rules) ofOneRun(flag string) bool {
+	return slices.Contains(r.CommandLine, flag) || slices.Contains(r.Actions, flag)
+}
+
+// AddConfig adds --config.
+func AddConfig(flags *pflag.FlagSet) {
 	flags.String("config", "",
 		"file of settings in TOML, keys being the long names of flags; flags and variables come before it (docs/configuration.md)")
 }
 
-// fromFile sets the flags that neither the command line nor the environment has set from the table of --config that has
-// the name of the command.
-func fromFile(c *cobra.Command) error {
-	f := c.Flags().Lookup("config")
-	if f == nil || f.Value.String() == "" {
-		return nil
+// Fill sets the flags that the command line leaves alone: from the environment, and else from a table of the
+// configuration file that the flag config names. The flag is nil for commands without it.
+func (r *Rules) Fill(flags *pflag.FlagSet, table string, config *pflag.Flag) error {
+	if err := r.fromEnvironment(flags); err != nil || config == nil || config.Value.String() == "" {
+		return err
 	}
-	file, err := readConfig(f.Value.String())
+	file, err := r.readConfig(config.Value.String())
 	if err != nil {
 		return err
 	}
-	return file.set(c.Flags(), c.Name())
+	return file.set(flags, table)
 }
 
 // readConfig reads a configuration file. Whether its keys are flags is not known before set.
-func readConfig(name string) (*configFile, error) {
+func (r *Rules) readConfig(name string) (*configFile, error) {
 	text, err := inputs.ReadText(context.Background(), name, false, maxConfig+1)
 	switch {
 	case err != nil:
-		return nil, usagef("--config: cannot read %s: %w", clipped(name), why(err))
+		return nil, fmt.Errorf("--config: cannot read %s: %w", printable.Short(name), Why(err))
 	case len(text) > maxConfig:
-		return nil, usagef("--config: %s is longer than %d bytes", clipped(name), maxConfig)
+		return nil, fmt.Errorf("--config: %s is longer than %d bytes", printable.Short(name), maxConfig)
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	var document map[string]any
@@ -90,9 +96,9 @@ func readConfig(name string) (*configFile, error) {
 		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
 			line, _ = at.Position()
 		}
-		return nil, usagef("%s:%d: no TOML: %s", name, line, strings.TrimPrefix(err.Error(), "toml: "))
+		return nil, fmt.Errorf("%s:%d: no TOML: %s", name, line, strings.TrimPrefix(err.Error(), "toml: "))
 	}
-	c := &configFile{name: name, tables: map[string][]configEntry{}}
+	c := &configFile{Rules: r, name: name, tables: map[string][]configEntry{}}
 	return c, c.divide(document, linesOfKeys(text))
 }
 
@@ -106,8 +112,8 @@ func (c *configFile) divide(document map[string]any, lines map[string]int) error
 		for _, other := range c.tables[table] {
 			if other.key == key {
 				refuse(max(line, other.line),
-					"%s is in line %d, too; keys above all tables are those of [scan]: leave one of them out", key,
-					min(line, other.line))
+					"%s is in line %d, too; keys above all tables are those of [%s]: leave one of them out", key,
+					min(line, other.line), c.Tables[0])
 			}
 		}
 		c.tables[table] = append(c.tables[table], configEntry{key, value, line})
@@ -116,23 +122,23 @@ func (c *configFile) divide(document map[string]any, lines map[string]int) error
 		value, line := document[name], lines[name]
 		within, isTable := value.(map[string]any)
 		switch {
-		case slices.Contains(configTables, name) && isTable:
+		case slices.Contains(c.Tables, name) && isTable:
 			for key, value := range within {
 				add(name, key, value, cmp.Or(lines[name+"\x00"+key], line))
 			}
-		case slices.Contains(configTables, name):
+		case slices.Contains(c.Tables, name):
 			refuse(line, "%s is a table: write [%s], and its keys in the lines below", name, name)
 		case isTable:
-			refuse(line, "there is no table [%s]%s", clipped(name), cmp.Or(didYouMean("[", name, configTables, "]"),
-				"; there are ["+strings.Join(configTables, "] and [")+"]"))
+			refuse(line, "there is no table [%s]%s", printable.Short(name), cmp.Or(DidYouMean("[", name, c.Tables, "]"),
+				"; there are ["+strings.Join(c.Tables, "] and [")+"]"))
 		default:
-			add("scan", name, value, line)
+			add(c.Tables[0], name, value, line)
 		}
 	}
 	for _, entries := range c.tables {
 		slices.SortFunc(entries, func(a, b configEntry) int { return cmp.Or(a.line-b.line, strings.Compare(a.key, b.key)) })
 	}
-	return usage(errors.Join(errs...))
+	return errors.Join(errs...)
 }
 
 // linesOfKeys finds the line of each key, table names included. The parts of a path have NUL between them.
@@ -164,7 +170,7 @@ func linesOfKeys(text []byte) map[string]int {
 func (c *configFile) set(flags *pflag.FlagSet, table string) error {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if !slices.Contains(ofTheCommandLine, f.Name) {
+		if !c.ofOneRun(f.Name) {
 			names = append(names, f.Name)
 		}
 	})
@@ -174,10 +180,10 @@ func (c *configFile) set(flags *pflag.FlagSet, table string) error {
 		f := flags.Lookup(e.key)
 		var err error
 		switch {
-		case slices.Contains(ofTheCommandLine, e.key):
+		case c.ofOneRun(e.key):
 			err = fmt.Errorf("%s is for the command line only", e.key)
 		case f == nil:
-			err = fmt.Errorf("there is no setting %s%s", clipped(e.key), cmp.Or(didYouMean("", e.key, names, ""),
+			err = fmt.Errorf("there is no setting %s%s", printable.Short(e.key), cmp.Or(DidYouMean("", e.key, names, ""),
 				fmt.Sprintf("; bulkscan %s --help lists them, without --", table)))
 		case !f.Changed:
 			err = e.set(flags, f)
@@ -187,7 +193,7 @@ func (c *configFile) set(flags *pflag.FlagSet, table string) error {
 			errs = append(errs, fmt.Errorf("%s: %w", source, err))
 		}
 	}
-	return usage(errors.Join(errs...))
+	return errors.Join(errs...)
 }
 
 // set gives a flag the value, if it is of the flag's type.
@@ -226,7 +232,7 @@ func (e *configEntry) set(flags *pflag.FlagSet, f *pflag.Flag) error {
 			return fmt.Errorf("%s: want a text in quotes; try %[1]s = \"%s\"", e.key, given)
 		}
 	}
-	return flagError(flags.Set(f.Name, text))
+	return explained(flags.Set(f.Name, text))
 }
 
 // textsOf returns the elements of a list of texts.
@@ -249,43 +255,12 @@ func literal(value any) string {
 	return strings.TrimSpace(strings.TrimPrefix(string(text), "x = "))
 }
 
-// readFiles refuses what a scan refuses before it begins: files and places that flags name, and settings of requests.
-func (f *scanFlags) readFiles(ctx context.Context) error {
-	_, err := f.registry()
-	if err != nil {
-		return err
-	}
-	for _, place := range []string{f.out, f.warcOut} {
-		if place == "" || place == "-" || strings.Contains(place, "://") { // no network is used
-			continue
-		}
-		st, err := openPlace(place)
-		if err == nil {
-			err = store.Try(ctx, st)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if f.cpuProfile != "" {
-		if _, err := os.Stat(filepath.Dir(f.cpuProfile)); err != nil {
-			return usagef("--cpuprofile: %w", err)
-		}
-	}
-	_, end, err := f.fetcher(network{})
-	if err != nil {
-		return err
-	}
-	end()
-	return f.checkMetrics()
-}
-
-// printConfig writes the settings in force as a configuration file. A comment names the source of each value that is
+// Print writes the settings in force as a configuration file. A comment names the source of each value that is
 // not the default.
-func printConfig(w io.Writer, flags *pflag.FlagSet) error {
+func (r *Rules) Print(w io.Writer, flags *pflag.FlagSet) error {
 	var b strings.Builder
 	flags.VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(ofTheCommandLine, f.Name) {
+		if r.ofOneRun(f.Name) {
 			return
 		}
 		value := literal(f.Value.String())
@@ -297,7 +272,7 @@ func printConfig(w io.Writer, flags *pflag.FlagSet) error {
 		}
 		fmt.Fprintf(&b, "%s = %s", f.Name, value)
 		if f.Changed {
-			fmt.Fprintf(&b, " # %s", terminal.Line(cmp.Or(sourceOf(f), "the command line")))
+			fmt.Fprintf(&b, " # %s", printable.Line(cmp.Or(sourceOf(f), "the command line")))
 		}
 		b.WriteByte('\n')
 	})
@@ -319,8 +294,8 @@ func sourceOf(f *pflag.Flag) string { return strings.Join(f.Annotations[sourceKe
 
 // fromEnvironment sets each flag that the command line leaves alone from its variable. An empty variable counts as
 // unset. White space separates the values of a flag that may be repeated. Commas do if values contain white space
-// (agentNames).
-func fromEnvironment(flags *pflag.FlagSet) error {
+// (the command test).
+func (r *Rules) fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := variableOf(f)
@@ -328,7 +303,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		if value == "" || f.Changed {
 			return
 		}
-		if slices.Contains(actions, f.Name) {
+		if slices.Contains(r.Actions, f.Name) {
 			errs = append(errs, fmt.Errorf("%s: --%s is for the command line only", name, f.Name))
 			return
 		}
@@ -338,12 +313,12 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		}
 		for _, value := range values {
 			if err := flags.Set(f.Name, value); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", name, flagError(err)))
+				errs = append(errs, fmt.Errorf("%s: %w", name, explained(err)))
 			}
 		}
 		setSource(f, name)
 	})
-	return usage(errors.Join(errs...))
+	return errors.Join(errs...)
 }
 
 // variableOf is the variable of a flag: BULKSCAN_PART_ROWS that of --part-rows.
