@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -49,7 +48,11 @@ command that runs just these. A killed collect is repeated; one that is done doe
 }
 
 func (a *app) collect(ctx context.Context, dir string, f *collectFlags) error {
-	st, m, err := a.sharedScan(ctx, dir, f.scanID)
+	st, scans, err := a.readableScans(ctx, dir, scanChoice{id: f.scanID}, commit.Scans)
+	if err != nil {
+		return err
+	}
+	m, err := commit.ChooseShared(dir, scans, f.scanID)
 	if err != nil {
 		return err
 	}
@@ -78,33 +81,4 @@ func (b *endBounds) judgeCollected(ctx context.Context, st store.Store, scanID s
 		return err
 	}
 	return b.judge(e, e.Empty(), e.Answers(), log)
-}
-
-// sharedScan finds a scan in shares: the one named, else the last started one that is not collected, else the last
-// started one.
-func (a *app) sharedScan(ctx context.Context, dir, scanID string) (store.Store, *commit.Manifest, error) {
-	st, err := openDataset(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	scans, err := a.readableScans(ctx, st, scanChoice{id: scanID}, commit.Scans)
-	if err != nil {
-		return nil, nil, err
-	}
-	var chosen *commit.Manifest
-	for _, m := range scans { // the latest start last
-		switch {
-		case scanID != "" && m.ScanID != scanID, m.Shares == 0:
-		case chosen == nil || !chosen.Uncollected() || m.Uncollected():
-			chosen = m
-		}
-	}
-	switch {
-	case chosen != nil:
-		return st, chosen, nil
-	case scanID != "":
-		return nil, nil, fmt.Errorf("no scan %s in shares in %s; bulkscan scan --shard begins one", clipped(scanID),
-			clipped(dir))
-	}
-	return nil, nil, fmt.Errorf("no scan in shares in %s; bulkscan scan --shard begins one", clipped(dir))
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -169,61 +168,17 @@ func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.Scan
 		}
 		return from, to, nil
 	}
-	st, err := openDataset(args[0])
-	if err != nil {
-		return from, to, err
-	}
-	scans, err := a.readableScans(ctx, st, scanChoice{}, commit.Scans)
+	st, scans, err := a.readableScans(ctx, args[0], scanChoice{}, commit.Scans)
 	if err != nil {
 		return from, to, err
 	}
 	if len(scans) == 0 {
 		return from, to, noScan(args[0])
 	}
-	if err := prunedError(ctx, st, args[0], args[1:]...); err != nil {
-		return from, to, err
-	}
-	later, err := scanNamed(scans, args[0], args[2], nil)
-	if err != nil {
-		return from, to, err
-	}
-	earlier, err := scanNamed(scans, args[0], args[1], later)
+	earlier, later, err := commit.ChooseTwo(ctx, st, args[0], scans, args[1], args[2])
 	if err != nil {
 		return from, to, err
 	}
 	return survey.ScanAt{Store: st, ScanID: earlier.ScanID, Alone: earlier.ScanID == args[1]},
 		survey.ScanAt{Store: st, ScanID: later.ScanID, Alone: later.ScanID == args[2]}, nil
-}
-
-// scanNamed returns the scan with this id, or the published scan of this date that started last. If later is not nil,
-// the scan is by the same observer, and a scan of the same list is preferred. The scans are in the order of their
-// start.
-func scanNamed(scans []*commit.Manifest, dir, name string, later *commit.Manifest) (*commit.Manifest, error) {
-	var of *commit.Manifest
-	var known []string
-	for _, m := range scans {
-		if m.ScanID == name {
-			return m, nil
-		}
-		other := about(m)
-		switch {
-		case !m.Published():
-		case later != nil && m.Observer != later.Observer:
-			other += " (by another observer)"
-		case m.ScanDate == name && (of == nil || later == nil || m.ListID == later.ListID || of.ListID != later.ListID):
-			of = m
-		}
-		known = append(known, other)
-	}
-	if of != nil {
-		return of, nil
-	}
-	kind := "scan " + clipped(name)
-	if _, err := time.Parse(time.DateOnly, name); err == nil {
-		kind = "complete scan of " + name
-		if later != nil {
-			kind += " by the same observer"
-		}
-	}
-	return nil, fmt.Errorf("no %s in %s; there are %s", kind, clipped(dir), lastOf(known))
 }

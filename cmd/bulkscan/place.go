@@ -74,8 +74,7 @@ func openDataset(place string) (store.Store, error) {
 	return st, err
 }
 
-// scanChoice chooses a scan of a dataset. Empty fields do not restrict, and commit.Default chooses among several scans.
-// If there is no default, comesBefore chooses; an empty scan has to be named.
+// scanChoice chooses a scan of a dataset, as commit.Choose does.
 type scanChoice struct {
 	id, date string
 	skip     *survey.Skip // nil if the command has no --skip-damaged
@@ -106,46 +105,16 @@ type found struct {
 
 // openScan finds a scan of a dataset.
 func (a *app) openScan(ctx context.Context, dir string, choice scanChoice) (store.Store, *found, error) {
-	st, err := openDataset(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	scans, err := a.readableScans(ctx, st, choice, commit.Scans)
+	st, scans, err := a.readableScans(ctx, dir, choice, commit.Scans)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(scans) == 0 {
 		return nil, nil, noScan(dir)
 	}
-	var known []string
-	var meant []*commit.Manifest
-	for _, scan := range scans {
-		known = append(known, about(scan))
-		if (choice.id == "" || choice.id == scan.ScanID) && (choice.date == "" || choice.date == scan.ScanDate) {
-			meant = append(meant, scan)
-		}
-	}
-	chosen := commit.Default(meant)
-	if chosen == nil {
-		for _, scan := range meant {
-			if (choice.id != "" || scan.Publication != commit.PublicationEmpty) && (chosen == nil || comesBefore(scan, chosen)) {
-				chosen = scan
-			}
-		}
-	}
-	if chosen == nil {
-		if len(meant) > 0 {
-			return nil, nil, fmt.Errorf("no scan in %s has anything to tell; --scan-id names one of %s", clipped(dir),
-				lastOf(known))
-		}
-		wanted := choice.id
-		if choice.date != "" {
-			wanted = strings.TrimPrefix(wanted+" of "+choice.date, " ")
-		}
-		if err := prunedError(ctx, st, dir, choice.id, choice.date); err != nil {
-			return nil, nil, err
-		}
-		return nil, nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, dir, lastOf(known))
+	chosen, err := commit.Choose(ctx, st, dir, scans, choice.id, choice.date)
+	if err != nil {
+		return nil, nil, err
 	}
 	return st, &found{chosen: chosen, others: slices.DeleteFunc(scans,
 		func(m *commit.Manifest) bool { return m == chosen })}, nil
@@ -161,36 +130,6 @@ func (a *app) skipped(k *survey.Skip, err error) error {
 		return fmt.Errorf("%w; or leave it out by --skip-damaged", err)
 	}
 	return err
-}
-
-// about names a scan, with its date, and says what keeps it from readers.
-func about(m *commit.Manifest) string {
-	text := m.ScanID + " of " + m.ScanDate
-	switch {
-	case m.Withheld():
-		text += " (" + m.Withholding() + ")"
-	case m.State != commit.Complete:
-		text += " (not complete)"
-	}
-	return text
-}
-
-// lastOf lists the last ten of some names, and says how many come before.
-func lastOf(names []string) string {
-	const most = 10
-	text := strings.Join(names[max(0, len(names)-most):], ", ")
-	if more := len(names) - most; more > 0 {
-		text = fmt.Sprintf("%d before, and %s", more, text)
-	}
-	return text
-}
-
-// comesBefore reports whether a scan is chosen before one that started earlier, if no scan is the default.
-func comesBefore(later, earlier *commit.Manifest) bool {
-	if later.Withheld() != earlier.Withheld() {
-		return earlier.Withheld()
-	}
-	return later.ScanDate >= earlier.ScanDate
 }
 
 // placeOf is where the dataset is: as given, or where a scan writes by default.
@@ -211,33 +150,11 @@ func noSuchScan(scanID, dir string) error {
 	return fmt.Errorf("no scan %s in %s", clipped(scanID), clipped(dir))
 }
 
-// prunedError says that a scan of one of these ids or dates was pruned; nil if none was.
-func prunedError(ctx context.Context, st store.Store, dir string, names ...string) error {
-	pruned, err := commit.ReadPruned(ctx, st)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		switch {
-		case pruned.HasDiscarded(name):
-			return fmt.Errorf("%s was pruned: %s", name, pruned.Left(name))
-		case pruned.Has(name), pruned.HasDate(name):
-			return fmt.Errorf(
-				"%s was pruned: of the nights up to %s %s has the history only; `bulkscan history %[3]s HOST` tells it, and docs/history.md has queries", name, pruned.Through, clipped(dir))
-		}
-	}
-	return nil
-}
-
 // scansOf opens a dataset and returns the scans that a command is for: the one named, or all. Scans with a damaged
 // manifest are named on standard error, and left out.
 func (a *app) scansOf(ctx context.Context, dir, scanID string,
 	read func(context.Context, store.Store) ([]*commit.Manifest, error)) (store.Store, []string, error) {
-	st, err := openDataset(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	scans, err := a.readableScans(ctx, st, scanChoice{id: scanID}, read)
+	st, scans, err := a.readableScans(ctx, dir, scanChoice{id: scanID}, read)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -249,40 +166,44 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string,
 	case scanID != "" && slices.Contains(ids, scanID):
 		return st, []string{scanID}, nil
 	case scanID != "":
-		return nil, nil, cmp.Or(prunedError(ctx, st, dir, scanID), noSuchScan(scanID, dir))
+		return nil, nil, cmp.Or(commit.WasPruned(ctx, st, dir, scanID), noSuchScan(scanID, dir))
 	case len(ids) == 0:
 		return nil, nil, noScan(dir)
 	}
 	return st, ids, nil
 }
 
-// readableScans reads the manifests of a dataset with commit.Scans or commit.StoredScans. A damaged manifest is an
+// readableScans opens a dataset, and reads its manifests with commit.Scans or commit.StoredScans. A damaged manifest is an
 // error if the choice names its scan, if another version of bulkscan wrote it, or if no other manifest can be read. It
 // is also an error if the command has --skip-damaged, the flag is not set and no scan is named: the damaged manifest
 // may be the default scan's. Otherwise it is named on standard error, and the other manifests are returned.
-func (a *app) readableScans(ctx context.Context, st store.Store, choice scanChoice,
-	read func(context.Context, store.Store) ([]*commit.Manifest, error)) ([]*commit.Manifest, error) {
+func (a *app) readableScans(ctx context.Context, dir string, choice scanChoice,
+	read func(context.Context, store.Store) ([]*commit.Manifest, error)) (store.Store, []*commit.Manifest, error) {
+	st, err := openDataset(dir)
+	if err != nil {
+		return nil, nil, err
+	}
 	scans, err := read(ctx, st)
 	damaged, ok := errors.AsType[*commit.DamagedScansError](err)
 	if !ok {
-		return scans, err
+		return st, scans, err
 	}
 	for _, s := range damaged.Scans {
 		other := schema.OfOtherVersion(s.Err)
 		switch {
 		case s.ScanID == choice.id && choice.skip != nil && !other:
-			return nil, commit.Remedied(s.Err, commit.ManifestRemedy)
+			return nil, nil, commit.Remedied(s.Err, commit.ManifestRemedy)
 		case s.ScanID == choice.id, other:
-			return nil, s.Err
+			return nil, nil, s.Err
 		case choice.skip != nil && choice.id == "" && !choice.skip.Without("scan "+s.ScanID, s.ScanID, s.Err):
-			return nil, a.skipped(choice.skip, commit.Remedied(s.Err, commit.ManifestRemedy))
+			return nil, nil, a.skipped(choice.skip, commit.Remedied(s.Err, commit.ManifestRemedy))
 		}
 	}
 	if len(scans) == 0 {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, s := range damaged.Scans {
 		fmt.Fprintf(a.stderr, "bulkscan: left out: %s; see bulkscan verify\n", terminal.Line(s.Err.Error()))
 	}
-	return scans, nil
+	return st, scans, nil
 }
