@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/netip"
-	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/inputs"
-	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/scan/shares"
 	"github.com/bulkscan/bulkscan/terminal"
@@ -102,7 +97,7 @@ func (a *app) plan(ctx context.Context, f *planFlags, lists []string) (err error
 	if f.json {
 		return terminal.WriteJSON(a.stdout, plan)
 	}
-	return writePlan(a.stdout, plan, lists)
+	return terminal.Plan(a.stdout, plan, lists)
 }
 
 // lookUp finds the addresses of the sample.
@@ -114,80 +109,6 @@ func (f *planFlags) lookUp(ctx context.Context, over network, planner *shares.Pl
 	if err != nil {
 		return usagef("--resolver: %w", err)
 	}
-	hosts, found := make(chan string), make(chan netip.Addr)
-	var asking sync.WaitGroup
-	for range 256 {
-		asking.Go(func() {
-			for host := range hosts {
-				if answer := resolver.Lookup(ctx, host); len(answer.Addrs) > 0 {
-					found <- answer.Addrs[0]
-				}
-			}
-		})
-	}
-	go func() {
-		for _, o := range planner.Sample() {
-			if addr, is := o.Addr(); is {
-				found <- addr
-			} else {
-				hosts <- o.Host()
-			}
-		}
-		close(hosts)
-		asking.Wait()
-		close(found)
-	}()
-	for addr := range found {
-		planner.Resolved(pipeline.NetworkOf(addr))
-	}
+	planner.LookUp(func(host string) []netip.Addr { return resolver.Lookup(ctx, host).Addrs })
 	return errors.Join(ctx.Err(), resolver.Close())
-}
-
-// writePlan prints the plan for people.
-func writePlan(out io.Writer, p *shares.Plan, lists []string) error {
-	w := bufio.NewWriter(out)
-	fmt.Fprintf(w, "%d sites; of %d that were looked up, %d have an address\n", p.Sites, p.Sampled, p.Resolved)
-	if len(p.Busiest) > 0 {
-		fmt.Fprintf(w, "\n%15s  %s\n", "sites, about", "address")
-		for _, b := range p.Busiest {
-			fmt.Fprintf(w, "%15d  %s", b.Sites, b.Name())
-			switch b.Rate {
-			case p.IPRate:
-			case 0:
-				fmt.Fprint(w, ", no limit")
-			default:
-				fmt.Fprintf(w, ", %v a second", b.Rate)
-			}
-			fmt.Fprintln(w)
-		}
-	}
-	if p.Floor > 0 {
-		fmt.Fprintf(w, "\nAt these rates %s takes at least %.1f h, however many tasks there are.\n", terminal.Line(p.FloorOf),
-			p.Floor)
-	}
-	list := terminal.Line(lists[0])
-	if len(lists) > 1 || strings.ContainsAny(list, ", '\"") {
-		list = "LIST"
-	}
-	if p.Shares == 1 {
-		fmt.Fprintf(w, "\nOne machine is enough:\nbulkscan scan %s -o OUT\n", list)
-		return w.Flush()
-	}
-	fmt.Fprintf(w, "\n%d shares for %d tasks at once, of about %d sites each.\n", p.Shares, p.Workers,
-		p.Sites/int64(p.Shares))
-	if len(p.Large) > 0 {
-		fmt.Fprintf(w, "Domains of more than a tenth of that, each of which is in one share:\n")
-		for i, d := range p.Large {
-			if i == 20 {
-				fmt.Fprintf(w, "%15s  and %d more; --json has all\n", "", len(p.Large)-i)
-				break
-			}
-			fmt.Fprintf(w, "%15d  %s\n", d.Sites, terminal.Line(d.Domain))
-		}
-	}
-	fmt.Fprintf(w, "\nsbatch --array=0-%d%%%d --export=ALL,WORKERS=%d,LIST=%s,OUT=OUT deploy/slurm/scan.sbatch\n",
-		p.Shares-1, p.Workers, p.Workers, list)
-	fmt.Fprintf(w, "On Kubernetes: completions and BULKSCAN_SHARES %d, parallelism and BULKSCAN_WORKERS %d.\n", p.Shares,
-		p.Workers)
-	return w.Flush()
 }

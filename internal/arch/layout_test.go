@@ -67,7 +67,7 @@ var arrows = map[string][]string{
 		"sink/commit", "sink/units", "sink/verify", "store"},
 	"pipeline": {"audit", "origin", "origin/exchange"},
 
-	"scan/shares":        {"sink/commit", "origin"},
+	"scan/shares":        {"pipeline", "sink/commit", "origin"},
 	"warc":               {},
 	"warc/archive":       {"sink", "fetcher", "store", "warc"},
 	"warc/replay":        {"inputs", "fetcher", "warc", "origin/exchange", "origin"},

@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/pipeline"
 )
 
 // PlanOptions say how a scan will be run.
@@ -120,10 +122,43 @@ func (p *Planner) Add(o origin.Origin) {
 // Sample returns the sites to look up, once all sites were added.
 func (p *Planner) Sample() []origin.Origin { return p.sample }
 
-// Resolved counts the address of a site of the sample, or the first of its /64.
-func (p *Planner) Resolved(addr netip.Addr) {
+// inFlight is how many names of the sample are looked up at once.
+const inFlight = 256
+
+// LookUp counts the addresses of the sample, of each site the first.
+func (p *Planner) LookUp(lookup func(host string) []netip.Addr) {
+	hosts, found := make(chan string), make(chan netip.Addr)
+	var asking sync.WaitGroup
+	for range inFlight {
+		asking.Go(func() {
+			for host := range hosts {
+				if addrs := lookup(host); len(addrs) > 0 {
+					found <- addrs[0]
+				}
+			}
+		})
+	}
+	go func() {
+		for _, o := range p.sample {
+			if addr, is := o.Addr(); is {
+				found <- addr
+			} else {
+				hosts <- o.Host()
+			}
+		}
+		close(hosts)
+		asking.Wait()
+		close(found)
+	}()
+	for addr := range found {
+		p.found(addr)
+	}
+}
+
+// found counts an address of a site of the sample.
+func (p *Planner) found(addr netip.Addr) {
 	p.resolved++
-	p.addresses[addr]++
+	p.addresses[pipeline.NetworkOf(addr)]++
 }
 
 // Plan returns what the list needs.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bulkscan/bulkscan/inputs"
@@ -187,11 +188,10 @@ func TestPlanCountsLargeDomains(t *testing.T) {
 		}
 		p.Add(o)
 	}
-	for i, o := range p.Sample() {
-		if o.IsValid() && i%2 == 0 {
-			p.Resolved(netip.AddrFrom4([4]byte{192, 0, 2, 1}))
-		}
-	}
+	var asked atomic.Int64
+	p.LookUp(func(string) []netip.Addr { // every second host has addresses
+		return []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}[:asked.Add(1)%2*2]
+	})
 	plan := p.Plan()
 	if len(plan.Large) != 1 || plan.Large[0] != (DomainCount{"large.com", large}) {
 		t.Errorf("large domains: %v", plan.Large)
@@ -231,7 +231,7 @@ func TestPlanCountsRates(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.Add(o)
-			p.Resolved(netip.MustParseAddr(addr))
+			p.found(netip.MustParseAddr(addr))
 		}
 		if plan := p.Plan(); plan.FloorOf != wantOf || math.Abs(plan.Floor*3600-wantSeconds) > 1e-6 {
 			t.Errorf("%d in the domain, %d and %d at addresses: %s takes %v s; want %s and %v s", inDomain, at1, at2,

@@ -24,6 +24,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/printable"
+	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // Rules say for the flags of all commands which values they take, and from where.
@@ -272,7 +273,7 @@ func (r *Rules) Print(w io.Writer, flags *pflag.FlagSet) error {
 		}
 		fmt.Fprintf(&b, "%s = %s", f.Name, value)
 		if f.Changed {
-			fmt.Fprintf(&b, " # %s", printable.Line(cmp.Or(sourceOf(f), "the command line")))
+			fmt.Fprintf(&b, " # %s", terminal.Line(cmp.Or(sourceOf(f), "the command line")))
 		}
 		b.WriteByte('\n')
 	})
