@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,10 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkscan/bulkscan/simweb"
-	"github.com/bulkscan/bulkscan/simweb/compare"
+	"github.com/bulkscan/bulkscan/simweb/demo"
 	"github.com/bulkscan/bulkscan/sink"
-	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/terminal"
 )
@@ -69,15 +63,6 @@ the others work without a network.`,
 	return c
 }
 
-// The files that a demo leaves in the folder of its dataset, so that a user can inspect and repeat it by hand.
-const (
-	demoList   = "list.csv"
-	demoTruth  = "truth.jsonl"
-	demoReport = "report.html"
-	demoCA     = "ca.pem" // with --serve
-	demoScan   = "demo"
-)
-
 func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	switch {
 	case f.origins < 1:
@@ -87,7 +72,8 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	case strings.Contains(f.out, "://"):
 		return usagef("-o: demo leaves its list and the truth beside the dataset, and writes to a local folder only")
 	}
-	if err := mayHoldDemo(ctx, f.out); err != nil {
+	folder := demo.Folder(f.out)
+	if err := folder.MayHold(ctx); err != nil {
 		return err
 	}
 	web, err := simweb.Start(ctx, simweb.Config{Seed: f.seed, Corpus: f.corpus})
@@ -100,8 +86,7 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	if err := os.MkdirAll(f.out, 0o777); err != nil {
 		return err
 	}
-	list, truth, page := filepath.Join(f.out, demoList), filepath.Join(f.out, demoTruth), filepath.Join(f.out, demoReport)
-	if err := writeDemo(web, f, list, truth); err != nil {
+	if err := folder.Write(web, f.origins); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.stderr, "Scanning %d hosts of a simulated web on this machine (seed %d).\n", f.origins, f.seed)
@@ -109,22 +94,22 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	var ending *survey.Ending
 	o := terminal.EndingOptions{Out: f.out}
 	scan.show = func(e *survey.Ending, took time.Duration) { ending, o.Took = e, took }
-	if err := a.scan(ctx, scan, settings(flags), []string{list}); err != nil {
+	if err := a.scan(ctx, scan, settings(flags), []string{folder.List()}); err != nil {
 		return err
 	}
-	if err := a.report(ctx, f.out, &reportFlags{choice: scanChoice{id: demoScan}, out: page, definition: survey.Full,
+	if err := a.report(ctx, f.out, &reportFlags{choice: scanChoice{id: demo.Scan}, out: folder.Report(), definition: survey.Full,
 		progress: "none"}); err != nil {
 		return err
 	}
-	held, err := holdAgainst(ctx, f.out, truth)
+	held, err := folder.Compare(ctx)
 	if err != nil {
 		return err
 	}
 	site := ""
 	for _, site = range web.Names(1) {
 	}
-	o.Facts = []terminal.Fact{{Name: "list", Text: list}, {Name: "truth", Text: held + " (" + truth + ")"},
-		{Name: "report", Text: page}}
+	o.Facts = []terminal.Fact{{Name: "list", Text: folder.List()},
+		{Name: "truth", Text: held + " (" + folder.Truth() + ")"}, {Name: "report", Text: folder.Report()}}
 	o.Next = []terminal.Fact{
 		{Name: "all figures", Text: ownCommand("summary", f.out)},
 		{Name: "one site", Text: ownCommand("history", f.out, site)},
@@ -150,7 +135,7 @@ func ownCommand(args ...string) string {
 
 // serveDemo keeps the web up until a signal comes, and says how other commands find it.
 func (a *app) serveDemo(ctx context.Context, web *simweb.Web, f *demoFlags, site string) error {
-	ca, err := filepath.Abs(filepath.Join(f.out, demoCA))
+	ca, err := filepath.Abs(demo.Folder(f.out).CA())
 	if err = errors.Join(err, os.WriteFile(ca, web.CAPEM(), 0o666)); err != nil {
 		return err
 	}
@@ -170,75 +155,10 @@ In another terminal of this folder, for example:
 
   %s%s
   %s%[1]s
-`, flags, ownCommand("check", site), flags, ownCommand("scan", filepath.Join(f.out, demoList), "--limit", "1000", "-o", "offline"))
+`, flags, ownCommand("check", site), flags, ownCommand("scan", demo.Folder(f.out).List(), "--limit", "1000", "-o", "offline"))
 	<-ctx.Done()
 	_, err = fmt.Fprintln(a.stdout, "\nThe simulated web is down.")
 	return err
-}
-
-// mayHoldDemo refuses a folder with scans that no demo has made: a demo would delete the scan that has its name, and
-// queries over the other scans would also count made-up sites. It also refuses a folder that contains a file with a
-// demo's name but no demo's scan.
-func mayHoldDemo(ctx context.Context, out string) error {
-	st, err := store.NewDir(out)
-	if err != nil {
-		return err
-	}
-	scans, err := commit.Scans(ctx, st)
-	var ids []string
-	if damaged, ok := errors.AsType[*commit.DamagedScansError](err); ok {
-		for _, scan := range damaged.Scans {
-			ids = append(ids, scan.ScanID)
-		}
-	} else if err != nil {
-		return err
-	}
-	for _, scan := range scans {
-		ids = append(ids, scan.ScanID)
-	}
-	foreign := ""
-	for _, name := range []string{demoList, demoTruth, demoReport, demoCA} {
-		if _, err := os.Lstat(filepath.Join(out, name)); !errors.Is(err, fs.ErrNotExist) {
-			foreign = cmp.Or(foreign, name)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(out, demoTruth)); err == nil && slices.Contains(ids, demoScan) {
-		// an earlier demo used this folder
-		ids, foreign = slices.DeleteFunc(ids, func(id string) bool { return id == demoScan }), ""
-	}
-	if len(ids) == 0 && foreign != "" {
-		return fmt.Errorf("%s holds %s, and no demo, which would replace that file; give another folder with -o",
-			clipped(out), foreign)
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	slices.Sort(ids)
-	return fmt.Errorf(
-		"%s holds scans that are no demo's (%s), and a demo would be counted with them; give another folder with -o",
-		clipped(out), clipped(strings.Join(ids, ", ")))
-}
-
-// holdAgainst compares the rows with what their hosts did. Rows that differ are reported, and are no error.
-func holdAgainst(ctx context.Context, dir, truth string) (string, error) {
-	st, err := store.NewDir(dir)
-	if err != nil {
-		return "", err
-	}
-	scan, err := commit.ReadScan(ctx, st, demoScan)
-	if err != nil {
-		return "", err
-	}
-	file, err := os.Open(truth)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	result, err := compare.Compare(ctx, scan, file)
-	if err != nil {
-		return "", err
-	}
-	return result.Sentence(), nil
 }
 
 // demoScanFlags are the flags of an ordinary scan, except for what a simulated web needs: the places of its names and
@@ -248,7 +168,7 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags,
 	s.add(flags)
 	s.fetchFlags.add(flags)
 	_ = flags.Parse(web.Flags()) // which have no mistake
-	s.out, s.scanID, s.restart, s.partRows, s.noCompact, s.warcOut = f.out, demoScan, true, f.partRows, f.noCompact,
+	s.out, s.scanID, s.restart, s.partRows, s.noCompact, s.warcOut = f.out, demo.Scan, true, f.partRows, f.noCompact,
 		f.warcOut
 	s.vantage, s.listID = "simulated-web", fmt.Sprintf("demo-seed-%d", f.seed)
 	if terminal.Is(stderr) {
@@ -269,26 +189,3 @@ func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags,
 // silence is how long a demo waits for a host that has fallen silent for good. Other hosts have the time-outs of an
 // ordinary scan, so that on a busy machine no host that answers counts as silent.
 const silence = 250 * time.Millisecond
-
-// writeDemo writes the list of hosts and what a scan of it must find.
-func writeDemo(web *simweb.Web, f *demoFlags, list, truth string) error {
-	var hosts []string
-	var lines bytes.Buffer
-	for rank, host := range web.Names(f.origins) {
-		hosts = append(hosts, host)
-		fmt.Fprintf(&lines, "%d,%s\n", rank, host)
-	}
-	file, err := os.Create(truth)
-	if err != nil {
-		return err
-	}
-	return errors.Join(web.WriteTruth(file, slices.Values(hosts), demoPolicy()), file.Close(),
-		os.WriteFile(list, lines.Bytes(), 0o666))
-}
-
-// demoPolicy contains the settings that decide how a demo's scan ends.
-func demoPolicy() simweb.Policy {
-	policy := simweb.DefaultPolicy()
-	policy.TrustCA = true
-	return policy
-}

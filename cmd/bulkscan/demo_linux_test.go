@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
+	"github.com/bulkscan/bulkscan/simweb/demo"
 )
 
 // TestDemoScreen runs the demonstration on a terminal of 24 lines and 80 columns. It ends with one screen, whose rows
@@ -60,7 +61,7 @@ func TestDemoScreen(t *testing.T) {
 	if want := "bulkscan demo --serve -o 'a demo'"; next[2] != want { // TestDemoServes runs it
 		t.Errorf("got %q, want %q", next[2], want)
 	}
-	if page, err := os.ReadFile(filepath.Join(folder, "a demo", demoReport)); err != nil ||
+	if page, err := os.ReadFile(demo.Folder(filepath.Join(folder, "a demo")).Report()); err != nil ||
 		!bytes.HasPrefix(page, []byte("<!DOCTYPE html>")) {
 		t.Errorf("no report: %v, %.40q", err, page)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/simweb"
+	"github.com/bulkscan/bulkscan/simweb/demo"
 )
 
 // TestHeldAgainst compares a dataset with truths that differ from it: a host that answers may time out on a busy
@@ -18,7 +19,7 @@ import (
 func TestHeldAgainst(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "demo")
 	said(t, 0, "demo", "--origins", "300", "-o", out)
-	truth := filepath.Join(out, demoTruth)
+	truth := demo.Folder(out).Truth()
 	lines, err := os.ReadFile(truth)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestHeldAgainst(t *testing.T) {
 		if err := os.WriteFile(truth, changed.Bytes(), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := holdAgainst(t.Context(), out, truth); err != nil || !strings.HasPrefix(got, want) {
+		if got, err := demo.Folder(out).Compare(t.Context()); err != nil || !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/integration/queries"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/simweb"
+	"github.com/bulkscan/bulkscan/simweb/demo"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -41,7 +42,7 @@ func demoDataset(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	defer web.Close()
-	w, err := sink.Open(t.Context(), st, sink.Options{ScanID: demoScan, Date: demoDate, PartAge: time.Hour,
+	w, err := sink.Open(t.Context(), st, sink.Options{ScanID: demo.Scan, Date: demoDate, PartAge: time.Hour,
 		Tables: []string{schema.Sites, schema.Verdicts}})
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +53,7 @@ func demoDataset(t *testing.T) (dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := web.Expect(o, demoPolicy())
+		e := web.Expect(o, demo.Policy())
 		row.Reset()
 		row.Seq, row.Input, row.Rank, row.Origin = uint64(rank-1), host, int64(rank), o
 		row.Domain, row.ICANN, row.TLD = o.RegistrableDomain(), o.ICANNDomain(), o.TLD()
@@ -73,7 +74,7 @@ func demoDataset(t *testing.T) (dir string) {
 		}
 		f.Body = nil // the web's
 	}
-	if err := errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), st, demoScan, survey.Options{}),
+	if err := errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), st, demo.Scan, survey.Options{}),
 		w.Complete(t.Context()), w.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func demoShares(t *testing.T, dir string) (all []share) {
 		t.Fatal(err)
 	}
 	for row, err := range table.FileRows[schema.TokenStatsRow](t.Context(), st, commit.StatsName(schema.TokenStats,
-		demoDate, demoScan)) {
+		demoDate, demo.Scan)) {
 		if err != nil {
 			t.Fatal(err)
 		}

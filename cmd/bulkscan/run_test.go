@@ -20,15 +20,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/bubble"
 	"github.com/bulkscan/bulkscan/internal/memnet"
 	"github.com/bulkscan/bulkscan/internal/waittest"
 	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/simweb/compare"
+	"github.com/bulkscan/bulkscan/simweb/demo"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
@@ -59,12 +59,12 @@ func newWorld(t *testing.T, n int, cfg simweb.Config) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(web.Close)
-	dir := t.TempDir()
-	w := &world{web: web, list: filepath.Join(dir, "list.csv"), truth: filepath.Join(dir, "truth.jsonl")}
+	folder := demo.Folder(t.TempDir())
+	w := &world{web: web, list: folder.List(), truth: folder.Truth()}
 	if len(cfg.Only) > 0 && !slices.ContainsFunc(cfg.Only, func(b string) bool { return b != "ok" && b != "not-found" }) {
 		w.timeout = allAnswer
 	}
-	if err := writeDemo(web, &demoFlags{origins: n}, w.list, w.truth); err != nil {
+	if err := folder.Write(web, n); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -593,5 +593,5 @@ func TestDemoIsTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustBeTrue(t, scan, filepath.Join(out, demoTruth))
+	mustBeTrue(t, scan, demo.Folder(out).Truth())
 }

@@ -102,6 +102,7 @@ var arrows = map[string][]string{
 
 	"simweb":         {"origin", "origin/exchange"},
 	"simweb/compare": {"simweb", "sink/read", "sink/schema", "sink/commit", "origin", "origin/exchange"},
+	"simweb/demo":    {"internal/printable", "simweb", "simweb/compare", "sink/commit", "store"},
 	"internal/integration/queries": {"audit", "audit/tokens", "history", "sink", "sink/schema", "sink/table",
 		"sink/commit", "store", "origin", "origin/exchange"},
 	"simweb/cmd/simweb":              anything,
