@@ -345,3 +345,58 @@ func TestClockOf(t *testing.T) {
 	f("yesterday", 0, "", false)
 	f("Sun, 01 Nov 0000 02:00:00 GMT", 0, "", true)
 }
+
+// TestNextTime shows the times of deadlines, also on days on which the clock changes.
+func TestNextTime(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip("SKIPPED: no time zones here:", err)
+	}
+	f := func(now, clock, want string) {
+		t.Helper()
+		at, err := time.Parse(time.RFC3339, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, err := time.Parse("15:04", clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := nextTime(at.In(berlin), shown).Format(time.RFC3339); got != want {
+			t.Errorf("after %s, it is %s at %s, want %s", now, clock, got, want)
+		}
+	}
+	f("2026-11-24T01:00:00Z", "06:00", "2026-11-24T06:00:00+01:00")
+	f("2026-11-24T22:30:00Z", "06:00", "2026-11-25T06:00:00+01:00")
+	f("2026-11-24T05:00:00Z", "06:00", "2026-11-25T06:00:00+01:00")
+	f("2026-12-31T22:00:00Z", "00:30", "2027-01-01T00:30:00+01:00")
+	f("2026-10-24T23:00:00Z", "06:00", "2026-10-25T06:00:00+01:00")
+	f("2026-03-28T23:30:00Z", "06:00", "2026-03-29T06:00:00+02:00")
+}
+
+// TestParse shows what the settings of a night may be.
+func TestParse(t *testing.T) {
+	bound := func(text string, want Bound, wantOK bool) {
+		t.Helper()
+		if _, got, ok := ParseBound(text); ok != wantOK || ok && got != want {
+			t.Errorf("%q is %v, %v; want %v, %v", text, got, ok, want, wantOK)
+		}
+	}
+	bound("dns_failed=0..0.1", Bound{0, 0.1}, true)
+	bound("cdn.cloudflare.refused=0.25..1", Bound{0.25, 1}, true)
+	for _, wrong := range []string{"", "dns_failed", "dns_failed=0.1", "dns_failed=0.2..0.1", "dns_failed=0..NaN",
+		"dns_failed=-1..1", "dns_failed=0..2", "failures=0..1"} {
+		bound(wrong, Bound{}, false)
+	}
+	days := func(text string, want int, wantOK bool) {
+		t.Helper()
+		if got, ok := ParseDays(text); ok != wantOK || ok && got != want {
+			t.Errorf("%q is %d, %v; want %d, %v", text, got, ok, want, wantOK)
+		}
+	}
+	days("1d", 1, true)
+	days("36525d", 36525, true)
+	for _, wrong := range []string{"", "d", "90", "0d", "-1d", "36526d", "1.5d"} {
+		days(wrong, 0, false)
+	}
+}

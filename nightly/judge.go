@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -102,8 +103,18 @@ func (f *Figures) shares() map[string]share {
 // Silent is the number of sites about which nothing was learned.
 func (f *Figures) Silent() int64 { return f.shares()[NoAnswer].n }
 
-// IsFigure reports whether a text may be the name of a share.
-func IsFigure(name string) bool {
+// ParseBound reads a figure and its bound, as in dns_failed=0..0.1.
+func ParseBound(text string) (figure string, b Bound, ok bool) {
+	figure, of, hasRange := strings.Cut(text, "=")
+	low, high, hasEnd := strings.Cut(of, "..")
+	from, errFrom := strconv.ParseFloat(low, 64)
+	to, errTo := strconv.ParseFloat(high, 64)
+	return figure, Bound{from, to}, hasRange && hasEnd && errFrom == nil && errTo == nil && isFigure(figure) &&
+		0 <= from && from <= to && to <= 1
+}
+
+// isFigure reports whether a text may be the name of a share.
+func isFigure(name string) bool {
 	parts := strings.Split(name, ".")
 	switch {
 	case parts[0] == "finding" && len(parts) == 2, parts[0] == "cdn" && len(parts) == 3:

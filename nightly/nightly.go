@@ -59,6 +59,25 @@ type Scan struct {
 	Until        time.Time
 }
 
+// ParseUntil returns Options.Until by a time of the day, HH:MM in local time: the deadline is the next one after a night
+// began. It returns nil without a time.
+func ParseUntil(clock string) (func(begun time.Time) time.Time, error) {
+	if clock == "" {
+		return nil, nil
+	}
+	at, err := time.Parse("15:04", clock)
+	return func(begun time.Time) time.Time { return nextTime(begun.Local(), at) }, err
+}
+
+// nextTime returns the next moment at which the clock shows the time of at, in the time zone of now.
+func nextTime(now, at time.Time) time.Time {
+	next := time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), 0, 0, now.Location())
+	if !next.After(now) {
+		next = time.Date(now.Year(), now.Month(), now.Day()+1, at.Hour(), at.Minute(), 0, 0, now.Location())
+	}
+	return next
+}
+
 // ErrDeadline says that a scan ended in order before the end of its list.
 var ErrDeadline = errors.New("the deadline has come before the end of the list")
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bulkscan/bulkscan/scan"
@@ -16,6 +18,14 @@ type Keep struct {
 	Nights   int `json:"nights"`
 	Bodies   int `json:"bodies"`
 	Evidence int `json:"evidence"`
+}
+
+// ParseDays reads a number of days, as in 90d: at least one, and at most a hundred years.
+func ParseDays(text string) (days int, ok bool) {
+	const most = 36525
+	number, ok := strings.CutSuffix(text, "d")
+	days, err := strconv.Atoi(number)
+	return days, ok && err == nil && 1 <= days && days <= most
 }
 
 // first returns the first dates of which nights, bodies and evidence are kept, if the last night is that of a date.

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -182,24 +180,18 @@ func (f *nightlyFlags) check() (bounds map[string]nightly.Bound, err error) {
 	case f.webhook != "" && !strings.HasPrefix(f.webhook, "https://") && !strings.HasPrefix(f.webhook, "http://"):
 		return nil, usagef("--webhook: a URL begins with https://")
 	}
-	if f.until != "" {
-		if _, err := time.Parse("15:04", f.until); err != nil {
-			return nil, usagef("--until %q: a time is HH:MM, as in 06:00", clipped(f.until))
-		}
+	if _, err := nightly.ParseUntil(f.until); err != nil {
+		return nil, usagef("--until %q: a time is HH:MM, as in 06:00", clipped(f.until))
 	}
 	bounds = map[string]nightly.Bound{}
 	for _, text := range f.bounds {
-		name, of, ok := strings.Cut(text, "=")
-		low, high, isRange := strings.Cut(of, "..")
-		from, errFrom := strconv.ParseFloat(low, 64)
-		to, errTo := strconv.ParseFloat(high, 64)
-		if !ok || !isRange || !nightly.IsFigure(name) || errFrom != nil || errTo != nil || !(0 <= from && from <= to &&
-			to <= 1) {
+		name, bound, ok := nightly.ParseBound(text)
+		if !ok {
 			return nil,
 				usagef("--bound %q: a figure and a range of shares, as in dns_failed=0..0.1 or cdn.cloudflare.refused=0..0.2",
 					clipped(text))
 		}
-		bounds[name] = nightly.Bound{Low: from, High: to}
+		bounds[name] = bound
 	}
 	return bounds, nil
 }
@@ -214,16 +206,13 @@ func (f *nightlyFlags) keep() (k nightly.Keep, err error) {
 		if setting.text == "" {
 			continue
 		}
-		number, ok := strings.CutSuffix(setting.text, "d")
-		if *setting.days, err = strconv.Atoi(number); !ok || err != nil || *setting.days < 1 || *setting.days > maxDays {
+		var ok bool
+		if *setting.days, ok = nightly.ParseDays(setting.text); !ok {
 			return k, usagef("--%s %q: a number of days, as in 90d", setting.name, clipped(setting.text))
 		}
 	}
 	return k, nil
 }
-
-// maxDays bounds retention: a hundred years.
-const maxDays = 36525
 
 // nightly checks the flags and runs the chosen action.
 func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags, config []commit.Setting) error {
@@ -341,9 +330,7 @@ func (a *app) tonight(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 	if f.acceptList {
 		o.List.Least = 0
 	}
-	if f.until != "" {
-		o.Until = func(begun time.Time) time.Time { return nextTime(begun.Local(), f.until) }
-	}
+	o.Until, _ = nightly.ParseUntil(f.until) // was checked
 	o.Scan = func(ctx context.Context, s nightly.Scan) error { return a.scanTonight(ctx, scanning, config, watch, s) }
 	n, err := nightly.Run(ctx, o)
 	switch {
@@ -364,16 +351,6 @@ func (a *app) tonight(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 	o.Log.Warn("the night is "+string(n.State)+": readers do not find it", "date", n.Date, "scan", n.ScanID, "figures",
 		figures, "remedy", remedy)
 	return &exitError{code: exitThreshold}
-}
-
-// nextTime returns the next moment at which the clock shows this time, in the time zone of now.
-func nextTime(now time.Time, clock string) time.Time {
-	at, _ := time.Parse("15:04", clock) // was checked
-	next := time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), 0, 0, now.Location())
-	if !next.After(now) {
-		next = time.Date(now.Year(), now.Month(), now.Day()+1, at.Hour(), at.Minute(), 0, 0, now.Location())
-	}
-	return next
 }
 
 // countList reads the night's list as its scan does.

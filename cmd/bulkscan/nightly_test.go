@@ -142,27 +142,3 @@ func TestKilledNight(t *testing.T) {
 	st.is(t, "2026-11-21", nightly.Published, 2)
 	start(t, "verify", out).exits(t, 0)
 }
-
-// TestNextTime shows the times of deadlines, also on days on which the clock changes.
-func TestNextTime(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Skip("SKIPPED: no time zones here:", err)
-	}
-	f := func(now, clock, want string) {
-		t.Helper()
-		at, err := time.Parse(time.RFC3339, now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := nextTime(at.In(berlin), clock).Format(time.RFC3339); got != want {
-			t.Errorf("after %s, it is %s at %s, want %s", now, clock, got, want)
-		}
-	}
-	f("2026-11-24T01:00:00Z", "06:00", "2026-11-24T06:00:00+01:00")
-	f("2026-11-24T22:30:00Z", "06:00", "2026-11-25T06:00:00+01:00")
-	f("2026-11-24T05:00:00Z", "06:00", "2026-11-25T06:00:00+01:00")
-	f("2026-12-31T22:00:00Z", "00:30", "2027-01-01T00:30:00+01:00")
-	f("2026-10-24T23:00:00Z", "06:00", "2026-10-25T06:00:00+01:00")
-	f("2026-03-28T23:30:00Z", "06:00", "2026-03-29T06:00:00+02:00")
-}
