@@ -3,10 +3,14 @@ package audit
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/printable"
+	"github.com/bulkscan/bulkscan/origin"
+	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 )
 
@@ -70,6 +74,24 @@ func (a *Auditor) namedIn(agent string, browser bool) int {
 		}
 	}
 	return -1
+}
+
+// CrawlerNames divides a list of names. Only commas outside of brackets separate names: User-Agent strings
+// have others (`(KHTML, like Gecko)`). An open bracket without a closing one counts as text.
+func CrawlerNames(list string) (names []string) {
+	depth, from, closing := 0, 0, strings.Count(list, ")")
+	for i := range len(list) {
+		switch c := list[i]; {
+		case c == ',' && depth == 0:
+			names = append(names, strings.TrimSpace(list[from:i]))
+			from = i + 1
+		case c == '(' && depth < closing:
+			depth++
+		case c == ')':
+			depth, closing = max(0, depth-1), closing-1
+		}
+	}
+	return append(names, strings.TrimSpace(list[from:]))
 }
 
 // Following says whose rules a crawler follows on a site.
@@ -185,6 +207,38 @@ func CheckURL(url string) error {
 		return errors.New("has no host")
 	}
 	return nil
+}
+
+// SpeaksOf returns an error if a URL belongs to another site than a fetched one: the robots.txt of a site says nothing
+// about other sites (RFC 9309 §2.3). A path belongs to any site, and a file to the site of any URL.
+func (s *Site) SpeaksOf(url string) error {
+	if s.IsFile || url[0] == '/' && !strings.HasPrefix(url, "//") {
+		return nil
+	}
+	// Most URLs are spelled as their origin is, and need not be taken apart.
+	home := s.Origin.String()
+	if rest, ok := strings.CutPrefix(url, home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' || rest[0] == '#') {
+		return nil
+	}
+	if o, err := origin.Parse(url); err == nil && o.As(s.Origin.Scheme()) == s.Origin.As(o.Scheme()) {
+		return nil
+	}
+	return fmt.Errorf(
+		"%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", printable.Short(url), home)
+}
+
+// HasNoAgent reports whether a judged file that was found has no user-agent line. Files that are no robots.txt have
+// none: HTML, UTF-16, chance octets.
+func (s *Site) HasNoAgent() bool {
+	return s.Report.Access == parser.AccessConditional && len(bytes.TrimSpace(s.Fetch.Body)) > 0 &&
+		s.Report.Counts.Groups == 0
+}
+
+// NamesAnotherFile reports whether a URL names a robots.txt, in any spelling, other than the one of its site.
+func NamesAnotherFile(url string) bool {
+	whole := string(parser.AppendPath(nil, url))
+	path, _, _ := strings.Cut(whole, "?")
+	return whole != exchange.RobotsPath && strings.EqualFold(path[strings.LastIndexByte(path, '/'):], exchange.RobotsPath)
 }
 
 // isScheme reports whether a URL's scheme can be spelled so (RFC 3986 §3.1).

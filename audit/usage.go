@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/parser"
@@ -329,4 +330,18 @@ func (p *fieldParser) quoted() bool {
 		}
 	}
 	return false
+}
+
+// UsageAsRule returns the first record of usage that Google's code reads as a rule. A draft, and so our surveys, read
+// such records as preferences on the use of content.
+func UsageAsRule(f *parser.File) (rec parser.Record, ok bool) {
+	for i := range f.Records() {
+		rec := f.Record(i)
+		for k := range parser.NumKeys {
+			if k.IsUsage() && rec.Key.Class() == parser.ClassCore && strings.EqualFold(string(rec.KeyText), k.String()) {
+				return rec, true
+			}
+		}
+	}
+	return rec, false
 }

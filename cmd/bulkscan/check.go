@@ -205,20 +205,13 @@ func (a *app) check(ctx context.Context, f *fetchFlags, registry *tokens.Registr
 	if err != nil {
 		return checkResult{}, usage(err)
 	}
-	if namesAnotherFile(arg) {
+	if audit.NamesAnotherFile(arg) {
 		return checkResult{},
 			usagef(
 				"%q: only %s at the root of a site counts (RFC 9309 §2.3); to explain this file all the same: curl -s URL | bulkscan check -", clipped(arg), exchange.RobotsPath)
 	}
 	err = a.ask(ctx, f, auditor, pipeline.Entry{Input: arg, Origin: o}, result.explain)
 	return result, err
-}
-
-// namesAnotherFile reports whether a URL names a robots.txt, in any spelling, other than the one of its site.
-func namesAnotherFile(url string) bool {
-	whole := string(parser.AppendPath(nil, url))
-	path, _, _ := strings.Cut(whole, "?")
-	return whole != exchange.RobotsPath && strings.EqualFold(path[strings.LastIndexByte(path, '/'):], exchange.RobotsPath)
 }
 
 // ask fetches one origin and passes the result to keep; the site is valid until keep returns.

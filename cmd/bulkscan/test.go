@@ -123,17 +123,19 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 	if !f.json {
 		a.noteReadings(given, crawlers)
 	}
-	if robots.site.Fetch.Truncated {
+	if robots.Fetch.Truncated {
 		a.note("the robots.txt is longer than --max-body %d; it is judged by its beginning", f.MaxBody)
 	}
-
-	if robots.hasNoAgent() {
+	if robots.HasNoAgent() {
 		a.note("the robots.txt has no user-agent line, so that it disallows nothing; bulkscan check explains it")
 	}
-	a.noteUsage(&robots.site.Robots)
+	if rec, ok := audit.UsageAsRule(&robots.Robots); ok {
+		a.note(
+			"the robots.txt, line %d: %s is read as %s, as Google's code reads it; by its draft it is no rule, and check and scan take it for none", rec.Line, rec.KeyText, rec.Key)
+	}
 
 	out := bufio.NewWriterSize(a.stdout, 64<<10)
-	rows := terminal.NewRows(out, auditor.Tester(robots.site, crawlers), given, f.json, f.color.Colored(a.stdout))
+	rows := terminal.NewRows(out, auditor.Tester(robots, crawlers), given, f.json, f.color.Colored(a.stdout))
 	q := &questions{app: a, robots: robots, out: out, rows: rows, crawlers: len(crawlers)}
 	for _, url := range urls {
 		rows.Widen(url)
@@ -207,7 +209,7 @@ func (f *testFlags) check(urls []string) (parser.Dialect, error) {
 func (f *testFlags) crawlers(registry *tokens.Registry, auditor *audit.Auditor) (given []string, list []audit.Crawler,
 	err error) {
 	for _, value := range f.agents {
-		for _, name := range separate(value) {
+		for _, name := range audit.CrawlerNames(value) {
 			if name == "" {
 				return nil, nil, usagef("--agent %q has an empty name; names are separated by single commas", clipped(value))
 			}
@@ -229,44 +231,11 @@ func (f *testFlags) crawlers(registry *tokens.Registry, auditor *audit.Auditor) 
 	return given, list, nil
 }
 
-// separate divides a value of --agent into names. Only commas outside of brackets separate names: User-Agent strings
-// have others (`(KHTML, like Gecko)`). An open bracket without a closing one counts as text.
-func separate(value string) (names []string) {
-	depth, from, closing := 0, 0, strings.Count(value, ")")
-	for i := range len(value) {
-		switch c := value[i]; {
-		case c == ',' && depth == 0:
-			names = append(names, strings.TrimSpace(value[from:i]))
-			from = i + 1
-		case c == '(' && depth < closing:
-			depth++
-		case c == ')':
-			depth, closing = max(0, depth-1), closing-1
-		}
-	}
-	return append(names, strings.TrimSpace(value[from:]))
-}
-
 // noteReadings reports which token a name stands for, if that differs from the name.
 func (a *app) noteReadings(given []string, crawlers []audit.Crawler) {
 	for i, c := range crawlers {
 		if !strings.EqualFold(given[i], c.Token) {
 			a.note("--agent %q is asked for as %s", clipped(given[i]), c.Token)
-		}
-	}
-}
-
-// noteUsage reports the first record that Google's code reads as a rule. A draft, and so our surveys, read such records
-// as preferences on the use of content.
-func (a *app) noteUsage(f *parser.File) {
-	for i := range f.Records() {
-		rec := f.Record(i)
-		for k := range parser.NumKeys {
-			if k.IsUsage() && rec.Key.Class() == parser.ClassCore && strings.EqualFold(string(rec.KeyText), k.String()) {
-				a.note(
-					"the robots.txt, line %d: %s is read as %s, as Google's code reads it; by its draft it is no rule, and check and scan take it for none", rec.Line, rec.KeyText, rec.Key)
-				return
-			}
 		}
 	}
 }
@@ -291,15 +260,10 @@ func (a *app) noteUnknown(registry *tokens.Registry, given []string, crawlers []
 	}
 }
 
-// inForce is the robots.txt that decides, or what its absence means.
-type inForce struct {
-	site *audit.Site // judged
-	home string      // the origin of a fetched site, as URLs spell it
-}
-
-// inForce reads the robots.txt from a file, or fetches it if --robots names the site of the URLs, and judges it.
+// inForce returns the robots.txt that decides, or what its absence means, judged: a file's, or that of the site of the
+// URLs, which it fetches.
 func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor, dialect parser.Dialect,
-	urls []string) (*inForce, error) {
+	urls []string) (*audit.Site, error) {
 	site, err := a.fileSite(f.robots, f.MaxBody)
 	if err != nil {
 		return nil, err
@@ -307,32 +271,35 @@ func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor,
 	if site != nil {
 		site.Dialect = dialect
 		auditor.Judge(site)
-		return &inForce{site: site}, nil
+		return site, nil
 	}
 	o, err := siteOf(f.robots)
 	if err != nil {
 		return nil, err
 	}
-	robots := &inForce{site: &audit.Site{Origin: o, Dialect: dialect}, home: o.String()}
-	if err := robots.speaksOfAll(urls); err != nil {
+	site = &audit.Site{Origin: o, Dialect: dialect}
+	if err := speaksOfAll(site, urls); err != nil {
 		return nil, err
 	}
 	err = a.ask(ctx, &f.fetchFlags, auditor, pipeline.Entry{Input: f.robots, Origin: o}, func(asked *audit.Site) {
-		from, to := &asked.Fetch, &robots.site.Fetch
+		from, to := &asked.Fetch, &site.Fetch
 		to.Outcome, to.Cause, to.Status = from.Outcome, from.Cause, from.Status
 		to.Body, to.Truncated = bytes.Clone(from.Body), from.Truncated
 		if o.Scheme() == origin.Auto { // its answer decides whose robots.txt it is
-			robots.site.Origin, robots.home = from.Answered, from.Answered.String()
+			site.Origin = from.Answered
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := robots.speaksOfAll(urls); err != nil {
+	if err := speaksOfAll(site, urls); err != nil {
 		return nil, err
 	}
-	auditor.Judge(robots.site)
-	return robots, robots.refusal(f.optOut)
+	auditor.Judge(site)
+	if site.Report.Access == parser.AccessUnknown { // it was not fetched
+		err = notAsked(site.Origin.String(), site.Fetch.Outcome.String(), f.optOut)
+	}
+	return site, err
 }
 
 // siteOf returns the origin of a site's URL. Any other path than that of robots.txt is a mistake: the answer would be
@@ -352,47 +319,14 @@ func siteOf(url string) (origin.Origin, error) {
 }
 
 // speaksOfAll returns an error of usage if one of the URLs belongs to another site.
-func (r *inForce) speaksOfAll(urls []string) error {
+func speaksOfAll(site *audit.Site, urls []string) error {
 	for _, url := range urls {
 		if url == "-" {
 			continue
 		}
-		if err := r.speaksOf(url); err != nil {
+		if err := site.SpeaksOf(url); err != nil {
 			return usage(err)
 		}
 	}
 	return nil
-}
-
-// speaksOf returns an error if a URL belongs to another site than the fetched one: the robots.txt of a site says
-// nothing about other sites (RFC 9309 §2.3). A path belongs to any site.
-func (r *inForce) speaksOf(url string) error {
-	if r.home == "" || url[0] == '/' && !strings.HasPrefix(url, "//") {
-		return nil
-	}
-	// Most URLs are spelled as their origin is, and need not be taken apart.
-	if rest, ok := strings.CutPrefix(url, r.home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' ||
-		rest[0] == '#') {
-		return nil
-	}
-	if o, err := origin.Parse(url); err == nil && o.As(r.site.Origin.Scheme()) == r.site.Origin.As(o.Scheme()) {
-		return nil
-	}
-	return fmt.Errorf(
-		"%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", clipped(url), r.home)
-}
-
-// hasNoAgent reports whether a file that was found has no user-agent line. Files that are no robots.txt have none:
-// HTML, UTF-16, chance octets.
-func (r *inForce) hasNoAgent() bool {
-	return r.site.Report.Access == parser.AccessConditional && len(bytes.TrimSpace(r.site.Fetch.Body)) > 0 &&
-		r.site.Report.Counts.Groups == 0
-}
-
-// refusal is the error of a site that was not fetched: nothing is known of the site.
-func (r *inForce) refusal(optOut string) error {
-	if r.site.Report.Access != parser.AccessUnknown {
-		return nil
-	}
-	return notAsked(r.home, r.site.Fetch.Outcome.String(), optOut)
 }

@@ -43,7 +43,7 @@ var arrows = map[string][]string{
 	"fetcher":         {"fetcher/resolve", "origin", "origin/exchange"},
 	"fetcher/resolve": {"origin/exchange"},
 	"parser":          {},
-	"audit":           {"audit/tokens", "parser", "origin", "origin/exchange"},
+	"audit":           {"audit/tokens", "parser", "origin", "origin/exchange", "internal/printable"},
 	"audit/tokens":    {},
 	"sink/schema":     {"internal/printable"},
 	"sink/table":      {"sink/schema", "store"},
