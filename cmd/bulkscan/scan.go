@@ -377,16 +377,6 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 	return o, err
 }
 
-// maxGivenName bounds what the user may call a vantage or a list, in bytes.
-const maxGivenName = 100
-
-// isName reports whether a vantage or a list may be called so: it becomes part of records, queries and citations.
-func isName(text string) bool {
-	return len(text) <= maxGivenName && !strings.ContainsFunc(text, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._+:/-", r))
-	})
-}
-
 // observed returns the observer of the scan's sites.
 func (f *scanFlags) observed(format inputs.Format) commit.Observer {
 	if format == inputs.WARC {
@@ -451,9 +441,8 @@ func (f *scanFlags) check() error {
 		}
 	}
 	for _, name := range []struct{ flag, value string }{{"vantage", f.vantage}, {"list-id", f.listID}} {
-		if !isName(name.value) {
-			return usagef("--%s %q: letters, digits, and any of . _ + : / -, at most %d", name.flag, clipped(name.value),
-				maxGivenName)
+		if err := commit.CheckGivenName(name.value); err != nil {
+			return usagef("--%s %q: %w", name.flag, clipped(name.value), err)
 		}
 	}
 	if f.scanID != "" {

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 )
 
@@ -53,3 +54,15 @@ func ProductOf(userAgent string) string {
 }
 
 const maxProduct = 100 // bytes
+
+// CheckGivenName refuses a name that the user gives a vantage or a list, if it cannot be part of records, queries and
+// citations.
+func CheckGivenName(name string) error {
+	const most = 100 // bytes
+	if len(name) > most || strings.ContainsFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._+:/-", r))
+	}) {
+		return fmt.Errorf("letters, digits, and any of . _ + : / -, at most %d", most)
+	}
+	return nil
+}
