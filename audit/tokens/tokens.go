@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -130,6 +131,20 @@ func Load(r io.Reader) (*Registry, error) {
 	}
 	return reg, nil
 }
+
+// Names returns the names in a file of names: one a line, or with commas between them; # begins a comment. isList is
+// false if the file is in the form that Load reads.
+func Names(text string) (names []string, isList bool) {
+	names = strings.FieldsFunc(comments.ReplaceAllString(text, ""), func(r rune) bool {
+		return r == '\n' || r == '\r' || r == ','
+	})
+	return names, len(names) == 0 || !registryForm.MatchString(names[0])
+}
+
+var comments = regexp.MustCompile(`(?m)#.*$`)
+
+// registryForm matches the first line of a file in the registry's form: its version, or the names of its columns.
+var registryForm = regexp.MustCompile(`^\s*(version\s|name\s*(\||$))`)
 
 // Lookup returns the index of the token with this name, or with this name in files (Token.InFiles), ignoring case, or
 // -1.

@@ -58,7 +58,7 @@ adds the body as it was judged: as the string body where it is valid UTF-8, else
   bulkscan check example.com --json --body | jq -r .body`,
 		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			registry, err := f.registry()
+			registry, err := registryOf(f.tokens)
 			if err != nil {
 				return err
 			}

@@ -56,7 +56,7 @@ func (a *app) collect(ctx context.Context, dir string, f *collectFlags) error {
 	if err != nil {
 		return err
 	}
-	registry, err := (&fetchFlags{tokens: f.tokens}).registry()
+	registry, err := registryOf(f.tokens)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/bulkscan/bulkscan/audit/tokens"
-	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/fetcher"
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/inputs"
@@ -94,21 +91,6 @@ func (f *fetchFlags) furtherSockets() int {
 		servers = 3
 	}
 	return (servers - 1) * limits.SocketsEach
-}
-
-func (f *fetchFlags) registry() (*tokens.Registry, error) {
-	if f.tokens == "" {
-		return tokens.Default(), nil
-	}
-	text, err := inputs.ReadText(context.Background(), f.tokens, false, maxNames+1)
-	if err != nil {
-		return nil, usagef("--tokens: cannot read %s: %w", clipped(f.tokens), options.Why(err))
-	}
-	registry, err := tokens.Load(bytes.NewReader(text))
-	if err != nil {
-		return nil, usagef("--tokens %s: %w", f.tokens, err)
-	}
-	return registry, nil
 }
 
 // asker makes the requests: it is the fetcher, and the resolver that finds the addresses.

@@ -88,7 +88,7 @@ observer succeeds when the first has no more scans; one that scanned beside it, 
 
 // asked returns the query, with the registry's names.
 func (f *historyFlags) asked() (history.Asked, error) {
-	registry, err := (&fetchFlags{tokens: f.tokens}).registry()
+	registry, err := registryOf(f.tokens)
 	if err != nil || f.token == "" {
 		return history.Asked{Registry: registry}, err
 	}

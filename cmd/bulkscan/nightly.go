@@ -224,7 +224,7 @@ func (a *app) nightly(ctx context.Context, f *nightlyFlags, scanning *scanFlags,
 		return a.interruptible(ctx, func(ctx context.Context) error { return a.nightlyStatus(ctx, f, scanning.out) })
 	}
 	log := terminal.NewLogger(terminal.BesideBar(a.stderr, scanning.progress), scanning.logFormat, scanning.logLevel)
-	registry, err := scanning.registry()
+	registry, err := registryOf(scanning.tokens)
 	if err != nil {
 		return err
 	}

@@ -110,7 +110,7 @@ type reauditedBy struct {
 
 func (a *app) reaudit(ctx context.Context, dir string, f *reauditFlags) error {
 	log := terminal.NewLogger(terminal.BesideBar(a.stderr, f.progress), f.logFormat, f.logLevel)
-	registry, err := (&fetchFlags{tokens: f.tokens}).registry()
+	registry, err := registryOf(f.tokens)
 	if err != nil {
 		return err
 	}

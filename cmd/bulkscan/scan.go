@@ -245,7 +245,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 	if err := f.shareFiles(log); err != nil {
 		return err
 	}
-	registry, err := f.registry()
+	registry, err := registryOf(f.tokens)
 	if err != nil {
 		return err
 	}
@@ -524,7 +524,7 @@ func (f *scanFlags) profile() (end func() error, err error) {
 
 // readFiles refuses what a scan refuses before it begins: files and places that flags name, and settings of requests.
 func (f *scanFlags) readFiles(ctx context.Context) error {
-	_, err := f.registry()
+	_, err := registryOf(f.tokens)
 	if err != nil {
 		return err
 	}

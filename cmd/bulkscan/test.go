@@ -106,7 +106,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 	if err != nil {
 		return err
 	}
-	registry, err := f.registry()
+	registry, err := registryOf(f.tokens)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -90,7 +90,7 @@ of the copy that was read.`,
   bulkscan tokens --operator OpenAI --long
   bulkscan tokens GPTBot`,
 		RunE: func(_ *cobra.Command, names []string) error {
-			registry, err := (&fetchFlags{tokens: file}).registry()
+			registry, err := registryOf(file)
 			if err != nil {
 				return err
 			}
@@ -177,8 +177,24 @@ func addCountedTokens(flags *pflag.FlagSet, value *string) {
 		"LIST or FILE: count only these tokens, names with commas between them or a file of them, one a line; a file in the registry's form adds its tokens to the registry, as scan --tokens does")
 }
 
-// maxNames bounds a file of names, in bytes.
-const maxNames = 1 << 20
+// maxTokens bounds a file of tokens, in bytes.
+const maxTokens = 1 << 20
+
+// registryOf returns the registry with the tokens of a file.
+func registryOf(file string) (*tokens.Registry, error) {
+	if file == "" {
+		return tokens.Default(), nil
+	}
+	text, err := inputs.ReadText(context.Background(), file, false, maxTokens+1)
+	if err != nil {
+		return nil, usagef("--tokens: cannot read %s: %w", clipped(file), options.Why(err))
+	}
+	registry, err := tokens.Load(bytes.NewReader(text))
+	if err != nil {
+		return nil, usagef("--tokens %s: %w", file, err)
+	}
+	return registry, nil
+}
 
 // countedTokens reads --tokens of a command that counts: the registry, and the tokens that count; nil is all.
 func countedTokens(value string) (*tokens.Registry, []string, error) {
@@ -187,18 +203,16 @@ func countedTokens(value string) (*tokens.Registry, []string, error) {
 	}
 	from, names := "--tokens", strings.Split(value, ",")
 	if info, err := os.Stat(value); err == nil && !info.IsDir() {
-		text, err := inputs.ReadText(context.Background(), value, false, maxNames+1)
+		text, err := inputs.ReadText(context.Background(), value, false, maxTokens+1)
 		switch {
 		case err != nil:
 			return nil, nil, usagef("--tokens: cannot read %s: %w", clipped(value), options.Why(err))
-		case len(text) > maxNames:
-			return nil, nil, usagef("--tokens: %s is longer than %d bytes", clipped(value), maxNames)
+		case len(text) > maxTokens:
+			return nil, nil, usagef("--tokens: %s is longer than %d bytes", clipped(value), maxTokens)
 		}
-		names = strings.FieldsFunc(comments.ReplaceAllString(string(text), ""), func(r rune) bool {
-			return r == '\n' || r == '\r' || r == ','
-		})
-		if len(names) > 0 && registryForm.MatchString(names[0]) {
-			registry, err := (&fetchFlags{tokens: value}).registry()
+		var isList bool
+		if names, isList = tokens.Names(string(text)); !isList {
+			registry, err := registryOf(value)
 			return registry, nil, err
 		}
 		from += " " + clipped(value)
@@ -222,8 +236,3 @@ func countedTokens(value string) (*tokens.Registry, []string, error) {
 	}
 	return tokens.Default(), only, nil
 }
-
-var comments = regexp.MustCompile(`(?m)#.*$`)
-
-// registryForm matches the first line of a file in the registry's form: its version, or the names of its columns.
-var registryForm = regexp.MustCompile(`^\s*(version\s|name\s*(\||$))`)
