@@ -3,6 +3,7 @@ package fetcher
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -96,4 +97,22 @@ func parsePort(s string) (uint16, error) {
 // matches reports whether the rule applies to a target's origin.
 func (c ConnectTo) matches(o origin.Origin) bool {
 	return (c.Host == "" || c.Host == o.Host()) && (c.Port == 0 || c.Port == o.Port())
+}
+
+// ParseSourceIP reads Config.SourceIP, an address that connections can come from. With an address that this machine lacks, every exchange
+// would fail, and each failure would pass for the host's.
+func ParseSourceIP(text string) (netip.Addr, error) {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return ip, err
+	}
+	if ip.Zone() != "" {
+		return ip, errors.New("an address with a zone reaches no site")
+	}
+	ip = ip.Unmap()
+	probe, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0)))
+	if err != nil {
+		return ip, fmt.Errorf("cannot dial from it: %w", err)
+	}
+	return ip, probe.Close()
 }

@@ -181,6 +181,33 @@ func (c *Config) check() error {
 	return nil
 }
 
+// Longest is how long a silent site may take, both schemes and all retries included.
+func (c *Config) Longest() time.Duration {
+	took := c.Timeout
+	for i := range c.Retries {
+		took += c.Timeout + min(c.RetryAfter<<min(i, 10), max(c.RetryAfter, c.MaxRetryAfter))
+	}
+	if c.NoFallback {
+		return took
+	}
+	return 2 * took
+}
+
+// Family is the address family of requests: any, ipv4 or ipv6.
+func (c *Config) Family() string {
+	only4, only6 := c.IPv4, c.IPv6
+	if !only4 && !only6 {
+		only4, only6 = c.SourceIP.Unmap().Is4(), c.SourceIP.Unmap().Is6()
+	}
+	switch {
+	case only4 == only6:
+		return "any"
+	case only4:
+		return "ipv4"
+	}
+	return "ipv6"
+}
+
 // New returns a Fetcher, or an error that says which field of cfg is wrong.
 func New(cfg Config) (*Fetcher, error) {
 	cfg.setDefaults()

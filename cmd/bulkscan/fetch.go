@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -122,7 +121,7 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 		names.MaxSockets = f.files.Sockets + f.furtherSockets()
 	}
 	if f.sourceIP != "" {
-		ip, err := localAddress(f.sourceIP)
+		ip, err := fetcher.ParseSourceIP(f.sourceIP)
 		if err != nil {
 			return nil, nil, usagef("--source-ip: %w", err)
 		}
@@ -166,54 +165,9 @@ func (f *fetchFlags) fetcher(over network) (*asker, func(), error) {
 	return &asker{fetch, resolver, optOut}, func() { _ = resolver.Close() }, nil
 }
 
-// longest is how long a silent site may take, both schemes and all retries included.
-func (f *fetchFlags) longest() time.Duration {
-	took := f.Timeout
-	for i := range f.Retries {
-		took += f.Timeout + min(f.RetryAfter<<min(i, 10), max(f.RetryAfter, f.MaxRetryAfter))
-	}
-	if f.NoFallback {
-		return took
-	}
-	return 2 * took
-}
-
-// family is the address family of requests, as fetcher chooses it.
-func (f *fetchFlags) family() string {
-	only4, only6 := f.IPv4, f.IPv6
-	if ip, err := netip.ParseAddr(f.sourceIP); err == nil && !only4 && !only6 {
-		only4, only6 = ip.Unmap().Is4(), ip.Unmap().Is6()
-	}
-	switch {
-	case only4 == only6:
-		return "any"
-	case only4:
-		return "ipv4"
-	}
-	return "ipv6"
-}
-
 // tlsVersions are the values of --tls-min.
 var tlsVersions = map[string]uint16{"1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12,
 	"1.3": tls.VersionTLS13}
-
-// localAddress reads an address that connections can come from. With an address that this machine lacks, every exchange
-// would fail, and each failure would pass for the host's.
-func localAddress(text string) (netip.Addr, error) {
-	ip, err := netip.ParseAddr(text)
-	if err != nil {
-		return ip, err
-	}
-	if ip.Zone() != "" {
-		return ip, errors.New("an address with a zone reaches no site")
-	}
-	ip = ip.Unmap()
-	probe, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0)))
-	if err != nil {
-		return ip, fmt.Errorf("cannot dial from it: %w", err)
-	}
-	return ip, probe.Close()
-}
 
 // home is where the program tells more about itself, and about what it does to the owner of a site that it visits.
 const (

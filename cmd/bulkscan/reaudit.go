@@ -197,7 +197,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 		Judge: audit.New(registry).Judge, Registry: registry, ToolVersion: toolVersion(), Restart: f.restart,
 		Opened: func(left int64) {
 			total.Store(left)
-			log.Info("judging again", "scan", id, "sites", left, "already_kept", sumRows(source)-left, "out", f.out)
+			log.Info("judging again", "scan", id, "sites", left, "already_kept", commit.CountCommits(source.Commits).Rows-left, "out", f.out)
 		},
 		Done: &done, Kept: kept, Log: log,
 		Finish: func(ctx context.Context) error {
@@ -225,13 +225,6 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 		ScanID: id, Came: came,
 		From: reauditedBy{m.ToolVersion, m.RegistryVersion}, To: reauditedBy{toolVersion(), registry.Version},
 	}, reauditError(err, id, f.out)
-}
-
-func sumRows(s *commit.Scan) (n int64) {
-	for i := range s.Commits {
-		n += s.Commits[i].Rows
-	}
-	return n
 }
 
 // reauditError adds to an error what the user can do about it.

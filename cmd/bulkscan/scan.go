@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -285,7 +286,7 @@ func (a *app) scan(ctx context.Context, f *scanFlags, config []commit.Setting, p
 			return
 		}
 		d := &terminal.Display{Progress: p, Names: fetch.names.Stats, Read: read, Limit: f.limit, Done: kept,
-			Slots: f.files.Concurrency, Longest: f.longest(),
+			Slots: f.files.Concurrency, Longest: f.Longest(),
 			Anonymous: f.contact == "" && f.userAgent == "" && !f.AllowPrivate && o.Inputs.Format != inputs.WARC}
 		var drawn sync.WaitGroup
 		drawn.Go(func() { d.Show(ctx, f.progress, a.stderr, log) })
@@ -386,7 +387,9 @@ func (f *scanFlags) observed(format inputs.Format) commit.Observer {
 	if other := map[string]string{"https": "http", "http": "https"}[f.scheme]; !f.NoFallback {
 		schemes += "+" + other
 	}
-	return commit.Observer{Source: commit.Live, Product: commit.ProductOf(f.agent()), Family: f.family(), Scheme: schemes,
+	from := f.Config
+	from.SourceIP, _ = netip.ParseAddr(f.sourceIP) // fetcher reports the error
+	return commit.Observer{Source: commit.Live, Product: commit.ProductOf(f.agent()), Family: from.Family(), Scheme: schemes,
 		HTTP: "HTTP/1.1", Vantage: f.vantage}
 }
 

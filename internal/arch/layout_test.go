@@ -86,7 +86,7 @@ var arrows = map[string][]string{
 	"survey/page":  {"survey", "sink/schema", "internal/printable", "docs/queries"},
 	"docs/queries": {},
 	"terminal": {"nightly", "history", "audit", "audit/tokens", "parser", "pipeline", "fetcher/resolve",
-		"origin/exchange", "internal/printable", "survey", "scan/shares", "sink/commit"},
+		"origin/exchange", "internal/printable", "survey", "scan", "scan/shares", "sink/commit"},
 	"terminal/metrics":     {"nightly", "pipeline", "fetcher/resolve", "origin/exchange"},
 	"internal/sharedtest":  {},
 	"internal/sitetest":    {"audit", "audit/tokens", "parser", "origin", "origin/exchange"},
