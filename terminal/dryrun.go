@@ -8,8 +8,8 @@ import (
 	"github.com/bulkscan/bulkscan/scan"
 )
 
-// DryRun says what a scan of lists would do: which scheme it would begin with, and where the rows would go; - is standard
-// output.
+// DryRun says what a scan of lists would do: which scheme it would begin with, and where the rows would go; - is
+// standard output.
 func DryRun(out io.Writer, s *scan.Counted, scheme, place string) error {
 	w := bufio.NewWriter(out)
 	for _, file := range s.Files {

@@ -97,8 +97,8 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	if err := a.scan(ctx, scan, settings(flags), []string{folder.List()}); err != nil {
 		return err
 	}
-	if err := a.report(ctx, f.out, &reportFlags{choice: scanChoice{id: demo.Scan}, out: folder.Report(), definition: survey.Full,
-		progress: "none"}); err != nil {
+	if err := a.report(ctx, f.out, &reportFlags{choice: scanChoice{id: demo.Scan}, out: folder.Report(),
+		definition: survey.Full, progress: "none"}); err != nil {
 		return err
 	}
 	held, err := folder.Compare(ctx)

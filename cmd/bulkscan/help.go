@@ -12,17 +12,17 @@ import (
 // What --help and help print, and what they say to words that are no commands.
 
 // mostUsed are the flags that scan shows first.
-var mostUsed = options.Group{Title: "Most used", Flags: []string{"out", "config", "contact", "limit", "format", "column", "concurrency",
-	"rate", "opt-out", "dry-run"}}
+var mostUsed = options.Group{Title: "Most used", Flags: []string{"out", "config", "contact", "limit", "format",
+	"column", "concurrency", "rate", "opt-out", "dry-run"}}
 
 // flagGroups are the sections of commands with many flags. Flags of no section are shown with the command's own flags.
 var flagGroups = []options.Group{
-	{Title: "Input", Flags: []string{"format", "column", "label-column", "by", "columns", "limit", "sample", "shard", "workers",
-		"tokens", "vantage", "list-id"}},
-	{Title: "Output", Flags: []string{"out", "fields", "tables", "part-rows", "part-age", "no-compact", "no-publish", "collect",
-		"warc-out"}},
-	{Title: "Politeness", Flags: []string{"contact", "user-agent", "host-rate", "ip-rate", "rate", "dns-rate", "rates", "opt-out",
-		"retries", "retry-after", "max-retry-after"}},
+	{Title: "Input", Flags: []string{"format", "column", "label-column", "by", "columns", "limit", "sample", "shard",
+		"workers", "tokens", "vantage", "list-id"}},
+	{Title: "Output", Flags: []string{"out", "fields", "tables", "part-rows", "part-age", "no-compact", "no-publish",
+		"collect", "warc-out"}},
+	{Title: "Politeness", Flags: []string{"contact", "user-agent", "host-rate", "ip-rate", "rate", "dns-rate", "rates",
+		"opt-out", "retries", "retry-after", "max-retry-after"}},
 	{Title: "Network", Flags: []string{
 		"concurrency", "timeout", "connect-timeout", "tls-timeout", "header-timeout", "max-redirects", "max-body", "scheme",
 		"no-fallback",

@@ -173,9 +173,9 @@ func (a *app) scansOf(ctx context.Context, dir, scanID string,
 	return st, ids, nil
 }
 
-// readableScans opens a dataset, and reads its manifests with commit.Scans or commit.StoredScans. A damaged manifest is an
-// error if the choice names its scan, if another version of bulkscan wrote it, or if no other manifest can be read. It
-// is also an error if the command has --skip-damaged, the flag is not set and no scan is named: the damaged manifest
+// readableScans opens a dataset, and reads its manifests with commit.Scans or commit.StoredScans. A damaged manifest is
+// an error if the choice names its scan, if another version of bulkscan wrote it, or if no other manifest can be read.
+// It is also an error if the command has --skip-damaged, the flag is not set and no scan is named: the damaged manifest
 // may be the default scan's. Otherwise it is named on standard error, and the other manifests are returned.
 func (a *app) readableScans(ctx context.Context, dir string, choice scanChoice,
 	read func(context.Context, store.Store) ([]*commit.Manifest, error)) (store.Store, []*commit.Manifest, error) {

@@ -389,8 +389,8 @@ func (f *scanFlags) observed(format inputs.Format) commit.Observer {
 	}
 	from := f.Config
 	from.SourceIP, _ = netip.ParseAddr(f.sourceIP) // fetcher reports the error
-	return commit.Observer{Source: commit.Live, Product: commit.ProductOf(f.agent()), Family: from.Family(), Scheme: schemes,
-		HTTP: "HTTP/1.1", Vantage: f.vantage}
+	return commit.Observer{Source: commit.Live, Product: commit.ProductOf(f.agent()), Family: from.Family(),
+		Scheme: schemes, HTTP: "HTTP/1.1", Vantage: f.vantage}
 }
 
 // check refuses wrong values that a flag's type allows.

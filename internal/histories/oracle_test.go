@@ -555,7 +555,8 @@ func (h *history) verified(kinds ...verify.FindingKind) error {
 	st := h.store()
 	var found []error
 	report := func(f verify.Finding) {
-		if slices.Contains(kinds, f.Kind) && !h.foreign[f.File] && (f.Kind != verify.Leftover || f.File != h.left) {
+		if slices.Contains(kinds, f.Kind) && !h.foreign[f.File] && (f.Kind != verify.Leftover || f.File != h.left &&
+			!h.tooLate(f.File)) {
 			found = append(found, errors.New("verify: "+f.String()))
 		}
 	}
@@ -767,13 +768,21 @@ func (h *history) counted() error {
 	return nil
 }
 
+// tooLate reports whether a file is of a scan that was killed, and that no command continues any more: the nights up to
+// its date were pruned.
+func (h *history) tooLate(name string) bool {
+	return h.any(func(s *scanState) bool {
+		return s.there && !s.complete && s.date <= h.through && strings.Contains(name, s.id)
+	})
+}
+
 // tidy returns an error for leftovers: temporary names, locks, claims without a record. Leftovers stay if no process
-// continues their scan: a discarded scan, and a night that was killed before it had a manifest.
+// continues their scan: a discarded scan, a night that was killed before it had a manifest, and a scan that is too late.
 func (h *history) tidy() error {
 	for name, data := range h.files() {
 		if h.any(func(s *scanState) bool {
 			return (s.publication == "discarded" || !s.there && !s.pruned) && strings.Contains(name, s.id)
-		}) {
+		}) || h.tooLate(name) {
 			continue
 		}
 		if strings.HasPrefix(name, "_nights/") && strings.Contains(name, "/.") {

@@ -93,8 +93,8 @@ func Clip(s string, most int) string {
 	return Line(Head(s, most)) + "…"
 }
 
-// Short is what a message repeats of its input: at most 100 bytes of valid UTF-8, not escaped yet. An ellipsis stands for
-// the rest.
+// Short is what a message repeats of its input: at most 100 bytes of valid UTF-8, not escaped yet. An ellipsis stands
+// for the rest.
 func Short(s string) string {
 	if len(s) > 100 {
 		return strings.ToValidUTF8(s[:100], "") + "…"

@@ -1,5 +1,5 @@
-// Package demo answers one question: what does a demo leave in its folder? A list of made-up hosts, the truth about them,
-// and the dataset of a scan, which is compared with the truth.
+// Package demo answers one question: what does a demo leave in its folder? A list of made-up hosts, the truth about
+// them, and the dataset of a scan, which is compared with the truth.
 package demo
 
 import (
@@ -106,7 +106,8 @@ func Policy() simweb.Policy {
 	return policy
 }
 
-// Compare compares the rows with what their hosts did, and says the result in a sentence. Rows that differ are no error.
+// Compare compares the rows with what their hosts did, and says the result in a sentence. Rows that differ are no
+// error.
 func (f Folder) Compare(ctx context.Context) (string, error) {
 	st, err := store.NewDir(string(f))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // Which of a dataset's scans a user means. The scans are in the order of their start; place is the dataset's name in
 // errors.
 
-// Choose returns the scan with an id and of a date; an empty one does not restrict. Default chooses among several scans.
-// If there is no default, comesBefore chooses; an empty scan has to be named.
+// Choose returns the scan with an id and of a date; an empty one does not restrict. Default chooses among several
+// scans. If there is no default, comesBefore chooses; an empty scan has to be named.
 func Choose(ctx context.Context, st store.Store, place string, scans []*Manifest, id, date string) (*Manifest, error) {
 	var known []string
 	var meant []*Manifest
