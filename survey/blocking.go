@@ -3,7 +3,6 @@ package survey
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
@@ -11,21 +10,6 @@ import (
 
 // This file counts, for a summary, the sites that block tokens by one definition. token_stats has all definitions in
 // all segments; here are also reasons, and sites that block one of several tokens.
-
-// Selection chooses the tokens of a summary. Empty fields do not restrict; case is ignored.
-type Selection struct {
-	Category string   `json:"category" about:"--category; empty: all"`
-	Operator string   `json:"operator" about:"--operator; empty: all"`
-	Purpose  string   `json:"purpose" about:"--purpose; empty: all"`
-	Tokens   []string `json:"tokens" about:"--tokens, as the registry spells them; empty: all"`
-}
-
-// Takes reports whether a token is selected.
-func (s Selection) Takes(t *tokens.Token) bool {
-	takes := func(want, value string) bool { return want == "" || strings.EqualFold(want, value) }
-	return (len(s.Tokens) == 0 || slices.Contains(s.Tokens, t.Name)) && takes(s.Category, t.Category) &&
-		takes(s.Operator, t.Operator) && takes(s.Purpose, t.Purpose)
-}
 
 // Blocking counts the sites that block the selected tokens, by one definition.
 type Blocking struct {
@@ -197,20 +181,14 @@ func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selecti
 	return all, nil
 }
 
-func share(part, whole int64) float64 {
-	if whole == 0 {
-		return 0
-	}
-	return float64(part) / float64(whole)
-}
-
 // groups counts sites by a property of tokens.
 type groups struct {
 	values []Sum
 	places []int  // of the tokens of the registry
-	marked []bool // values of the current policy
+	marked []bool // by index in values: those of the current policy
 }
 
+// newGroups returns the groups of a registry's tokens by a property, in the order of the registry.
 func newGroups(registry *tokens.Registry, property tokens.Field) *groups {
 	g := &groups{}
 	for i := range registry.Tokens {
@@ -226,8 +204,10 @@ func newGroups(registry *tokens.Registry, property tokens.Field) *groups {
 	return g
 }
 
+// of returns the count of a token's group, by the token's index in the registry.
 func (g *groups) of(id int) *Sum { return &g.values[g.places[id]] }
 
+// mark says that the current policy counts for a token's group.
 func (g *groups) mark(id int) { g.marked[g.places[id]] = true }
 
 // count counts sites for the marked values, and removes the marks.
@@ -255,4 +235,35 @@ func (g *groups) sums(failing, of int64) []Sum {
 		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(a.Value, b.Value))
 	})
 	return list
+}
+
+// EachHeadline calls do for the shares that readers quote: of sites that block any of the tokens, a token, or one of a
+// purpose or an operator.
+func (b *Blocking) EachHeadline(do func(kind, value string, sites int64, sure *Certainty)) {
+	do("any", "", b.AtLeastOne, &b.OneSure)
+	for i := range b.MostBlocked {
+		do("token", b.MostBlocked[i].Token, b.MostBlocked[i].Sites, &b.MostBlocked[i].Certainty)
+	}
+	for i := range b.ByPurpose {
+		do("purpose", b.ByPurpose[i].Value, b.ByPurpose[i].Sites, &b.ByPurpose[i].Certainty)
+	}
+	for i := range b.ByOperator {
+		do("operator", b.ByOperator[i].Value, b.ByOperator[i].Sites, &b.ByOperator[i].Certainty)
+	}
+}
+
+// judge says how sure the headline shares by a definition are.
+func (s *Summary) judge(u *Uncertainty, d *Definition) {
+	s.Uncertainty, s.Blocking.Unobserved = *u, s.Rows-s.Answered
+	if !d.Answered() {
+		s.Blocking.Unobserved = 0
+		for _, c := range s.Findings {
+			if f, known := audit.FindingNamed(c.Value); known && f.IsGap() {
+				s.Blocking.Unobserved += c.Rows
+			}
+		}
+	}
+	s.Blocking.EachHeadline(func(_, _ string, sites int64, sure *Certainty) {
+		*sure = u.Of(sites, s.Blocking.Sites, s.Blocking.Unobserved)
+	})
 }

@@ -1,14 +1,12 @@
 package survey
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/audit"
-	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/internal/surveytest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -19,7 +17,7 @@ import (
 // resumed writers, merged parts. Both tables must have the same rows in the same order.
 func TestStatsHoweverCut(t *testing.T) {
 	// More unknown agents and keys than the smaller limit below, so that they take several passes.
-	bodies := generatedBodies(600)
+	bodies := surveytest.Bodies(600)
 	random := rand.New(rand.NewPCG(40, 40))
 	for i := range bodies {
 		if k := random.IntN(120); k < 40 {
@@ -27,17 +25,17 @@ func TestStatsHoweverCut(t *testing.T) {
 			bodies[i] = fmt.Appendf(bodies[i], "\nUser-agent: %s\nDisallow: /\nkey-%d: x\nKEY-%d: y\n", agent, k, k%7)
 		}
 	}
-	sites := judged(t, bodies)
+	sites := surveytest.Judged(t, bodies)
 	type tables struct {
 		tokens  []schema.TokenStatsRow
 		records []schema.RecordStatsRow
 	}
 	statistics := func(st store.Store, limit int) (all tables) {
-		if err := Stats(t.Context(), st, "cut", Options{limit: limit}); err != nil {
+		if err := write(t.Context(), st, "cut", &options{Options{}.withDefaults(), cmp.Or(limit, maxKeys)}); err != nil {
 			t.Fatal(err)
 		}
-		all.tokens = fileRows[schema.TokenStatsRow](t, st, commit.StatsName(schema.TokenStats, "2026-11-21", "cut"))
-		all.records = fileRows[schema.RecordStatsRow](t, st, commit.StatsName(schema.RecordStats, "2026-11-21", "cut"))
+		all.tokens = surveytest.Rows[schema.TokenStatsRow](t, st, commit.StatsName(schema.TokenStats, "2026-11-21", "cut"))
+		all.records = surveytest.Rows[schema.RecordStatsRow](t, st, commit.StatsName(schema.RecordStats, "2026-11-21", "cut"))
 		return all
 	}
 	var want, wantInPasses tables
@@ -63,7 +61,7 @@ func TestStatsHoweverCut(t *testing.T) {
 		}
 	}
 
-	check("in one part", written(t, sites, cut{rows: len(sites), shards: 1}))
+	check("in one part", surveytest.Written(t, sites, surveytest.Cut{Rows: len(sites), Shards: 1}))
 	if len(want.tokens) < 1000 || len(want.records) < 10 {
 		t.Fatalf("%d and %d rows: too few to compare", len(want.tokens), len(want.records))
 	}
@@ -73,8 +71,8 @@ func TestStatsHoweverCut(t *testing.T) {
 		cuts = 3
 	}
 	for range cuts {
-		c := cut{rows: 1 + rng.IntN(200), shards: 1 + rng.IntN(4), seed: rng.Uint64(), kill: rng.IntN(2) == 0}
-		st := written(t, sites, c)
+		c := surveytest.Cut{Rows: 1 + rng.IntN(200), Shards: 1 + rng.IntN(4), Seed: rng.Uint64(), Kill: rng.IntN(2) == 0}
+		st := surveytest.Written(t, sites, c)
 		check(fmt.Sprintf("%+v", c), st)
 		if _, err := compact.Scan(t.Context(), st, "cut",
 			compact.Options{PartBytes: int64(1 + rng.IntN(1<<20))}); err != nil {
@@ -92,65 +90,4 @@ func differ[T comparable](a, b []T) int {
 		}
 	}
 	return -1
-}
-
-// cut is a way to write sites in parts.
-type cut struct {
-	rows   int    // of a part
-	shards int    // which write one after the other
-	seed   uint64 // of the order of sites; 0 is as listed
-	kill   bool   // writers are killed twice, and resume
-}
-
-// written writes sites with the sink.
-func written(t *testing.T, sites []*audit.Site, c cut) store.Store {
-	t.Helper()
-	dir, err := store.NewDir(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	sites = slices.Clone(sites)
-	rng := rand.New(rand.NewPCG(c.seed, 1))
-	if c.seed != 0 {
-		rng.Shuffle(len(sites), func(i, j int) { sites[i], sites[j] = sites[j], sites[i] })
-	}
-	for shard := range c.shards {
-		var own []*audit.Site
-		for _, s := range sites {
-			if int(s.Seq)%c.shards == shard {
-				own = append(own, s)
-			}
-		}
-		kills := 0
-		if c.kill {
-			kills = 2
-		}
-		for ; kills >= 0; kills-- {
-			w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "cut", Date: "2026-11-21", Shard: fmt.Sprint(shard),
-				PartRows: c.rows})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, s := range own {
-				if kills > 0 && i == len(own)/2 {
-					break
-				}
-				if w.Done(s.Seq) {
-					continue
-				}
-				if err := w.Add(s); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if kills > 0 {
-				err = w.Abort() // uncommitted rows are lost
-			} else {
-				err = w.Close(context.Background())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	return dir
 }

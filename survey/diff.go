@@ -250,7 +250,7 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 	o.Options = o.withDefaults()
 	o.Selection.Tokens = append([]string{}, o.Only...)
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
-	if !ok || definition.Over != overRules {
+	if !ok || definition.Answered() {
 		return nil, fmt.Errorf("cannot compare by %.40q: the definitions are %s", o.Definition,
 			strings.Join(SensitivityDefinitions(), ", "))
 	}

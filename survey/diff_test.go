@@ -16,6 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	machine "github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/internal/surveytest"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
@@ -58,8 +59,8 @@ func scanOf(t testing.TB, sites []*audit.Site, o sink.Options) ScanAt {
 func differing(t *testing.T, n int) (before, after []*audit.Site) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, 2026))
-	others := mixedSites(t, n, 19)
-	for i, s := range mixedSites(t, n, 18) {
+	others := surveytest.Mixed(t, n, 19)
+	for i, s := range surveytest.Mixed(t, n, 18) {
 		o := others[i]
 		if random.IntN(2) == 0 {
 			o = &audit.Site{Seq: s.Seq, Origin: s.Origin, Domain: s.Domain, TLD: s.TLD, Rank: s.Rank, Input: s.Input}
@@ -156,13 +157,13 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 				continue
 			}
 			operators := map[string]bool{}
-			file, cells := a, plainCells(a)
+			file, cells := a, surveytest.PlainCells(a)
 			if !came {
-				file, cells = b, plainCells(b)
+				file, cells = b, surveytest.PlainCells(b)
 			}
 			for _, id := range chosen {
 				t := &registry.Tokens[id]
-				row := plainToken(file, cells[id])
+				row := surveytest.PlainToken(file, cells[id])
 				if *definitions[at].In(&row) == 0 {
 					continue
 				}
@@ -190,11 +191,11 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 		p.otherBody += one(string(a.Fetch.Body) != string(b.Fetch.Body))
 		began, other := false, false
 		operators := map[string]*[2]bool{"": {}}
-		cellsThen, cellsNow := plainCells(b), plainCells(a)
+		cellsThen, cellsNow := surveytest.PlainCells(b), surveytest.PlainCells(a)
 		for _, id := range chosen {
 			t := &registry.Tokens[id]
 			says := func(s *audit.Site, c audit.Cell) (blocks bool, verdict int) {
-				row := plainToken(s, c)
+				row := surveytest.PlainToken(s, c)
 				return *definitions[at].In(&row) > 0, int(2*row.Full + row.Partial)
 			}
 			blockedThen, verdictThen := says(b, cellsThen[id])
@@ -319,7 +320,7 @@ func TestDiffPlainly(t *testing.T) {
 			pairs += n.Began + n.Ceased
 		}
 		changes, crossing := map[string]bool{}, int64(0)
-		for _, r := range fileRows[ChangeRow](t, out, ChangesName) {
+		for _, r := range surveytest.Rows[ChangeRow](t, out, ChangesName) {
 			changes[fmt.Sprintf("%s %d %s %s %s %s %s", r.Host, r.Port, r.Requested, r.Token, r.Change, r.Before,
 				r.After)] = true
 			crossing += one(r.Change == "began" || r.Change == "ceased")
@@ -330,7 +331,7 @@ func TestDiffPlainly(t *testing.T) {
 		f("causes", pairs, crossing)
 		f("rows of changes", changes, want.changes)
 		sites := map[string]bool{}
-		for _, r := range fileRows[ChangedSiteRow](t, out, ChangedSitesName) {
+		for _, r := range surveytest.Rows[ChangedSiteRow](t, out, ChangedSitesName) {
 			sites[fmt.Sprintf("%s %d %s %s %s %s", r.Host, r.Port, r.Requested, r.Change, r.Before, r.After)] = true
 		}
 		f("rows of sites", sites, want.sites)
@@ -351,7 +352,7 @@ func TestDiffPlainly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range fileRows[ChangeRow](t, out, ChangesName) {
+		for _, r := range surveytest.Rows[ChangeRow](t, out, ChangesName) {
 			line := fmt.Sprintf("%s %d %s %s %s %s %s", r.Host, r.Port, r.Requested, r.Token, r.Change, r.Before, r.After)
 			if r.Cause == "presence" && !want.withFiles[line] {
 				t.Errorf("by %s: %s", definition, line)
@@ -409,7 +410,7 @@ func TestDiffCauses(t *testing.T) {
 	now := tokens.Default()
 	rows := slices.Clone(now.Tokens)
 	rows[now.Lookup("Linguee Bot")].Aliases = nil
-	earlier := registryOf("earlier", rows)
+	earlier := surveytest.RegistryOf("earlier", rows)
 	f := func(name, before, after, want string, was *tokens.Registry, o sink.Options) {
 		t.Helper()
 		// the other files show that the scan knew the tokens
@@ -439,7 +440,7 @@ func TestDiffCauses(t *testing.T) {
 		sink.Options{})
 	rows = slices.Clone(now.Tokens)
 	rows[now.Lookup("GPTBot")].HeedsStar = false
-	f("a registry that says otherwise of *: both nights are asked by one", star, star, "", registryOf("earlier", rows),
+	f("a registry that says otherwise of *: both nights are asked by one", star, star, "", surveytest.RegistryOf("earlier", rows),
 		sink.Options{})
 	f("a registry that knows another name", other, other, "judge", earlier, sink.Options{})
 	f("and a new file", "# old\n"+other, other, "unknown_judge", earlier, sink.Options{})
@@ -582,7 +583,7 @@ func BenchmarkDiff(b *testing.B) {
 	}
 	bodies := sharedtest.Bodies(b, "typical12k")
 	made := func(later int) ScanAt {
-		return ScanAt{Store: benchScan(b, n, func(i int) []byte {
+		return ScanAt{Store: surveytest.Scan(b, n, func(i int) []byte {
 			if i%100 < 3*later {
 				i += 7
 			}

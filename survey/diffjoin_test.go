@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/internal/bubble"
+	"github.com/bulkscan/bulkscan/internal/surveytest"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -148,7 +149,7 @@ func TestDiffOrders(t *testing.T) {
 			}
 		}
 		last := -1
-		for _, row := range fileRows[ChangedSiteRow](t, out, ChangedSitesName) {
+		for _, row := range surveytest.Rows[ChangedSiteRow](t, out, ChangedSitesName) {
 			place, later := at[row.Host]
 			if row.Change == siteVanished {
 				place = len(at) // behind all others
@@ -162,7 +163,7 @@ func TestDiffOrders(t *testing.T) {
 
 // TestDiffKeepsFew shows that few sites are in memory at a time if the scans have the same order.
 func TestDiffKeepsFew(t *testing.T) {
-	sites := mixedSites(t, 20*diffBatch, 18)
+	sites := surveytest.Mixed(t, 20*diffBatch, 18)
 	at := scanOf(t, sites, sink.Options{})
 	c, err := newComparison(t.Context(), at, at, &DiffOptions{})
 	if err != nil {

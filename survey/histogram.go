@@ -4,15 +4,17 @@ import "math"
 
 // histogram counts milliseconds in buckets that grow by 2^(1/32), so that a quantile is right within 2 %.
 type histogram struct {
-	counts [2048]int64
+	counts [2048]int64 // by bucket
 	total  int64
 }
 
+// The buckets of a histogram.
 const (
 	bucketsPerDoubling = 32
 	bucketOfOne        = 640 // 1 ms; the first bucket is about a nanosecond, the last more than a century
 )
 
+// add counts a value; one that is not positive was not measured.
 func (h *histogram) add(v float64) {
 	if !(v > 0) {
 		return

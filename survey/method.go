@@ -119,15 +119,6 @@ func Method(ctx context.Context, st store.Store, scanID string, o Options) ([]Se
 	return append(sections, meanings(), limits(), scansOf(all, pruned.Through), citation(of)), nil
 }
 
-// given returns how the user set a flag, or "".
-func given(m *commit.Manifest, flag string) string {
-	i := slices.IndexFunc(m.Config, func(s commit.Setting) bool { return s.Name == flag })
-	if i < 0 {
-		return ""
-	}
-	return m.Config[i].Value
-}
-
 func aboutDataset(m *commit.Manifest) Section {
 	return Section{
 		Title: "robots.txt of " + code(m.ListName()) + ", " + m.ScanDate,
@@ -167,7 +158,7 @@ func askedHow(m *commit.Manifest) Section {
 			"The sites were asked from %s by a crawler that calls itself %s, over %s, addresses %s, schemes %s. Sites may answer differently to another one: scans of two observers are not comparable without saying so.",
 			from, code(o.Product), code(o.HTTP), code(o.Family), code(o.Scheme))}
 		for _, flag := range []string{"host-rate", "ip-rate", "timeout", "retries", "max-redirects", "max-body"} {
-			if value := given(m, flag); value != "" {
+			if value := m.Given(flag); value != "" {
 				s.List = append(s.List, code("--"+flag+" "+value))
 			}
 		}

@@ -124,3 +124,14 @@ func TestReadmeEscapes(t *testing.T) {
 		t.Errorf("of %d texts %d are shown:\n%s", n, shown, readme)
 	}
 }
+
+// TestUnreadIsSaid checks that the methods of a dataset contain Unread, and no other text about it.
+func TestUnreadIsSaid(t *testing.T) {
+	var text strings.Builder
+	for _, s := range []Section{limits(), meanings()} {
+		text.Write(markdown([]Section{s}))
+	}
+	if !strings.Contains(text.String(), Unread) || strings.Contains(text.String(), "no share takes") {
+		t.Errorf("the limitations are\n%s", text.String())
+	}
+}

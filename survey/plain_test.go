@@ -3,7 +3,6 @@ package survey
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -15,9 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
-	"github.com/bulkscan/bulkscan/origin"
-	"github.com/bulkscan/bulkscan/origin/exchange"
-	"github.com/bulkscan/bulkscan/parser"
+	"github.com/bulkscan/bulkscan/internal/surveytest"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -28,81 +25,6 @@ import (
 // This file counts both statistics tables again in the plainest way: site by site and token by token, from the judged
 // sites in memory. It shares nothing with stats.go. It takes how a site treats a token from the cells of the site's
 // policy; audit's vectors check these.
-
-// answers are the answers of the test sites, in rotation. Only those with status 200 have a body.
-var answers = []struct {
-	outcome exchange.Outcome
-	status  int
-}{
-	{exchange.Answered, 200},
-	{exchange.Answered, 200},
-	{exchange.Answered, 404},
-	{exchange.Answered, 200},
-	{exchange.Answered, 503},
-	{exchange.Answered, 200},
-	{exchange.Answered, 200},
-	{exchange.Answered, 401},
-	{exchange.Answered, 200},
-	{exchange.DNSNotFound, 0},
-	{exchange.Answered, 200},
-	{exchange.Answered, 503},
-	{exchange.Answered, 200},
-	{exchange.Timeout, 0},
-	{exchange.Answered, 200},
-	{exchange.RedirectLimit, 302},
-	{exchange.Answered, 200},
-	{exchange.BlockedAddress, 0},
-	{exchange.Answered, 200},
-	{exchange.OptedOut, 0},
-	{exchange.NotArchived, 0},
-	{exchange.Answered, 200},
-	{exchange.Answered, 503},
-	{exchange.Answered, 200},
-	{exchange.ConnectTimeout, 0},
-	{exchange.Answered, 200},
-	{exchange.Reset, 0},
-	{exchange.Answered, 200},
-	{exchange.ClosedEarly, 200}, // the head arrived, the body did not
-	{exchange.Answered, 200},
-	{exchange.Answered, 429},
-	{exchange.Answered, 200},
-}
-
-// judged returns a judged site for each body. Answers, ranks, labels and top-level domains rotate with different
-// periods, so that every segment has some of all.
-func judged(t *testing.T, bodies [][]byte) []*audit.Site {
-	t.Helper()
-	tlds := []string{"com", "org", "de", "com", "co.uk", "", "net"}
-	labels := []string{"", "news", "shop", "news", "", "état", "a b", "shop", "x", "", "news"}
-	var sites []*audit.Site
-	for i, body := range bodies {
-		o, err := origin.Parse(fmt.Sprintf("host%d.example", i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := answers[i%len(answers)]
-		s := &audit.Site{Seq: uint64(i), Input: o.Host(), Origin: o, TLD: tlds[i%len(tlds)], Label: labels[i%len(labels)]}
-		switch {
-		case i%97 == 1:
-			s.Rank = 1000 // the last of its segment
-		case i%5 != 0:
-			s.Rank = int64(i) * 7919 % 30_000
-		}
-		s.Fetch = exchange.Response{Outcome: a.outcome, Status: a.status, Answered: o.As(origin.HTTPS)}
-		if a.outcome == exchange.Answered && a.status == 200 {
-			s.Fetch.Body = body
-			if i%29 == 7 { // a page with rules, which are in force and are no finding
-				s.Fetch.Body = append([]byte("<!-- page -->\n"), body...)
-			}
-			if i%31 == 11 {
-				s.Fetch.Fields.Challenge = "vercel"
-			}
-		}
-		audit.Judge(s)
-		sites = append(sites, s)
-	}
-	return sites
-}
 
 // statsKey identifies a row of token_stats.
 type statsKey struct{ token, kind, value string }
@@ -139,16 +61,16 @@ func plainTokenStats(sites []*audit.Site) map[statsKey]*schema.TokenStatsRow {
 				segments[segment] = make([]schema.TokenStatsRow, len(registry.Tokens))
 			}
 		}
-		for id, c := range plainCells(s) {
-			row := onlyRules(plainToken(s, c))
+		for id, c := range surveytest.PlainCells(s) {
+			row := surveytest.OnlyRules(surveytest.PlainToken(s, c))
 			for _, segment := range in {
 				addCounts(&segments[segment][id], &row)
 			}
 		}
-		here, unnamed := otherAgents(s), onlyRules(plainAgent(s, nil))
+		here, unnamed := otherAgents(s), surveytest.OnlyRules(plainAgent(s, nil))
 		for name, sum := range agents {
 			if v := here[name]; v != nil {
-				row := onlyRules(plainAgent(s, v))
+				row := surveytest.OnlyRules(plainAgent(s, v))
 				addCounts(sum, &row)
 			} else {
 				addCounts(sum, &unnamed)
@@ -196,101 +118,6 @@ func addCounts(sum, r *schema.TokenStatsRow) {
 	sum.Any = 0
 }
 
-func when(condition bool) int64 {
-	if condition {
-		return 1
-	}
-	return 0
-}
-
-// plainSite counts the columns that do not depend on a token.
-func plainSite(s *audit.Site) schema.TokenStatsRow {
-	answered := s.Fetch.Status != 0
-	row := schema.TokenStatsRow{
-		SitesAll:      1,
-		SitesAnswered: when(answered),
-		Sites:         when(s.Report.Access == parser.AccessConditional),
-		SitesRules:    when(s.Report.Finding == audit.FindingRules),
-		Unreachable: when(!answered && s.Fetch.Outcome != exchange.BlockedAddress && s.Fetch.Outcome != exchange.OptedOut &&
-			s.Fetch.Outcome != exchange.NotArchived),
-		RFCEffective: when(answered && s.Report.Access == parser.AccessFullDisallow),
-	}
-	if answered {
-		*answeredColumn(&row, s.Report.Finding) = 1
-	}
-	return row
-}
-
-// answeredColumn returns the column of answered sites with a finding.
-func answeredColumn(row *schema.TokenStatsRow, f audit.Finding) *int64 {
-	switch f {
-	case audit.FindingRules:
-		return &row.AnsweredRules
-	case audit.FindingNoRules:
-		return &row.AnsweredNoRules
-	case audit.FindingHTML:
-		return &row.AnsweredHTML
-	case audit.FindingNone:
-		return &row.AnsweredNone
-	case audit.FindingRefused:
-		return &row.AnsweredRefused
-	case audit.FindingChallenged:
-		return &row.AnsweredChallenged
-	case audit.FindingRateLimited:
-		return &row.AnsweredRateLimited
-	case audit.FindingServerError:
-		return &row.AnsweredServerError
-	case audit.FindingUnreachable:
-		return &row.AnsweredUnreachable
-	}
-	return new(int64)
-}
-
-// splitByRules fills in by whose rules the site blocks the agent.
-func splitByRules(row *schema.TokenStatsRow) {
-	blocked := row.Full + row.Partial
-	row.FullViaOwn, row.AnyViaOwn = row.ViaOwn*row.Full, row.ViaOwn*blocked
-	row.FullViaFallback, row.AnyViaFallback = row.ViaFallback*row.Full, row.ViaFallback*blocked
-	if row.ViaOwn+row.ViaFallback == 0 {
-		row.FullViaStar, row.AnyViaStar = row.Full, blocked
-	}
-}
-
-// onlyRules leaves out the counts of a site whose finding is not rules, except that of rfc_effective.
-func onlyRules(row schema.TokenStatsRow) schema.TokenStatsRow {
-	if row.SitesRules == 0 {
-		rest := schema.TokenStatsRow{SitesAll: row.SitesAll, SitesAnswered: row.SitesAnswered, Sites: row.Sites,
-			Unreachable: row.Unreachable, RFCEffective: row.RFCEffective}
-		for f := range audit.NumFindings {
-			*answeredColumn(&rest, f) = *answeredColumn(&row, f)
-		}
-		return rest
-	}
-	return row
-}
-
-// plainCells returns what a site's file makes of each token of the default registry.
-func plainCells(s *audit.Site) []audit.Cell { return s.Report.Policy.Cells(nil, tokens.Default()) }
-
-// plainToken counts one site for one agent, by its cell.
-func plainToken(s *audit.Site, c audit.Cell) schema.TokenStatsRow {
-	row := plainSite(s)
-	if row.Sites == 0 {
-		return row
-	}
-	for _, d := range Definitions() {
-		if d.Over == overRules {
-			*d.In(&row) = when(d.Blocks(c))
-		}
-	}
-	row.Partial, row.Lenient = when(c&audit.CellPartial != 0), when(c&audit.CellLenient != 0)
-	row.ViaOwn, row.ViaFallback, row.ViaStar = when(c&audit.CellOwn != 0), when(c&audit.CellFallback != 0),
-		when(c&audit.CellStar != 0)
-	row.RFCEffective += row.Full * row.SitesAnswered
-	splitByRules(&row)
-	return row
-}
-
 // plainAgent counts one site for an agent outside of the registry: by its row, or as an unnamed agent.
 func plainAgent(s *audit.Site, named *audit.Verdict) schema.TokenStatsRow {
 	c := s.Report.Policy.Star
@@ -305,7 +132,7 @@ func plainAgent(s *audit.Site, named *audit.Verdict) schema.TokenStatsRow {
 			}
 		}
 	}
-	return plainToken(s, c)
+	return surveytest.PlainToken(s, c)
 }
 
 // plainRecordStats counts keys by kind from the evidence of the sites.
@@ -322,7 +149,7 @@ func plainRecordStats(sites []*audit.Site) map[[2]string]*schema.RecordStatsRow 
 				want[key] = &schema.RecordStatsRow{Kind: key[0], Key: key[1]}
 			}
 			want[key].Lines++
-			want[key].Sites += when(!here[key])
+			want[key].Sites += one(!here[key])
 			here[key] = true
 		}
 	}
@@ -345,7 +172,7 @@ func validKey(raw []byte) string {
 // comparePlainly writes the sites with the sink, in parts, and compares the result of Stats.
 func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
 	t.Helper()
-	sites := judged(t, bodies)
+	sites := surveytest.Judged(t, bodies)
 	dir, err := store.NewDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -369,7 +196,7 @@ func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
 	wantTokens, wantRecords := plainTokenStats(sites), plainRecordStats(sites)
 	expectAll(t, wantTokens)
 	for _, limit := range limits {
-		if err := Stats(t.Context(), dir, "plain", Options{limit: limit}); err != nil {
+		if err := write(t.Context(), dir, "plain", &options{Options{}.withDefaults(), cmp.Or(limit, maxKeys)}); err != nil {
 			t.Fatal(err)
 		}
 		compareRows(t, dir, schema.TokenStats, wantTokens, keyOf)
@@ -423,7 +250,7 @@ func expectAll(t *testing.T, want map[statsKey]*schema.TokenStatsRow) {
 	kinds, unknown := map[string]bool{}, 0
 	for _, row := range want {
 		kinds[row.SegmentKind] = true
-		unknown += int(when(!row.Known))
+		unknown += int(one(!row.Known))
 		fields := reflect.ValueOf(*row)
 		for i, a := range columns {
 			n := fields.FieldByName(a).Int()
@@ -450,7 +277,7 @@ func expectAll(t *testing.T, want map[statsKey]*schema.TokenStatsRow) {
 
 // TestTokenStatsPlainly compares both tables with a plain count over generated files.
 func TestTokenStatsPlainly(t *testing.T) {
-	comparePlainly(t, generatedBodies(900), 0, 5)
+	comparePlainly(t, surveytest.Bodies(900), 0, 5)
 }
 
 // TestTokenStatsOfRealFiles makes the same comparison over 3,000 real files.
@@ -463,36 +290,4 @@ func TestTokenStatsOfRealFiles(t *testing.T) {
 		bodies = bodies[:len(bodies)/3]
 	}
 	comparePlainly(t, bodies, 0)
-}
-
-// generatedBodies makes files of a few lines that differ by definition.
-func generatedBodies(n int) [][]byte {
-	agents := []string{
-		"*", "*", "*", "GPTBot", "gptbot", "ClaudeBot", "CCBot/2.0", "Googlebot", "Googlebot-News", "GoogleOther", "Applebot",
-		"AdsBot-Google", "Mediapartners-Google", "Yandex", "MJ12bot", "AI2Bot", "mybot", "OtherBot", "x_y", "2bot", "",
-	}
-	lines := []string{
-		"Disallow: /", "Disallow: /", "Disallow: /", "Disallow:", "Disallow: /private/", "Disallow: /*?q=", "Disallow: /*",
-		"Disallow: /?",
-		"Allow: /", "Allow:", "Allow: /public/", "Allow: /?x", "Allow: /$", "Disallow: private", "Dissallow: /x",
-		"disallow /",
-		"Crawl-delay: 5", "Crawl-delay: ten", "Foo: bar", "FOO: bar", "Noindex: /", "Content-Signal: ai-train=no",
-		"Sitemap: /no-url",
-		"a line without a colon or sense", "", "# comment",
-	}
-	random := rand.New(rand.NewPCG(7, 9309))
-	bodies := make([][]byte, n)
-	for i := range bodies {
-		var b strings.Builder
-		for range random.IntN(5) {
-			for range 1 + random.IntN(2) {
-				b.WriteString("User-agent: " + agents[random.IntN(len(agents))] + "\n")
-			}
-			for range random.IntN(3) {
-				b.WriteString(lines[random.IntN(len(lines))] + "\n")
-			}
-		}
-		bodies[i] = []byte(cmp.Or(b.String(), "Disallow: /\n")) // of no group: an orphan
-	}
-	return bodies
 }

@@ -18,14 +18,15 @@ import (
 
 // This file counts sites by their policies, which are few, and then computes how each policy treats crawlers.
 
-// policySet has the policies of a scan by policy_id.
+// policySet are the policies of a scan. Its methods are not for several goroutines at once.
 type policySet struct {
-	registry *tokens.Registry
-	policies map[int64]audit.Policy
-	cells    []audit.Cell // scratch, see cellsOf
+	registry *tokens.Registry       // whose tokens cells are of
+	policies map[int64]audit.Policy // by policy_id
+	cells    []audit.Cell           // scratch, see cellsOf
 }
 
-// readPolicies reads the policies of a scan. Tokens that the registry lacks are left out.
+// readPolicies reads the policies of a scan. Tokens that the registry lacks are left out. The error is commit.ErrNoTable
+// if the scan lacks the table.
 func readPolicies(ctx context.Context, scan *commit.Scan, registry *tokens.Registry) (*policySet, error) {
 	s := &policySet{registry: registry, policies: map[int64]audit.Policy{}}
 	for row, err := range read.Rows[schema.PolicyRow](ctx, scan, schema.Policies) {
@@ -91,11 +92,11 @@ func BlockingPolicies(ctx context.Context, scan *commit.Scan, o Options) (map[in
 	return blocking, nil
 }
 
-// tokenCells are what the policies of a scan make of one token, by policy_id.
+// tokenCells are what the policies of a scan make of one token.
 type tokenCells struct {
-	id    int // of the token in the registry; below 0: the registry lacks it
-	cells map[int64]audit.Cell
-	err   error // of a site with a file and without a policy
+	id    int                  // of the token in the registry; below 0: the registry lacks it
+	cells map[int64]audit.Cell // by policy_id
+	err   error                // of a site with a file and without a policy; see of
 }
 
 // of returns the cell of a site's policy. It notes an error if a site has a file and no policy.
@@ -127,12 +128,14 @@ func (n sitesOf) over(d *Definition) int64 {
 	return n.rules
 }
 
+// add adds the counts of other sites.
 func (n *sitesOf) add(m sitesOf) {
 	n.file += m.file
 	n.rules += m.rules
 	n.answered += m.answered
 }
 
+// siteOf is one site with a file in force.
 func siteOf(rules, answered bool) sitesOf { return sitesOf{1, one(rules), one(answered)} }
 
 // sitesByPolicy counts the sites of each policy_id.
@@ -148,71 +151,19 @@ func (s sitesByPolicy) at(policy int64) *sitesOf {
 	return n
 }
 
-// via says whose group decides, by index: own, fallback, star. It is below 0 if none does.
+// via says whose group decides, as one of the next indexes. It is below 0 if none does.
 func via(c audit.Cell) int {
 	return slices.IndexFunc([]audit.Cell{audit.CellOwn, audit.CellFallback, audit.CellStar},
 		func(fact audit.Cell) bool { return c&fact != 0 })
 }
 
-// The indexes that via returns.
+// The indexes that via returns, from the nearest group on.
 const (
 	viaOwn = iota
 	viaFallback
 	viaStar
-	numVias
+	numVias // their number
 )
-
-// tally counts sites by what they make of one token.
-type tally struct {
-	blocks  [len(definitions)]int64 // by definition
-	partial int64
-	// sites with rules by whose group decides: all, those that block the token, and those that block at least a part
-	via, full, any [numVias]int64
-}
-
-func (t *tally) add(c audit.Cell, n sitesOf) {
-	for i := range definitions {
-		if blocksBy[c]>>i&1 == 1 {
-			t.blocks[i] += n.over(&definitions[i])
-		}
-	}
-	by := via(c)
-	if by < 0 {
-		return
-	}
-	t.via[by] += n.rules
-	switch c.Decision() {
-	case audit.Blocked:
-		t.full[by] += n.rules
-		t.any[by] += n.rules
-	case audit.Partial:
-		t.partial += n.rules
-		t.any[by] += n.rules
-	}
-}
-
-// merge adds the counts of another tally, so many times.
-func (t *tally) merge(o *tally, times int64) {
-	for i, n := range o.blocks {
-		t.blocks[i] += n * times
-	}
-	t.partial += o.partial * times
-	for i := range numVias {
-		t.via[i] += o.via[i] * times
-		t.full[i] += o.full[i] * times
-		t.any[i] += o.any[i] * times
-	}
-}
-
-// blocksBy has for each cell a bit for each definition by which it blocks.
-var blocksBy = func() (m [1 << 8]uint16) {
-	for c := range m {
-		for i, d := range definitions {
-			m[c] |= uint16(one(d.Blocks(audit.Cell(c)))) << i
-		}
-	}
-	return m
-}()
 
 // traces notes which tokens occur in a scan that another registry has judged. A token that its registry lacked leaves
 // no trace; counting it as not blocked would be false. nil: the registry is ours.
@@ -221,6 +172,7 @@ type traces struct {
 	named, blocked, partial []int32 // of the current site
 }
 
+// newTraces returns nil unless the registry is foreign to the scan. All methods of nil do nothing.
 func newTraces(registry *tokens.Registry, foreign bool) *traces {
 	if !foreign {
 		return nil
@@ -240,6 +192,7 @@ func (t *traces) fields(registry *tokens.Registry) []table.Field {
 	}
 }
 
+// site notes the tokens of the current row of sites, whose columns are those of fields.
 func (t *traces) site() {
 	if t == nil {
 		return
@@ -251,11 +204,46 @@ func (t *traces) site() {
 	}
 }
 
+// token notes that a token occurs, by its index in the registry.
 func (t *traces) token(id int32) {
 	if t != nil && id != noToken {
 		t.tokens[id] = true
 	}
 }
 
+// merge adds the tokens that occur in another part of the scan.
+func (t *traces) merge(o *traces) {
+	if t == nil {
+		return
+	}
+	for id, known := range o.tokens {
+		t.tokens[id] = t.tokens[id] || known
+	}
+}
+
 // lack reports whether a token does not occur in the scan.
 func (t *traces) lack(id int) bool { return t != nil && !t.tokens[id] }
+
+// share is part of whole, from 0 to 1; 0 of nothing.
+func share(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return float64(part) / float64(whole)
+}
+
+// one counts a site that has a property: 1 if it has, else 0.
+func one(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// idsOf returns the ids of scans, in their order.
+func idsOf(scans []*commit.Manifest) (ids []string) {
+	for _, m := range scans {
+		ids = append(ids, m.ScanID)
+	}
+	return ids
+}

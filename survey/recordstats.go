@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
@@ -29,17 +30,22 @@ type recordTally struct {
 	last         int64 // seq of the last site counted, + 1
 }
 
-func writeRecordStats(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
+func writeRecordStats(ctx context.Context, st store.Store, scan *commit.Scan, o *options) error {
 	if !scan.Has(schema.Evidence) {
 		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.RecordStats, scan.Manifest.ScanID, commit.ErrNoTable)
 	}
 	return writeTable(ctx, st, scan, o, schema.RecordStats, func(add func(schema.RecordStatsRow) error) error {
-		return recordStats(ctx, scan, o, add)
+		return recordRows(ctx, scan, o, add)
 	})
 }
 
-// recordStats calls add for each row of record_stats.
+// recordStats calls add for each row of record_stats, which it computes from a scan's parts. The options have their
+// defaults.
 func recordStats(ctx context.Context, scan *commit.Scan, o *Options, add func(schema.RecordStatsRow) error) error {
+	return recordRows(ctx, scan, &options{*o, maxKeys}, add)
+}
+
+func recordRows(ctx context.Context, scan *commit.Scan, o *options, add func(schema.RecordStatsRow) error) error {
 	workers := make([]recordCounter, workersFor(scan))
 	for i := range workers {
 		workers[i] = recordCounter{window: newWindow[recordTally](o.limit)}
@@ -71,6 +77,16 @@ func recordStats(ctx context.Context, scan *commit.Scan, o *Options, add func(sc
 			w.follow(keys)
 		}
 	}
+}
+
+// eachRow calls do for each row of a table's file in a commit, after it has set the fields to the row.
+func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, table string, fields []table.Field,
+	do func()) error {
+	rows, err := read.OpenCursor(ctx, scan, commit, table, fields...)
+	if err != nil {
+		return err
+	}
+	return eachOf(rows, do)
 }
 
 // recordCounter counts keys by kind of evidence. A map key is the kind, a NUL, and the key in lower case. The kinds

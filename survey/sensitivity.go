@@ -87,16 +87,6 @@ var choices = [numChoices]struct{ id, about string }{
 		"sites with rules, their files read by RFC 9309 to the letter, and not as Google does"},
 }
 
-// SensitivityDefinitions are the definitions that Sensitivity can count by: those over sites with rules.
-func SensitivityDefinitions() (names []string) {
-	for _, d := range Definitions() {
-		if d.Over == overRules {
-			names = append(names, d.Name)
-		}
-	}
-	return names
-}
-
 // SensitivityOf reads the committed parts of a scan twice. token is one of the registry's. It takes no lock and writes
 // nothing. If the scan lacks the table sites or policies, the error is commit.ErrNoTable.
 func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o SummaryOptions) (*Sensitivity, error) {
@@ -104,7 +94,7 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	fail := func(err error) error { return fmt.Errorf("cannot count %s in scan %s: %w", token, scanID, err) }
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
 	id := o.Registry.Lookup(token)
-	if !ok || definition.Over != overRules || id < 0 {
+	if !ok || definition.Answered() || id < 0 {
 		return nil, fail(fmt.Errorf("the registry must have the token, and the definition %.40q be one of %v", o.Definition,
 			SensitivityDefinitions()))
 	}
@@ -156,13 +146,16 @@ type sensitivity struct {
 		Managed   bool   `parquet:"managed_block"`
 	}
 
-	counts             [numChoices]struct{ sites, of int64 }
+	counts             [numChoices]part
 	unobserved, unread int64
 	// sites with rules that only the other dialect has read, since reaudit had no body
 	notByRFC int64
 	domains  map[uint64]domainSite // by hash of the registrable domain
 	files    map[int64]*sharedFile // by body hash, of sites with rules
 }
+
+// part is sites of so many.
+type part struct{ sites, of int64 }
 
 // domainSite is the site that speaks for its domain.
 type domainSite struct {
@@ -279,7 +272,8 @@ func (s *sensitivity) finish() []Choice {
 	rules := s.counts[choiceRules]
 	for choice, unseen := range map[int]int64{choiceUnobservedOpen: s.unobserved, choiceUnreadOpen: s.unobserved +
 		s.unread} {
-		s.counts[choice], s.counts[choice+1] = bounds(rules.sites, rules.of, unseen)
+		open, blocking, of := bounds(rules.sites, rules.of, unseen)
+		s.counts[choice], s.counts[choice+1] = part{open, of}, part{blocking, of}
 	}
 	for _, d := range s.domains {
 		s.counts[choiceDomains].of += one(d.rules)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/surveytest"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
@@ -30,77 +31,16 @@ func sensitive(t *testing.T, st store.Store, definition string) map[string]Choic
 	return rows
 }
 
-// mixedSites are sites of all findings: apexes, www and other hosts of domains, with shared files, managed blocks,
-// redirects, and files that the dialects read differently.
-func mixedSites(t *testing.T, n int, seed uint64) []*audit.Site {
-	t.Helper()
-	random := rand.New(rand.NewPCG(seed, 9309))
-	bodies := generatedBodies(200)
-	shared := []byte("User-agent: GPTBot\nDisallow: /\n# of a hosting company\n")
-	seldom := []byte("User-agent: GPTBot\nDisallow: /\n# of a smaller one\n")
-	managed := []byte(
-		"# BEGIN Cloudflare Managed content\nUser-agent: GPTBot\nDisallow: /\n# END Cloudflare Managed Content\n")
-	typo := []byte("User-agent: GPTBot\nDissallow: /\nDisallow: /x\n") // Google reads the misspelt line, the RFC does not
-	var sites []*audit.Site
-	for i := range n {
-		host := []string{"", "www.", "shop."}[i%3] + fmt.Sprintf("d%d.co.uk", i/3)
-		if random.IntN(20) == 0 {
-			host = fmt.Sprintf("192.0.2.%d", i%250)
-		}
-		o, err := origin.Parse(host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &audit.Site{Seq: uint64(i), Input: host, Origin: o, Domain: o.RegistrableDomain(), TLD: o.TLD()}
-		if random.IntN(3) > 0 {
-			s.Rank = int64(random.IntN(5000) + 1)
-		}
-		f := &s.Fetch
-		*f = exchange.Response{Outcome: exchange.Answered, Status: 200, Answered: o.As(origin.HTTPS)}
-		switch k := random.IntN(20); {
-		case k < 8:
-			f.Body = bodies[random.IntN(len(bodies))]
-		case k < 10:
-			f.Body = shared
-		case k < 11 && i%40 < 20:
-			f.Body = seldom
-		case k < 12:
-			f.Body = managed
-		case k < 13:
-			f.Body = typo
-		case k < 14:
-			f.Body = []byte("<!doctype html><title>x</title>\nUser-agent: GPTBot\nDisallow: /\n")
-		case k < 15:
-			f.Status = []int{403, 404, 429, 503}[random.IntN(4)]
-		case k < 16:
-			f.Status, f.Fields.Challenge = 403, "cloudflare"
-		case k < 17:
-			f.Status, f.Outcome = 0, []exchange.Outcome{exchange.DNSNotFound, exchange.OptedOut,
-				exchange.Timeout}[random.IntN(3)]
-		default:
-			f.Body = []byte("Sitemap: https://example.com/x.xml\n")
-		}
-		if f.Status == 200 && random.IntN(6) == 0 {
-			other, _ := origin.Parse([]string{"https://elsewhere.net", "https://" + host}[random.IntN(2)])
-			f.Hops = []exchange.Hop{{Status: 301, URL: other.String() + "/robots.txt"}}
-			f.Final = exchange.Target{Origin: other, Path: "/robots.txt"}
-		}
-		audit.Judge(s)
-		sites = append(sites, s)
-	}
-	return sites
-}
-
 // TestSensitivityPlainly counts every choice again, from the judged sites in memory, by every definition that it is
 // for.
 func TestSensitivityPlainly(t *testing.T) {
-	sites := mixedSites(t, 3000, 18)
-	st := written(t, sites, cut{rows: 700, shards: 2, seed: 3})
+	sites := surveytest.Mixed(t, 3000, 18)
+	st := surveytest.Written(t, sites, surveytest.Cut{Rows: 700, Shards: 2, Seed: 3})
 	id := tokens.Default().Lookup("GPTBot")
 	for _, definition := range SensitivityDefinitions() {
 		at := slices.Index(DefinitionNames(), definition)
 		blocksIn := func(s *audit.Site) bool {
-			row := plainToken(s, plainCells(s)[id])
+			row := surveytest.PlainToken(s, surveytest.PlainCells(s)[id])
 			return *definitions[at].In(&row) > 0
 		}
 		type count struct{ sites, of int }
@@ -241,7 +181,7 @@ func TestDeliveryNetworkHidesRules(t *testing.T) {
 				audit.Judge(s)
 				sites = append(sites, s)
 			}
-			got := sensitive(t, written(t, sites, cut{rows: n, shards: 1}), Full)
+			got := sensitive(t, surveytest.Written(t, sites, surveytest.Cut{Rows: n, Shards: 1}), Full)
 			share, listed := *got["rules"].Share, *got["listed"].Share
 			is := float64(truth) / n
 			inner := *got["unobserved_open"].Share <= is && is <= *got["unobserved_blocking"].Share
@@ -264,7 +204,7 @@ func TestDeliveryNetworkHidesRules(t *testing.T) {
 // TestSensitivityNeeds checks that scans without the needed tables are refused, with an error that says what is
 // missing.
 func TestSensitivityNeeds(t *testing.T) {
-	st := written(t, mixedSites(t, 30, 18), cut{rows: 30, shards: 1})
+	st := surveytest.Written(t, surveytest.Mixed(t, 30, 18), surveytest.Cut{Rows: 30, Shards: 1})
 	for definition, token := range map[string]string{"rfc_effective": "GPTBot", Full: "NoSuchBot", "unheard": "GPTBot"} {
 		if _, err := SensitivityOf(t.Context(), st, "cut", token, SummaryOptions{Definition: definition}); err == nil {
 			t.Errorf("%s by %s: no error", token, definition)

@@ -1,103 +1,27 @@
 package survey
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
 
-	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
-	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/statistics"
-	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
 
 // This file computes the tables token_stats and record_stats: it opens the parts of a scan, and has workers count each
 // of them. tokenstats.go and recordstats.go count.
 
-// Options of Stats and Summarize.
-type Options struct {
-	Registry    *tokens.Registry // nil is tokens.Default()
-	Only        []string         // the tokens that count; nil is all
-	ToolVersion string
-	Unlisted    bool // as in sink.Options
-	Alone       bool // read the scan by itself, and not the scans of its date, observer and list
-
-	// Skip lets Summarize, SensitivityOf and Take leave out damaged files, and lists them afterwards.
-	Skip *Skip
-
-	Uncertainty // without LeastGroup the constant counts, and without SampleOf the scan's --sample
-
-	// Log receives warnings that a reader of the result needs: the registry is not the scan's, or segments are
-	// missing. nil discards them.
-	Log *slog.Logger
-
-	limit int // keys of unknown agents in memory; 0 is maxKeys. Tests set it.
-}
-
-func (o Options) withDefaults() Options {
-	if o.Registry == nil {
-		o.Registry = tokens.Default()
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.limit == 0 {
-		o.limit = maxKeys
-	}
-	o.LeastGroup = cmp.Or(o.LeastGroup, LeastGroup)
-	return o
-}
-
-// open opens the rows that figures count: those of the scan's unit, or of the scan alone if o says so or if readers do
-// not get the scan.
-func (o *Options) open(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
-	m, err := commit.ReadManifest(ctx, st, scanID)
-	if err != nil {
-		return nil, err
-	}
-	return index.ReadUnit(ctx, st, scanID, o.Alone || !m.Published(), func(ctx context.Context, st store.Store,
-		id string) (*commit.Scan, error) {
-		s, err := o.Skip.ReadScan(ctx, st, id)
-		if id != scanID && IsDamage(err) && o.Skip.Without("scan "+id, id, err) {
-			err = store.ErrNotExist
-		}
-		return s, err
-	})
-}
-
-// foreign reports whether the registry differs from that of the scan, or of a part of a scan that was judged again. It
-// logs a warning with the effect.
-func (o *Options) foreign(scan *commit.Scan, effect string) bool {
-	m := scan.Manifest
-	for _, other := range scan.Read() {
-		if other.RegistryVersion != o.Registry.Version {
-			m = other
-		}
-	}
-	if m.RegistryVersion == o.Registry.Version {
-		sites := scan.ByOtherRegistry()
-		if sites > 0 {
-			o.Log.Warn("sites keep the judgement of another token registry, as their bodies were not stored", "sites", sites,
-				"registry", o.Registry.Version,
-				"effect",
-				"tokens that it did not have count there as not named and not blocked; those of which no other site says anything have no row", "remedy", "scan again")
-		}
-		return sites > 0
-	}
-	o.Log.Warn("the scan was judged by another token registry", "scan_registry", m.RegistryVersion, "registry",
-		o.Registry.Version,
-		"effect", effect, "remedy", "give --tokens FILE as the scan had it, or scan again")
-	return true
+// options are those of one computation.
+type options struct {
+	Options
+	limit int // keys of unknown agents in memory; tests lower it
 }
 
 // maxKeys bounds the unknown agents and keys that a worker counts at once: 32 MB at most.
@@ -119,7 +43,10 @@ const maxTLDs = 2000
 // needs is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer
 // or statistics.Lock.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
-	o = o.withDefaults()
+	return write(ctx, st, scanID, &options{o.withDefaults(), maxKeys})
+}
+
+func write(ctx context.Context, st store.Store, scanID string, o *options) error {
 	scan, err := index.ReadUnit(ctx, st, scanID, o.Alone, commit.ReadScan)
 	if err == nil && scan.Manifest.ScanID != scanID {
 		scan, err = index.ReadUnit(ctx, st, scanID, true, commit.ReadScan)
@@ -131,18 +58,18 @@ func Stats(ctx context.Context, st store.Store, scanID string, o Options) error 
 	if err := scan.Whole(); err != nil {
 		return fmt.Errorf("cannot compute statistics of scan %s: %w", scanID, err)
 	}
-	write := func(table func(context.Context, store.Store, *commit.Scan, *Options) error) error {
-		err := table(ctx, st, scan, &o)
+	compute := func(table func(context.Context, store.Store, *commit.Scan, *options) error) error {
+		err := table(ctx, st, scan, o)
 		if errors.Is(err, commit.ErrNoTable) && scan.Unit.Sum != "" { // another scan of the unit may lack a table
 			var own *commit.Scan
 			if own, err = index.ReadUnit(ctx, st, scanID, true, commit.ReadScan); err == nil {
 				own.Sealing = true
-				err = table(ctx, st, own, &o)
+				err = table(ctx, st, own, o)
 			}
 		}
 		return err
 	}
-	errTokens, errRecords := write(writeTokenStats), write(writeRecordStats)
+	errTokens, errRecords := compute(writeTokenStats), compute(writeRecordStats)
 	if errors.Is(errTokens, commit.ErrNoTable) && errors.Is(errRecords, commit.ErrNoTable) {
 		return errTokens
 	}
@@ -175,7 +102,7 @@ func StatsOfUnits(ctx context.Context, st store.Store, o Options) error {
 }
 
 // writeTable publishes rows as the scan's file of a table.
-func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, table string,
+func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *options, table string,
 	fill func(add func(T) error) error) error {
 	name := commit.StatsName(table, scan.Manifest.ScanDate, scan.Manifest.ScanID)
 	w, err := statistics.Create[T](ctx, st, scan, name, table, o.ToolVersion)
@@ -189,7 +116,7 @@ func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o
 	return w.Close(ctx)
 }
 
-func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
+func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *options) error {
 	for _, table := range []string{schema.Sites, schema.Verdicts} {
 		if !scan.Has(table) {
 			return fmt.Errorf("cannot compute %s of scan %s: table %s: %w; bulkscan summary needs no statistics",
@@ -197,12 +124,17 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *
 		}
 	}
 	return writeTable(ctx, st, scan, o, schema.TokenStats, func(add func(schema.TokenStatsRow) error) error {
-		return tokenStats(ctx, scan, o, add)
+		return tokenRows(ctx, scan, o, add)
 	})
 }
 
-// tokenStats calls add for each row of token_stats.
+// tokenStats calls add for each row of token_stats, which it computes from a scan's parts. The options have their
+// defaults.
 func tokenStats(ctx context.Context, scan *commit.Scan, o *Options, add func(schema.TokenStatsRow) error) error {
+	return tokenRows(ctx, scan, &options{*o, maxKeys}, add)
+}
+
+func tokenRows(ctx context.Context, scan *commit.Scan, o *options, add func(schema.TokenStatsRow) error) error {
 	fail := func(err error) error {
 		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, err)
 	}
@@ -299,93 +231,6 @@ type siteColumns struct {
 	Access   string `parquet:"access"`
 	Finding  string `parquet:"finding"`
 	PolicyID int64  `parquet:"policy_id"`
-}
-
-// verdictColumns are those of verdicts.
-type verdictColumns struct {
-	Seq         int64  `parquet:"seq"`
-	Token       string `parquet:"token"`
-	Known       bool   `parquet:"known"`
-	Category    string `parquet:"category"`
-	Verdict     string `parquet:"verdict"`
-	Via         string `parquet:"via"`
-	RootAllowed bool   `parquet:"root_allowed"`
-	DPI         string `parquet:"dpi"`
-	Lenient     bool   `parquet:"lenient"`
-
-	id int32 // of Token in the registry, noToken for unknown agents
-}
-
-// lenientColumns are the columns of verdicts that lenient names need.
-var lenientColumns = table.Some("seq", "token", "known", "lenient")
-
-// verdictReader reads verdicts together with sites: a commit has both in the same order.
-type verdictReader struct {
-	registry *tokens.Registry
-	row      verdictColumns        // set by the cursor of verdicts
-	rows     []verdictColumns      // of the current site
-	each     func(*verdictColumns) // called for each row, if not nil
-}
-
-// read calls do for each site of a commit, with the fields of both tables set, and closes the cursors. seq is where
-// the cursor of sites stores the row's number.
-func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *int64, verdicts *table.Cursor,
-	do func()) error {
-	verdict := func() {
-		if r.row.id = noToken; r.row.Known {
-			r.row.id = int32(r.registry.Lookup(r.row.Token))
-		}
-		r.rows = append(r.rows, r.row)
-		if r.each != nil {
-			r.each(&r.row)
-		}
-	}
-	return beside(commit, sites, seq, verdicts, &r.row.Seq, verdict, func() {
-		do()
-		r.rows = r.rows[:0]
-	})
-}
-
-// beside calls do for each site of a commit. Before, it calls row for each row of another table that has the site's
-// number. It closes the cursors.
-func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *table.Cursor, of *int64, row,
-	do func()) error {
-	more := others.Next()
-	err := eachOf(sites, func() {
-		for ; more && *of == *seq; more = others.Next() {
-			row()
-		}
-		do()
-	})
-	if err == nil {
-		err = others.Err()
-	}
-	if err == nil && more {
-		err = fmt.Errorf("part %s-%d: the rows of seq %d are not in the order of sites", commit.Shard, commit.N, *of)
-	}
-	return errors.Join(err, others.Close())
-}
-
-// together calls each for each commit, with the open files of sites and of another table.
-func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tableName string, columns []table.Field,
-	each func(c *commit.Commit, sites, others *table.Cursor) error) error {
-	others, stop := iter.Pull2(read.Cursors(ctx, scan, tableName, columns...))
-	defer stop()
-	part := 0
-	for sites, err := range read.Cursors(ctx, scan, schema.Sites, fields...) {
-		if err != nil {
-			return err
-		}
-		rows, err, _ := others() // both tables have one file a commit
-		if err != nil {
-			return errors.Join(err, sites.Close())
-		}
-		if err := each(&scan.Commits[part], sites, rows); err != nil {
-			return err
-		}
-		part++
-	}
-	return nil
 }
 
 // answered reports whether there was an HTTP status.

@@ -2,229 +2,48 @@ package survey
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/surveytest"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
-	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/reaudit"
 	"github.com/bulkscan/bulkscan/sink/schema"
-	"github.com/bulkscan/bulkscan/sink/siterows"
-	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// registry is small enough to count by hand: an AI token, one with a fallback, and one that ignores `*`.
-func registry() *tokens.Registry {
-	return registryOf("test", []tokens.Token{
-		{Name: "GPTBot", Category: "ai", Operator: "OpenAI", Purpose: "training", HeedsStar: true},
-		{Name: "Googlebot", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true},
-		{Name: "Googlebot-News", Category: "search", Operator: "Google", Purpose: "search", HeedsStar: true,
-			Fallback: []string{"Googlebot"}},
-		{Name: "AdsBot-Google", Category: "search", Operator: "Google", Purpose: "ads", HeedsStar: false},
-	})
-}
-
-func registryOf(version string, rows []tokens.Token) *tokens.Registry {
-	r, err := tokens.New(version, rows)
-	if err != nil {
-		panic(err)
-	}
-	return r
-}
-
-const (
-	gpt = iota
-	google
-	news
-	ads
-)
-
-// verdict is a row of verdicts in short.
-func verdict(token string, id int, via audit.Via, d audit.Decision, root bool, dpi audit.DPI) audit.Verdict {
-	return audit.Verdict{Token: []byte(token), ID: id, Via: via, Decision: d, RootAllowed: root, DPI: dpi}
-}
-
-// lenient is a row of verdicts that only the lenient reading found.
-func lenient(token string, id int) audit.Verdict {
-	v := verdict(token, id, audit.ViaOwn, audit.Blocked, false, audit.DPIAll)
-	v.Lenient = true
-	return v
-}
-
-// policyOf returns the policy of such verdicts.
-func policyOf(r *audit.Report) (p audit.Policy) {
-	for i := range r.Verdicts {
-		v := &r.Verdicts[i]
-		cell := siterows.CellOf(v.Decision.String(), v.Via.String(), !v.RootAllowed, v.DPI == audit.DPIAll)
-		switch {
-		case string(v.Token) == "*":
-			p.Star = cell
-		case v.ID >= 0 && v.Via == audit.ViaOwn && !v.Lenient:
-			p.Named = append(p.Named, audit.NamedCell{Token: uint16(v.ID), Cell: cell})
-		}
-	}
-	audit.New(registry()).Identify(&p)
-	return p
-}
-
-// dataset writes nine sites that were judged by hand:
-//
-//	seq rank   host       label  answer
-//	0   1      a.com      x      200: GPTBot own, blocked, / denied, dpi all; no *
-//	1   500    b.com      x      200: * blocked, dpi all; no token named
-//	2   5000   c.org             200: * partial, dpi some; GPTBot own allowed, and leniently too; Googlebot own partial, so News by
-//	                             fallback, which is named leniently
-//	3   1001   d.org      y      200: mybot own blocked, / denied, dpi all; * allowed, dpi none; GPTBot named leniently only
-//	4   -      e.com             404
-//	5   20000  f.com             503
-//	6   7      g.org             time-out
-//	7   8      h.com             opted out
-//	8   9      i.com             503 and yet rules, as no scan writes it: * blocked, dpi all; MyBot2 own allowed
-func dataset(tb testing.TB) store.Store {
-	tb.Helper()
-	dir, err := store.NewDir(tb.TempDir())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	w, err := sink.Open(context.Background(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(),
-		ToolVersion: "1.2.3", PartRows: 4})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	seq := uint64(0)
-	add := func(host, label string, rank int64, status int, outcome exchange.Outcome, access parser.Access,
-		fill func(r *audit.Report)) {
-		o, err := origin.Parse(host)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		s := &audit.Site{Seq: seq, Input: host, Label: label, Rank: rank, Origin: o, Domain: o.RegistrableDomain(),
-			TLD: o.TLD()}
-		s.Fetch = exchange.Response{Outcome: outcome, Status: status, Answered: o.As(origin.HTTPS), Attempts: 1}
-		if status != 0 {
-			s.Fetch.Timing.Total = time.Duration(seq+1) * 10 * time.Millisecond
-		}
-		s.Report.Access = access
-		if access == parser.AccessConditional {
-			s.Report.Finding = audit.FindingRules
-		}
-		s.Report.Status, s.Report.Score = audit.Fail, 0
-		if status == 200 {
-			s.Report.Status, s.Report.Score = audit.Pass, 1
-			s.Fetch.Body = make([]byte, 1000)
-		}
-		if fill != nil {
-			fill(&s.Report)
-		} else if access == parser.AccessFullAllow {
-			s.Report.Verdicts = []audit.Verdict{verdict("*", -1, audit.ViaHTTP, audit.Allowed, true, audit.DPINone)}
-		} else if access == parser.AccessFullDisallow {
-			s.Report.Star = audit.Blocked
-			s.Report.Verdicts = []audit.Verdict{verdict("*", -1, audit.ViaHTTP, audit.Blocked, false, audit.DPINone)}
-		}
-		if access == parser.AccessConditional {
-			s.Report.Policy = policyOf(&s.Report)
-		}
-		if err := w.Add(s); err != nil {
-			tb.Fatal(err)
-		}
-		seq++
-	}
-	conditional := parser.AccessConditional
-	add("a.com", "x", 1, 200, exchange.Answered, conditional, func(r *audit.Report) {
-		r.Named, r.Blocked = []uint16{gpt}, []uint16{gpt}
-		r.Verdicts = []audit.Verdict{
-			verdict("*", -1, audit.ViaNone, audit.Allowed, true, audit.DPINone),
-			verdict("GPTBot", gpt, audit.ViaOwn, audit.Blocked, false, audit.DPIAll),
-		}
-		r.Evidence = []audit.Evidence{
-			{Line: 1, Kind: audit.KindUnknown, Key: []byte("Foo")}, {Line: 2, Kind: audit.KindUnknown, Key: []byte("foo")},
-			{Line: 3, Kind: audit.KindSitemap, Key: []byte("sitemap")}, {Line: 4, Kind: audit.KindLegacy,
-				Key: []byte("noindex")},
-			{Line: 5, Kind: audit.KindInvalid, Key: []byte("Crawl-Delay"), Value: []byte("ten")},
-			{Line: 6, Kind: audit.KindInvalid, Value: []byte("no record")},
-		}
-	})
-	add("b.com", "x", 500, 200, exchange.Answered, conditional, func(r *audit.Report) {
-		r.Star, r.Blocked = audit.Blocked, []uint16{gpt, google, news}
-		r.Verdicts = []audit.Verdict{verdict("*", -1, audit.ViaStar, audit.Blocked, false, audit.DPIAll)}
-		r.Evidence = []audit.Evidence{{Line: 1, Kind: audit.KindUnknown, Key: []byte("FOO")},
-			{Line: 2, Kind: audit.KindExtension, Key: []byte("crawl-delay")}, {Line: 3, Kind: audit.KindTypo,
-				Key: []byte("Dissallow")}}
-	})
-	add("c.org", "", 5000, 200, exchange.Answered, conditional, func(r *audit.Report) {
-		r.Star, r.Named, r.Partial = audit.Partial, []uint16{gpt, google}, []uint16{google, news}
-		r.Verdicts = []audit.Verdict{
-			verdict("*", -1, audit.ViaStar, audit.Partial, true, audit.DPISome),
-			verdict("GPTBot", gpt, audit.ViaOwn, audit.Allowed, true, audit.DPINone),
-			verdict("Googlebot", google, audit.ViaOwn, audit.Partial, false, audit.DPISome),
-			verdict("Googlebot-News", news, audit.ViaFallback, audit.Partial, false, audit.DPISome),
-			lenient("GPTBot", gpt), lenient("Googlebot-News", news),
-		}
-	})
-	add("d.org", "y", 1001, 200, exchange.Answered, conditional, func(r *audit.Report) {
-		r.Verdicts = []audit.Verdict{
-			verdict("*", -1, audit.ViaStar, audit.Allowed, true, audit.DPINone),
-			verdict("mybot", -1, audit.ViaOwn, audit.Blocked, false, audit.DPIAll),
-			lenient("GPTBot", gpt),
-		}
-	})
-	add("e.com", "", 0, 404, exchange.Answered, parser.AccessFullAllow, nil)
-	add("f.com", "", 20000, 503, exchange.Answered, parser.AccessFullDisallow, nil)
-	add("g.org", "", 7, 0, exchange.Timeout, parser.AccessFullDisallow, nil)
-	add("h.com", "", 8, 0, exchange.OptedOut, parser.AccessUnknown, func(*audit.Report) {})
-	add("i.com", "", 9, 503, exchange.Answered, conditional, func(r *audit.Report) {
-		r.Star, r.Blocked = audit.Blocked, []uint16{gpt, google, news}
-		r.Verdicts = []audit.Verdict{
-			verdict("*", -1, audit.ViaStar, audit.Blocked, false, audit.DPIAll),
-			verdict("mybot2", -1, audit.ViaOwn, audit.Allowed, true, audit.DPINone),
-		}
-	})
-	if err := w.Complete(context.Background()); err != nil {
-		tb.Fatal(err)
-	}
-	if err := w.Close(context.Background()); err != nil {
-		tb.Fatal(err)
-	}
-	return dir
-}
-
-func stats[T any](t *testing.T, st store.Store, table string, limit int) []T {
+// within computes the statistics of the scan `hand`, with so many keys in memory, and returns the rows of a table.
+func within[T any](t *testing.T, st store.Store, table string, limit int) []T {
 	t.Helper()
-	return statsOf[T](t, st, table, Options{Registry: registry(), ToolVersion: "1.2.3", limit: limit})
+	return rowsOf[T](t, st, table, &options{Options{Registry: surveytest.Registry(), ToolVersion: "1.2.3"}.withDefaults(),
+		cmp.Or(limit, maxKeys)})
 }
 
-// statsOf computes the statistics of the scan `hand` and returns the rows of a table.
+// statsOf is the same with other options.
 func statsOf[T any](t *testing.T, st store.Store, tableName string, o Options) []T {
 	t.Helper()
-	if err := Stats(t.Context(), st, "hand", o); err != nil {
+	return rowsOf[T](t, st, tableName, &options{o.withDefaults(), maxKeys})
+}
+
+func rowsOf[T any](t *testing.T, st store.Store, tableName string, o *options) []T {
+	t.Helper()
+	if err := write(t.Context(), st, "hand", o); err != nil {
 		t.Fatal(err)
 	}
-	var rows []T
-	for row, err := range table.FileRows[T](t.Context(), st, commit.StatsName(tableName, "2026-11-21", "hand")) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows = append(rows, *row)
-	}
-	return rows
+	return surveytest.Rows[T](t, st, commit.StatsName(tableName, "2026-11-21", "hand"))
 }
 
 // TestManySegments checks that many labels or top-level domains do not fill the memory, and that a warning says what
@@ -238,7 +57,7 @@ func TestManySegments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: registry(),
+		w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Date: "2026-11-21", Registry: surveytest.Registry(),
 			Tables: []string{schema.Sites, schema.Verdicts}})
 		if err != nil {
 			t.Fatal(err)
@@ -265,7 +84,7 @@ func TestManySegments(t *testing.T) {
 		}
 		var log bytes.Buffer
 		kinds := map[string]int64{}
-		for _, row := range statsOf[schema.TokenStatsRow](t, dir, schema.TokenStats, Options{Registry: registry(),
+		for _, row := range statsOf[schema.TokenStatsRow](t, dir, schema.TokenStats, Options{Registry: surveytest.Registry(),
 			Log: logger(&log)}) {
 			if row.Token == "GPTBot" {
 				kinds[row.SegmentKind] += row.SitesAll
@@ -301,8 +120,8 @@ func logger(w io.Writer) *slog.Logger {
 // TestForeignRegistry computes statistics with another registry than the scan's: tokens that the scan did not know
 // have no rows, and a warning says so.
 func TestForeignRegistry(t *testing.T) {
-	st := dataset(t)
-	other := registryOf("other", append(registry().Tokens[google:],
+	st := surveytest.Dataset(t)
+	other := surveytest.RegistryOf("other", append(surveytest.Registry().Tokens[1:],
 		// `*` blocks it on two sites, but no row says so
 		tokens.Token{Name: "NewBot", Category: "ai", Operator: "Newcomer", HeedsStar: true},
 		// a site names it: the scan took it for an unknown agent
@@ -375,16 +194,16 @@ func TestForeignRegistry(t *testing.T) {
 		warned("missing among those that are counted")
 	}
 	if _, err := Summarize(t.Context(), st, "hand",
-		SummaryOptions{Options: Options{Registry: registry(), Log: logger(&log)}}); err != nil || log.Len() > 0 {
+		SummaryOptions{Options: Options{Registry: surveytest.Registry(), Log: logger(&log)}}); err != nil || log.Len() > 0 {
 		t.Errorf("%v\n%s", err, &log)
 	}
 }
 
 // TestTokenStats compares every count with one by hand from the table above.
 func TestTokenStats(t *testing.T) {
-	st := dataset(t)
+	st := surveytest.Dataset(t)
 	rows := map[string]schema.TokenStatsRow{}
-	all := stats[schema.TokenStatsRow](t, st, schema.TokenStats, 0)
+	all := within[schema.TokenStatsRow](t, st, schema.TokenStats, 0)
 	for _, r := range all {
 		rows[r.Token+" "+r.SegmentKind+" "+r.SegmentValue] = r
 	}
@@ -462,15 +281,15 @@ func TestTokenStats(t *testing.T) {
 
 // TestStatsInPasses checks that the bound on agents and keys in memory changes only the order of rows.
 func TestStatsInPasses(t *testing.T) {
-	st := dataset(t)
+	st := surveytest.Dataset(t)
 	byText := func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
 	tokenRows := func(limit int) []schema.TokenStatsRow {
-		rows := stats[schema.TokenStatsRow](t, st, schema.TokenStats, limit)
+		rows := within[schema.TokenStatsRow](t, st, schema.TokenStats, limit)
 		slices.SortFunc(rows, func(a, b schema.TokenStatsRow) int { return byText(a, b) })
 		return rows
 	}
 	recordRows := func(limit int) []schema.RecordStatsRow {
-		rows := stats[schema.RecordStatsRow](t, st, schema.RecordStats, limit)
+		rows := within[schema.RecordStatsRow](t, st, schema.RecordStats, limit)
 		slices.SortFunc(rows, func(a, b schema.RecordStatsRow) int { return byText(a, b) })
 		return rows
 	}
@@ -575,44 +394,6 @@ func TestNoTables(t *testing.T) {
 	f("written token_stats", schema.Sites, schema.Verdicts)
 	f("written record_stats", schema.Sites, schema.Evidence)
 	f("no such table", schema.Sites)
-}
-
-// golden compares got with a file, which -update writes.
-func golden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, got, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not up to date; now:\n%s", path, got)
-	}
-}
-
-func TestHistogram(t *testing.T) {
-	var h histogram
-	for i := 1; i <= 10_000; i++ {
-		h.add(float64(i) / 10)
-	}
-	h.add(0) // not measured
-	f := func(q, want float64) {
-		t.Helper()
-		if got := h.quantile(q); got < want*0.98 || got > want*1.02 {
-			t.Errorf("quantile %v is %v, want %v within 2 %%", q, got, want)
-		}
-	}
-	f(0.5, 500)
-	f(0.99, 990)
-	f(0.001, 1)
-	f(1, 1000)
-	if (&histogram{}).quantile(0.5) != 0 {
-		t.Error("a quantile of nothing")
-	}
 }
 
 // TestPartlyForeignRegistry computes statistics of a scan that was judged again by another registry, except for sites

@@ -128,6 +128,7 @@ type Bin struct {
 // Complete reports whether the scan is finished.
 func (s *Summary) Complete() bool { return s.State == string(commit.Complete) }
 
+// summaryColumns are the columns of sites that a summary counts. Texts are valid until the next row.
 type summaryColumns struct {
 	Seq         int64   // set only if verdicts are read together with sites
 	PolicyID    int64   `parquet:"policy_id"`
@@ -144,6 +145,9 @@ type summaryColumns struct {
 	IsHTML      bool    `parquet:"is_html"`
 	Managed     bool    `parquet:"managed_block"`
 }
+
+// lenientColumns are the columns of verdicts that lenient names need.
+var lenientColumns = table.Some("seq", "token", "known", "lenient")
 
 // SummaryOptions are the options of Summarize.
 type SummaryOptions struct {
@@ -208,7 +212,7 @@ func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, polici
 		if !scan.Has(schema.Verdicts) {
 			of.Blocking.Lenient = nil
 		}
-		uncertainty.judge(&of)
+		of.judge(&uncertainty, &definitions[i])
 		all = append(all, &of)
 	}
 	return all, g.blocks.sites, nil
@@ -263,13 +267,6 @@ func summaryOf(scan *commit.Scan) (*Summary, error) {
 		}
 	}
 	return s, nil
-}
-
-func idsOf(scans []*commit.Manifest) (ids []string) {
-	for _, m := range scans {
-		ids = append(ids, m.ScanID)
-	}
-	return ids
 }
 
 // publicationOf says whether readers get a scan, "" for one that is not complete.
@@ -448,19 +445,13 @@ func StatusClass(status int) string {
 	return strconv.Itoa(status/100) + "xx"
 }
 
-func one(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // maxValues bounds the distinct values. bulkscan writes a few dozen, but any program may have written the dataset.
 const maxValues = 2000
 
 // other counts further values.
 const other = "other"
 
+// count adds one to a value's count, or to that of other if there are too many values.
 func count(counts map[string]int64, value string) {
 	if _, ok := counts[value]; !ok {
 		if value = strings.Clone(value); len(counts) >= maxValues {

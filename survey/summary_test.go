@@ -6,12 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +21,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
+	"github.com/bulkscan/bulkscan/internal/surveytest"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
@@ -29,10 +30,12 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 )
 
+var update = flag.Bool("update", false, "write the golden files anew")
+
 // summaryBy summarizes the scan `hand` with the small registry.
 func summaryBy(t *testing.T, st store.Store, definition string, about Selection, top int) *Summary {
 	t.Helper()
-	s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: registry()},
+	s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: surveytest.Registry()},
 		Definition: definition, Selection: about, Top: top})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +45,7 @@ func summaryBy(t *testing.T, st store.Store, definition string, about Selection,
 
 // TestSummary compares a whole summary with a golden file.
 func TestSummary(t *testing.T) {
-	s := summaryBy(t, dataset(t), "", Selection{}, 0)
+	s := summaryBy(t, surveytest.Dataset(t), "", Selection{}, 0)
 	if s.DatasetBytes == 0 || s.StartedAt.IsZero() || s.FinishedAt == nil {
 		t.Errorf("%+v", s)
 	}
@@ -59,7 +62,7 @@ func TestSummary(t *testing.T) {
 
 // TestSummaryByHand compares each definition's counts of the nine sites of dataset with counts by hand.
 func TestSummaryByHand(t *testing.T) {
-	st := dataset(t)
+	st := surveytest.Dataset(t)
 	f := func(definition string, about Selection, top int, want string) {
 		t.Helper()
 		b := summaryBy(t, st, definition, about, top).Blocking
@@ -95,7 +98,7 @@ func TestSummaryByHand(t *testing.T) {
 
 // TestSummaryAgrees summarizes generated files by every definition.
 func TestSummaryAgrees(t *testing.T) {
-	agree(t, judged(t, generatedBodies(900)))
+	agree(t, surveytest.Judged(t, surveytest.Bodies(900)))
 }
 
 // TestSummaryAgreesOnRealFiles does so with 3,000 real files.
@@ -106,7 +109,7 @@ func TestSummaryAgreesOnRealFiles(t *testing.T) {
 	if testing.Short() {
 		bodies = bodies[:len(bodies)/3]
 	}
-	agree(t, judged(t, bodies))
+	agree(t, surveytest.Judged(t, bodies))
 }
 
 // agree compares summaries by every definition with token_stats, and with a plain count over the judged sites, for
@@ -114,13 +117,13 @@ func TestSummaryAgreesOnRealFiles(t *testing.T) {
 func agree(t *testing.T, sites []*audit.Site) {
 	t.Helper()
 	plain, nameOne, starBlocks := plainBlockings(sites)
-	for _, c := range []cut{{rows: len(sites), shards: 1}, {rows: len(sites)/7 + 1, shards: 2, seed: 3}} {
-		st := written(t, sites, c)
+	for _, c := range []surveytest.Cut{{Rows: len(sites), Shards: 1}, {Rows: len(sites)/7 + 1, Shards: 2, Seed: 3}} {
+		st := surveytest.Written(t, sites, c)
 		if err := Stats(t.Context(), st, "cut", Options{}); err != nil {
 			t.Fatal(err)
 		}
 		stats := map[string]schema.TokenStatsRow{}
-		for _, row := range fileRows[schema.TokenStatsRow](t, st, commit.StatsName(schema.TokenStats, "2026-11-21", "cut")) {
+		for _, row := range surveytest.Rows[schema.TokenStatsRow](t, st, commit.StatsName(schema.TokenStats, "2026-11-21", "cut")) {
 			if row.SegmentKind == "all" && row.Known {
 				stats[row.Token] = row
 			}
@@ -209,9 +212,9 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 		for i := range all {
 			purposes[i], operators[i] = map[string]bool{}, map[string]bool{}
 		}
-		for id, c := range plainCells(site) {
-			row := plainToken(site, c)
-			counted := onlyRules(row)
+		for id, c := range surveytest.PlainCells(site) {
+			row := surveytest.PlainToken(site, c)
+			counted := surveytest.OnlyRules(row)
 			names = names || counted.Mention > 0
 			for i := range definitions {
 				if *definitions[i].In(&counted) > 0 {
@@ -222,7 +225,7 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 			}
 		}
 		for i := range all {
-			all[i].atLeastOne += when(len(purposes[i]) > 0)
+			all[i].atLeastOne += one(len(purposes[i]) > 0)
 			switch r, n := &reasons[i], &all[i].nearest; {
 			case r.ViaOwn > 0:
 				n.ViaOwn++
@@ -240,8 +243,8 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 				all[i].operators[o]++
 			}
 		}
-		nameOne += when(names)
-		starBlocks += when(site.Report.Finding == audit.FindingRules && site.Report.Star == audit.Blocked)
+		nameOne += one(names)
+		starBlocks += one(site.Report.Finding == audit.FindingRules && site.Report.Star == audit.Blocked)
 	}
 	return all, nameOne, starBlocks
 }
@@ -320,7 +323,7 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 			counts["class"][status[:1]+"xx"]++
 		}
 		counts["finding"][r.Finding.String()]++
-		want.Rules += when(r.Finding == audit.FindingRules)
+		want.Rules += one(r.Finding == audit.FindingRules)
 		if r.Access == parser.AccessConditional {
 			want.WithFile++
 		}
@@ -354,7 +357,7 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 
 // TestSummaryHostile has rows that bulkscan would not write: invalid values count as none, and a policy must be there.
 func TestSummaryHostile(t *testing.T) {
-	g := newGatherer(&Summary{}, &policySet{registry: registry()}, false, further{})
+	g := newGatherer(&Summary{}, &policySet{registry: surveytest.Registry()}, false, further{})
 	for i, score := range []float64{math.NaN(), math.Inf(1), -1, 1.5, 0.25, math.SmallestNonzeroFloat64} {
 		g.columns = summaryColumns{
 			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: conditional, Finding: findingRules,
@@ -385,7 +388,7 @@ func TestSummaryHostile(t *testing.T) {
 	if *s.MeanScore != 0.125 || s.Scores[2].Rows != 1 || s.Scores[0].Rows != 1 {
 		t.Errorf("mean score %v, scores %v", *s.MeanScore, s.Scores)
 	}
-	if _, err := g.blocks.blocking(g.policies, &definitions[0], Selection{}, s, 0); err == nil ||
+	if _, err := g.blocks.blocking(g.policies, &Definitions()[0], Selection{}, s, 0); err == nil ||
 		!strings.Contains(err.Error(), "10 sites have a file, and no policy") {
 		t.Errorf("without policies: %v", err)
 	}
@@ -400,7 +403,7 @@ func TestSummaryOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Registry: registry()})
+	w, err := sink.Open(t.Context(), dir, sink.Options{ScanID: "hand", Registry: surveytest.Registry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,8 +429,8 @@ func TestSummaryOfNothing(t *testing.T) {
 
 // TestSummaryOfRunning checks how far a summary of an incomplete scan says that the list was read.
 func TestSummaryOfRunning(t *testing.T) {
-	sites := judged(t, generatedBodies(40))
-	st := written(t, slices.DeleteFunc(sites, func(s *audit.Site) bool { return s.Seq%3 == 1 }), cut{rows: 7, shards: 2})
+	sites := surveytest.Judged(t, surveytest.Bodies(40))
+	st := surveytest.Written(t, slices.DeleteFunc(sites, func(s *audit.Site) bool { return s.Seq%3 == 1 }), surveytest.Cut{Rows: 7, Shards: 2})
 	s, err := Summarize(t.Context(), st, "cut", SummaryOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -435,7 +438,7 @@ func TestSummaryOfRunning(t *testing.T) {
 	if s.Complete() || s.ListRead == nil || *s.ListRead != 40 || s.Rows != 27 {
 		t.Errorf("state %s, %v lines of the list, %d rows; want 40 and 27", s.State, s.ListRead, s.Rows)
 	}
-	if s = summaryBy(t, dataset(t), "", Selection{}, 0); !s.Complete() || s.ListRead != nil {
+	if s = summaryBy(t, surveytest.Dataset(t), "", Selection{}, 0); !s.Complete() || s.ListRead != nil {
 		t.Errorf("state %s, %v lines", s.State, s.ListRead)
 	}
 }
@@ -470,7 +473,7 @@ func TestSummaryWithout(t *testing.T) {
 // TestSummaryOnlyReads checks that a summary takes no lock and writes nothing, so that it works on a read-only dataset
 // and a running scan, and that it does not use the statistics, which may be outdated.
 func TestSummaryOnlyReads(t *testing.T) {
-	watched := &storetest.Faults{Store: dataset(t)}
+	watched := &storetest.Faults{Store: surveytest.Dataset(t)}
 	for _, definition := range DefinitionNames() {
 		summaryBy(t, watched, definition, Selection{}, 0)
 	}
@@ -479,23 +482,19 @@ func TestSummaryOnlyReads(t *testing.T) {
 	}
 }
 
-// TestDefinitions compares the definitions with the table in docs/definitions.md.
-func TestDefinitions(t *testing.T) {
-	page, err := os.ReadFile("../docs/definitions.md")
+// golden compares got with a file, which -update writes.
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, row := range regexp.MustCompile(
-		"(?m)^\\| \\[(\\w+)\\]\\(#\\w+\\) \\| (.*) \\| `(\\w+)` \\| `(\\w+)` \\|$").FindAllStringSubmatch(string(page), -1) {
-		got = append(got, strings.Join(row[1:], " | "))
-	}
-	var want []string
-	for _, d := range Definitions() {
-		want = append(want, strings.Join([]string{d.Name, strings.Replace(d.Question, "deny it /?", "deny it `/`?", 1),
-			d.Over, d.Name}, " | "))
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the page has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not up to date; now:\n%s", path, got)
 	}
 }

@@ -29,7 +29,7 @@ type blockTables struct {
 
 type network struct {
 	rules, answered int64
-	blocking        [len(definitions)]int64
+	blocking        [len(audit.Definitions)]int64
 	ttfb, total     histogram
 }
 
@@ -51,6 +51,7 @@ func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
 		n.ttfb.add(float64(s.TTFBMillis))
 		n.total.add(float64(r.TotalMillis))
 	}
+	definitions := Definitions()
 	for i := range definitions {
 		d := &definitions[i]
 		blocks := rules && d.Blocks(cell)

@@ -359,14 +359,17 @@ func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOpt
 	for i := range list {
 		sites[list[i].Site] = listed{}
 	}
-	var r diffColumns
-	var label string
+	var r struct {
+		Host, Requested, Label string
+		Port                   int32
+		Rank                   int64
+	}
 	fields := []table.Field{{Name: "host", Into: &r.Host}, {Name: "port", Into: &r.Port},
-		{Name: "requested", Into: &r.Requested}, {Name: "rank", Into: &r.Rank}, {Name: "label", Into: &label}}
+		{Name: "requested", Into: &r.Requested}, {Name: "rank", Into: &r.Rank}, {Name: "label", Into: &r.Label}}
 	err := EachSite(ctx, scan, fields, func() {
 		_, site := schema.FoldedKey(scan.Manifest.Observer.Source == commit.Archive, r.Host, r.Port, r.Requested)
 		if _, changed := sites[site]; changed {
-			sites[site] = listed{r.Rank, strings.Clone(label)}
+			sites[site] = listed{r.Rank, strings.Clone(r.Label)}
 		}
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/internal/surveytest"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/schema"
@@ -38,7 +39,7 @@ func surveyed(t *testing.T, st store.Store, scanID string, o Options) *Survey {
 
 // TestSurveySummaries compares the summaries of one pass with those of Summarize.
 func TestSurveySummaries(t *testing.T) {
-	st := written(t, mixedSites(t, 1500, 5), cut{rows: 400, shards: 2, seed: 5})
+	st := surveytest.Written(t, surveytest.Mixed(t, 1500, 5), surveytest.Cut{Rows: 400, Shards: 2, Seed: 5})
 	// dpi_all needs a further pass to leave the token out
 	foreign, err := tokens.Load(strings.NewReader("name | category\nNeverSeen | ai\n"))
 	if err != nil {
@@ -64,7 +65,7 @@ func TestSurveySummaries(t *testing.T) {
 
 // TestSurveyTablesAgree compares tables with the summaries, which other code counts.
 func TestSurveyTablesAgree(t *testing.T) {
-	st := written(t, mixedSites(t, 1500, 6), cut{rows: 400, shards: 2, seed: 6})
+	st := surveytest.Written(t, surveytest.Mixed(t, 1500, 6), surveytest.Cut{Rows: 400, Shards: 2, Seed: 6})
 	s := surveyed(t, st, "cut", Options{})
 	column := func(table, name string) int { return slices.Index(s.Tables[table].Columns, name) }
 	sum := func(table, name string, of func(row []any) bool) (n int64) {
@@ -130,7 +131,7 @@ func TestSurveyWithoutEvidence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, site := range judged(t,
+		for _, site := range surveytest.Judged(t,
 			[][]byte{[]byte(
 				"Content-Signal: search=yes, ai-input=no\nUser-agent: *\nContent-Signal: ai-train=no, search=yes\n")}) {
 			if err := w.Add(site); err != nil {
@@ -259,7 +260,7 @@ func TestSurveyRecordsOfOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, site := range judged(t, [][]byte{[]byte(file), []byte(file)}) {
+		for _, site := range surveytest.Judged(t, [][]byte{[]byte(file), []byte(file)}) {
 			site.Fetch.Outcome, site.Fetch.Status = exchange.Answered, 200
 			if site.Seq == 1 {
 				change(site)

@@ -88,7 +88,7 @@ type counter struct {
 	unknown *window[agent]
 }
 
-func newCounter(o *Options, policies *policySet, foreign bool) *counter {
+func newCounter(o *options, policies *policySet, foreign bool) *counter {
 	return &counter{
 		verdictReader: verdictReader{registry: o.Registry}, only: o.Only, policies: policies,
 		traces: newTraces(o.Registry, foreign),
@@ -249,11 +249,7 @@ func (c *counter) merge(o *counter) {
 	}
 	c.mergeNamed(&c.tlds, &o.tlds)
 	c.mergeNamed(&c.labels, &o.labels)
-	if c.traces != nil {
-		for id, known := range o.traces.tokens {
-			c.traces.tokens[id] = c.traces.tokens[id] || known
-		}
-	}
+	c.traces.merge(o.traces)
 }
 
 func (c *counter) mergeNamed(n, o *named) {
@@ -302,7 +298,7 @@ func rankLimit(bucket int) int64 {
 // lastBucket holds the ranks above the greatest power of ten that is a bound.
 const lastBucket = 15
 
-// rankBucket returns the first bucket of a rank.
+// rankBucket returns the first bucket of a rank, which is above 0.
 func rankBucket(rank int64) int {
 	bucket := 0
 	for bucket < lastBucket && rank > rankLimit(bucket) {
@@ -379,6 +375,7 @@ func (g *segment) row(t *tally, lenient int64) schema.TokenStatsRow {
 		FullViaOwn: t.full[viaOwn], FullViaFallback: t.full[viaFallback], FullViaStar: t.full[viaStar],
 		AnyViaOwn: t.any[viaOwn], AnyViaFallback: t.any[viaFallback], AnyViaStar: t.any[viaStar],
 	}
+	definitions := Definitions()
 	for i := range definitions {
 		d := &definitions[i]
 		*d.In(&row) = t.blocks[i]

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 )
 
@@ -38,7 +37,7 @@ type Certainty struct {
 func (o *Options) uncertaintyOf(scans []*commit.Manifest, listed int64) (Uncertainty, error) {
 	u, share := Uncertainty{o.LeastGroup, o.SampleOf, listed}, 0.0
 	for _, m := range scans {
-		took, err := strconv.ParseFloat(given(m, "sample"), 64)
+		took, err := strconv.ParseFloat(m.Given("sample"), 64)
 		if err != nil || !(took > 0) { // all
 			took = 1
 		}
@@ -89,8 +88,8 @@ func (u *Uncertainty) Of(k, n, unobserved int64) (c Certainty) {
 	if u.SampleOf > 0 && n > 0 { // the n are the same part of the population as of the sample
 		c.Interval = interval(k, n, float64(n)*(float64(u.SampleOf)/float64(max(u.listed, n))))
 	}
-	if open, blocking := bounds(k, n, unobserved); unobserved >= 0 && open.of > 0 {
-		c.Bounds = &[2]float64{share(open.sites, open.of), share(blocking.sites, blocking.of)}
+	if open, blocking, of := bounds(k, n, unobserved); unobserved >= 0 && of > 0 {
+		c.Bounds = &[2]float64{share(open, of), share(blocking, of)}
 	}
 	return c
 }
@@ -119,40 +118,8 @@ func interval(k, n int64, population float64) *[2]float64 {
 	return &[2]float64{min(low*float64(min(k, 1)), p), min(max(high, p), 1)}
 }
 
-// bounds adds the unobserved sites to k of n sites: as if each were open, and as if each blocked.
-func bounds(k, n, unobserved int64) (open, blocking struct{ sites, of int64 }) {
-	open.sites, blocking.sites = k, k+unobserved
-	open.of, blocking.of = n+unobserved, n+unobserved
-	return open, blocking
-}
-
-// EachHeadline calls do for the shares that readers quote: of sites that block any of the tokens, a token, or one of a
-// purpose or an operator.
-func (b *Blocking) EachHeadline(do func(kind, value string, sites int64, sure *Certainty)) {
-	do("any", "", b.AtLeastOne, &b.OneSure)
-	for i := range b.MostBlocked {
-		do("token", b.MostBlocked[i].Token, b.MostBlocked[i].Sites, &b.MostBlocked[i].Certainty)
-	}
-	for i := range b.ByPurpose {
-		do("purpose", b.ByPurpose[i].Value, b.ByPurpose[i].Sites, &b.ByPurpose[i].Certainty)
-	}
-	for i := range b.ByOperator {
-		do("operator", b.ByOperator[i].Value, b.ByOperator[i].Sites, &b.ByOperator[i].Certainty)
-	}
-}
-
-// judge says how sure the headline shares of a summary are.
-func (u *Uncertainty) judge(s *Summary) {
-	s.Uncertainty, s.Blocking.Unobserved = *u, s.Rows-s.Answered
-	if s.Blocking.Over == overRules {
-		s.Blocking.Unobserved = 0
-		for _, c := range s.Findings {
-			if f, known := audit.FindingNamed(c.Value); known && f.IsGap() {
-				s.Blocking.Unobserved += c.Rows
-			}
-		}
-	}
-	s.Blocking.EachHeadline(func(_, _ string, sites int64, sure *Certainty) {
-		*sure = u.Of(sites, s.Blocking.Sites, s.Blocking.Unobserved)
-	})
+// bounds adds the unobserved sites to k of n sites. It returns how many of the sum block: k if each unobserved site is
+// open, and more if each blocks.
+func bounds(k, n, unobserved int64) (open, blocking, of int64) {
+	return k, k + unobserved, n + unobserved
 }

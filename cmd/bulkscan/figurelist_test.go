@@ -411,7 +411,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "for every file that {} domains", code("survey.sharedBy"))
 	page = "docs/FIELDS.md"
 	f(page, "| {} bins of asked rows", numberWords[c("survey.scoreBins")])
-	f(page, "total_ms of answered rows, within {} %", in("survey/stats_test.go", `want %v within (\d+) %%`))
+	f(page, "total_ms of answered rows, within {} %", in("survey/histogram_test.go", `want %v within (\d+) %%`))
 	return all
 }
 

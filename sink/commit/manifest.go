@@ -307,6 +307,15 @@ func (m *Manifest) Create(ctx context.Context, st store.Store) error {
 	return WriteRecord(ctx, st.CreateIfAbsent, ManifestName(m.ScanID), m, &m.Sum)
 }
 
+// Given returns how the user set a flag, or "".
+func (m *Manifest) Given(flag string) string {
+	i := slices.IndexFunc(m.Config, func(s Setting) bool { return s.Name == flag })
+	if i < 0 {
+		return ""
+	}
+	return m.Config[i].Value
+}
+
 // ListName is the name that the user gave to the scan's list, else the names of its files.
 func (m *Manifest) ListName() string {
 	if m.ListID != "" {

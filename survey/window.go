@@ -1,57 +1,11 @@
-// Package survey answers one question: what do runs tell? It computes the statistics of a scan from its committed
-// parts (stats.go) and its headline figures (summary.go), and compares two scans (diff.go). It reads datasets through
-// package sink. The memory of statistics and summaries is bounded, however many sites there are, and however many
-// agents they name.
 package survey
 
 import (
-	"context"
-	"errors"
 	"math"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/cespare/xxhash/v2"
-
-	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/schema"
-	"github.com/bulkscan/bulkscan/sink/table"
 )
-
-// eachRow calls do for each row of a table's file in a commit, after it has set the fields to the row.
-func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, table string, fields []table.Field,
-	do func()) error {
-	rows, err := read.OpenCursor(ctx, scan, commit, table, fields...)
-	if err != nil {
-		return err
-	}
-	return eachOf(rows, do)
-}
-
-// EachSite calls do for each row of the table sites, after it has set the fields to the row.
-func EachSite(ctx context.Context, scan *commit.Scan, fields []table.Field, do func()) error {
-	for rows, err := range read.Cursors(ctx, scan, schema.Sites, fields...) {
-		if err == nil {
-			err = eachOf(rows, do)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// eachOf calls do for each row of an open file, and closes it.
-func eachOf(rows *table.Cursor, do func()) error {
-	for rows.Next() {
-		do()
-	}
-	return errors.Join(rows.Err(), rows.Close())
-}
-
-// noToken is the index of tokens that the registry does not have.
-const noToken = -1
 
 // window counts by keys of unknown number, exactly and in bounded memory. It keeps the keys whose hash lies in a
 // range, and narrows the range when there are too many. Further passes over the data count the others.
