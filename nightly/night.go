@@ -14,7 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/bulkscan/bulkscan/store"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 )
 
 // Names in a dataset. The files of a night are in a folder of its date.
@@ -89,11 +89,11 @@ type List struct {
 
 // Changes are the differences of a night from the published night before.
 type Changes struct {
-	From     string             `json:"from" about:"date of the night before"`
-	Appeared int64              `json:"appeared" about:"sites of this night only"`
-	Vanished int64              `json:"vanished" about:"sites of the night before only"`
-	Changed  int64              `json:"changed_sites" about:"sites that began or ceased to block a token"`
-	Tokens   []survey.TokenDiff `json:"tokens" about:"the five most changed tokens, the most changed first"`
+	From     string       `json:"from" about:"date of the night before"`
+	Appeared int64        `json:"appeared" about:"sites of this night only"`
+	Vanished int64        `json:"vanished" about:"sites of the night before only"`
+	Changed  int64        `json:"changed_sites" about:"sites that began or ceased to block a token"`
+	Tokens   []diff.Token `json:"tokens" about:"the five most changed tokens, the most changed first"`
 }
 
 const maxTokens = 5
@@ -301,10 +301,10 @@ func verifyFile(ctx context.Context, st store.Store, n *Night, f schema.File, re
 const maxFile = 256 << 20
 
 // changesOf returns the changes of a comparison that messages show.
-func changesOf(d *survey.Diff) *Changes {
+func changesOf(d *diff.Diff) *Changes {
 	c := &Changes{From: d.From.ScanDate, Appeared: d.Appeared, Vanished: d.Vanished, Changed: d.Changed}
 	c.Tokens = slices.Clone(d.Tokens)
-	slices.SortStableFunc(c.Tokens, func(a, b survey.TokenDiff) int {
+	slices.SortStableFunc(c.Tokens, func(a, b diff.Token) int {
 		return cmp.Compare(b.Began+b.Ceased, a.Began+a.Ceased)
 	})
 	c.Tokens = c.Tokens[:min(len(c.Tokens), maxTokens)]

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 	"github.com/bulkscan/bulkscan/survey/page"
 )
 
@@ -86,8 +87,8 @@ func (o *Options) pagesBy(ctx context.Context, n *Night, by survey.Options) erro
 		return err
 	}
 	if len(earlier) > 0 {
-		from := survey.ScanAt{Store: o.Store, ScanID: earlier[len(earlier)-1].ScanID}
-		d, err := survey.Compare(ctx, from, survey.ScanAt{Store: o.Store, ScanID: n.ScanID}, survey.DiffOptions{Options: by,
+		from := diff.ScanAt{Store: o.Store, ScanID: earlier[len(earlier)-1].ScanID}
+		d, err := diff.Scans(ctx, from, diff.ScanAt{Store: o.Store, ScanID: n.ScanID}, diff.Options{Options: by,
 			Top: 100})
 		switch {
 		case by.Skip.Without("the changes since that night", from.ScanID, err):

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 )
 
 // Webhook tells a URL how a night ended, as JSON in the form of Slack: {"text": …}.
@@ -131,7 +131,7 @@ func (n *Night) Message() string {
 	return b.String()
 }
 
-func tokenLine(t *survey.TokenDiff) string {
+func tokenLine(t *diff.Token) string {
 	return fmt.Sprintf("%s: %d began, %d ceased (now %.2f %% of sites with rules in both)", t.Token, t.Began, t.Ceased,
 		100*t.ShareAfter)
 }

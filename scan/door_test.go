@@ -26,6 +26,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 )
 
 // changedStore remembers whether it was written to.
@@ -106,8 +107,8 @@ func askers(nights []string) (all []asker) {
 			return survey.Take(ctx, st, nights[1], survey.TakeOptions{Options: doorOptions(), AllTokens: true})
 		}},
 		asker{"diff", false, func(ctx context.Context, st store.Store) (any, error) {
-			from, to := survey.ScanAt{Store: st, ScanID: nights[0]}, survey.ScanAt{Store: st, ScanID: nights[1]}
-			return survey.Compare(ctx, from, to, survey.DiffOptions{Options: doorOptions()})
+			from, to := diff.ScanAt{Store: st, ScanID: nights[0]}, diff.ScanAt{Store: st, ScanID: nights[1]}
+			return diff.Scans(ctx, from, to, diff.Options{Options: doorOptions()})
 		}},
 		asker{"history", false, toldOf},
 		asker{"stats", true, func(ctx context.Context, st store.Store) (any, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 	"github.com/bulkscan/bulkscan/warc/replay"
 )
 
@@ -250,7 +250,7 @@ func openParquet(file io.ReaderAt, size int64) (inputs.Table, error) {
 }
 
 // ReadPanel reads a list of hosts. A host counts once, whatever the scheme and port of its entries.
-func ReadPanel(ctx context.Context, path string) (_ *survey.Panel, err error) {
+func ReadPanel(ctx context.Context, path string) (_ *diff.Panel, err error) {
 	fingerprint, err := inputs.FingerprintOf(ctx, []string{path})
 	if err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func ReadPanel(ctx context.Context, path string) (_ *survey.Panel, err error) {
 	for {
 		entry, err := list.Next()
 		if errors.Is(err, io.EOF) {
-			return survey.NewPanel(path, fingerprint.String(), hosts), nil
+			return diff.NewPanel(path, fingerprint.String(), hosts), nil
 		}
 		if err != nil {
 			return nil, err

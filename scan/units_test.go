@@ -23,6 +23,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 )
 
 // These tests show that the figures of a date, observer and list count each site once, by package units.
@@ -337,8 +338,8 @@ func TestRescanThatFails(t *testing.T) {
 	}
 	same(t, "the first alone", figures(t, st, "first", true), cited)
 	same(t, "the second alone", figures(t, st, "again", true), ofFailing)
-	d, err := survey.Compare(t.Context(), survey.ScanAt{Store: st, ScanID: "first", Alone: true},
-		survey.ScanAt{Store: st, ScanID: "again"}, survey.DiffOptions{})
+	d, err := diff.Scans(t.Context(), diff.ScanAt{Store: st, ScanID: "first", Alone: true},
+		diff.ScanAt{Store: st, ScanID: "again"}, diff.Options{})
 	if err != nil || !d.Empty() || d.To.Repeated != hosts || d.From.Repeated != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}

@@ -53,7 +53,7 @@ func BenchmarkReport(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		o := TakeOptions{Options: Options{}.withDefaults(), Counted: new(atomic.Int64)}
+		o := TakeOptions{Options: Options{}.WithDefaults(), Counted: new(atomic.Int64)}
 		b.ReportAllocs()
 		for b.Loop() {
 			s := Survey{Tables: map[string]*Table{}}

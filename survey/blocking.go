@@ -81,7 +81,7 @@ type blockCounts struct {
 	sites   sitesByPolicy
 	failing int64   // sites that answered and have access full_disallow: they forbid everything
 	lenient []int64 // sites with rules that name a token only by the lenient reading, by registry index
-	traces  *traces
+	traces  *Traces
 }
 
 // tokenReasons counts the sites that treat a token in a way.
@@ -91,19 +91,19 @@ type tokenReasons struct {
 }
 
 // blocking counts by a definition, over so many sites. top bounds the tokens listed; 0 is all.
-func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selection, s *Summary, top int) (Blocking,
+func (c *blockCounts) blocking(policies *Policies, d *Definition, about Selection, s *Summary, top int) (Blocking,
 	error) {
 	all := Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: s.Rules,
-		Registry: policies.registry.Version, Selection: about, MostBlocked: []TokenCount{}, Lenient: []LenientCount{}}
+		Registry: policies.Registry.Version, Selection: about, MostBlocked: []TokenCount{}, Lenient: []LenientCount{}}
 	failing := int64(0)
 	if d.Answered() {
 		all.Sites, failing = s.Answered, c.failing
 	}
-	registry := policies.registry
+	registry := policies.Registry
 	var chosen []int
 	purposes, operators := newGroups(registry, tokens.Purpose), newGroups(registry, tokens.Operator)
 	for id := range registry.Tokens {
-		if about.Takes(&registry.Tokens[id]) && !c.traces.lack(id) {
+		if about.Takes(&registry.Tokens[id]) && !c.traces.Lacks(id) {
 			chosen = append(chosen, id)
 			purposes.of(id).Tokens++
 			operators.of(id).Tokens++
@@ -139,8 +139,8 @@ func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selecti
 		if nearest < numVias {
 			atLeastOne[nearest] += over
 		}
-		all.NameOne += one(names) * n.rules
-		all.StarBlocks += one(p.Star.Decision() == audit.Blocked) * n.rules
+		all.NameOne += One(names) * n.rules
+		all.StarBlocks += One(p.Star.Decision() == audit.Blocked) * n.rules
 	})
 	if err != nil {
 		return all, err
@@ -148,7 +148,7 @@ func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selecti
 	for _, id := range chosen {
 		r, token := &reasons[id], &registry.Tokens[id]
 		if c.lenient[id] > 0 {
-			all.Lenient = append(all.Lenient, LenientCount{Token: token.Name, Sites: c.lenient[id], Share: share(c.lenient[id],
+			all.Lenient = append(all.Lenient, LenientCount{Token: token.Name, Sites: c.lenient[id], Share: Share(c.lenient[id],
 				s.Rules)})
 		}
 		sites := r.blocks[viaOwn] + r.blocks[viaFallback] + r.blocks[viaStar] + failing
@@ -157,7 +157,7 @@ func (c *blockCounts) blocking(policies *policySet, d *Definition, about Selecti
 		}
 		all.MostBlocked = append(all.MostBlocked, TokenCount{
 			Token: token.Name, Category: token.Category, Operator: token.Operator, Purpose: token.Purpose,
-			Sites: sites, Share: share(sites, all.Sites),
+			Sites: sites, Share: Share(sites, all.Sites),
 			ViaOwn: r.blocks[viaOwn], ViaFallback: r.blocks[viaFallback], ViaStar: r.blocks[viaStar], ViaHTTP: failing,
 			Named: r.named, Partial: r.partial,
 		})
@@ -213,7 +213,7 @@ func (g *groups) mark(id int) { g.marked[g.places[id]] = true }
 // count counts sites for the marked values, and removes the marks.
 func (g *groups) count(sites int64) {
 	for i, marked := range g.marked {
-		g.values[i].Sites += one(marked) * sites
+		g.values[i].Sites += One(marked) * sites
 	}
 	clear(g.marked)
 }
@@ -227,7 +227,7 @@ func (g *groups) sums(failing, of int64) []Sum {
 			continue
 		}
 		if sum.Sites += failing; sum.Sites > 0 {
-			sum.Share = share(sum.Sites, of)
+			sum.Share = Share(sum.Sites, of)
 			list = append(list, sum)
 		}
 	}

@@ -80,8 +80,8 @@ func TestSummaryCertainty(t *testing.T) {
 		b.EachHeadline(func(kind, value string, k int64, sure *Certainty) {
 			headlines++
 			n, u := b.Sites, b.Unobserved
-			if u == 0 || *sure.Bounds != [2]float64{share(k, n+u), share(k+u, n+u)} ||
-				math.Abs(sure.Interval[0]-share(k, n)) > 1e-9 || sure.Interval[0] != sure.Interval[1] {
+			if u == 0 || *sure.Bounds != [2]float64{Share(k, n+u), Share(k+u, n+u)} ||
+				math.Abs(sure.Interval[0]-Share(k, n)) > 1e-9 || sure.Interval[0] != sure.Interval[1] {
 				t.Errorf("by %s, %s %s, %d of %d, %d unobserved: %v, %v", d.Name, kind, value, k, n, u, *sure.Bounds,
 					*sure.Interval)
 			}

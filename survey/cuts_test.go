@@ -31,7 +31,7 @@ func TestStatsHoweverCut(t *testing.T) {
 		records []schema.RecordStatsRow
 	}
 	statistics := func(st store.Store, limit int) (all tables) {
-		if err := write(t.Context(), st, "cut", &options{Options{}.withDefaults(), cmp.Or(limit, maxKeys)}); err != nil {
+		if err := write(t.Context(), st, "cut", &options{Options{}.WithDefaults(), cmp.Or(limit, maxKeys)}); err != nil {
 			t.Fatal(err)
 		}
 		all.tokens = surveytest.Rows[schema.TokenStatsRow](t, st, commit.StatsName(schema.TokenStats, "2026-11-21", "cut"))

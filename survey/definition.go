@@ -91,9 +91,9 @@ func DefinitionNamed(name string) (d Definition, ok bool) {
 	return Definition{}, false
 }
 
-// SensitivityDefinitions lists the names of the definitions over sites with rules. Comparisons and sensitivity count by
+// NamesOverRules lists the names of the definitions over sites with rules. Comparisons and sensitivity count by
 // these alone.
-func SensitivityDefinitions() (names []string) {
+func NamesOverRules() (names []string) {
 	for _, d := range Definitions() {
 		if !d.Answered() {
 			names = append(names, d.Name)

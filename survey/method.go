@@ -185,7 +185,7 @@ func askedHow(m *commit.Manifest) Section {
 func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Section, error) {
 	c := Section{Title: "Coverage",
 		Text: []string{"What was seen, in one word a site (`sites.finding`). Shares of who blocks are over sites with `rules` unless a figure says otherwise."}}
-	scan, err := o.open(ctx, st, scanID)
+	scan, err := o.Open(ctx, st, scanID)
 	if err != nil {
 		return c, err
 	}
@@ -198,7 +198,7 @@ func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Se
 	findings := map[string]int64{}
 	err = EachSite(ctx, scan, []table.Field{{Name: "finding", Into: &finding}, {Name: "status", Into: &status}}, func() {
 		sites++
-		answered += one(status != 0)
+		answered += One(status != 0)
 		count(findings, finding)
 	})
 	percent := func(n int64) string {

@@ -1,6 +1,5 @@
 // Package survey answers one question: what do runs tell? It computes the statistics of a scan from its committed
-// parts (stats.go) and its headline figures (summary.go), and compares two scans (diff.go). It reads datasets through
-// package sink. The memory of statistics and summaries is bounded, however many sites there are, and however many
+// parts (stats.go) and its headline figures (summary.go). It reads datasets through package sink. The memory of statistics and summaries is bounded, however many sites there are, and however many
 // agents they name.
 package survey
 
@@ -35,8 +34,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// withDefaults returns the options with a registry, a log and a least group.
-func (o Options) withDefaults() Options {
+// WithDefaults returns the options with a registry, a log and a least group.
+func (o Options) WithDefaults() Options {
 	if o.Registry == nil {
 		o.Registry = tokens.Default()
 	}
@@ -47,9 +46,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// open opens the rows that figures count, of a scan that is complete or not: those of the scan's unit, or of the scan alone if o says so or if readers do
+// Open opens the rows that figures count, of a scan that is complete or not: those of the scan's unit, or of the scan alone if o says so or if readers do
 // not get the scan.
-func (o *Options) open(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
+func (o *Options) Open(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
 	m, err := commit.ReadManifest(ctx, st, scanID)
 	if err != nil {
 		return nil, err
@@ -64,9 +63,9 @@ func (o *Options) open(ctx context.Context, st store.Store, scanID string) (*com
 	})
 }
 
-// foreign reports whether the registry differs from that of the scan, or of a part of a scan that was judged again. It
+// Foreign reports whether the registry differs from that of the scan, or of a part of a scan that was judged again. It
 // logs a warning with the effect.
-func (o *Options) foreign(scan *commit.Scan, effect string) bool {
+func (o *Options) Foreign(scan *commit.Scan, effect string) bool {
 	m := scan.Manifest
 	for _, other := range scan.Read() {
 		if other.RegistryVersion != o.Registry.Version {

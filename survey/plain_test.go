@@ -149,7 +149,7 @@ func plainRecordStats(sites []*audit.Site) map[[2]string]*schema.RecordStatsRow 
 				want[key] = &schema.RecordStatsRow{Kind: key[0], Key: key[1]}
 			}
 			want[key].Lines++
-			want[key].Sites += one(!here[key])
+			want[key].Sites += One(!here[key])
 			here[key] = true
 		}
 	}
@@ -196,7 +196,7 @@ func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
 	wantTokens, wantRecords := plainTokenStats(sites), plainRecordStats(sites)
 	expectAll(t, wantTokens)
 	for _, limit := range limits {
-		if err := write(t.Context(), dir, "plain", &options{Options{}.withDefaults(), cmp.Or(limit, maxKeys)}); err != nil {
+		if err := write(t.Context(), dir, "plain", &options{Options{}.WithDefaults(), cmp.Or(limit, maxKeys)}); err != nil {
 			t.Fatal(err)
 		}
 		compareRows(t, dir, schema.TokenStats, wantTokens, keyOf)
@@ -250,7 +250,7 @@ func expectAll(t *testing.T, want map[statsKey]*schema.TokenStatsRow) {
 	kinds, unknown := map[string]bool{}, 0
 	for _, row := range want {
 		kinds[row.SegmentKind] = true
-		unknown += int(one(!row.Known))
+		unknown += int(One(!row.Known))
 		fields := reflect.ValueOf(*row)
 		for i, a := range columns {
 			n := fields.FieldByName(a).Int()

@@ -18,61 +18,61 @@ import (
 
 // This file counts sites by their policies, which are few, and then computes how each policy treats crawlers.
 
-// policySet are the policies of a scan. Its methods are not for several goroutines at once.
-type policySet struct {
-	registry *tokens.Registry       // whose tokens cells are of
-	policies map[int64]audit.Policy // by policy_id
+// Policies are the policies of a scan. Its methods are not for several goroutines at once.
+type Policies struct {
+	Registry *tokens.Registry       // whose tokens cells are of
+	ByID     map[int64]audit.Policy // by policy_id
 	cells    []audit.Cell           // scratch, see cellsOf
 }
 
-// readPolicies reads the policies of a scan. Tokens that the registry lacks are left out. The error is commit.ErrNoTable
+// ReadPolicies reads the policies of a scan. Tokens that the registry lacks are left out. The error is commit.ErrNoTable
 // if the scan lacks the table.
-func readPolicies(ctx context.Context, scan *commit.Scan, registry *tokens.Registry) (*policySet, error) {
-	s := &policySet{registry: registry, policies: map[int64]audit.Policy{}}
+func ReadPolicies(ctx context.Context, scan *commit.Scan, registry *tokens.Registry) (*Policies, error) {
+	s := &Policies{Registry: registry, ByID: map[int64]audit.Policy{}}
 	for row, err := range read.Rows[schema.PolicyRow](ctx, scan, schema.Policies) {
 		if err != nil {
 			return nil, err
 		}
-		if _, known := s.policies[row.PolicyID]; !known {
-			s.policies[row.PolicyID] = siterows.PolicyOf(row, registry)
+		if _, known := s.ByID[row.PolicyID]; !known {
+			s.ByID[row.PolicyID] = siterows.PolicyOf(row, registry)
 		}
 	}
 	return s, nil
 }
 
-// cellsOf returns the cell of each token of the registry by a policy, valid until the next call.
-func (s *policySet) cellsOf(p *audit.Policy) []audit.Cell {
-	s.cells = p.Cells(s.cells[:0], s.registry)
+// CellsOf returns the cell of each token of the registry by a policy, valid until the next call.
+func (s *Policies) CellsOf(p *audit.Policy) []audit.Cell {
+	s.cells = p.Cells(s.cells[:0], s.Registry)
 	return s.cells
 }
 
 // each calls do for each policy that sites have, with the cell of each token of the registry, which is valid during the
 // call.
-func (s *policySet) each(sites sitesByPolicy, do func(p *audit.Policy, cells []audit.Cell, n *sitesOf)) error {
+func (s *Policies) each(sites sitesByPolicy, do func(p *audit.Policy, cells []audit.Cell, n *sitesOf)) error {
 	for id, n := range sites {
-		p, known := s.policies[id]
+		p, known := s.ByID[id]
 		if !known {
 			return fmt.Errorf(
 				"%d sites have a file, and no policy that the scan has; bulkscan reaudit makes it of their verdicts or bodies",
 				n.file)
 		}
-		do(&p, s.cellsOf(&p), n)
+		do(&p, s.CellsOf(&p), n)
 	}
 	return nil
 }
 
 // names reports whether a group of a policy names a token.
-func (s *policySet) names(policy int64, id int32) bool {
-	return slices.ContainsFunc(s.policies[policy].Named, func(n audit.NamedCell) bool { return int32(n.Token) == id })
+func (s *Policies) names(policy int64, id int32) bool {
+	return slices.ContainsFunc(s.ByID[policy].Named, func(n audit.NamedCell) bool { return int32(n.Token) == id })
 }
 
 // token returns the cells of a token by policy_id. What the registry lacks has no facts.
-func (s *policySet) token(name string) *tokenCells {
-	t := &tokenCells{id: s.registry.Lookup(name), cells: map[int64]audit.Cell{}}
-	for id, p := range s.policies {
+func (s *Policies) token(name string) *tokenCells {
+	t := &tokenCells{id: s.Registry.Lookup(name), cells: map[int64]audit.Cell{}}
+	for id, p := range s.ByID {
 		t.cells[id] = 0
 		if t.id >= 0 {
-			t.cells[id] = s.cellsOf(&p)[t.id]
+			t.cells[id] = s.CellsOf(&p)[t.id]
 		}
 	}
 	return t
@@ -81,13 +81,13 @@ func (s *policySet) token(name string) *tokenCells {
 // BlockingPolicies reports by policy_id whether a policy of the scan blocks a token of the registry, by the definition
 // Full.
 func BlockingPolicies(ctx context.Context, scan *commit.Scan, o Options) (map[int64]bool, error) {
-	s, err := readPolicies(ctx, scan, o.withDefaults().Registry)
+	s, err := ReadPolicies(ctx, scan, o.WithDefaults().Registry)
 	if err != nil {
 		return nil, err
 	}
 	blocking := map[int64]bool{}
-	for id, p := range s.policies {
-		blocking[id] = slices.ContainsFunc(s.cellsOf(&p), func(c audit.Cell) bool { return c.Decision() == audit.Blocked })
+	for id, p := range s.ByID {
+		blocking[id] = slices.ContainsFunc(s.CellsOf(&p), func(c audit.Cell) bool { return c.Decision() == audit.Blocked })
 	}
 	return blocking, nil
 }
@@ -136,7 +136,7 @@ func (n *sitesOf) add(m sitesOf) {
 }
 
 // siteOf is one site with a file in force.
-func siteOf(rules, answered bool) sitesOf { return sitesOf{1, one(rules), one(answered)} }
+func siteOf(rules, answered bool) sitesOf { return sitesOf{1, One(rules), One(answered)} }
 
 // sitesByPolicy counts the sites of each policy_id.
 type sitesByPolicy map[int64]*sitesOf
@@ -165,23 +165,23 @@ const (
 	numVias // their number
 )
 
-// traces notes which tokens occur in a scan that another registry has judged. A token that its registry lacked leaves
+// Traces notes which tokens occur in a scan that another registry has judged. A token that its registry lacked leaves
 // no trace; counting it as not blocked would be false. nil: the registry is ours.
-type traces struct {
+type Traces struct {
 	tokens                  []bool
 	named, blocked, partial []int32 // of the current site
 }
 
-// newTraces returns nil unless the registry is foreign to the scan. All methods of nil do nothing.
-func newTraces(registry *tokens.Registry, foreign bool) *traces {
+// NewTraces returns nil unless the registry is foreign to the scan. All methods of nil do nothing.
+func NewTraces(registry *tokens.Registry, foreign bool) *Traces {
 	if !foreign {
 		return nil
 	}
-	return &traces{tokens: make([]bool, len(registry.Tokens))}
+	return &Traces{tokens: make([]bool, len(registry.Tokens))}
 }
 
-// fields are the columns of sites that have traces.
-func (t *traces) fields(registry *tokens.Registry) []table.Field {
+// Fields are the columns of sites that have traces.
+func (t *Traces) Fields(registry *tokens.Registry) []table.Field {
 	if t == nil {
 		return nil
 	}
@@ -192,8 +192,8 @@ func (t *traces) fields(registry *tokens.Registry) []table.Field {
 	}
 }
 
-// site notes the tokens of the current row of sites, whose columns are those of fields.
-func (t *traces) site() {
+// Site notes the tokens of the current row of sites, whose columns are those of fields.
+func (t *Traces) Site() {
 	if t == nil {
 		return
 	}
@@ -205,14 +205,14 @@ func (t *traces) site() {
 }
 
 // token notes that a token occurs, by its index in the registry.
-func (t *traces) token(id int32) {
-	if t != nil && id != noToken {
+func (t *Traces) token(id int32) {
+	if t != nil && id != NoToken {
 		t.tokens[id] = true
 	}
 }
 
 // merge adds the tokens that occur in another part of the scan.
-func (t *traces) merge(o *traces) {
+func (t *Traces) merge(o *Traces) {
 	if t == nil {
 		return
 	}
@@ -221,27 +221,27 @@ func (t *traces) merge(o *traces) {
 	}
 }
 
-// lack reports whether a token does not occur in the scan.
-func (t *traces) lack(id int) bool { return t != nil && !t.tokens[id] }
+// Lacks reports whether a token does not occur in the scan.
+func (t *Traces) Lacks(id int) bool { return t != nil && !t.tokens[id] }
 
-// share is part of whole, from 0 to 1; 0 of nothing.
-func share(part, whole int64) float64 {
+// Share is part of whole, from 0 to 1; 0 of nothing.
+func Share(part, whole int64) float64 {
 	if whole == 0 {
 		return 0
 	}
 	return float64(part) / float64(whole)
 }
 
-// one counts a site that has a property: 1 if it has, else 0.
-func one(b bool) int64 {
+// One counts a site that has a property: 1 if it has, else 0.
+func One(b bool) int64 {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// idsOf returns the ids of scans, in their order.
-func idsOf(scans []*commit.Manifest) (ids []string) {
+// ScanIDs returns the ids of scans, in their order.
+func ScanIDs(scans []*commit.Manifest) (ids []string) {
 	for _, m := range scans {
 		ids = append(ids, m.ScanID)
 	}

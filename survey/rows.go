@@ -34,8 +34,8 @@ func eachOf(rows *table.Cursor, do func()) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// noToken is the index of tokens that the registry does not have.
-const noToken = -1
+// NoToken is the index of tokens that the registry does not have.
+const NoToken = -1
 
 // verdictColumns are the columns of verdicts that figures need.
 type verdictColumns struct {
@@ -49,7 +49,7 @@ type verdictColumns struct {
 	DPI         string `parquet:"dpi"`
 	Lenient     bool   `parquet:"lenient"`
 
-	id int32 // of Token in the registry, noToken for unknown agents
+	id int32 // of Token in the registry, NoToken for unknown agents
 }
 
 // verdictReader reads verdicts together with sites: a commit has both in the same order. Its rows have texts of a page
@@ -66,7 +66,7 @@ type verdictReader struct {
 func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *int64, verdicts *table.Cursor,
 	do func()) error {
 	verdict := func() {
-		if r.row.id = noToken; r.row.Known {
+		if r.row.id = NoToken; r.row.Known {
 			r.row.id = int32(r.registry.Lookup(r.row.Token))
 		}
 		r.rows = append(r.rows, r.row)

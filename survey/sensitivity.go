@@ -90,26 +90,26 @@ var choices = [numChoices]struct{ id, about string }{
 // SensitivityOf reads the committed parts of a scan twice. token is one of the registry's. It takes no lock and writes
 // nothing. If the scan lacks the table sites or policies, the error is commit.ErrNoTable.
 func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o SummaryOptions) (*Sensitivity, error) {
-	o.Options = o.withDefaults()
+	o.Options = o.WithDefaults()
 	fail := func(err error) error { return fmt.Errorf("cannot count %s in scan %s: %w", token, scanID, err) }
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
 	id := o.Registry.Lookup(token)
 	if !ok || definition.Answered() || id < 0 {
 		return nil, fail(fmt.Errorf("the registry must have the token, and the definition %.40q be one of %v", o.Definition,
-			SensitivityDefinitions()))
+			NamesOverRules()))
 	}
-	scan, err := o.open(ctx, st, scanID)
+	scan, err := o.Open(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
 	if !scan.Has(schema.Sites) {
 		return nil, fail(fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable))
 	}
-	policies, err := readPolicies(ctx, scan, o.Registry)
+	policies, err := ReadPolicies(ctx, scan, o.Registry)
 	if err != nil {
 		return nil, fail(err)
 	}
-	o.foreign(scan, "it may say nothing of the token, which then counts as not blocked")
+	o.Foreign(scan, "it may say nothing of the token, which then counts as not blocked")
 	m := scan.Manifest
 	s := &sensitivity{scan: scan, by: &definition, cells: policies.token(token), domains: map[uint64]domainSite{},
 		files: map[int64]*sharedFile{}}
@@ -119,7 +119,7 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 		}
 	}
 	return &Sensitivity{
-		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: idsOf(scan.Read()), Observer: m.Observer.String(), ListID: m.ListID,
+		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: ScanIDs(scan.Read()), Observer: m.Observer.String(), ListID: m.ListID,
 		RegistryVersion: m.RegistryVersion,
 		Token:           o.Registry.Tokens[id].Name, Definition: definition.Name, LeftOut: o.Skip.Omissions(),
 		Rows: s.finish(),
@@ -201,7 +201,7 @@ func (s *sensitivity) count() {
 	add := func(choice int, in, blocks bool) {
 		if in {
 			s.counts[choice].of++
-			s.counts[choice].sites += one(blocks)
+			s.counts[choice].sites += One(blocks)
 		}
 	}
 	add(choiceRules, rules, blocks)
@@ -212,7 +212,7 @@ func (s *sensitivity) count() {
 	add(choiceUnmanaged, rules && !r.Managed, blocks)
 	byRFC, known := s.cells.cells[r.RFCPolicy]
 	add(choiceRFC, rules && known, s.by.Blocks(byRFC))
-	s.notByRFC += one(rules && !known)
+	s.notByRFC += One(rules && !known)
 	switch f, known := audit.FindingNamed(r.Finding); {
 	case known && f.IsGap():
 		s.unobserved++
@@ -276,8 +276,8 @@ func (s *sensitivity) finish() []Choice {
 		s.counts[choice], s.counts[choice+1] = part{open, of}, part{blocking, of}
 	}
 	for _, d := range s.domains {
-		s.counts[choiceDomains].of += one(d.rules)
-		s.counts[choiceDomains].sites += one(d.blocks)
+		s.counts[choiceDomains].of += One(d.rules)
+		s.counts[choiceDomains].sites += One(d.blocks)
 	}
 	for _, f := range s.files {
 		n := f.sites
@@ -296,7 +296,7 @@ func (s *sensitivity) finish() []Choice {
 			rows[i] = Choice{ID: choices[i].id, About: choices[i].about,
 				Why: fmt.Sprintf("%d of their files were not at hand when bulkscan reaudit made policies", s.notByRFC)}
 		} else if c.of > 0 {
-			share := share(c.sites, c.of)
+			share := Share(c.sites, c.of)
 			rows[i].Share = &share
 		}
 	}

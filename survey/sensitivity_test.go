@@ -37,7 +37,7 @@ func TestSensitivityPlainly(t *testing.T) {
 	sites := surveytest.Mixed(t, 3000, 18)
 	st := surveytest.Written(t, sites, surveytest.Cut{Rows: 700, Shards: 2, Seed: 3})
 	id := tokens.Default().Lookup("GPTBot")
-	for _, definition := range SensitivityDefinitions() {
+	for _, definition := range NamesOverRules() {
 		at := slices.Index(DefinitionNames(), definition)
 		blocksIn := func(s *audit.Site) bool {
 			row := surveytest.PlainToken(s, surveytest.PlainCells(s)[id])

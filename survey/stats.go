@@ -43,7 +43,7 @@ const maxTLDs = 2000
 // needs is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer
 // or statistics.Lock.
 func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
-	return write(ctx, st, scanID, &options{o.withDefaults(), maxKeys})
+	return write(ctx, st, scanID, &options{o.WithDefaults(), maxKeys})
 }
 
 func write(ctx context.Context, st store.Store, scanID string, o *options) error {
@@ -138,11 +138,11 @@ func tokenRows(ctx context.Context, scan *commit.Scan, o *options, add func(sche
 	fail := func(err error) error {
 		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, err)
 	}
-	policies, err := readPolicies(ctx, scan, o.Registry)
+	policies, err := ReadPolicies(ctx, scan, o.Registry)
 	if err != nil {
 		return fail(err)
 	}
-	foreign := o.foreign(scan,
+	foreign := o.Foreign(scan,
 		"tokens that the scan did not know, or says nothing of, have no row; those that only the scan knew count as unknown agents, which heed *")
 	var workers []*counter
 	for range workersFor(scan) {

@@ -28,14 +28,14 @@ import (
 // within computes the statistics of the scan `hand`, with so many keys in memory, and returns the rows of a table.
 func within[T any](t *testing.T, st store.Store, table string, limit int) []T {
 	t.Helper()
-	return rowsOf[T](t, st, table, &options{Options{Registry: surveytest.Registry(), ToolVersion: "1.2.3"}.withDefaults(),
+	return rowsOf[T](t, st, table, &options{Options{Registry: surveytest.Registry(), ToolVersion: "1.2.3"}.WithDefaults(),
 		cmp.Or(limit, maxKeys)})
 }
 
 // statsOf is the same with other options.
 func statsOf[T any](t *testing.T, st store.Store, tableName string, o Options) []T {
 	t.Helper()
-	return rowsOf[T](t, st, tableName, &options{o.withDefaults(), maxKeys})
+	return rowsOf[T](t, st, tableName, &options{o.WithDefaults(), maxKeys})
 }
 
 func rowsOf[T any](t *testing.T, st store.Store, tableName string, o *options) []T {

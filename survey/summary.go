@@ -160,17 +160,17 @@ type SummaryOptions struct {
 // Summarize reads the committed parts of a scan, complete or not. It takes no lock and writes nothing. If the scan
 // lacks the table sites or policies, the error is commit.ErrNoTable.
 func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
-	o.Options = o.withDefaults()
+	o.Options = o.WithDefaults()
 	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
 	if !ok {
 		return nil, fmt.Errorf("cannot summarize by %.40q: the definitions are %s", o.Definition,
 			strings.Join(DefinitionNames(), ", "))
 	}
-	scan, err := o.open(ctx, st, scanID)
+	scan, err := o.Open(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
-	policies, err := readPolicies(ctx, scan, o.Registry)
+	policies, err := ReadPolicies(ctx, scan, o.Registry)
 	if err == nil {
 		var all []*Summary
 		if all, _, err = summaries(ctx, scan, &o, policies, []Definition{definition}, further{}); err == nil {
@@ -182,7 +182,7 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 
 // summaries returns a summary by each of the definitions and the sites by policy, all from the same pass, which also
 // counts what is further.
-func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, policies *policySet, definitions []Definition,
+func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, policies *Policies, definitions []Definition,
 	also further) ([]*Summary, sitesByPolicy, error) {
 	o.Selection.Tokens = append([]string{}, o.Only...)
 	s, err := summaryOf(scan)
@@ -192,7 +192,7 @@ func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, polici
 	if !scan.Has(schema.Sites) {
 		return nil, nil, fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable)
 	}
-	foreign := o.foreign(scan, "tokens that only one of the two has are missing among those that are counted")
+	foreign := o.Foreign(scan, "tokens that only one of the two has are missing among those that are counted")
 	g := newGatherer(s, policies, foreign, also)
 	if err := g.read(ctx, scan); err != nil {
 		return nil, nil, err
@@ -232,7 +232,7 @@ func summaryOf(scan *commit.Scan) (*Summary, error) {
 		s.Lost = lost.Totals
 	}
 	s.Alone, s.Replaced = scan.Unit.Alone, scan.Unit.Replaced()
-	s.Unit = append(s.Unit, idsOf(scan.Unit.Scans)...)
+	s.Unit = append(s.Unit, ScanIDs(scan.Unit.Scans)...)
 	for _, c := range scan.Commits {
 		for _, f := range c.Files {
 			s.DatasetBytes += f.Bytes
@@ -287,7 +287,7 @@ type further struct {
 
 type gatherer struct {
 	s        *Summary
-	policies *policySet
+	policies *Policies
 	columns  summaryColumns
 	further  further
 	blocks   blockCounts
@@ -307,19 +307,19 @@ const (
 	scoreUnit = 1e9
 )
 
-func newGatherer(s *Summary, policies *policySet, foreign bool, also further) *gatherer {
+func newGatherer(s *Summary, policies *Policies, foreign bool, also further) *gatherer {
 	return &gatherer{
 		s: s, policies: policies, further: also, findings: map[string]int64{}, outcomes: map[string]int64{},
 		access: map[string]int64{}, checks: map[string]int64{},
-		blocks: blockCounts{sites: sitesByPolicy{}, lenient: make([]int64, len(policies.registry.Tokens)),
-			traces: newTraces(policies.registry, foreign)},
+		blocks: blockCounts{sites: sitesByPolicy{}, lenient: make([]int64, len(policies.Registry.Tokens)),
+			traces: NewTraces(policies.Registry, foreign)},
 	}
 }
 
 // read reads each site of a scan, with its verdicts where the scan has them.
 func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
-	registry := g.policies.registry
-	fields := slices.Concat(table.FieldsOf(&g.columns, false, nil), g.blocks.traces.fields(registry), g.further.sites)
+	registry := g.policies.Registry
+	fields := slices.Concat(table.FieldsOf(&g.columns, false, nil), g.blocks.traces.Fields(registry), g.further.sites)
 	if !scan.Has(schema.Verdicts) {
 		return EachSite(ctx, scan, fields, g.row)
 	}
@@ -341,9 +341,9 @@ func (g *gatherer) verdict(v *verdictColumns) {
 	if g.further.verdict != nil {
 		g.further.verdict(r, v)
 	}
-	if v.Lenient && v.id != noToken && r.Access == conditional {
+	if v.Lenient && v.id != NoToken && r.Access == conditional {
 		g.blocks.traces.token(v.id)
-		g.blocks.lenient[v.id] += one(r.Finding == findingRules && !g.policies.names(r.PolicyID, v.id))
+		g.blocks.lenient[v.id] += One(r.Finding == findingRules && !g.policies.names(r.PolicyID, v.id))
 	}
 }
 
@@ -357,26 +357,26 @@ func (g *gatherer) row() {
 		s.Asked++
 		count(g.checks, r.CheckStatus)
 		g.rated(r.Score)
-		s.Redirected += one(r.Hops > 0) // rows without a request have no redirects that count
+		s.Redirected += One(r.Hops > 0) // rows without a request have no redirects that count
 	}
 	if r.Status != 0 {
 		s.Answered++
 		g.statuses[statusPlace(r.Status)]++
 		g.latency.add(float64(r.TotalMillis))
 	}
-	s.Truncated += one(r.Truncated)
-	s.HTML += one(r.IsHTML)
-	s.Managed += one(r.Managed)
+	s.Truncated += One(r.Truncated)
+	s.HTML += One(r.IsHTML)
+	s.Managed += One(r.Managed)
 	rules := r.Finding == findingRules
-	s.Rules += one(rules)
+	s.Rules += One(rules)
 	count(g.findings, r.Finding)
 	switch r.Access {
 	case conditional:
 		s.WithFile++
-		g.blocks.traces.site()
+		g.blocks.traces.Site()
 		g.blocks.sites.at(r.PolicyID).add(siteOf(rules, r.Status != 0))
 	case fullDisallow:
-		g.blocks.failing += one(r.Status != 0)
+		g.blocks.failing += One(r.Status != 0)
 	}
 	if g.further.site != nil {
 		g.further.site(r)

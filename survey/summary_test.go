@@ -225,7 +225,7 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 			}
 		}
 		for i := range all {
-			all[i].atLeastOne += one(len(purposes[i]) > 0)
+			all[i].atLeastOne += One(len(purposes[i]) > 0)
 			switch r, n := &reasons[i], &all[i].nearest; {
 			case r.ViaOwn > 0:
 				n.ViaOwn++
@@ -243,8 +243,8 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 				all[i].operators[o]++
 			}
 		}
-		nameOne += one(names)
-		starBlocks += one(site.Report.Finding == audit.FindingRules && site.Report.Star == audit.Blocked)
+		nameOne += One(names)
+		starBlocks += One(site.Report.Finding == audit.FindingRules && site.Report.Star == audit.Blocked)
 	}
 	return all, nameOne, starBlocks
 }
@@ -323,7 +323,7 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 			counts["class"][status[:1]+"xx"]++
 		}
 		counts["finding"][r.Finding.String()]++
-		want.Rules += one(r.Finding == audit.FindingRules)
+		want.Rules += One(r.Finding == audit.FindingRules)
 		if r.Access == parser.AccessConditional {
 			want.WithFile++
 		}
@@ -357,7 +357,7 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 
 // TestSummaryHostile has rows that bulkscan would not write: invalid values count as none, and a policy must be there.
 func TestSummaryHostile(t *testing.T) {
-	g := newGatherer(&Summary{}, &policySet{registry: surveytest.Registry()}, false, further{})
+	g := newGatherer(&Summary{}, &Policies{Registry: surveytest.Registry()}, false, further{})
 	for i, score := range []float64{math.NaN(), math.Inf(1), -1, 1.5, 0.25, math.SmallestNonzeroFloat64} {
 		g.columns = summaryColumns{
 			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: conditional, Finding: findingRules,

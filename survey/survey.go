@@ -67,8 +67,8 @@ const surveyCategory = "ai"
 // without them, or without the tables sites, verdicts and policies. It is a *commit.LostError if the scan has lost
 // commits. Its memory depends on the number of policies, not on that of sites.
 func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*Survey, error) {
-	o.Options = o.withDefaults()
-	scan, err := o.open(ctx, st, scanID)
+	o.Options = o.WithDefaults()
+	scan, err := o.Open(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}

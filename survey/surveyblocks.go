@@ -21,7 +21,7 @@ const maxPaired = 1 << 10
 
 // blockTables counts the sites with rules by what they block.
 type blockTables struct {
-	policies *policySet
+	policies *Policies
 	surveyed *tokenCells     // of surveyedToken
 	managed  *cells[measure] // by network, and 1 for a managed block
 	networks *cells[network]
@@ -33,7 +33,7 @@ type network struct {
 	ttfb, total     histogram
 }
 
-func newBlockTables(policies *policySet) *blockTables {
+func newBlockTables(policies *Policies) *blockTables {
 	return &blockTables{policies: policies, surveyed: policies.token(surveyedToken), managed: newCells[measure](maxValues),
 		networks: newCells[network](maxValues)}
 }
@@ -45,7 +45,7 @@ func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
 	rules := r.Finding == findingRules
 	cell := t.surveyed.of(r.PolicyID, r.Access, s.Origin)
 	n := t.networks.at(key{a: networkName(s.CDN)})
-	n.rules += one(rules)
+	n.rules += One(rules)
 	if r.Status != 0 {
 		n.answered++
 		n.ttfb.add(float64(s.TTFBMillis))
@@ -58,17 +58,17 @@ func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
 		if d.Answered() {
 			blocks = r.Status != 0 && (r.Access == fullDisallow || r.Access == conditional && d.Blocks(cell))
 		}
-		n.blocking[i] += one(blocks)
+		n.blocking[i] += One(blocks)
 	}
 	if rules {
-		managed := t.managed.at(key{a: networkName(s.CDN), n: float64(one(r.Managed))})
+		managed := t.managed.at(key{a: networkName(s.CDN), n: float64(One(r.Managed))})
 		managed.of++
-		managed.blocking += one(cell&audit.CellBlocked != 0)
+		managed.blocking += One(cell&audit.CellBlocked != 0)
 	}
 }
 
 func (t *blockTables) tables(s *Survey, sites sitesByPolicy) error {
-	registry := t.policies.registry
+	registry := t.policies.Registry
 	operators, purposes := newStrictest(registry, tokens.Operator), newStrictest(registry, tokens.Purpose)
 	pairs := newPairs(registry)
 	numbers, aiAndSearch := map[int64]int64{}, [2][2]int64{}
@@ -78,8 +78,8 @@ func (t *blockTables) tables(s *Survey, sites sitesByPolicy) error {
 		ai, search := int64(0), int64(0)
 		for id, cell := range cells {
 			if cell&audit.CellBlocked != 0 {
-				ai += one(registry.Tokens[id].Category == surveyCategory)
-				search |= one(registry.Tokens[id].Category == "search")
+				ai += One(registry.Tokens[id].Category == surveyCategory)
+				search |= One(registry.Tokens[id].Category == "search")
 			}
 		}
 		numbers[ai] += n.rules
@@ -103,7 +103,7 @@ func (t *blockTables) tables(s *Survey, sites sitesByPolicy) error {
 	for ai, bySearch := range aiAndSearch {
 		for search, sites := range bySearch {
 			if sites > 0 {
-				both.Rows = append(both.Rows, []any{ai == 1, search == 1, sites, share(sites, rules)})
+				both.Rows = append(both.Rows, []any{ai == 1, search == 1, sites, Share(sites, rules)})
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func (g strictest) table(s *Survey, query, column string, rules int64) {
 	var rows [][]any
 	for i, v := range g.blocked.values {
 		if partial := g.partial.values[i].Sites; rules > 0 {
-			rows = append(rows, []any{v.Value, v.Sites, partial, rules - v.Sites - partial, share(v.Sites, rules)})
+			rows = append(rows, []any{v.Value, v.Sites, partial, rules - v.Sites - partial, Share(v.Sites, rules)})
 		}
 	}
 	s.add(query, []string{column, "blocked", "partial", "allowed", "share_blocked"}, sorted(rows, ^1, 0))
@@ -171,7 +171,7 @@ func newPairs(registry *tokens.Registry) *pairs {
 func (p *pairs) count(cells []audit.Cell, sites int64) {
 	clear(p.set)
 	for place, id := range p.ids {
-		p.set[place/8] |= byte(one(cells[id]&audit.CellBlocked != 0)) << (place % 8)
+		p.set[place/8] |= byte(One(cells[id]&audit.CellBlocked != 0)) << (place % 8)
 	}
 	p.sets[string(p.set)] += sites
 }
@@ -224,7 +224,7 @@ func (p *pairs) table(s *Survey) {
 	for _, a := range shown {
 		for _, b := range shown {
 			if sites := of(a, b); sites > 0 {
-				table.Rows = append(table.Rows, []any{p.ai[a], p.ai[b], sites, share(sites, of(a, a))})
+				table.Rows = append(table.Rows, []any{p.ai[a], p.ai[b], sites, Share(sites, of(a, a))})
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func (p *pairs) table(s *Survey) {
 func (t *blockTables) networkTables(s *Survey) {
 	s.add("managed-blocks", []string{"cdn", "managed_block", "sites", "blocking", "share"},
 		sorted(t.managed.rows(func(k key, n measure) []any {
-			return []any{k.a, k.n == 1, n.of, n.blocking, share(n.blocking, n.of)}
+			return []any{k.a, k.n == 1, n.of, n.blocking, Share(n.blocking, n.of)}
 		}), 0, 1)).Note = t.managed.note("networks")
 
 	byCDN := s.add("blocked-by-cdn", append(append([]string{"cdn", "sites", "sites_answered"}, DefinitionNames()...),

@@ -100,7 +100,7 @@ func compareValues(a, b any) int {
 	case float64:
 		return cmp.Compare(a, b.(float64))
 	case bool:
-		return cmp.Compare(one(a), one(b.(bool)))
+		return cmp.Compare(One(a), One(b.(bool)))
 	}
 	panic(fmt.Sprintf("a column of %T is not sorted", a))
 }

@@ -179,7 +179,7 @@ func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []sc
 func countedTokens(ctx context.Context, st store.Store, o Options, scanID string) (rows []schema.TokenStatsRow,
 	err error) {
 	o.Alone = false
-	scan, err := o.open(ctx, st, scanID)
+	scan, err := o.Open(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +334,7 @@ func (s *Survey) fromLedger(counts *history.TokenCounts) {
 		}
 		for _, n := range of.Survival {
 			survival.Rows = append(survival.Rows, []any{token, n.Night.String(), n.ByThen, n.Maybe, n.Sites,
-				share(n.ByThen, n.Sites), share(n.Maybe, n.Sites)})
+				Share(n.ByThen, n.Sites), Share(n.Maybe, n.Sites)})
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (t *recordTables) verdict(r *summaryColumns, v *verdictColumns) {
 	}
 	if t.row.Delay != nil {
 		of := t.others
-		if v.id != noToken || v.Token == "*" {
+		if v.id != NoToken || v.Token == "*" {
 			of = t.known
 		}
 		t.delay(of.at(key{a: v.Token}), *t.row.Delay)

@@ -20,7 +20,7 @@ import (
 // fromSites counts the summaries by all definitions and the tables.
 func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan, o *TakeOptions) error {
 	of := SummaryOptions{Options: o.Options, Selection: Selection{Category: surveyCategory}}
-	policies, err := readPolicies(ctx, scan, o.Registry)
+	policies, err := ReadPolicies(ctx, scan, o.Registry)
 	if err != nil {
 		return err
 	}
@@ -102,12 +102,12 @@ func newAnswerTables() *answerTables {
 	}
 }
 
-// adviceIndex returns the index of an id, or noToken if there are too many.
+// adviceIndex returns the index of an id, or NoToken if there are too many.
 func (a *answerTables) adviceIndex(id string) int32 {
 	i := a.adviceIDs.at(key{a: id})
 	switch {
 	case i == a.adviceIDs.rest:
-		return noToken
+		return NoToken
 	case *i == 0: // new
 		a.advice = append(a.advice, advised{id: strings.Clone(id)})
 		*i = int32(len(a.advice))
@@ -168,7 +168,7 @@ func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
 		a.file(s)
 	}
 	for _, i := range s.Advice {
-		if i != noToken {
+		if i != NoToken {
 			to := &a.advice[i]
 			if to.sites++; to.sites == 1 || s.Origin < to.origin {
 				to.origin = strings.Clone(s.Origin)
@@ -179,11 +179,11 @@ func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
 
 func (a *answerTables) file(s *surveyColumns) {
 	for i, lines := range [countedFaults]int32{s.Invalid, s.Unknown, s.Legacy, s.Typo, s.Orphan} {
-		a.faults[i].sites += one(lines > 0)
+		a.faults[i].sites += One(lines > 0)
 		a.faults[i].lines += int64(lines)
 	}
 	for i, is := range [len(faultKinds) - countedFaults]bool{s.BOM, s.UTF8 != nil && !*s.UTF8, s.Groups == 0} {
-		a.faults[countedFaults+i].sites += one(is)
+		a.faults[countedFaults+i].sites += One(is)
 	}
 }
 
@@ -191,7 +191,7 @@ func (a *answerTables) file(s *surveyColumns) {
 func (a *answerTables) tables(s *Survey, all *Summary, networks *cells[network]) {
 	findings := s.add("findings", []string{"finding", "sites", "share"}, nil)
 	for _, c := range all.Findings {
-		findings.Rows = append(findings.Rows, []any{c.Value, c.Rows, share(c.Rows, all.Rows)})
+		findings.Rows = append(findings.Rows, []any{c.Value, c.Rows, Share(c.Rows, all.Rows)})
 	}
 	byRank(s, "outcomes-by-rank", "outcome", a.outcomes, &a.ranked, func(k key) any { return k.a })
 	byRank(s, "status-by-rank", "status", a.statuses, &a.rankedAnswered, func(k key) any { return int64(k.m) })
@@ -206,7 +206,7 @@ func byRank(s *Survey, query, column string, counts *cells[int64], ranked *[last
 	value func(k key) any) {
 	rows := sorted(counts.rows(func(k key, sites int64) []any {
 		bucket := int64(k.n)
-		return []any{bucket, value(k), sites, share(sites, ranked[bucket])}
+		return []any{bucket, value(k), sites, Share(sites, ranked[bucket])}
 	}), 0, ^2, 1)
 	for _, row := range rows {
 		bucket := int(row[0].(int64))
@@ -225,7 +225,7 @@ func (a *answerTables) sizeTables(s *Survey, networks *cells[network]) {
 	sizes := s.add("sizes", []string{"size", "sites", "share", "bytes"}, nil)
 	for i, size := range a.sizes {
 		if size.sites > 0 {
-			sizes.Rows = append(sizes.Rows, []any{sizeClasses[i].name, size.sites, share(size.sites, sites), size.bytes})
+			sizes.Rows = append(sizes.Rows, []any{sizeClasses[i].name, size.sites, Share(size.sites, sites), size.bytes})
 		}
 	}
 	bins := s.add("histograms", []string{"kind", "from", "to", "sites"}, nil)
@@ -253,7 +253,7 @@ func (a *answerTables) sizeTables(s *Survey, networks *cells[network]) {
 func (a *answerTables) checkTables(s *Survey, all *Summary) {
 	s.add("scores", []string{"score", "check_status", "sites", "share"},
 		sorted(a.scores.rows(func(k key, sites int64) []any {
-			return []any{k.n, k.a, sites, share(sites, all.Asked)}
+			return []any{k.n, k.a, sites, Share(sites, all.Asked)}
 		}), 0, 1)).Note = a.scores.note("scores")
 	s.add("steps", []string{"step", "status", "sites"}, sorted(a.steps.rows(func(k key, sites int64) []any {
 		return []any{k.a, k.b, sites}

@@ -25,12 +25,12 @@ import (
 // surveyed returns the summaries and the tables of sites of a scan.
 func surveyed(t *testing.T, st store.Store, scanID string, o Options) *Survey {
 	t.Helper()
-	scan, err := o.open(t.Context(), st, scanID)
+	scan, err := o.Open(t.Context(), st, scanID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Survey{Tables: map[string]*Table{}}
-	if err := s.fromSites(t.Context(), st, scan, &TakeOptions{Options: o.withDefaults(),
+	if err := s.fromSites(t.Context(), st, scan, &TakeOptions{Options: o.WithDefaults(),
 		Counted: new(atomic.Int64)}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,10 +155,10 @@ func TestSurveyWithoutEvidence(t *testing.T) {
 // TestSurveyBounds has more values of each kind than the tables keep.
 func TestSurveyBounds(t *testing.T) {
 	s := &Survey{Tables: map[string]*Table{}}
-	answers, blocks, records := newAnswerTables(), newBlockTables(&policySet{registry: tokens.Default()}),
+	answers, blocks, records := newAnswerTables(), newBlockTables(&Policies{Registry: tokens.Default()}),
 		newRecordTables()
 	const sites = maxDelays + 100
-	v := verdictColumns{Token: "*", Via: "star", id: noToken}
+	v := verdictColumns{Token: "*", Via: "star", id: NoToken}
 	for i := range sites {
 		delay := float64(i) / 3
 		records.row.Delay, v.Seq = &delay, int64(i)
@@ -211,7 +211,7 @@ func TestSurveyBounds(t *testing.T) {
 // TestSurveyPairs has a policy for each set of ten tokens.
 func TestSurveyPairs(t *testing.T) {
 	registry := tokens.Default()
-	policies, sites := &policySet{registry: registry, policies: map[int64]audit.Policy{}}, sitesByPolicy{}
+	policies, sites := &Policies{Registry: registry, ByID: map[int64]audit.Policy{}}, sitesByPolicy{}
 	var ai []uint16
 	for id := range registry.Tokens {
 		if registry.Tokens[id].Category == "ai" {
@@ -226,9 +226,9 @@ func TestSurveyPairs(t *testing.T) {
 				p.Named = append(p.Named, audit.NamedCell{Token: ai[bit], Cell: audit.CellOwn | audit.CellBlocked})
 			}
 		}
-		policies.policies[i], sites[i] = p, &sitesOf{rules: 1 + i%3}
-		both += one(i>>3&1 == 1 && i>>9&1 == 1) * (1 + i%3)
-		four += one(bits.OnesCount64(uint64(i)) == 4) * (1 + i%3)
+		policies.ByID[i], sites[i] = p, &sitesOf{rules: 1 + i%3}
+		both += One(i>>3&1 == 1 && i>>9&1 == 1) * (1 + i%3)
+		four += One(bits.OnesCount64(uint64(i)) == 4) * (1 + i%3)
 	}
 	s := &Survey{Tables: map[string]*Table{}, Summaries: []*Summary{{}}}
 	if err := newBlockTables(policies).tables(s, sites); err != nil {

@@ -60,7 +60,7 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, tableName string,
 	compute func(context.Context, *commit.Scan, *Options, func(T) error) error, do func(*T)) error {
 	if record, err := commit.ReadFileRecord(ctx, st, scan.Manifest.ScanID, tableName); err == nil &&
-		record.Unit != scan.Unit.Sum || o.Skip.lacks(idsOf(scan.Read())...) {
+		record.Unit != scan.Unit.Sum || o.Skip.lacks(ScanIDs(scan.Read())...) {
 		return compute(ctx, scan, o, func(row T) error {
 			do(&row)
 			return nil
@@ -102,7 +102,7 @@ func shareOrNil(part, whole int64) any {
 	if whole == 0 {
 		return nil
 	}
-	return share(part, whole)
+	return Share(part, whole)
 }
 
 // sortedDefinitions lists the definitions by name, as ORDER BY does.

@@ -51,7 +51,7 @@ func (t *tally) merge(o *tally, times int64) {
 var blocksBy = func() (m [1 << 8]uint16) {
 	for c := range m {
 		for i, d := range Definitions() {
-			m[c] |= uint16(one(d.Blocks(audit.Cell(c)))) << i
+			m[c] |= uint16(One(d.Blocks(audit.Cell(c)))) << i
 		}
 	}
 	return m

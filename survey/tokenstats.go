@@ -75,8 +75,8 @@ type counter struct {
 	verdictReader
 
 	only     []string // tokens that have rows; nil is all, and all unknown agents
-	policies *policySet
-	traces   *traces
+	policies *Policies
+	traces   *Traces
 
 	first    bool // the pass that counts segments
 	total    *segment
@@ -88,10 +88,10 @@ type counter struct {
 	unknown *window[agent]
 }
 
-func newCounter(o *options, policies *policySet, foreign bool) *counter {
+func newCounter(o *options, policies *Policies, foreign bool) *counter {
 	return &counter{
 		verdictReader: verdictReader{registry: o.Registry}, only: o.Only, policies: policies,
-		traces: newTraces(o.Registry, foreign),
+		traces: NewTraces(o.Registry, foreign),
 		total:  newSegment("all", ""), tlds: newNamed("tld", maxTLDs), labels: newNamed("label", maxLabels),
 		unknown: newWindow[agent](o.limit),
 	}
@@ -105,7 +105,7 @@ func newSegment(kind, value string) *segment {
 func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.Commit) error {
 	site := siteColumns{}
 	sites, err := read.OpenCursor(ctx, scan, commit, schema.Sites, append(table.FieldsOf(&site, false, nil),
-		c.traces.fields(c.registry)...)...)
+		c.traces.Fields(c.registry)...)...)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.
 func (c *counter) site(s *siteColumns) {
 	n := siteOf(s.Finding == findingRules, s.answered())
 	if c.first {
-		c.traces.site()
+		c.traces.Site()
 		c.selectSegments(s)
 		for _, g := range c.selected {
 			g.site(s, n)
@@ -132,12 +132,12 @@ func (c *counter) site(s *siteColumns) {
 	for i := range c.rows {
 		switch v := &c.rows[i]; {
 		case v.Token == "*":
-		case v.id == noToken:
+		case v.id == NoToken:
 			c.agent(v, s.PolicyID, n)
 		case v.Lenient && c.first:
 			c.traces.token(v.id)
 			for _, g := range c.selected {
-				g.lenient[v.id] += one(!c.namesStrictly(v.Token)) * n.rules
+				g.lenient[v.id] += One(!c.namesStrictly(v.Token)) * n.rules
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func (g *segment) site(s *siteColumns, n sitesOf) {
 		if i := slices.Index(answeredFindings[:], s.Finding); i >= 0 {
 			g.findings[i]++
 		}
-		g.failing += one(s.Access == fullDisallow)
+		g.failing += One(s.Access == fullDisallow)
 	case s.unreachable():
 		g.unreachable++
 	}
@@ -174,10 +174,10 @@ func (c *counter) agent(v *verdictColumns, policy int64, n sitesOf) {
 		return
 	}
 	if v.Lenient {
-		t.lenient += one(!c.namesStrictly(v.Token)) * n.rules
+		t.lenient += One(!c.namesStrictly(v.Token)) * n.rules
 	} else {
 		t.add(siterows.CellOf(v.Verdict, v.Via, !v.RootAllowed, v.DPI == "all"), n)
-		t.star.add(c.policies.policies[policy].Star, n)
+		t.star.add(c.policies.ByID[policy].Star, n)
 	}
 	if v.Known && !t.known {
 		t.known, t.category = true, strings.Clone(v.Category)
@@ -319,7 +319,7 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 		segments = append(segments, slices.SortedFunc(maps.Values(kind),
 			func(a, b *segment) int { return cmp.Compare(a.value, b.value) })...)
 	}
-	registry := c.policies.registry
+	registry := c.policies.Registry
 	for _, g := range segments {
 		tallies := make([]tally, len(registry.Tokens))
 		if err := c.policies.each(g.policies, func(_ *audit.Policy, cells []audit.Cell, n *sitesOf) {
@@ -331,7 +331,7 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 		}
 		for id := range registry.Tokens {
 			token := &registry.Tokens[id]
-			if c.traces.lack(id) || c.only != nil && !slices.Contains(c.only, token.Name) {
+			if c.traces.Lacks(id) || c.only != nil && !slices.Contains(c.only, token.Name) {
 				continue
 			}
 			row := g.row(&tallies[id], g.lenient[int32(id)])

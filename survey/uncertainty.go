@@ -89,7 +89,7 @@ func (u *Uncertainty) Of(k, n, unobserved int64) (c Certainty) {
 		c.Interval = interval(k, n, float64(n)*(float64(u.SampleOf)/float64(max(u.listed, n))))
 	}
 	if open, blocking, of := bounds(k, n, unobserved); unobserved >= 0 && of > 0 {
-		c.Bounds = &[2]float64{share(open, of), share(blocking, of)}
+		c.Bounds = &[2]float64{Share(open, of), Share(blocking, of)}
 	}
 	return c
 }
@@ -109,7 +109,7 @@ func (c Certainty) Ranges(write func(share float64) string) (text string) {
 // JASA 22, 1927; W. G. Cochran, Sampling Techniques, 1977, §2.6).
 func interval(k, n int64, population float64) *[2]float64 {
 	const z = 1.959963984540054 // 97.5 % of a normal distribution lie below
-	size, p, z2 := float64(n), share(k, n), 0.0
+	size, p, z2 := float64(n), Share(k, n), 0.0
 	if population > size {
 		z2 = z * z * (population - size) / (population - 1)
 	}

@@ -120,7 +120,7 @@ func TestSampleOf(t *testing.T) {
 	}
 	f := func(sample string, of, listed, want int64) {
 		t.Helper()
-		o := Options{Uncertainty: Uncertainty{SampleOf: of}}.withDefaults()
+		o := Options{Uncertainty: Uncertainty{SampleOf: of}}.WithDefaults()
 		u, err := o.uncertaintyOf(sampled(sample), listed)
 		if err != nil || u.SampleOf != want || u.LeastGroup != 30 {
 			t.Errorf("--sample %s, --sample-of %d, %d sites: %+v, %v", sample, of, listed, u, err)

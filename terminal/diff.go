@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/internal/printable"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 )
 
 // What differs between two scans, on a page: which scans, in a few lines; findings before and after; then tables.
 
 // Diff shows what differs between two scans.
-func Diff(w io.Writer, d *survey.Diff, when Color) error {
+func Diff(w io.Writer, d *diff.Diff, when Color) error {
 	x := &diffPage{newPage(w, when), &d.Compared}
 	if !d.SameObserver {
 		x.page.flow(0, words(styled(yellow, "The two scans have two observers: the differences may be the observer's.")))
@@ -37,7 +37,7 @@ func Diff(w io.Writer, d *survey.Diff, when Color) error {
 }
 
 // Paired shows what two observers saw of one list.
-func Paired(w io.Writer, d *survey.Paired, when Color) error {
+func Paired(w io.Writer, d *diff.Paired, when Color) error {
 	x := &diffPage{newPage(w, when), &d.Compared}
 	if d.SameObserver {
 		x.page.flow(0, words(styled(yellow,
@@ -50,7 +50,7 @@ func Paired(w io.Writer, d *survey.Paired, when Color) error {
 	t := x.table("Other answers, by delivery network",
 		"shares of other findings are of the sites in both scans, those of other files and policies of the sites with rules in both",
 		"network", "sites", "finding", "rules", "file", "policy")
-	for i, s := range append([]survey.PairedSum{d.All}, d.CDNs...) {
+	for i, s := range append([]diff.PairedSum{d.All}, d.CDNs...) {
 		name := text(cmp.Or(s.CDN, "none"))
 		if i == 0 {
 			name = styled(bold, "all")
@@ -65,7 +65,7 @@ func Paired(w io.Writer, d *survey.Paired, when Color) error {
 // diffPage is a comparison for people.
 type diffPage struct {
 	page *page
-	c    *survey.Compared
+	c    *diff.Compared
 }
 
 // head says which scans are compared.
@@ -77,7 +77,7 @@ func (x *diffPage) head(from, to string, more ...piece) {
 		x.page.line(textf("only the %s of %s", printable.Count(c.Panel.Hosts, "host"), c.Panel.List))
 	}
 	t := &table{indent: indent, wrap: true}
-	for i, s := range []*survey.DiffScan{&c.From, &c.To} {
+	for i, s := range []*diff.Scan{&c.From, &c.To} {
 		about := []string{printable.Count(s.Sites, "site") + ", " + printable.Number(s.Rules) + " with rules"}
 		if n := len(s.Scans); n > 1 {
 			about = append(about, printable.Count(n, "scan")+" together")
@@ -127,7 +127,7 @@ func shortList(values []string, most int) string {
 }
 
 // changed says in a sentence what has changed.
-func (x *diffPage) changed(d *survey.Diff) {
+func (x *diffPage) changed(d *diff.Diff) {
 	one, sites := d.AtLeastOne, printable.Count(d.Changed, "site")
 	if d.Changed == 0 {
 		sites = "No site"
@@ -172,7 +172,7 @@ var shortFindings = map[string]string{"not_asked": "unasked", "challenged": "cha
 func (x *diffPage) findings(rows, columns string) {
 	var was, is []string
 	sites := map[[2]string]int64{}
-	for _, f := range survey.DiffFindings() {
+	for _, f := range diff.Findings() {
 		name := f.String()
 		for _, p := range x.c.Findings {
 			sites[[2]string{p.Before, p.After}] = p.Sites
@@ -218,21 +218,21 @@ func net(n int64) string {
 }
 
 // moves are the cells that a token and an operator have.
-func (x *diffPage) moves(name string, m *survey.Moves) []piece {
+func (x *diffPage) moves(name string, m *diff.Moves) []piece {
 	cells := right(printable.Number(m.Began), printable.Number(m.Ceased), net(m.Net), percentOf(m.Before, x.c.RulesBoth),
 		percentOf(m.After, x.c.RulesBoth))
 	return append([]piece{text(name)}, cells...)
 }
 
 // note is the text behind the counts: how many more blocks came and went with their files.
-func note(m *survey.Moves, notes ...string) piece {
+func note(m *diff.Moves, notes ...string) piece {
 	if m.Appeared+m.Removed > 0 {
 		notes = append(notes, fmt.Sprintf("%s appeared, %s removed with the file", printable.Number(m.Appeared), printable.Number(m.Removed)))
 	}
 	return styled(dim, "%s", strings.Join(notes, "; "))
 }
 
-func (x *diffPage) tokens(d *survey.Diff) {
+func (x *diffPage) tokens(d *diff.Diff) {
 	if len(d.Tokens) == 0 {
 		return
 	}
@@ -253,7 +253,7 @@ func (x *diffPage) tokens(d *survey.Diff) {
 	}
 }
 
-func (x *diffPage) operators(d *survey.Diff) {
+func (x *diffPage) operators(d *diff.Diff) {
 	if len(d.Operators) < 2 {
 		return
 	}
@@ -275,7 +275,7 @@ var causeMeanings = map[string]string{
 	"observer":      "another observer asked",
 }
 
-func (x *diffPage) causes(d *survey.Diff) {
+func (x *diffPage) causes(d *diff.Diff) {
 	if len(d.Causes) == 0 {
 		return
 	}
@@ -291,7 +291,7 @@ func (x *diffPage) causes(d *survey.Diff) {
 const shownTokens = 4
 
 // sites lists the sites that changed.
-func (x *diffPage) sites(d *survey.Diff) {
+func (x *diffPage) sites(d *diff.Diff) {
 	if len(d.Sites) == 0 {
 		return
 	}
@@ -319,7 +319,7 @@ func (x *diffPage) sites(d *survey.Diff) {
 }
 
 // siteName is how a list would have the site.
-func siteName(s *survey.SiteDiff) string {
+func siteName(s *diff.Site) string {
 	name := s.Host
 	if s.Requested != "auto" {
 		name = s.Requested + "://" + name
@@ -332,7 +332,7 @@ func siteName(s *survey.SiteDiff) string {
 }
 
 // others reports changes of sites other than of their rules.
-func (x *diffPage) others(d *survey.Diff) {
+func (x *diffPage) others(d *diff.Diff) {
 	var rows [][2]string
 	row := func(n int64, what string) {
 		if n > 0 {

@@ -8,26 +8,26 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 )
 
 // aComparison is of a million sites, with every finding.
-func aComparison() survey.Compared {
-	c := survey.Compared{
-		From: survey.DiffScan{ScanID: "20261120-abcdef", ScanDate: "2026-11-20", State: "complete",
+func aComparison() diff.Compared {
+	c := diff.Compared{
+		From: diff.Scan{ScanID: "20261120-abcdef", ScanDate: "2026-11-20", State: "complete",
 			Observer: "live bulkscan any https+http HTTP/1.1 from frankfurt",
 			ListID:   "tranco-K2XYW", RegistryVersion: "2026.11.20", Sites: 1_000_000, Rules: 701_002},
-		To: survey.DiffScan{ScanID: "20261121-abcdef", ScanDate: "2026-11-21", State: "running",
+		To: diff.Scan{ScanID: "20261121-abcdef", ScanDate: "2026-11-21", State: "running",
 			Observer:        "live bulkscan any https+http HTTP/1.1 from frankfurt",
 			RegistryVersion: "2026.11.21", Sites: 999_000, Rules: 700_100, Repeated: 3, Folded: 12, FoldsDisagree: 2,
 			Lost: []commit.Total{{What: "rows", Expected: 999_100, Found: 999_000}}},
 		TokensCompared: 163, TokensUnknown: []string{"NewBot", "NewerBot"}, Both: 998_500, RulesBoth: 690_000,
 		OtherBody: 14_000, OtherPolicy: 2_100,
 	}
-	for i, before := range survey.DiffFindings() {
-		for j, after := range survey.DiffFindings() {
+	for i, before := range diff.Findings() {
+		for j, after := range diff.Findings() {
 			if n := 100_000 / int64(1+i+j); i == j || n%3 == 0 {
-				c.Findings = append(c.Findings, survey.FindingPair{Before: before.String(), After: after.String(), Sites: n})
+				c.Findings = append(c.Findings, diff.FindingPair{Before: before.String(), After: after.String(), Sites: n})
 			}
 		}
 	}
@@ -35,28 +35,28 @@ func aComparison() survey.Compared {
 }
 
 // aDiff is one that has a bit of everything.
-func aDiff() *survey.Diff {
-	moves := func(began, ceased, before int64) survey.Moves {
-		return survey.Moves{Began: began, Ceased: ceased, Net: began - ceased, Before: before, After: before + began - ceased}
+func aDiff() *diff.Diff {
+	moves := func(began, ceased, before int64) diff.Moves {
+		return diff.Moves{Began: began, Ceased: ceased, Net: began - ceased, Before: before, After: before + began - ceased}
 	}
-	return &survey.Diff{
+	return &diff.Diff{
 		Compared: aComparison(), SameObserver: true, Definition: "full", Appeared: 500, Vanished: 1500, Unobserved: 40_000,
 		Presence: 3200, Refusal: 410,
-		Failed: []survey.FailedCount{{Finding: "server_error", Before: 800, After: 910},
+		Failed: []diff.FailedCount{{Finding: "server_error", Before: 800, After: 910},
 			{Finding: "unreachable", After: 3}},
-		AtLeastOne: survey.SumDiff{Tokens: 163, Moves: moves(700, 120, 130_000)},
+		AtLeastOne: diff.Sum{Tokens: 163, Moves: moves(700, 120, 130_000)},
 		Changing:   21,
-		Tokens: []survey.TokenDiff{
+		Tokens: []diff.Token{
 			{Token: "GPTBot", Operator: "OpenAI", Moves: moves(600, 110, 118_000), Tightened: 12, Loosened: 3},
 			{Token: "Google-CloudVertexBot", Operator: "Google", Moves: moves(2, 9, 14_000)},
-			{Token: "CCBot", Operator: "Common Crawl Foundation", Moves: survey.Moves{Appeared: 4, Removed: 1}},
+			{Token: "CCBot", Operator: "Common Crawl Foundation", Moves: diff.Moves{Appeared: 4, Removed: 1}},
 		},
-		Operators: []survey.SumDiff{{Value: "OpenAI", Tokens: 7, Moves: moves(610, 100, 119_000)},
+		Operators: []diff.Sum{{Value: "OpenAI", Tokens: 7, Moves: moves(610, 100, 119_000)},
 			{Value: "Common Crawl Foundation", Tokens: 1, Moves: moves(0, 1, 90_000)}},
-		Causes: []survey.CauseCount{{Cause: "policy", Sites: 700, Began: 540, Ceased: 118}, {Cause: "managed", Sites: 60,
+		Causes: []diff.CauseCount{{Cause: "policy", Sites: 700, Began: 540, Ceased: 118}, {Cause: "managed", Sites: 60,
 			Began: 62, Ceased: 1}},
 		Changed: 760,
-		Sites: []survey.SiteDiff{
+		Sites: []diff.Site{
 			{Host: "news.example", Port: 443, Requested: "auto", Rank: 1234, Began: []string{"GPTBot", "ClaudeBot", "CCBot",
 				"Bytespider", "anthropic-ai"}, Ceased: []string{"Applebot-Extended"}},
 			{Host: "shop.example", Port: 8080, Requested: "http", Ceased: []string{"GPTBot"}},
@@ -64,7 +64,7 @@ func aDiff() *survey.Diff {
 	}
 }
 
-func diffPageOf(t *testing.T, d *survey.Diff) string {
+func diffPageOf(t *testing.T, d *diff.Diff) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := Diff(&out, d, ColorNever); err != nil {
@@ -73,7 +73,7 @@ func diffPageOf(t *testing.T, d *survey.Diff) string {
 	return out.String()
 }
 
-func pairedPageOf(t *testing.T, d *survey.Paired) string {
+func pairedPageOf(t *testing.T, d *diff.Paired) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := Paired(&out, d, ColorNever); err != nil {
@@ -83,10 +83,10 @@ func pairedPageOf(t *testing.T, d *survey.Paired) string {
 }
 
 // aPaired is one with two delivery networks.
-func aPaired() *survey.Paired {
-	return &survey.Paired{Compared: aComparison(), OnlyFrom: 3, OnlyTo: 1,
-		All: survey.PairedSum{Sites: 998_500, OtherFinding: 20_000, Rules: 690_000, OtherBody: 14_000, OtherPolicy: 2_100},
-		CDNs: []survey.PairedSum{{Sites: 600_000, OtherFinding: 1000, Rules: 400_000, OtherBody: 900, OtherPolicy: 12},
+func aPaired() *diff.Paired {
+	return &diff.Paired{Compared: aComparison(), OnlyFrom: 3, OnlyTo: 1,
+		All: diff.PairedSum{Sites: 998_500, OtherFinding: 20_000, Rules: 690_000, OtherBody: 14_000, OtherPolicy: 2_100},
+		CDNs: []diff.PairedSum{{Sites: 600_000, OtherFinding: 1000, Rules: 400_000, OtherBody: 900, OtherPolicy: 12},
 			{CDN: "cloudflare", Sites: 398_500}},
 	}
 }
@@ -102,7 +102,7 @@ func TestDiffPage(t *testing.T) {
 		"\n"); first != "The two scans have two observers: the differences may be the observer's." {
 		t.Errorf("the first line is %q", first)
 	}
-	if page := diffPageOf(t, &survey.Diff{SameObserver: true}); !strings.HasSuffix(page, "\nNothing differs.\n") {
+	if page := diffPageOf(t, &diff.Diff{SameObserver: true}); !strings.HasSuffix(page, "\nNothing differs.\n") {
 		t.Errorf("of nothing:\n%s", page)
 	}
 	if page := pairedPageOf(t, aPaired()); strings.Contains(page, "began") || strings.Contains(page, "ceased") {
@@ -116,7 +116,7 @@ func TestDiffPageHostile(t *testing.T) {
 		d, p := aDiff(), aPaired()
 		d.From.State, d.From.Observer, d.To.RegistryVersion, d.To.ListID, d.Definition = h.Text, h.Text, h.Text, h.Text,
 			h.Text
-		d.Findings = append(d.Findings, survey.FindingPair{Before: h.Text, After: "rules", Sites: math.MinInt64})
+		d.Findings = append(d.Findings, diff.FindingPair{Before: h.Text, After: "rules", Sites: math.MinInt64})
 		d.Sites[0].Host, d.Sites[0].Rank, d.Sites[1].Requested, d.Sites[0].Began[0] = h.Text, math.MaxInt64, h.Text, h.Text
 		d.Tokens[0].Token, d.Tokens[0].Began, d.Operators[0].Value, d.Operators[0].Ceased = h.Text, math.MaxInt64, h.Text,
 			math.MinInt64

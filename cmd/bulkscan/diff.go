@@ -12,6 +12,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 	"github.com/bulkscan/bulkscan/terminal"
 )
 
@@ -59,12 +60,12 @@ every field of --json, and the columns of -o.
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.definition, "definition", f.definition, "what counts as blocked: "+
-		strings.Join(survey.SensitivityDefinitions(), ", "))
+		strings.Join(survey.NamesOverRules(), ", "))
 	f.filter.add(flags)
 	flags.IntVar(&f.top, "top", f.top, "how many tokens, operators and sites are listed; 0 for all")
 	// Not --out: BULKSCAN_OUT is where scans go, and may be the dataset that is read.
-	flags.StringVarP(&f.out, "write", "o", "", "folder, or s3://BUCKET/PREFIX, that gets "+survey.ChangesName+" and "+
-		survey.ChangedSitesName)
+	flags.StringVarP(&f.out, "write", "o", "", "folder, or s3://BUCKET/PREFIX, that gets "+diff.ChangesName+" and "+
+		diff.ChangedSitesName)
 	flags.StringVar(&f.failOn, "fail-on", "", failOnChanges+": exit with 3 if a site began or ceased to block a token")
 	flags.StringVar(&f.panel, "panel", "", "list of hosts, in any form that scan reads: only their sites are compared")
 	flags.BoolVar(&f.files, "files", false,
@@ -79,8 +80,8 @@ every field of --json, and the columns of -o.
 func (f *diffFlags) check(places []string) error {
 	definition, ok := survey.DefinitionNamed(f.definition)
 	switch {
-	case !ok || !slices.Contains(survey.SensitivityDefinitions(), definition.Name):
-		return oneOf("--definition", f.definition, survey.SensitivityDefinitions())
+	case !ok || !slices.Contains(survey.NamesOverRules(), definition.Name):
+		return oneOf("--definition", f.definition, survey.NamesOverRules())
 	case f.top < 0:
 		return usagef("--top %d: at least 0", f.top)
 	case f.panel == "-":
@@ -120,7 +121,7 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 	if err != nil {
 		return err
 	}
-	of := survey.DiffOptions{Options: o, Definition: f.definition, Selection: f.filter.Selection, Top: f.top,
+	of := diff.Options{Options: o, Definition: f.definition, Selection: f.filter.Selection, Top: f.top,
 		Files: f.files}
 	if f.out != "" {
 		if of.Out, err = openPlace(f.out); err != nil {
@@ -140,13 +141,13 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 		return err
 	}
 	if f.paired {
-		d, err := survey.ComparePaired(ctx, from, to, of)
+		d, err := diff.Observers(ctx, from, to, of)
 		if err != nil {
 			return err
 		}
 		return show(a, f.shownAs, d, terminal.Paired)
 	}
-	d, err := survey.Compare(ctx, from, to, of)
+	d, err := diff.Scans(ctx, from, to, of)
 	if err != nil {
 		return err
 	}
@@ -157,14 +158,14 @@ func (a *app) diff(ctx context.Context, args []string, f *diffFlags) error {
 }
 
 // twoScans finds the scans to compare: two named scans of one dataset, or the default scans of two datasets.
-func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.ScanAt, err error) {
+func (a *app) twoScans(ctx context.Context, args []string) (from, to diff.ScanAt, err error) {
 	if len(args) == 2 {
-		for i, at := range []*survey.ScanAt{&from, &to} {
+		for i, at := range []*diff.ScanAt{&from, &to} {
 			st, scans, err := a.openScan(ctx, args[i], scanChoice{})
 			if err != nil {
 				return from, to, err
 			}
-			*at = survey.ScanAt{Store: st, ScanID: scans.chosen.ScanID}
+			*at = diff.ScanAt{Store: st, ScanID: scans.chosen.ScanID}
 		}
 		return from, to, nil
 	}
@@ -179,6 +180,6 @@ func (a *app) twoScans(ctx context.Context, args []string) (from, to survey.Scan
 	if err != nil {
 		return from, to, err
 	}
-	return survey.ScanAt{Store: st, ScanID: earlier.ScanID, Alone: earlier.ScanID == args[1]},
-		survey.ScanAt{Store: st, ScanID: later.ScanID, Alone: later.ScanID == args[2]}, nil
+	return diff.ScanAt{Store: st, ScanID: earlier.ScanID, Alone: earlier.ScanID == args[1]},
+		diff.ScanAt{Store: st, ScanID: later.ScanID, Alone: later.ScanID == args[2]}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/nightly"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 )
 
 const fieldsPage = "../../docs/FIELDS.md"
@@ -39,10 +40,10 @@ known. Dates have the form YYYY-MM-DD, and times that of RFC 3339. A nested obje
 	}
 	json("`summary --json`", reflect.TypeFor[survey.Summary]())
 	json("`summary --sensitivity TOKEN --json`", reflect.TypeFor[survey.Sensitivity]())
-	json("`diff --json`", reflect.TypeFor[survey.Diff]())
-	json("`diff --paired --json`", reflect.TypeFor[survey.Paired]())
-	columns("`changes.parquet` of `diff -o`", reflect.TypeFor[survey.ChangeRow]())
-	columns("`sites.parquet` of `diff -o`", reflect.TypeFor[survey.ChangedSiteRow]())
+	json("`diff --json`", reflect.TypeFor[diff.Diff]())
+	json("`diff --paired --json`", reflect.TypeFor[diff.Paired]())
+	columns("`changes.parquet` of `diff -o`", reflect.TypeFor[diff.ChangeRow]())
+	columns("`sites.parquet` of `diff -o`", reflect.TypeFor[diff.ChangedSiteRow]())
 	json("`history --json`, an object per site", reflect.TypeFor[history.Story]())
 	columns("view `history`", reflect.TypeFor[history.Episode]())
 	columns("view `history_policies`", reflect.TypeFor[history.Policy]())

@@ -100,7 +100,7 @@ func definitionHelp() string {
 func sensitivityOf(o *survey.Options, definition survey.Definition, token string) (by, name string, err error) {
 	if definition.Over != "sites_rules" {
 		return "", "", usagef("--sensitivity counts by %s; %s is over other sites",
-			strings.Join(survey.SensitivityDefinitions(), ", "), definition.Name)
+			strings.Join(survey.NamesOverRules(), ", "), definition.Name)
 	}
 	list, err := named(o.Registry, []string{token})
 	if err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/diff"
 )
 
 // This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library.
@@ -596,8 +597,8 @@ func (h *history) answers(st store.Store) map[string]string {
 		summary, err := survey.Summarize(ctx, st, id, survey.SummaryOptions{Options: o})
 		ask("summary of "+id, summary, err)
 		if i > 0 {
-			diff, err := survey.Compare(ctx, survey.ScanAt{Store: st, ScanID: ids[i-1]}, survey.ScanAt{Store: st, ScanID: id},
-				survey.DiffOptions{Options: o})
+			diff, err := diff.Scans(ctx, diff.ScanAt{Store: st, ScanID: ids[i-1]}, diff.ScanAt{Store: st, ScanID: id},
+				diff.Options{Options: o})
 			ask("diff of "+id, diff, err)
 		}
 		if i == len(ids)-1 {

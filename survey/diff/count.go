@@ -1,4 +1,4 @@
-package survey
+package diff
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // Words of the column change, and of the causes.
@@ -37,44 +38,44 @@ const (
 
 var causes = [numCauses]string{"policy", "managed", "judge", "unknown_judge", "observer"}
 
-// diffCounter counts what changed.
-type diffCounter struct {
+// counter counts what changed.
+type counter struct {
 	c            *comparison
-	out          *diffFiles // nil writes nothing
+	out          *files // nil writes nothing
 	sameObserver bool
 
 	appeared, unobserved, presence, refusal int64
 	failed                                  [audit.NumFindings]FailedCount
 
 	withBefore, withAfter []int64     // by policy: sites with rules in both scans
-	tokens                []TokenDiff // by place
-	sums                  []SumDiff   // of all tokens, then by operator
+	tokens                []Token     // by place
+	sums                  []Sum       // of all tokens, then by operator
 	operators             []int       // by place: the operator's index in sums
 	blocked               []blockedIn // by index in sums, of the current site
 	causes                [numCauses]CauseCount
 	changed               int64
-	sites                 []SiteDiff
+	sites                 []Site
 	full                  bool // sites contains as many as are listed, in order
 }
 
 // blockedIn is whether a site blocks one of several tokens.
 type blockedIn struct{ before, after bool }
 
-func newDiffCounter(c *comparison, out *diffFiles) *diffCounter {
-	d := &diffCounter{
+func newCounter(c *comparison, out *files) *counter {
+	d := &counter{
 		c: c, out: out, sameObserver: c.sameObserver(),
-		tokens: make([]TokenDiff, len(c.chosen)), operators: make([]int, len(c.chosen)), sums: []SumDiff{{}},
-		sites: []SiteDiff{},
+		tokens: make([]Token, len(c.chosen)), operators: make([]int, len(c.chosen)), sums: []Sum{{}},
+		sites: []Site{},
 	}
 	places := map[string]int{}
 	for _, place := range c.compared {
 		t := &c.o.Registry.Tokens[c.chosen[place]]
-		d.tokens[place] = TokenDiff{Token: t.Name, Operator: t.Operator, Purpose: t.Purpose}
+		d.tokens[place] = Token{Token: t.Name, Operator: t.Operator, Purpose: t.Purpose}
 		at, known := places[t.Operator]
 		if !known {
 			at = len(d.sums)
 			places[t.Operator] = at
-			d.sums = append(d.sums, SumDiff{Value: t.Operator})
+			d.sums = append(d.sums, Sum{Value: t.Operator})
 		}
 		d.operators[place] = at
 		d.sums[0].Tokens++
@@ -84,7 +85,7 @@ func newDiffCounter(c *comparison, out *diffFiles) *diffCounter {
 	return d
 }
 
-func (d *diffCounter) site(before, after *siteState) error {
+func (d *counter) site(before, after *siteState) error {
 	switch {
 	case before == nil:
 		d.appeared++
@@ -117,7 +118,7 @@ func (d *diffCounter) site(before, after *siteState) error {
 	return errors.Join(err, d.list(sitePresence, before, after))
 }
 
-func (d *diffCounter) list(change string, before, after *siteState) error {
+func (d *counter) list(change string, before, after *siteState) error {
 	if d.out == nil {
 		return nil
 	}
@@ -126,7 +127,7 @@ func (d *diffCounter) list(change string, before, after *siteState) error {
 
 // policies compares the policies of a site with rules in both scans. If only one scan has a file, and the answer in the
 // other hides none, the policy is compared with that of no file: blocks appeared or were removed with the file.
-func (d *diffCounter) policies(before, after *siteState) error {
+func (d *counter) policies(before, after *siteState) error {
 	if before.policy == after.policy {
 		return nil
 	}
@@ -134,7 +135,7 @@ func (d *diffCounter) policies(before, after *siteState) error {
 	both := before.ruled() && after.ruled()
 	listed := both || d.c.o.Files
 	clear(d.blocked)
-	var ofSite SiteDiff
+	var ofSite Site
 	var seen [numCauses]bool
 	for _, place := range d.c.compared {
 		a, b := audit.Cell(was[place]), audit.Cell(is[place])
@@ -180,7 +181,7 @@ func (d *diffCounter) policies(before, after *siteState) error {
 }
 
 // count counts the change of a token, and names it.
-func (d *diffCounter) count(t *TokenDiff, cause int, both, blockedThen, blocksNow, tightened bool) string {
+func (d *counter) count(t *Token, cause int, both, blockedThen, blocksNow, tightened bool) string {
 	switch {
 	case !both && blocksNow:
 		t.Appeared++
@@ -215,7 +216,7 @@ func counted(counts []int64, policy uint32) []int64 {
 
 // cause says why a token's verdict changed, by the first rule that applies. Where both files name the token, no
 // registry could change the verdict: fallbacks and `*` are for tokens that a file does not name.
-func (d *diffCounter) cause(before, after *siteState, named bool) int {
+func (d *counter) cause(before, after *siteState, named bool) int {
 	switch {
 	case !d.sameObserver:
 		return causeObserver
@@ -231,19 +232,19 @@ func (d *diffCounter) cause(before, after *siteState, named bool) int {
 
 // operatorsOfSite counts the operators of which a site began to block any token, and those of which it ceased to block
 // any.
-func (d *diffCounter) operatorsOfSite(counts func(*Moves) (began, ceased *int64)) {
+func (d *counter) operatorsOfSite(counts func(*Moves) (began, ceased *int64)) {
 	for _, group := range d.blocked[1:] {
 		d.blocked[0].before, d.blocked[0].after = d.blocked[0].before || group.before, d.blocked[0].after || group.after
 	}
 	for i, group := range d.blocked {
 		began, ceased := counts(&d.sums[i].Moves)
-		*began += one(!group.before && group.after)
-		*ceased += one(group.before && !group.after)
+		*began += survey.One(!group.before && group.after)
+		*ceased += survey.One(group.before && !group.after)
 	}
 }
 
 // keep lists the current site, if it is among the best ranked ones.
-func (d *diffCounter) keep(s SiteDiff) {
+func (d *counter) keep(s Site) {
 	r := &d.c.site
 	s.Host, s.Port, s.Requested, s.Rank = r.Host, r.Port, r.Requested, r.Rank
 	top := d.c.o.Top
@@ -267,29 +268,29 @@ func (d *diffCounter) keep(s SiteDiff) {
 const keptSites = 1000
 
 // sortSites orders the sites, and drops those that are not listed.
-func (d *diffCounter) sortSites() {
-	slices.SortFunc(d.sites, func(a, b SiteDiff) int { return compareSites(&a, &b) })
+func (d *counter) sortSites() {
+	slices.SortFunc(d.sites, func(a, b Site) int { return compareSites(&a, &b) })
 	if top := d.c.o.Top; top > 0 && len(d.sites) > top {
 		d.sites, d.full = d.sites[:top], true
 	}
 }
 
 // compareSites orders sites by rank, those without one last, and by name.
-func compareSites(a, b *SiteDiff) int {
+func compareSites(a, b *Site) int {
 	return cmp.Or(cmp.Compare(uint64(a.Rank-1), uint64(b.Rank-1)), cmp.Compare(a.Host, b.Host),
 		cmp.Compare(a.Port, b.Port), cmp.Compare(a.Requested, b.Requested))
 }
 
-func (d *diffCounter) finish() *Diff {
+func (d *counter) finish() *Diff {
 	c := d.c
 	all := &Diff{
 		Compared: c.compareds(), SameObserver: d.sameObserver, Definition: c.by.Name, Question: c.by.Question,
 		Appeared: d.appeared, Vanished: c.before.sites - c.both, Unobserved: d.unobserved, Presence: d.presence,
 		Refusal: d.refusal,
-		Failed:  []FailedCount{}, Tokens: []TokenDiff{}, Operators: []SumDiff{}, Causes: []CauseCount{}, Changed: d.changed,
+		Failed:  []FailedCount{}, Tokens: []Token{}, Operators: []Sum{}, Causes: []CauseCount{}, Changed: d.changed,
 	}
 	d.shares()
-	for _, f := range DiffFindings() {
+	for _, f := range Findings() {
 		if n := d.failed[f]; n != (FailedCount{}) {
 			n.Finding = f.String()
 			all.Failed = append(all.Failed, n)
@@ -300,7 +301,7 @@ func (d *diffCounter) finish() *Diff {
 			all.Tokens = append(all.Tokens, *t)
 		}
 	}
-	slices.SortFunc(all.Tokens, func(a, b TokenDiff) int {
+	slices.SortFunc(all.Tokens, func(a, b Token) int {
 		return cmp.Or(cmp.Compare(b.Began+b.Ceased, a.Began+a.Ceased), cmp.Compare(b.Tightened+b.Loosened, a.Tightened+
 			a.Loosened), cmp.Compare(a.Token, b.Token))
 	})
@@ -310,7 +311,7 @@ func (d *diffCounter) finish() *Diff {
 			all.Operators = append(all.Operators, s)
 		}
 	}
-	slices.SortFunc(all.Operators, func(a, b SumDiff) int {
+	slices.SortFunc(all.Operators, func(a, b Sum) int {
 		return cmp.Or(cmp.Compare(b.Began+b.Ceased, a.Began+a.Ceased), cmp.Compare(a.Value, b.Value))
 	})
 	for i, n := range d.causes {
@@ -328,7 +329,7 @@ func (d *diffCounter) finish() *Diff {
 }
 
 // shares counts the sites that block each token, and each operator's, before and after.
-func (d *diffCounter) shares() {
+func (d *counter) shares() {
 	blocks := func(with []int64, of func(m *Moves) *int64) {
 		operators := make([]bool, len(d.sums))
 		for policy, n := range with {
@@ -358,5 +359,5 @@ func (d *diffCounter) shares() {
 
 func (m *Moves) finish(of int64) {
 	m.Net = m.Began - m.Ceased
-	m.ShareBefore, m.ShareAfter = share(m.Before, of), share(m.After, of)
+	m.ShareBefore, m.ShareAfter = survey.Share(m.Before, of), survey.Share(m.After, of)
 }

@@ -1,4 +1,4 @@
-package survey
+package diff
 
 import (
 	"cmp"
@@ -22,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // scanOf writes sites as two scans of one date into a new dataset, in several parts. It returns the scan "cut".
@@ -105,8 +106,8 @@ func bySite(sites []*audit.Site) map[string]*audit.Site {
 // plainDiff has the differences of two scans, found by loops over the sites.
 type plainDiff struct {
 	findings                         map[FindingPair]int64
-	tokens                           map[string]TokenDiff
-	operators                        map[string]SumDiff
+	tokens                           map[string]Token
+	operators                        map[string]Sum
 	changes                          map[string]bool // as changeLine has them
 	sites                            map[string]bool
 	withFiles                        map[string]bool // likewise, for files that appeared or were removed
@@ -117,9 +118,9 @@ type plainDiff struct {
 }
 
 func countPlainly(before, after []*audit.Site, definition string, chosen []int) *plainDiff {
-	p := &plainDiff{findings: map[FindingPair]int64{}, tokens: map[string]TokenDiff{}, operators: map[string]SumDiff{},
+	p := &plainDiff{findings: map[FindingPair]int64{}, tokens: map[string]Token{}, operators: map[string]Sum{},
 		changes: map[string]bool{}, withFiles: map[string]bool{}, sites: map[string]bool{}}
-	at := slices.Index(DefinitionNames(), definition)
+	at := slices.Index(survey.DefinitionNames(), definition)
 	registry := tokens.Default()
 	gaps := []string{"not_asked", "challenged", "rate_limited", "unreachable", "server_error"}
 	was, is := bySite(before), bySite(after)
@@ -164,7 +165,7 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 			for _, id := range chosen {
 				t := &registry.Tokens[id]
 				row := surveytest.PlainToken(file, cells[id])
-				if *definitions[at].In(&row) == 0 {
+				if *survey.Definitions()[at].In(&row) == 0 {
 					continue
 				}
 				sum, verdict := p.tokens[t.Name], decisions[2*row.Full+row.Partial]
@@ -180,15 +181,15 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 			}
 			for operator := range operators {
 				sum := p.operators[operator]
-				sum.Appeared += one(came)
-				sum.Removed += one(!came)
+				sum.Appeared += survey.One(came)
+				sum.Removed += survey.One(!came)
 				p.operators[operator] = sum
 			}
-			p.filesChanged += one(len(operators) > 0)
+			p.filesChanged += survey.One(len(operators) > 0)
 			continue
 		}
 		p.rules++
-		p.otherBody += one(string(a.Fetch.Body) != string(b.Fetch.Body))
+		p.otherBody += survey.One(string(a.Fetch.Body) != string(b.Fetch.Body))
 		began, other := false, false
 		operators := map[string]*[2]bool{"": {}}
 		cellsThen, cellsNow := surveytest.PlainCells(b), surveytest.PlainCells(a)
@@ -196,13 +197,13 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 			t := &registry.Tokens[id]
 			says := func(s *audit.Site, c audit.Cell) (blocks bool, verdict int) {
 				row := surveytest.PlainToken(s, c)
-				return *definitions[at].In(&row) > 0, int(2*row.Full + row.Partial)
+				return *survey.Definitions()[at].In(&row) > 0, int(2*row.Full + row.Partial)
 			}
 			blockedThen, verdictThen := says(b, cellsThen[id])
 			blockedNow, verdictNow := says(a, cellsNow[id])
 			sum := p.tokens[t.Name]
-			sum.Before += one(blockedThen)
-			sum.After += one(blockedNow)
+			sum.Before += survey.One(blockedThen)
+			sum.After += survey.One(blockedNow)
 			if operators[t.Operator] == nil {
 				operators[t.Operator] = &[2]bool{}
 			}
@@ -233,14 +234,14 @@ func countPlainly(before, after []*audit.Site, definition string, chosen []int) 
 				p.changes[fmt.Sprintf("%s %s %s %s %s", key, t.Name, change, decisions[verdictThen], decisions[verdictNow])] = true
 			}
 		}
-		p.changed += one(began)
-		p.otherPolicy += one(other)
+		p.changed += survey.One(began)
+		p.otherPolicy += survey.One(other)
 		for operator, blocks := range operators {
 			sum := p.operators[operator]
-			sum.Before += one(blocks[0])
-			sum.After += one(blocks[1])
-			sum.Began += one(!blocks[0] && blocks[1])
-			sum.Ceased += one(blocks[0] && !blocks[1])
+			sum.Before += survey.One(blocks[0])
+			sum.After += survey.One(blocks[1])
+			sum.Began += survey.One(!blocks[0] && blocks[1])
+			sum.Ceased += survey.One(blocks[0] && !blocks[1])
 			p.operators[operator] = sum
 		}
 	}
@@ -261,20 +262,20 @@ var decisions = [...]string{"allowed", "partial", "blocked"}
 func TestDiffPlainly(t *testing.T) {
 	before, after := differing(t, 1500)
 	from, to := scanOf(t, before, sink.Options{Date: "2026-11-20"}), scanOf(t, after, sink.Options{Date: "2026-11-21"})
-	selection := Selection{Category: "ai"}
+	selection := survey.Selection{Category: "ai"}
 	var chosen []int
 	for id := range tokens.Default().Tokens {
 		if selection.Takes(&tokens.Default().Tokens[id]) {
 			chosen = append(chosen, id)
 		}
 	}
-	for _, definition := range SensitivityDefinitions() {
+	for _, definition := range survey.NamesOverRules() {
 		want := countPlainly(before, after, definition, chosen)
 		out, err := store.NewDir(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Compare(t.Context(), from, to, DiffOptions{Definition: definition, Selection: selection, Out: out})
+		got, err := Scans(t.Context(), from, to, Options{Definition: definition, Selection: selection, Out: out})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +301,7 @@ func TestDiffPlainly(t *testing.T) {
 		f("sites of the first scan", got.From.Sites, int64(len(bySite(before))))
 		f("repeated rows", got.To.Repeated, int64(len(after)-len(bySite(after))))
 
-		maps.DeleteFunc(want.tokens, func(_ string, s TokenDiff) bool {
+		maps.DeleteFunc(want.tokens, func(_ string, s Token) bool {
 			return s.Began+s.Ceased+s.Appeared+s.Removed+s.Tightened+s.Loosened == 0
 		})
 		f("tokens listed", len(got.Tokens), len(want.tokens))
@@ -323,7 +324,7 @@ func TestDiffPlainly(t *testing.T) {
 		for _, r := range surveytest.Rows[ChangeRow](t, out, ChangesName) {
 			changes[fmt.Sprintf("%s %d %s %s %s %s %s", r.Host, r.Port, r.Requested, r.Token, r.Change, r.Before,
 				r.After)] = true
-			crossing += one(r.Change == "began" || r.Change == "ceased")
+			crossing += survey.One(r.Change == "began" || r.Change == "ceased")
 			if r.FetchedBefore < 1_790_000_000_000 || r.BodyBefore == 0 || r.BodyBefore == r.BodyAfter {
 				t.Fatalf("%+v", r)
 			}
@@ -339,15 +340,15 @@ func TestDiffPlainly(t *testing.T) {
 			got.To.Repeated == 0 || definition != "mention" && len(got.Operators) == 0 {
 			t.Errorf("by %s: the sites show nothing", definition)
 		}
-		listed, err := Compare(t.Context(), from, to, DiffOptions{Definition: definition, Selection: selection, Top: 3})
+		listed, err := Scans(t.Context(), from, to, Options{Definition: definition, Selection: selection, Top: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
-		f("the top", [][]SiteDiff{listed.Sites}, [][]SiteDiff{got.Sites[:3]})
+		f("the top", [][]Site{listed.Sites}, [][]Site{got.Sites[:3]})
 		f("tokens of the top", []int{len(listed.Tokens), listed.Changing}, []int{3, len(want.tokens)})
 		f("all sites", int64(len(got.Sites)), got.Changed)
 
-		files, err := Compare(t.Context(), from, to, DiffOptions{Definition: definition, Selection: selection, Out: out,
+		files, err := Scans(t.Context(), from, to, Options{Definition: definition, Selection: selection, Out: out,
 			Files: true})
 		if err != nil {
 			t.Fatal(err)
@@ -374,7 +375,7 @@ func TestDiffPlainly(t *testing.T) {
 func TestDiffOfItself(t *testing.T) {
 	sites, _ := differing(t, 300)
 	at := scanOf(t, sites, sink.Options{})
-	d, err := Compare(t.Context(), at, at, DiffOptions{})
+	d, err := Scans(t.Context(), at, at, Options{})
 	if err != nil || !d.Empty() || d.Both == 0 || d.Unobserved == 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
@@ -416,7 +417,7 @@ func TestDiffCauses(t *testing.T) {
 		// the other files show that the scan knew the tokens
 		from := scanOf(t, answering(t, was, before, allows, star), sink.Options{Registry: was})
 		to := scanOf(t, answering(t, now, after, allows, star), o)
-		d, err := Compare(t.Context(), from, to, DiffOptions{Options: Options{Only: []string{"GPTBot", "Linguee Bot"}}})
+		d, err := Scans(t.Context(), from, to, Options{Options: survey.Options{Only: []string{"GPTBot", "Linguee Bot"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -459,10 +460,10 @@ func TestDiffUnknownTokens(t *testing.T) {
 	const body = "User-agent: *\nDisallow: /\n"
 	from, to := scanOf(t, answering(t, old, body), sink.Options{Registry: old}), scanOf(t, answering(t, now, body),
 		sink.Options{Registry: now})
-	for _, definition := range SensitivityDefinitions() {
+	for _, definition := range survey.NamesOverRules() {
 		for _, scans := range [][2]ScanAt{{from, to}, {to, from}} {
-			d, err := Compare(t.Context(), scans[0], scans[1],
-				DiffOptions{Options: Options{Registry: now, Only: []string{"MyBot", "GPTBot"}}, Definition: definition})
+			d, err := Scans(t.Context(), scans[0], scans[1],
+				Options{Options: survey.Options{Registry: now, Only: []string{"MyBot", "GPTBot"}}, Definition: definition})
 			if err != nil || d.Changed != 0 || !slices.Equal(d.TokensUnknown, []string{"MyBot"}) || d.TokensCompared != 1 {
 				t.Errorf("by %s: %+v, %v", definition, d, err)
 			}
@@ -500,11 +501,11 @@ func TestDiffFolds(t *testing.T) {
 	from, to := scanOf(t, archive, sink.Options{Observer: commit.Observer{Source: commit.Archive}}),
 		scanOf(t, live, sink.Options{})
 	for i, scans := range [][2]ScanAt{{from, to}, {to, from}} {
-		d, err := Compare(t.Context(), scans[0], scans[1], DiffOptions{})
+		d, err := Scans(t.Context(), scans[0], scans[1], Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		archived := []DiffScan{d.From, d.To}[i]
+		archived := []Scan{d.From, d.To}[i]
 		if d.Changed != 0 || d.Both != 3 || d.Appeared != 1 || d.Vanished != 1 || archived.Folded != 2 ||
 			archived.FoldsDisagree != 2 || archived.Sites != 4 || d.SameObserver {
 			t.Errorf("%+v", d)
@@ -519,12 +520,12 @@ func TestPairedPlainly(t *testing.T) {
 		s.Fetch.Fields.CDN = []string{"", "cloudflare", "fastly"}[i%3]
 	}
 	from, to := scanOf(t, before, sink.Options{}), scanOf(t, after, sink.Options{})
-	d, err := ComparePaired(t.Context(), from, to, DiffOptions{Options: Options{Only: []string{"GPTBot", "CCBot"}}})
+	d, err := Observers(t.Context(), from, to, Options{Options: survey.Options{Only: []string{"GPTBot", "CCBot"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ids := []int{tokens.Default().Lookup("GPTBot"), tokens.Default().Lookup("CCBot")}
-	p := countPlainly(before, after, Full, ids)
+	p := countPlainly(before, after, survey.Full, ids)
 	want := map[string]PairedSum{}
 	was := bySite(before)
 	for key, a := range bySite(after) {
@@ -535,11 +536,11 @@ func TestPairedPlainly(t *testing.T) {
 		cdn := cmp.Or(a.Fetch.Fields.CDN, b.Fetch.Fields.CDN)
 		sum := want[cdn]
 		sum.Sites++
-		sum.OtherFinding += one(a.Report.Finding != b.Report.Finding)
+		sum.OtherFinding += survey.One(a.Report.Finding != b.Report.Finding)
 		if a.Report.Finding == audit.FindingRules && b.Report.Finding == audit.FindingRules {
 			sum.Rules++
-			sum.OtherBody += one(string(a.Fetch.Body) != string(b.Fetch.Body))
-			sum.OtherPolicy += one(slices.ContainsFunc(ids, func(id int) bool {
+			sum.OtherBody += survey.One(string(a.Fetch.Body) != string(b.Fetch.Body))
+			sum.OtherPolicy += survey.One(slices.ContainsFunc(ids, func(id int) bool {
 				return slices.Contains(a.Report.Blocked, uint16(id)) != slices.Contains(b.Report.Blocked, uint16(id)) ||
 					slices.Contains(a.Report.Partial, uint16(id)) != slices.Contains(b.Report.Partial, uint16(id))
 			}))
@@ -565,7 +566,7 @@ func TestDiffNeeds(t *testing.T) {
 	at := scanOf(t, answering(t, tokens.Default(), "User-agent: *\n"), sink.Options{Tables: []string{"sites"}})
 	for definition, says := range map[string]string{"rfc_effective": "the definitions are mention",
 		"unheard": "the definitions are"} {
-		if _, err := Compare(t.Context(), at, at, DiffOptions{Definition: definition}); err == nil ||
+		if _, err := Scans(t.Context(), at, at, Options{Definition: definition}); err == nil ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("by %s: %v", definition, err)
 		}
@@ -591,7 +592,7 @@ func BenchmarkDiff(b *testing.B) {
 		}), ScanID: "bench"}
 	}
 	from, to := made(0), made(1)
-	for _, definition := range []string{Full, "dpi_all"} {
+	for _, definition := range []string{survey.Full, "dpi_all"} {
 		b.Run(definition, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -599,7 +600,7 @@ func BenchmarkDiff(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				d, err := Compare(b.Context(), from, to, DiffOptions{Definition: definition, Selection: Selection{Category: "ai"},
+				d, err := Scans(b.Context(), from, to, Options{Definition: definition, Selection: survey.Selection{Category: "ai"},
 					Top: 20, Out: out})
 				if err != nil || d.Changed == 0 {
 					b.Fatal(d, err)

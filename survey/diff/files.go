@@ -1,4 +1,4 @@
-package survey
+package diff
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 )
 
-// Names of the files that Compare writes.
+// Names of the files that Scans writes.
 const (
 	ChangesName      = "changes.parquet"
 	ChangedSitesName = "sites.parquet"
@@ -47,21 +47,21 @@ type ChangedSiteRow struct {
 	FetchedAfter  int64  `parquet:"fetched_at_after,optional,timestamp(millisecond)" about:"time of the last attempt"`
 }
 
-type diffFiles struct {
+type files struct {
 	changes *table.Writer[ChangeRow]
 	sites   *table.Writer[ChangedSiteRow]
 }
 
-func createDiffFiles(ctx context.Context, c *comparison) (*diffFiles, error) {
+func createFiles(ctx context.Context, c *comparison) (*files, error) {
 	from, to := c.before.scan.Manifest, c.after.scan.Manifest
 	metadata := map[string]string{
 		table.MetaSchema: strconv.Itoa(schema.Version), table.MetaTool: c.o.ToolVersion,
 		table.MetaRegistry: c.o.Registry.Version,
 		"from_scan_id":     from.ScanID, "to_scan_id": to.ScanID, "definition": c.by.Name,
 	}
-	f := &diffFiles{
-		changes: table.NewWriter[ChangeRow]("changes", diffBatch, table.PageBytes, metadata),
-		sites:   table.NewWriter[ChangedSiteRow]("sites", diffBatch, table.PageBytes, metadata),
+	f := &files{
+		changes: table.NewWriter[ChangeRow]("changes", batchRows, table.PageBytes, metadata),
+		sites:   table.NewWriter[ChangedSiteRow]("sites", batchRows, table.PageBytes, metadata),
 	}
 	err := f.changes.Begin(ctx, c.o.Out, ChangesName)
 	if err == nil {
@@ -73,7 +73,7 @@ func createDiffFiles(ctx context.Context, c *comparison) (*diffFiles, error) {
 	return f, nil
 }
 
-func (f *diffFiles) change(s *siteName, t *TokenDiff, was, is, change, cause string, before, after *siteState) error {
+func (f *files) change(s *siteName, t *Token, was, is, change, cause string, before, after *siteState) error {
 	row, err := f.changes.Next()
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (f *diffFiles) change(s *siteName, t *TokenDiff, was, is, change, cause str
 }
 
 // site adds a site. A state is nil where the scan does not have the site.
-func (f *diffFiles) site(s *siteName, change string, before, after *siteState) error {
+func (f *files) site(s *siteName, change string, before, after *siteState) error {
 	row, err := f.sites.Next()
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (f *diffFiles) site(s *siteName, change string, before, after *siteState) e
 	return nil
 }
 
-func (f *diffFiles) publish(ctx context.Context) error {
+func (f *files) publish(ctx context.Context) error {
 	for _, step := range []func() error{
 		f.changes.Flush, f.sites.Flush, f.changes.Seal, f.sites.Seal,
 		func() error { return f.changes.Publish(ctx) }, func() error { return f.sites.Publish(ctx) },
@@ -114,4 +114,4 @@ func (f *diffFiles) publish(ctx context.Context) error {
 	return nil
 }
 
-func (f *diffFiles) discard() error { return errors.Join(f.changes.Discard(), f.sites.Discard()) }
+func (f *files) discard() error { return errors.Join(f.changes.Discard(), f.sites.Discard()) }

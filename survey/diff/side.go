@@ -1,4 +1,4 @@
-package survey
+package diff
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // siteState is the part of a site that stays in memory.
@@ -72,10 +73,10 @@ type side struct {
 	c        *comparison
 	scan     *commit.Scan
 	archive  bool
-	traces   *traces
+	traces   *survey.Traces
 	policies map[int64]uint32 // of the scan: the number in comparison.policies
 
-	row     diffColumns
+	row     columns
 	unknown *string // a finding that this version does not have
 	unnamed error   // of a site that has rules and lacks a policy
 
@@ -86,8 +87,8 @@ type side struct {
 	sites, rules int64
 }
 
-// diffColumns are the columns of sites that a comparison needs.
-type diffColumns struct {
+// columns are the columns of sites that a comparison needs.
+type columns struct {
 	siteName
 	Fetched, BodyHash      int64
 	Finding, Registry, CDN string
@@ -98,22 +99,22 @@ type diffColumns struct {
 // the scan mentions.
 func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
 	c.o.Alone = at.Alone
-	scan, err := c.o.open(ctx, at.Store, at.ScanID)
+	scan, err := c.o.Open(ctx, at.Store, at.ScanID)
 	if err != nil {
 		return err
 	}
-	policies, err := readPolicies(ctx, scan, c.o.Registry)
+	policies, err := survey.ReadPolicies(ctx, scan, c.o.Registry)
 	if err != nil {
 		return fmt.Errorf("cannot compare scan %s: %w", at.ScanID, err)
 	}
-	foreign := c.o.foreign(scan, "tokens of which it says nothing are not compared")
+	foreign := c.o.Foreign(scan, "tokens of which it says nothing are not compared")
 	*s = side{
 		c: c, scan: scan, archive: scan.Manifest.Observer.Source == commit.Archive,
-		traces: newTraces(c.o.Registry, foreign), policies: map[int64]uint32{},
+		traces: survey.NewTraces(c.o.Registry, foreign), policies: map[int64]uint32{},
 	}
 	of := make([]byte, len(c.chosen))
-	for id, p := range policies.policies {
-		cells := policies.cellsOf(&p)
+	for id, p := range policies.ByID {
+		cells := policies.CellsOf(&p)
 		for place, token := range c.chosen {
 			of[place] = byte(cells[token])
 		}
@@ -122,11 +123,11 @@ func (s *side) open(ctx context.Context, c *comparison, at ScanAt) error {
 	if !foreign {
 		return nil
 	}
-	fields := s.traces.fields(c.o.Registry)
+	fields := s.traces.Fields(c.o.Registry)
 	if c.o.Panel != nil {
 		fields = append(fields, table.Field{Name: "host", Into: &s.row.Host})
 	}
-	if err := s.readSites(ctx, fields, s.traces.site); err != nil {
+	if err := s.readSites(ctx, fields, s.traces.Site); err != nil {
 		return fmt.Errorf("cannot compare scan %s: %w", at.ScanID, err)
 	}
 	return nil
@@ -141,8 +142,8 @@ func (s *side) keyFields() []table.Field {
 	}
 }
 
-// diffBatch is how many rows go between a reader and join, or a writer and its file, at once.
-const diffBatch = 512
+// batchRows is how many rows go between a reader and join, or a writer and its file, at once.
+const batchRows = 512
 
 // start begins to read the scan's sites in a goroutine, batch after batch.
 func (s *side) start(ctx context.Context) {
@@ -152,7 +153,7 @@ func (s *side) start(ctx context.Context) {
 		defer close(s.rows)
 		var batch, other []siteRow
 		s.err = s.read(ctx, func() {
-			if batch = append(batch, s.current()); len(batch) == diffBatch {
+			if batch = append(batch, s.current()); len(batch) == batchRows {
 				s.rows <- batch
 				batch, other = other[:0], batch
 			}
@@ -172,7 +173,7 @@ func (s *side) next() []siteRow {
 			row.judge = s.c.judges.id([]byte(row.Registry))
 		}
 		s.sites++
-		s.rules += one(row.ruled())
+		s.rules += survey.One(row.ruled())
 	}
 	return batch
 }
@@ -193,7 +194,7 @@ func (s *side) readNames(ctx context.Context, do func()) error {
 }
 
 func (s *side) readSites(ctx context.Context, fields []table.Field, do func()) error {
-	return s.checked(EachSite(ctx, s.scan, fields, s.inPanel(do)))
+	return s.checked(survey.EachSite(ctx, s.scan, fields, s.inPanel(do)))
 }
 
 // inPanel returns what calls do for sites of the panel.

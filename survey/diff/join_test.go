@@ -1,4 +1,4 @@
-package survey
+package diff
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/surveytest"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // meeting opens a Parquet file of sites only when a file of the other scan is opened, too. It counts how often each is
@@ -57,8 +58,8 @@ func TestDiffReadsTogether(t *testing.T) {
 	from, to := scanOf(t, before, sink.Options{Date: "2026-11-20"}), scanOf(t, after, sink.Options{Date: "2026-11-21"})
 	from.Alone, to.Alone = true, true // a unit of several scans is read once more, to choose rows
 	for name, compare := range map[string]func(from, to ScanAt) error{
-		"changes": func(from, to ScanAt) error { _, err := Compare(t.Context(), from, to, DiffOptions{}); return err },
-		"paired":  func(from, to ScanAt) error { _, err := ComparePaired(t.Context(), from, to, DiffOptions{}); return err },
+		"changes": func(from, to ScanAt) error { _, err := Scans(t.Context(), from, to, Options{}); return err },
+		"paired":  func(from, to ScanAt) error { _, err := Observers(t.Context(), from, to, Options{}); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
@@ -107,13 +108,13 @@ func TestDiffOrders(t *testing.T) {
 		dir := scanOf(t, order.sites, sink.Options{Date: "2026-11-21"})
 		for _, mostLater := range []int{0, 1, 700, 1 << 16} {
 			for _, inOrder := range []bool{false, true} {
-				o := &DiffOptions{Selection: Selection{Category: "ai"}}
+				o := &Options{Selection: survey.Selection{Category: "ai"}}
 				c, err := newComparison(t.Context(), from, dir, o)
 				if err != nil {
 					t.Fatal(err)
 				}
 				c.mostLater = mostLater
-				count := newDiffCounter(c, nil)
+				count := newCounter(c, nil)
 				if err := c.join(t.Context(), inOrder, count.site); err != nil {
 					t.Fatal(err)
 				}
@@ -122,7 +123,7 @@ func TestDiffOrders(t *testing.T) {
 					got.Appeared == 0 {
 					t.Errorf("%s: %d sites are left, %d vanished, %d appeared", order.name, vanished, got.Vanished, got.Appeared)
 				}
-				got.From, got.To = DiffScan{}, DiffScan{}
+				got.From, got.To = Scan{}, Scan{}
 				text, err := json.Marshal(got)
 				if err != nil {
 					t.Fatal(err)
@@ -139,7 +140,7 @@ func TestDiffOrders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Compare(t.Context(), from, dir, DiffOptions{Out: out}); err != nil {
+		if _, err := Scans(t.Context(), from, dir, Options{Out: out}); err != nil {
 			t.Fatal(err)
 		}
 		at := map[string]int{}
@@ -163,9 +164,9 @@ func TestDiffOrders(t *testing.T) {
 
 // TestDiffKeepsFew shows that few sites are in memory at a time if the scans have the same order.
 func TestDiffKeepsFew(t *testing.T) {
-	sites := surveytest.Mixed(t, 20*diffBatch, 18)
+	sites := surveytest.Mixed(t, 20*batchRows, 18)
 	at := scanOf(t, sites, sink.Options{})
-	c, err := newComparison(t.Context(), at, at, &DiffOptions{})
+	c, err := newComparison(t.Context(), at, at, &Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestDiffKeepsFew(t *testing.T) {
 	if err := c.join(t.Context(), false, func(_, _ *siteState) error {
 		most = max(most, len(c.earlier)+len(c.later))
 		return nil
-	}); err != nil || most > diffBatch || c.both < 10*diffBatch {
+	}); err != nil || most > batchRows || c.both < 10*batchRows {
 		t.Errorf("%d of %d sites are kept, %v", most, c.both, err)
 	}
 }
@@ -184,9 +185,9 @@ func TestDiffEnds(t *testing.T) {
 	from, to := scanOf(t, before, sink.Options{}), scanOf(t, after, sink.Options{})
 	full := errors.New("disk full")
 	for _, inOrder := range []bool{false, true} {
-		for _, fails := range []int{1, 2, diffBatch - 1, diffBatch, diffBatch + 1, 1500} {
+		for _, fails := range []int{1, 2, batchRows - 1, batchRows, batchRows + 1, 1500} {
 			bubble.Test(t, func(t *testing.T) {
-				c, err := newComparison(t.Context(), from, to, &DiffOptions{})
+				c, err := newComparison(t.Context(), from, to, &Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -203,7 +204,7 @@ func TestDiffEnds(t *testing.T) {
 		}
 		bubble.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			c, err := newComparison(ctx, from, to, &DiffOptions{})
+			c, err := newComparison(ctx, from, to, &Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,11 +244,11 @@ func TestDiffDamaged(t *testing.T) {
 			from, to := scans["from"], scans["to"]
 			from.Alone, to.Alone = true, true
 			if paired {
-				_, err = ComparePaired(t.Context(), from, to, DiffOptions{})
+				_, err = Observers(t.Context(), from, to, Options{})
 			} else {
-				_, err = Compare(t.Context(), from, to, DiffOptions{})
+				_, err = Scans(t.Context(), from, to, Options{})
 			}
-			if !IsDamage(err) || !strings.Contains(err.Error(), "scan_date="+date) || !strings.Contains(err.Error(),
+			if !survey.IsDamage(err) || !strings.Contains(err.Error(), "scan_date="+date) || !strings.Contains(err.Error(),
 				"cannot compare scan") {
 				t.Errorf("damage of %v, paired %v: %v", damaged, paired, err)
 			}

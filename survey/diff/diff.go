@@ -1,4 +1,14 @@
-package survey
+// Package diff answers one question: what changed between two scans, or what did two observers see differently?
+//
+// It reads both scans at the same time, each in a goroutine of its own. A site is kept in memory until the other scan
+// has it too, which is soon if both have about the same order, as scans of one list do. A site in memory is what was
+// seen, and the number of its policy. A policy is what the file makes of the selected tokens; many sites have the same,
+// and each distinct one is kept once. If the orders differ, the earlier scan is kept in memory, in less than 150 bytes
+// a site. So it is for the Parquet files, which have the order of the later scan. The names of the earlier scan are
+// read again if Parquet files list sites that vanished.
+//
+// side.go reads a scan, count.go counts changes, paired.go counts for two observers, and files.go writes Parquet.
+package diff
 
 import (
 	"cmp"
@@ -12,17 +22,8 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
-
-// This file compares two scans. It reads both at the same time, each in a goroutine of its own. A site is kept in
-// memory until the other scan has it too, which is soon if both have about the same order, as scans of one list do. A
-// site in memory is what was seen, and the number of its policy. A policy is what the file makes of the selected
-// tokens; many sites have the same, and each distinct one is kept once. If the orders differ, the earlier scan is kept
-// in memory, in less than 150 bytes a site. So it is for the Parquet files, which have the order of the later scan. The
-// names of the earlier scan are read again if Parquet files list sites that vanished.
-//
-// diffside.go reads a scan, diffcount.go counts changes, diffpaired.go counts for --paired, and difffile.go writes
-// Parquet.
 
 // ScanAt is a scan of a dataset.
 type ScanAt struct {
@@ -31,16 +32,16 @@ type ScanAt struct {
 	Alone  bool // as in Options
 }
 
-// DiffOptions are the options of Compare and ComparePaired.
-type DiffOptions struct {
-	Options
-	Definition string // one of SensitivityDefinitions; "" is Full
-	Selection  Selection
+// Options are the options of Scans and Observers.
+type Options struct {
+	survey.Options
+	Definition string // one of NamesOverRules; "" is Full
+	Selection  survey.Selection
 	Top        int    // tokens, operators and sites listed at most; 0 is all
 	Panel      *Panel // only sites of its hosts; nil: all
 	// blocks that appeared or were removed with their files are listed, too, and their sites counted as changed
 	Files bool
-	Out   store.Store // Compare writes ChangesName and ChangedSitesName here; nil writes nothing
+	Out   store.Store // Scans writes ChangesName and ChangedSitesName here; nil writes nothing
 }
 
 // Diff is what differs between two scans. Programs rely on its JSON; docs/FIELDS.md describes each field.
@@ -57,24 +58,24 @@ type Diff struct {
 	Refusal    int64 `json:"refusal" about:"sites that changed their class to or from refused"`
 
 	Failed     []FailedCount `json:"failed" about:"sites with a gap in one scan only, by gap"`
-	AtLeastOne SumDiff       `json:"at_least_one" about:"sites that block at least one compared token; began: none before, at least one after"`
+	AtLeastOne Sum           `json:"at_least_one" about:"sites that block at least one compared token; began: none before, at least one after"`
 	Changing   int           `json:"tokens_changed" about:"tokens with changes"`
-	Tokens     []TokenDiff   `json:"by_token" about:"of those, the most changed first, at most --top"`
-	Operators  []SumDiff     `json:"by_operator" about:"by operator, at most --top"`
+	Tokens     []Token       `json:"by_token" about:"of those, the most changed first, at most --top"`
+	Operators  []Sum         `json:"by_operator" about:"by operator, at most --top"`
 	Causes     []CauseCount  `json:"causes" about:"causes that occur; see docs/diff.md"`
 
 	// Changed is how many sites began or ceased to block a token. Sites lists the best ranked of them.
-	Changed int64      `json:"changed_sites" about:"sites that began or ceased to block a token"`
-	Sites   []SiteDiff `json:"sites" about:"of those, the best ranked, at most --top"`
+	Changed int64  `json:"changed_sites" about:"sites that began or ceased to block a token"`
+	Sites   []Site `json:"sites" about:"of those, the best ranked, at most --top"`
 }
 
 // Compared is what two scans have in common, whatever is counted.
 type Compared struct {
-	From DiffScan `json:"from" about:"the earlier scan"`
-	To   DiffScan `json:"to" about:"the later scan"`
+	From Scan `json:"from" about:"the earlier scan"`
+	To   Scan `json:"to" about:"the later scan"`
 
 	Panel *Panel `json:"panel" about:"all figures are of the sites of its hosts"`
-	Selection
+	survey.Selection
 	TokensCompared int      `json:"tokens_compared" about:"selected tokens that are compared"`
 	TokensUnknown  []string `json:"tokens_unknown" about:"selected tokens of which one of the scans says nothing"`
 
@@ -99,8 +100,8 @@ func NewPanel(list, fingerprint string, hosts map[string]bool) *Panel {
 	return &Panel{list, fingerprint, len(hosts), hosts}
 }
 
-// DiffScan is one of the two scans.
-type DiffScan struct {
+// Scan is one of the two scans.
+type Scan struct {
 	ScanID          string         `json:"scan_id" about:"scan"`
 	ScanDate        string         `json:"scan_date" about:"YYYY-MM-DD"`
 	Scans           []string       `json:"scans" about:"ids of the scans whose sites count: those of its unit, or one that was named"`
@@ -132,8 +133,8 @@ type FailedCount struct {
 	After   int64  `json:"after" about:"in the later scan"`
 }
 
-// TokenDiff is how the sites with rules in both scans changed towards a token.
-type TokenDiff struct {
+// Token is how the sites with rules in both scans changed towards a token.
+type Token struct {
 	Token    string `json:"token" about:"token"`
 	Operator string `json:"operator" about:"operator of the token"`
 	Purpose  string `json:"purpose" about:"purpose of the token"`
@@ -142,8 +143,8 @@ type TokenDiff struct {
 	Loosened  int64 `json:"loosened" about:"sites that loosened"`
 }
 
-// SumDiff is the same for sites that block at least one token with a value.
-type SumDiff struct {
+// Sum is the same for sites that block at least one token with a value.
+type Sum struct {
 	Value  string `json:"value" about:"empty; in by_operator the operator"`
 	Tokens int    `json:"tokens" about:"compared tokens"`
 	Moves
@@ -171,8 +172,8 @@ type CauseCount struct {
 	Ceased int64  `json:"ceased" about:"pairs of a site and a token"`
 }
 
-// SiteDiff is a site that began or ceased to block tokens.
-type SiteDiff struct {
+// Site is a site that began or ceased to block tokens.
+type Site struct {
 	Host      string   `json:"host" about:"as listed in the later scan"`
 	Port      int32    `json:"port" about:"as listed in the later scan"`
 	Requested string   `json:"requested" about:"as listed in the later scan"`
@@ -190,10 +191,10 @@ func (d *Diff) Empty() bool {
 
 // comparison is what both scans share while they are read.
 type comparison struct {
-	o          *DiffOptions
-	by         *Definition
+	o          *Options
+	by         *survey.Definition
 	chosen     []int32 // registry indexes of the selected tokens
-	places     []int32 // by registry index: the place in chosen, or noToken
+	places     []int32 // by registry index: the place in chosen, or NoToken
 	compared   []int   // places of the tokens of which both scans say something
 	policies   interned
 	judges     interned
@@ -211,9 +212,9 @@ type comparison struct {
 	rulesOther int64 // sites with another policy
 }
 
-// Compare compares two scans. It takes no lock. If a scan lacks the table sites or policies, the error is
+// Scans compares two scans. It takes no lock. If a scan lacks the table sites or policies, the error is
 // commit.ErrNoTable.
-func Compare(ctx context.Context, from, to ScanAt, o DiffOptions) (d *Diff, err error) {
+func Scans(ctx context.Context, from, to ScanAt, o Options) (d *Diff, err error) {
 	c, err := newComparison(ctx, from, to, &o)
 	if err != nil {
 		return nil, err
@@ -223,14 +224,14 @@ func Compare(ctx context.Context, from, to ScanAt, o DiffOptions) (d *Diff, err 
 			d, err = nil, fmt.Errorf("cannot compare scan %s with scan %s: %w", from.ScanID, to.ScanID, err)
 		}
 	}()
-	var out *diffFiles
+	var out *files
 	if o.Out != nil {
-		if out, err = createDiffFiles(ctx, c); err != nil {
+		if out, err = createFiles(ctx, c); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, out.discard()) }()
 	}
-	count := newDiffCounter(c, out)
+	count := newCounter(c, out)
 	if err := c.join(ctx, out != nil, count.site); err != nil {
 		return nil, err
 	}
@@ -246,18 +247,18 @@ func Compare(ctx context.Context, from, to ScanAt, o DiffOptions) (d *Diff, err 
 	return d, out.publish(ctx)
 }
 
-func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*comparison, error) {
-	o.Options = o.withDefaults()
+func newComparison(ctx context.Context, from, to ScanAt, o *Options) (*comparison, error) {
+	o.Options = o.WithDefaults()
 	o.Selection.Tokens = append([]string{}, o.Only...)
-	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
+	definition, ok := survey.DefinitionNamed(cmp.Or(o.Definition, survey.Full))
 	if !ok || definition.Answered() {
 		return nil, fmt.Errorf("cannot compare by %.40q: the definitions are %s", o.Definition,
-			strings.Join(SensitivityDefinitions(), ", "))
+			strings.Join(survey.NamesOverRules(), ", "))
 	}
 	c := &comparison{o: o, by: &definition, places: make([]int32, len(o.Registry.Tokens)), earlier: map[int64]siteState{},
 		later: map[int64]siteRow{}, mostLater: 1 << 16}
 	for id := range o.Registry.Tokens {
-		c.places[id] = noToken
+		c.places[id] = survey.NoToken
 		if o.Selection.Takes(&o.Registry.Tokens[id]) {
 			c.places[id] = int32(len(c.chosen))
 			c.chosen = append(c.chosen, int32(id))
@@ -273,7 +274,7 @@ func newComparison(ctx context.Context, from, to ScanAt, o *DiffOptions) (*compa
 		}
 	}
 	for place, id := range c.chosen {
-		if !c.before.traces.lack(int(id)) && !c.after.traces.lack(int(id)) {
+		if !c.before.traces.Lacks(int(id)) && !c.after.traces.Lacks(int(id)) {
 			c.compared = append(c.compared, place)
 		}
 	}
@@ -347,8 +348,8 @@ func (c *comparison) observe(before, after *siteState) {
 	c.findings[before.finding][after.finding]++
 	if before.ruled() && after.ruled() {
 		c.rulesBoth++
-		c.otherBody += one(before.body != after.body)
-		c.rulesOther += one(c.otherPolicy(before, after))
+		c.otherBody += survey.One(before.body != after.body)
+		c.rulesOther += survey.One(c.otherPolicy(before, after))
 	}
 }
 
@@ -364,7 +365,7 @@ func (c *comparison) otherPolicy(before, after *siteState) bool {
 }
 
 // vanished writes the sites that only the earlier scan contains.
-func (c *comparison) vanished(ctx context.Context, out *diffFiles) error {
+func (c *comparison) vanished(ctx context.Context, out *files) error {
 	b, left := &c.before, maps.Collect(maps.All(c.earlier)) // small, where deleted entries make look-ups slow
 	var failed error
 	err := b.readNames(ctx, func() {
@@ -387,8 +388,8 @@ func (c *comparison) compareds() Compared {
 			d.TokensUnknown = append(d.TokensUnknown, c.o.Registry.Tokens[id].Name)
 		}
 	}
-	for _, before := range DiffFindings() {
-		for _, after := range DiffFindings() {
+	for _, before := range Findings() {
+		for _, after := range Findings() {
 			if n := c.findings[before][after]; n > 0 {
 				d.Findings = append(d.Findings, FindingPair{before.String(), after.String(), n})
 			}
@@ -397,8 +398,8 @@ func (c *comparison) compareds() Compared {
 	return d
 }
 
-// DiffFindings lists all findings: observations first, then gaps.
-func DiffFindings() []audit.Finding {
+// Findings lists all findings: observations first, then gaps.
+func Findings() []audit.Finding {
 	list := make([]audit.Finding, 0, audit.NumFindings)
 	for f := range audit.NumFindings {
 		list = append(list, audit.NumFindings-1-f)
@@ -407,10 +408,10 @@ func DiffFindings() []audit.Finding {
 }
 
 // describe returns the fields that describe a scan.
-func (s *side) describe() DiffScan {
+func (s *side) describe() Scan {
 	m := s.scan.Manifest
-	d := DiffScan{
-		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: idsOf(s.scan.Read()), State: string(m.State),
+	d := Scan{
+		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: survey.ScanIDs(s.scan.Read()), State: string(m.State),
 		Observer: m.Observer.String(), ListID: m.ListID,
 		RegistryVersion: m.RegistryVersion, ToolVersion: m.ToolVersion, Lost: []commit.Total{},
 		Sites: s.sites, Rules: s.rules, Repeated: s.scan.Unit.Replaced() - s.scan.Unit.Folded, Folded: s.scan.Unit.Folded,

@@ -1,10 +1,12 @@
-package survey
+package diff
 
 import (
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // Paired is what two observers saw of one list at about the same time. Programs rely on its JSON; docs/FIELDS.md
@@ -33,8 +35,8 @@ type PairedSum struct {
 	SharePolicy  *float64 `json:"share_other_policy" about:"of rules"`
 }
 
-// ComparePaired compares what two observers saw. It takes no lock and writes nothing.
-func ComparePaired(ctx context.Context, from, to ScanAt, o DiffOptions) (*Paired, error) {
+// Observers compares what two observers saw. It takes no lock and writes nothing.
+func Observers(ctx context.Context, from, to ScanAt, o Options) (*Paired, error) {
 	c, err := newComparison(ctx, from, to, &o)
 	if err != nil {
 		return nil, err
@@ -80,11 +82,11 @@ func ComparePaired(ctx context.Context, from, to ScanAt, o DiffOptions) (*Paired
 
 func (p *PairedSum) add(c *comparison, before, after *siteState) {
 	p.Sites++
-	p.OtherFinding += one(before.finding != after.finding)
+	p.OtherFinding += survey.One(before.finding != after.finding)
 	if before.ruled() && after.ruled() {
 		p.Rules++
-		p.OtherBody += one(before.body != after.body)
-		p.OtherPolicy += one(c.otherPolicy(before, after))
+		p.OtherBody += survey.One(before.body != after.body)
+		p.OtherPolicy += survey.One(c.otherPolicy(before, after))
 	}
 }
 
@@ -93,7 +95,7 @@ func (p *PairedSum) finish() {
 		if all == 0 {
 			return nil
 		}
-		s := share(n, all)
+		s := survey.Share(n, all)
 		return &s
 	}
 	p.ShareFinding, p.ShareBody, p.SharePolicy = of(p.OtherFinding, p.Sites), of(p.OtherBody, p.Rules),
