@@ -1,6 +1,9 @@
-// Package survey answers one question: what do runs tell? It computes the statistics of a scan from its committed
-// parts (stats.go) and its headline figures (summary.go). It reads datasets through package sink. The memory of statistics and summaries is bounded, however many sites there are, and however many
-// agents they name.
+// Package survey answers one question: what do scans tell? It says how sites are read and counted: with which options
+// (options.go), from which rows (rows.go), without damaged files (skip.go), by policy (policies.go), by six definitions
+// of blocking (definition.go), and how sure a share is (uncertainty.go). With these it computes the statistics of a scan
+// (stats.go), its headline figures (summary.go), and the tables of the report page (survey.go); package diff compares
+// two scans. The memory of statistics and summaries is bounded, however many sites there are, and however many agents
+// they name.
 package survey
 
 import (
@@ -46,8 +49,8 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// Open opens the rows that figures count, of a scan that is complete or not: those of the scan's unit, or of the scan alone if o says so or if readers do
-// not get the scan.
+// Open opens the rows that figures count, of a scan that is complete or not: those of the scan's unit, or of the scan
+// alone if o says so or if readers do not get the scan.
 func (o *Options) Open(ctx context.Context, st store.Store, scanID string) (*commit.Scan, error) {
 	m, err := commit.ReadManifest(ctx, st, scanID)
 	if err != nil {

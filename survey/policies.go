@@ -25,8 +25,8 @@ type Policies struct {
 	cells    []audit.Cell           // scratch, see cellsOf
 }
 
-// ReadPolicies reads the policies of a scan. Tokens that the registry lacks are left out. The error is commit.ErrNoTable
-// if the scan lacks the table.
+// ReadPolicies reads the policies of a scan. Tokens that the registry lacks are left out. The error is
+// commit.ErrNoTable if the scan lacks the table.
 func ReadPolicies(ctx context.Context, scan *commit.Scan, registry *tokens.Registry) (*Policies, error) {
 	s := &Policies{Registry: registry, ByID: map[int64]audit.Policy{}}
 	for row, err := range read.Rows[schema.PolicyRow](ctx, scan, schema.Policies) {
