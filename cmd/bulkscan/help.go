@@ -29,10 +29,8 @@ var flagGroups = []options.Group{
 		"resolver", "connect-to", "ipv4", "ipv6", "source-ip", "allow-private", "tls-min", "strict-tls", "ca-file",
 	}},
 	{Title: "Resume", Flags: []string{"scan-id", "date", "restart", "repair"}},
-	{Title: "Monitoring", Flags: []string{
-		"progress", "quiet", "log-format", "log-level", "metrics-addr", "metrics-file", "max-error-rate",
-		"allow-empty", "cpuprofile",
-	}},
+	{Title: "Monitoring", Flags: []string{"progress", "quiet", "log-format", "log-level", "metrics-addr",
+		"metrics-file", "max-error-rate", "allow-empty", "cpuprofile"}},
 }
 
 // groupsOf returns the groups of a command's flags.

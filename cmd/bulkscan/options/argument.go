@@ -124,8 +124,8 @@ func ReadFile(stdin io.Reader, arg string, limit int) (body []byte, isFile bool,
 			return nil, true, fmt.Errorf("cannot read %s: %w", printable.Short(arg), Why(statErr))
 		}
 		if info.IsDir() {
-			return nil, true, fmt.Errorf("cannot read %s: it is a folder; a site of that name is https://%s", printable.Short(arg),
-				printable.Short(arg))
+			return nil, true, fmt.Errorf("cannot read %s: it is a folder; a site of that name is https://%s",
+				printable.Short(arg), printable.Short(arg))
 		}
 		body, err = inputs.ReadText(context.Background(), arg, false, limit+1)
 	}

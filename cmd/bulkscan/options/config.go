@@ -1,9 +1,8 @@
 // Package options answers one question: what do the words of a command line mean? Values of options come from the
-// command line, else the environment, else a configuration file, else the default (config.go); what was misspelt is met
-// with what was probably meant (mistakes.go); an argument is a site or a file (argument.go). The same texts of a
-// command become
-// --help (help.go), a manual page (man.go) and what a shell offers (complete.go). Which options there are, the commands
-// say. All errors but those of reading an argument's file are of usage.
+// command line, else the environment, else a configuration file, else the default (config.go); what was misspelt is
+// met with what was probably meant (mistakes.go); an argument is a site or a file (argument.go). The same texts of a
+// command become --help (help.go), a manual page (man.go) and what a shell offers (complete.go). Which options there
+// are, the commands say. All errors but those of reading an argument's file are of usage.
 package options
 
 import (
