@@ -209,22 +209,29 @@ func CheckURL(url string) error {
 	return nil
 }
 
-// SpeaksOf returns an error if a URL belongs to another site than a fetched one: the robots.txt of a site says nothing
-// about other sites (RFC 9309 §2.3). A path belongs to any site, and a file to the site of any URL.
-func (s *Site) SpeaksOf(url string) error {
-	if s.IsFile || url[0] == '/' && !strings.HasPrefix(url, "//") {
-		return nil
+// SpeaksOf returns a function for many URLs, whose error says that a URL belongs to another site than a fetched one:
+// the robots.txt of a site says nothing about other sites (RFC 9309 §2.3). A path belongs to any site, and a file to
+// the site of any URL.
+func (s *Site) SpeaksOf() func(url string) error {
+	if s.IsFile {
+		return func(string) error { return nil }
 	}
-	// Most URLs are spelled as their origin is, and need not be taken apart.
 	home := s.Origin.String()
-	if rest, ok := strings.CutPrefix(url, home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' || rest[0] == '#') {
-		return nil
+	return func(url string) error {
+		if url[0] == '/' && !strings.HasPrefix(url, "//") {
+			return nil
+		}
+		// Most URLs are spelled as their origin is, and need not be taken apart.
+		if rest, ok := strings.CutPrefix(url, home); ok && (rest == "" || rest[0] == '/' || rest[0] == '?' ||
+			rest[0] == '#') {
+			return nil
+		}
+		if o, err := origin.Parse(url); err == nil && o.As(s.Origin.Scheme()) == s.Origin.As(o.Scheme()) {
+			return nil
+		}
+		return fmt.Errorf(
+			"%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", printable.Short(url), home)
 	}
-	if o, err := origin.Parse(url); err == nil && o.As(s.Origin.Scheme()) == s.Origin.As(o.Scheme()) {
-		return nil
-	}
-	return fmt.Errorf(
-		"%q is not of %s, whose robots.txt says nothing about other sites (RFC 9309 §2.3); name the URL's own site by --robots, or give a file", printable.Short(url), home)
 }
 
 // HasNoAgent reports whether a judged file that was found has no user-agent line. Files that are no robots.txt have

@@ -136,7 +136,7 @@ func (a *app) test(ctx context.Context, f *testFlags, urls []string) error {
 
 	out := bufio.NewWriterSize(a.stdout, 64<<10)
 	rows := terminal.NewRows(out, auditor.Tester(robots, crawlers), given, f.json, f.color.Colored(a.stdout))
-	q := &questions{app: a, robots: robots, out: out, rows: rows, crawlers: len(crawlers)}
+	q := &questions{app: a, speaksOf: robots.SpeaksOf(), out: out, rows: rows, crawlers: len(crawlers)}
 	for _, url := range urls {
 		rows.Widen(url)
 	}
@@ -320,11 +320,12 @@ func siteOf(url string) (origin.Origin, error) {
 
 // speaksOfAll returns an error of usage if one of the URLs belongs to another site.
 func speaksOfAll(site *audit.Site, urls []string) error {
+	speaksOf := site.SpeaksOf()
 	for _, url := range urls {
 		if url == "-" {
 			continue
 		}
-		if err := site.SpeaksOf(url); err != nil {
+		if err := speaksOf(url); err != nil {
 			return usage(err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // questions are the URLs of a run, each of which is answered as it comes.
 type questions struct {
 	app      *app
-	robots   *audit.Site
+	speaksOf func(url string) error // see audit.Site.SpeaksOf
 	out      *bufio.Writer
 	rows     *terminal.Rows
 	crawlers int
@@ -84,7 +84,7 @@ func (q *questions) addAll(in io.Reader) error {
 		if err = audit.CheckURL(url); err != nil {
 			err = fmt.Errorf("%q %w", clipped(url), err)
 		} else {
-			err = q.robots.SpeaksOf(url)
+			err = q.speaksOf(url)
 		}
 		if err != nil {
 			q.reject(err)
