@@ -28,6 +28,11 @@ type Site struct {
 	Report Report      // views Fetch.Body and Robots
 }
 
+// SetOrigin sets the Origin, and what the public suffix list says of its host.
+func (s *Site) SetOrigin(o origin.Origin) {
+	s.Origin, s.Domain, s.ICANN, s.TLD = o, o.RegistrableDomain(), o.ICANNDomain(), o.TLD()
+}
+
 // Reset prepares the Site for another origin. It keeps the memory that it owns, up to a bound. Views are reset before
 // the bytes that they refer to.
 func (s *Site) Reset() {

@@ -131,7 +131,7 @@ func writeNight(b *testing.B, st store.Store, n, sites int) {
 			continue
 		}
 		s.Seq, s.Fetch, s.Report = uint64(i), answer, report
-		sitetest.SetOrigin(s, sitetest.Origin(b, fmt.Sprintf("www.site-%d.example", i)))
+		s.SetOrigin(sitetest.Origin(b, fmt.Sprintf("www.site-%d.example", i)))
 		policy := i * 7919 % 2000
 		if unlike(3) {
 			policy++

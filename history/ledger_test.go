@@ -55,7 +55,7 @@ func scanned(t testing.TB, st store.Store, id, date string, change func(*sink.Op
 	for i, word := range sites {
 		name, what, _ := strings.Cut(word, "=")
 		s := sitetest.Typical(t, uint64(i))
-		sitetest.SetOrigin(s, sitetest.Origin(t, name))
+		s.SetOrigin(sitetest.Origin(t, name))
 		s.Fetch.Hops, s.Fetch.Fields, s.Fetch.Body = nil, exchange.Fields{}, nil
 		if body, ok := testFiles[what]; ok {
 			s.Fetch.Body = []byte(body)

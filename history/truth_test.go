@@ -332,7 +332,7 @@ func (w *trueWorld) write(t testing.TB, st store.Store, scan *trueScan) {
 			input = "https://" + input
 		}
 		s := &audit.Site{Seq: uint64(i), Input: input}
-		sitetest.SetOrigin(s, sitetest.Origin(t, input))
+		s.SetOrigin(sitetest.Origin(t, input))
 		s.Fetch = exchange.Response{Outcome: exchange.Answered, Status: 200, Attempts: 1, FetchedAt: c.at}
 		switch c.class {
 		case ClassRules:

@@ -56,7 +56,7 @@ func (r *run) recall(archive Archive, recalled chan<- *audit.Site) error {
 func (r *run) judgeRecalled(recalled <-chan *audit.Site) error {
 	defer r.judges.Done()
 	for site := range recalled {
-		site.Domain, site.ICANN, site.TLD = site.Origin.RegistrableDomain(), site.Origin.ICANNDomain(), site.Origin.TLD()
+		site.SetOrigin(site.Origin)
 		r.auditor.Judge(site)
 		r.keeping <- site
 	}

@@ -19,9 +19,6 @@ type slot struct {
 	answered time.Duration    // how long an exchange with an answer took
 	sent     time.Duration    // when the schedule sent it to be asked, since the run began
 	tokens   [numLevels]token // spent for this exchange, for the limiter
-	domain   string           // of the record's origin, see audit.Site
-	icann    string
-	tld      string
 }
 
 // slotState says why a slot was returned.
@@ -43,7 +40,6 @@ func (t *slot) begin(begun time.Time) {
 		Past:     t.record.past(),
 		Response: &t.response,
 	}
-	t.domain, t.icann, t.tld = t.record.origin.RegistrableDomain(), t.record.origin.ICANNDomain(), t.record.origin.TLD()
 }
 
 // repeat undoes an exchange: its target is fetched again, with the origin's past before it.
@@ -58,7 +54,7 @@ func (t *slot) handOver(site *audit.Site) {
 	rec := &t.record
 	site.Fetch, t.response = t.response, site.Fetch
 	site.Seq, site.Input, site.Label, site.Rank = rec.seq, rec.input, rec.label, rec.rank
-	site.Origin, site.Domain, site.ICANN, site.TLD = rec.origin, t.domain, t.icann, t.tld
+	site.SetOrigin(rec.origin)
 }
 
 // slots is the free list, and the schedule's state of exchanges in flight. It bounds memory, creates back-pressure and
@@ -89,7 +85,6 @@ func (ts *slots) put(t *slot) {
 	t.response.Reset()
 	t.record, t.exchange, t.next = record{}, exchange.Exchange{}, exchange.Next{}
 	t.answered = 0
-	t.domain, t.icann, t.tld = "", "", ""
 	ts.end(&t.flight)
 	ts.free = append(ts.free, t)
 }

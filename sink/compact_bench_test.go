@@ -36,7 +36,7 @@ func manyParts(b *testing.B, folder string, tables ...string) *store.Dir {
 	for seq := range uint64(benchPartRows) {
 		site.Seq, site.Rank, site.Report.BodyHash = seq, int64(seq)+1, seq*0x9e3779b97f4a7c15|1
 		host := fmt.Sprintf("site-%x.example.com", seq*2654435761)
-		setOrigin(site, mustOrigin(b, host))
+		site.SetOrigin(mustOrigin(b, host))
 		site.Input, site.Fetch.Answered = host, site.Origin
 		if err := w.Add(site); err != nil {
 			b.Fatal(err)

@@ -21,7 +21,7 @@ func BenchmarkCorpus(b *testing.B) {
 	sites := make([]*audit.Site, len(bodies))
 	for i, body := range bodies {
 		s := typicalSite(b, uint64(i))
-		setOrigin(s, mustOrigin(b, fmt.Sprintf("host-%x.example%d.com", uint32(i)*2654435761, i%5000)))
+		s.SetOrigin(mustOrigin(b, fmt.Sprintf("host-%x.example%d.com", uint32(i)*2654435761, i%5000)))
 		s.Fetch.Body = body
 		audit.Judge(s)
 		sites[i] = s

@@ -5,7 +5,6 @@ import "github.com/bulkscan/bulkscan/internal/sitetest"
 // The sites that tests keep.
 var (
 	mustOrigin  = sitetest.Origin
-	setOrigin   = sitetest.SetOrigin
 	typicalSite = sitetest.Typical
 	deadSite    = sitetest.Dead
 	judgedSites = sitetest.Judged

@@ -93,7 +93,7 @@ func extremeSite(t *testing.T, seq uint64) *audit.Site {
 	bad := []byte("a\xff\x00\x1b[31m\u202e\xe2\x82")
 	long := []byte(strings.Repeat("€", 2000))
 	s.Input, s.Label, s.Rank = "x\xff"+strings.Repeat("y", 5000), "\xc3", math.MaxInt64
-	setOrigin(s, mustOrigin(t, "ftp://[2001:db8::1]:65535"))
+	s.SetOrigin(mustOrigin(t, "ftp://[2001:db8::1]:65535"))
 	s.Fetch.Answered = s.Origin
 	s.Fetch.Final = exchange.Target{Origin: s.Origin, Path: "/\xff" + strings.Repeat("z", 5000)}
 	s.Fetch.Hops = nil

@@ -25,11 +25,6 @@ func Origin(tb testing.TB, text string) origin.Origin {
 	return o
 }
 
-// SetOrigin sets a site's origin, and its facts in the public suffix list.
-func SetOrigin(s *audit.Site, o origin.Origin) {
-	s.Origin, s.Domain, s.ICANN, s.TLD = o, o.RegistrableDomain(), o.ICANNDomain(), o.TLD()
-}
-
 // TokenID returns the index of a token in the default registry.
 func TokenID(tb testing.TB, name string) int {
 	tb.Helper()
@@ -46,7 +41,7 @@ func Typical(tb testing.TB, seq uint64) *audit.Site {
 	s := &audit.Site{
 		Seq: seq, Input: host, Label: "news", Rank: int64(seq) + 1,
 	}
-	SetOrigin(s, Origin(tb, host))
+	s.SetOrigin(Origin(tb, host))
 	s.ICANN = "co.uk" // as if a company had listed it
 	answered := s.Origin.As(origin.HTTPS)
 	s.Fetch = exchange.Response{
@@ -121,7 +116,7 @@ func Typical(tb testing.TB, seq uint64) *audit.Site {
 // Dead is a site that never answered: every nullable column is null.
 func Dead(tb testing.TB, seq uint64) *audit.Site {
 	s := &audit.Site{Seq: seq, Input: "http://dead.invalid:8080/"}
-	SetOrigin(s, Origin(tb, "http://dead.invalid:8080"))
+	s.SetOrigin(Origin(tb, "http://dead.invalid:8080"))
 	s.Fetch = exchange.Response{Outcome: exchange.DNSNotFound, Cause: exchange.CauseNoSuchName, Answered: s.Origin,
 		Final: exchange.Target{Origin: s.Origin}, Attempts: 2}
 	s.Report = audit.Report{Access: parser.AccessFullDisallow, Finding: audit.FindingUnreachable, Status: audit.Fail,

@@ -101,8 +101,8 @@ func Dataset(tb testing.TB) store.Store {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		s := &audit.Site{Seq: seq, Input: host, Label: label, Rank: rank, Origin: o, Domain: o.RegistrableDomain(),
-			TLD: o.TLD()}
+		s := &audit.Site{Seq: seq, Input: host, Label: label, Rank: rank}
+		s.SetOrigin(o)
 		s.Fetch = exchange.Response{Outcome: outcome, Status: status, Answered: o.As(origin.HTTPS), Attempts: 1}
 		if status != 0 {
 			s.Fetch.Timing.Total = time.Duration(seq+1) * 10 * time.Millisecond

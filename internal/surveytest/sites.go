@@ -140,7 +140,8 @@ func Mixed(t *testing.T, n int, seed uint64) []*audit.Site {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &audit.Site{Seq: uint64(i), Input: host, Origin: o, Domain: o.RegistrableDomain(), TLD: o.TLD()}
+		s := &audit.Site{Seq: uint64(i), Input: host}
+		s.SetOrigin(o)
 		if random.IntN(3) > 0 {
 			s.Rank = int64(random.IntN(5000) + 1)
 		}

@@ -51,7 +51,7 @@ MyBot  |         | ai       | training | Me       | yes |          | https://exa
 			s := sitetest.Typical(b, 0)
 			var bytes int64
 			for i := range sites {
-				sitetest.SetOrigin(s, sitetest.Origin(b, fmt.Sprintf("host-%x.example%d.com", uint32(i)*2654435761, i%5000)))
+				s.SetOrigin(sitetest.Origin(b, fmt.Sprintf("host-%x.example%d.com", uint32(i)*2654435761, i%5000)))
 				s.Seq, s.Rank, s.Input, s.Fetch.Body = uint64(i), int64(i), s.Origin.Host(), bench.body(i)
 				bytes += int64(len(s.Fetch.Body))
 				audit.Judge(s)

@@ -45,7 +45,7 @@ func TestRedirectScope(t *testing.T) {
 	f := func(from, to, want string) {
 		t.Helper()
 		s := &audit.Site{}
-		sitetest.SetOrigin(s, sitetest.Origin(t, from))
+		s.SetOrigin(sitetest.Origin(t, from))
 		if to != "" {
 			s.Fetch.Hops = []exchange.Hop{{Status: 301, URL: to}}
 			s.Fetch.Final.Origin = sitetest.Origin(t, to)

@@ -185,10 +185,11 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 		d := s.draw(seq, made)
 		row.Reset()
 		row.Seq, row.Rank, row.Label, row.Input = uint64(seq), d.rank, d.label, d.host
-		if row.Origin, err = origin.Parse(d.host); err != nil {
+		o, err := origin.Parse(d.host)
+		if err != nil {
 			return errors.Join(err, w.Abort())
 		}
-		row.Domain, row.ICANN, row.TLD = row.Origin.RegistrableDomain(), row.Origin.ICANNDomain(), row.Origin.TLD()
+		row.SetOrigin(o)
 		body = d.answer(row, date, at.Add(s.After+time.Duration(seq)*time.Millisecond), body)
 		if s.Challenged > 0 && seq%s.Challenged == 0 && row.Fetch.Status != 0 {
 			row.Fetch.Fields.Challenge = "cloudflare"
