@@ -203,7 +203,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "If anything is damaged, the exit code is {}.", code("cmd/bulkscan.exitDamaged"))
 	f(page, "The exit code is {} if", code("cmd/bulkscan.exitDamaged"))
 	f(page, "the exit code is {}; when", code("cmd/bulkscan.exitDamaged"))
-	f(page, "parts of {} MiB, all tables together, by copying pages: {} million rows",
+	f(page, "parts of {} MiB by copying pages: {} million rows",
 		mib("sink/compact.DefaultPartBytes"), in(first, `merging parts: (\d+) million rows`))
 	f(page, "one part per processor, at most {}. Repeated bodies of a part beyond {} MiB",
 		numberWords[c("sink/reaudit.maxWorkers")], mib("sink/reaudit.holdBodies"))
@@ -377,13 +377,9 @@ func figures(t *testing.T) (all []figure) {
 	})
 	row("| bytes", " GB", func(sites, _, _, _ float64) string { return rounded(sites*bytesOf/1e9, 2) })
 	f(page, "Slurm 1,001 unless `MaxArraySize` is larger, AWS Batch 10,000, bulkscan {}.", grouped("scan/shares.Max"))
-	f(page, "beyond 300 million sites, use")
 	rate := num(in(first, `Statistics: ([\d.]+) million sites`))
 	f(page, "({} million sites a second: {} minutes for 300 million)", plain(rate), rounded(300/rate/60, 2))
 	f(page, "in eight shares, killed {} times on two processors: every row true", in(fifth, `tasks were killed (\d+) times`))
-	cpu := func(row string) string { return in(fifth, row+` \|(?: [\d.]+ \|){4} \d+ \| (\d+) \|`) }
-	f(page, "A request took {} µs of CPU in one process, {} in eight tasks one after another, and {} in eight at once.",
-		cpu("one process"), cpu("8 tasks, one after another"), cpu("8 tasks at once"))
 
 	page = "docs/storage.md"
 	f(page, "`BULKSCAN_S3_LEASE` | {}s |", seconds("store/s3.DefaultLease"))
