@@ -138,7 +138,7 @@ func TestConfigWithoutActions(t *testing.T) {
 	}
 	for _, name := range rules.Actions {
 		variable, command := "BULKSCAN_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_")), "nightly --list list.txt"
-		if name == "restart" || name == "repair" {
+		if name == "restart" || name == "repair" || name == "print-config" {
 			command = "scan list.txt"
 		}
 		t.Setenv(variable, "true")

@@ -16,9 +16,9 @@ import (
 // rules say what the flags of all commands have in common.
 var rules = &options.Rules{
 	Tables:      []string{"scan", "nightly"},
-	CommandLine: []string{"help", "status", "json", "config", "print-config", "dry-run"},
+	CommandLine: []string{"help", "json", "config"},
 	Actions: []string{"release", "discard", "withdraw", "reason", "prune", "accept-list", "accept-pruning", "restart",
-		"repair"},
+		"repair", "status", "print-config", "dry-run"},
 	Choices: map[string][]string{
 		"format":     inputs.FormatNames,
 		"by":         replay.Bys,

@@ -32,8 +32,8 @@ type Rules struct {
 	// Tables are the tables that a configuration file may have, named after commands. Keys above all tables are those of
 	// the first.
 	Tables []string
-	// Actions are the flags by which one run changes something. Variables cannot set them: each run would repeat the
-	// change.
+	// Actions are the flags by which one run does something else than usual. Variables cannot set them: each run would
+	// repeat it, so that nights would be missing.
 	Actions []string
 	// CommandLine are further flags that say what one run does. A configuration file can set neither them nor Actions.
 	CommandLine []string
