@@ -23,8 +23,8 @@ const (
 	maxNegative = 5 * time.Minute
 )
 
-// read follows the chain through a message. It returns false if the message ends at an alias, which must then be
-// asked for.
+// read follows the chain through a message. It returns false if the message ends at an alias, which then needs a
+// question of its own.
 func (c *chain) read(m *dns.Msg) (Answer, bool) {
 	before := c.name
 	if !c.walk(m.Answer) {

@@ -11,14 +11,13 @@ import (
 )
 
 // This file looks up many names at a time, without a goroutine for each. The first questions of a batch are sent
-// together, and what arrives together is read together. Most look-ups need no more. A look-up whose answer is unusual,
-// or late, continues in a goroutine of its own, as Lookup does after its first question: there is one definition of
-// what follows.
+// together, and what arrives together is read together. Most look-ups need no more. A look-up whose answer is unusual
+// or late continues in a goroutine of its own, by the same code as Lookup.
 
 // maxBatch bounds the questions that are sent together.
 const maxBatch = 64
 
-// Query is one look-up of LookupAll. It serves once.
+// Query is one look-up of LookupAll. It is used once.
 type Query struct {
 	Host   string          // as for Lookup
 	Of     *exchange.Query // the caller's
@@ -41,8 +40,8 @@ type batch struct {
 	sent     time.Time
 }
 
-// LookupAll is Lookup for many names. It does not wait for answers, but may open sockets. done is called with each
-// query once, with several at a time, by LookupAll and by other goroutines. It must not block, nor keep the slice.
+// LookupAll is Lookup for many names. It does not wait for answers, but may open sockets. It calls done with each query
+// once and several at a time, partly from other goroutines. done must not block or keep the slice.
 func (r *Resolver) LookupAll(ctx context.Context, queries []*Query, done func([]*Query)) {
 	var asked []*Query
 	now := time.Now()
@@ -82,8 +81,8 @@ func (r *Resolver) LookupAll(ctx context.Context, queries []*Query, done func([]
 	}
 }
 
-// send sends the first questions, if paced when the server's rate allows. A query whose question cannot be sent has a
-// goroutine of its own from the start.
+// send sends the first questions, if paced when the server's rate allows. A query whose question cannot be sent
+// continues in a goroutine of its own.
 func (b *batch) send(paced bool) {
 	s, n := b.server, len(b.queries)
 	c := b.resolver.calls.Get().(*call)
@@ -184,8 +183,8 @@ func (q *Query) alone(c *call) {
 	}()
 }
 
-// read reads the answer to the first question; now is when it arrived. If the look-up needs further questions, read
-// asks them and returns false.
+// read reads the answer to the first question; now is when it arrived. If the answer does not end the look-up, it
+// continues in a goroutine of its own, and read returns false.
 func (q *Query) read(packet []byte, edns bool, now time.Time) bool {
 	b := q.batch
 	r := b.resolver

@@ -14,8 +14,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// A question's random id and source port make its answer hard to forge (RFC 5452 §9.2). So a socket, whose port is
-// random, sends a bounded number of questions and for a bounded time.
+// A question's random id and source port make its answer hard to forge (RFC 5452 §9.2). So each socket, whose port is
+// random, is replaced after some questions, and after some time.
 const (
 	questionsPerSocket = 1024
 	socketLife         = 10 * time.Second
@@ -361,8 +361,8 @@ func (k *socket) expire() bool {
 	return k.closed
 }
 
-// fail ends the wait of every call of the socket. The socket is closed, unless the port only refused, as no process
-// listens on it.
+// fail ends the wait of every call of the socket. ECONNREFUSED does not close the socket: no process may have listened
+// for a moment.
 func (k *socket) fail(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

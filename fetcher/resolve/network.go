@@ -25,8 +25,8 @@ type Network interface {
 type Packets interface {
 	// Send sends a batch, and returns how many of it were sent before an error.
 	Send(packets [][]byte) (sent int, err error)
-	// Receive waits for a datagram, and fills as many buffers as have arrived. A datagram that is longer than its buffer
-	// is cut.
+	// Receive waits for a datagram, and fills a buffer for each that has arrived. A datagram longer than its buffer is
+	// cut.
 	Receive(buffers [][]byte, sizes []int) (n int, err error)
 	SetReadDeadline(t time.Time) error
 	Close() error

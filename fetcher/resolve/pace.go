@@ -14,8 +14,8 @@ import (
 // This file slows down the questions to a server that refuses some because there are too many.
 //
 // A refusal (SERVFAIL, REFUSED …) alone does not show whether its reason is the name or the rate. The same question
-// later does: a name that cannot be resolved is refused again, a name refused for the rate is answered. So only
-// revoked refusals count: those that an answer of the same server or of another one follows.
+// later does: a name that cannot be resolved is refused again, a name refused for the rate is answered. So only revoked
+// refusals count: those followed by an answer from this server or another.
 const (
 	judgeOver  = time.Second            // revoked refusals are counted over this time,
 	judgeAfter = 100 * time.Millisecond // and judged after this time at the earliest

@@ -95,9 +95,9 @@ func lower(b byte) byte {
 	return b
 }
 
-// question asks the servers one question, one after the other, until one answers, all refuse, or the look-up's time is
-// up. If question returns no message, the cause is that of the last refusal; else that all servers were unreachable all
-// the time; else that no answer came in time.
+// question asks one server after the other, until one answers, all refuse, or the look-up's time is up. Without a
+// message it returns the cause of the last refusal. If none refused, the cause says whether all servers were
+// unreachable all the time, or no answer came in time.
 func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype uint16) (*dns.Msg, exchange.Cause) {
 	c := l.first
 	if l.first = nil; c == nil {
@@ -182,9 +182,9 @@ func (r *Resolver) question(ctx context.Context, l *lookup, name string, qtype u
 				err, waiting = nil, (unable | absent | crowded).all(n)
 				at = (unable | absent | crowded).next(at, n)
 			default:
-				// After a refusal the other servers get the question at once. When all have refused, all get it again later,
-				// since a server that refused for the rate answers then. A second refusal is due to the name, unless the
-				// refusals of the server are not believed by then. It counts a little later, because other look-ups may show
+				// After a refusal the other servers get the question at once. When all have refused, all get it again
+				// later, since a server that refused for the rate answers then. A second refusal is due to the name,
+				// unless the server is doubted by then. It counts only after a short wait: other look-ups may show
 				// meanwhile that the server refuses for the rate.
 				a.server.failures.Add(1)
 				if refused.by == nil {

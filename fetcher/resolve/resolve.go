@@ -56,8 +56,8 @@ type Answer struct {
 	Until   time.Time     // when the answer expires; zero: never
 }
 
-// Resolver looks names up. It is safe for use by many goroutines. It has a goroutine for each open socket. They end
-// with Close, or after some time without questions.
+// Resolver looks names up. It is safe for use by many goroutines. Each open socket has a goroutine, which ends with
+// Close, or after some time without questions.
 type Resolver struct {
 	opts     Options
 	servers  []*server

@@ -137,8 +137,8 @@ func (r *Resolver) probe(s *server) {
 	}
 }
 
-// sendProbe sends a probe. It ignores errors, because the server may be unreachable for a moment. It returns false
-// after Close, which no probe may follow with a new socket.
+// sendProbe sends a probe. It ignores errors, because the server may be unreachable for a moment. After Close it sends
+// none, which would open a socket, and returns false.
 func (r *Resolver) sendProbe(s *server, c *call) bool {
 	r.probing.RLock()
 	defer r.probing.RUnlock()
