@@ -14,7 +14,7 @@ import (
 )
 
 // This file reads bodies. framing finds the end of the transferred body (RFC 9112 §6), memory lends the bytes that hold
-// it, and collect stops at the size limit, which is no error.
+// it, and collect stops at the size limit without an error.
 
 // maxExtensions bounds the chunk extensions and padding of one body in all, in bytes. RFC 9112 §7.1.1 asks for such a
 // bound.
@@ -176,7 +176,7 @@ const (
 	largeBody  = 64 << 10
 )
 
-// memory lends the bytes that hold bodies. A body gets the next larger size when the received bytes fill the last: an
+// memory lends the bytes that hold bodies. A body gets the next larger size when its bytes fill the current one: an
 // announced length alone takes no memory. memory implements exchange.Recycler; a body is recycled once.
 //
 //	first byte ─► small, middle: pools ─► large ─► whole: stores within the budget
@@ -189,7 +189,7 @@ type memory struct {
 }
 
 // newMemory returns memory for bodies of at most limit bytes. A quarter of the budget is reserved for bodies up to
-// largeBody, which are frequent. Otherwise a few of the largest bodies could keep all of them waiting.
+// largeBody, which are frequent. Otherwise a few of the largest bodies could delay all others.
 func newMemory(budget int64, limit int) *memory {
 	m := &memory{}
 	m.small.New = func() any { return new([smallBody]byte) }
@@ -310,8 +310,8 @@ func (m *memory) collect(ctx context.Context, src io.Reader, limit int, deadline
 			}
 			continue
 		}
-		// The memory is full, or there is none yet. One more byte shows that the next size is needed, or at the limit
-		// that the body is cut.
+		// The body's memory is full, or not yet allocated. If another byte comes, the body needs the next size; at the
+		// limit it is cut.
 		var probe [1]byte
 		n, err := readSome(src, probe[:])
 		switch {

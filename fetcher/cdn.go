@@ -2,8 +2,8 @@ package fetcher
 
 import "bytes"
 
-// cdnNames are the delivery networks that response fields reveal, by precedence: of two in a row, the outer one, which
-// answered us, comes first. The texts are values of the dataset's column `cdn`.
+// cdnNames are the delivery networks that response fields reveal. If fields reveal two, the earlier in this list
+// counts: the outer one, which answered us. The texts are values of the dataset's column `cdn`.
 var cdnNames = []string{
 	"cloudflare", "imperva", "sucuri", "ddos-guard", "akamai", "cloudfront", "fastly", "azure-front-door", "google",
 	"bunny", "cdn77", "keycdn", "edgio", "alibaba", "tencent", "fly", "vercel", "netlify",

@@ -2,16 +2,16 @@ package fetcher
 
 import "strings"
 
-// challengeMark is a header field by which a vendor's documentation tells clients that a response is a challenge to
-// prove that they are no bot, and not the site's answer. The complete value is compared, without regard to case.
+// challengeMark is a header field that marks a response as a bot challenge instead of the site's answer, as its vendor
+// documents. The complete value is compared, ignoring case.
 type challengeMark struct {
 	field  string // as fasthttp spells it
 	values []string
 	vendor string // a value of the dataset's column `challenge`
 }
 
-// challengeMarks is the table of marks. It leaves out vendors whose challenges only show in words of the page, or in
-// fields that their other responses have, too.
+// challengeMarks is the table of marks. It leaves out vendors whose challenges can only be recognised by the page's
+// text, or by fields that other responses contain, too.
 var challengeMarks = []challengeMark{
 	// developers.cloudflare.com: Detect a Challenge Page response
 	{"Cf-Mitigated", []string{"challenge"}, "cloudflare"},

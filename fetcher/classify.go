@@ -140,8 +140,8 @@ func classify(at stage, err error) (exchange.Outcome, exchange.Cause) {
 	return exchange.BadResponse, exchange.CauseOther
 }
 
-// isTimeout reports whether a deadline of ours passed, or the kernel's: ETIMEDOUT, of a connect or an unacknowledged
-// packet.
+// isTimeout reports whether our deadline passed, or the kernel's (ETIMEDOUT, for a connect or an unacknowledged
+// packet).
 func isTimeout(err error) bool {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) {
 		return true

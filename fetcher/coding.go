@@ -18,8 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// Bodies are decoded after they were received, from memory into memory. So a slow server never holds a decoder, which
-// may have many megabytes, and as many decoders as processors serve all exchanges.
+// Bodies are decoded in memory, after they were received. So a slow server never holds a decoder of many megabytes, and
+// one decoder per processor serves all exchanges.
 
 // Bounds of decoding.
 const (
@@ -45,9 +45,9 @@ var noCodings = [...]string{
 	"aws-chunked", "chunked",
 }
 
-// contentCodings appends the codings of a head's Content-Encoding. Several field lines are one list (RFC 9110 §5.3), of
-// which fasthttp returns only the last line. doubtful reports whether one of noCodings is in the list: the decoded body
-// must then be text.
+// contentCodings appends the codings of a head's Content-Encoding. Several field lines form one list (RFC 9110 §5.3);
+// fasthttp returns only the last line. doubtful reports whether one of noCodings is in the list: the decoded body must
+// then be text.
 func contentCodings(dst []coding, head []byte) (_ []coding, doubtful bool, err error) {
 	const field = "content-encoding"
 	for line := range bytes.Lines(head) {
@@ -186,8 +186,8 @@ func (d *decoder) open(c coding, src []byte) (_ io.Reader, err error) {
 	}
 }
 
-// members reads one gzip member after the other (RFC 1952 §2.2). It ignores bytes after a member that begin no other
-// member, mostly zeros or a line end, as browsers do.
+// members reads one gzip member after the other (RFC 1952 §2.2). Like browsers it ignores trailing bytes that begin no
+// member, mostly zeros or a line end.
 type members decoder
 
 func (m *members) Read(p []byte) (int, error) {
@@ -222,8 +222,8 @@ func (b *bare) Read(p []byte) (int, error) {
 // errEndsEarly means that a received body ends before its coding does.
 var errEndsEarly = errors.New("the coding has no end")
 
-// decode decodes a body into the memory of the coded bytes, or into larger memory if the result does not fit. cut is
-// true if the body was cut when it was received; the returned bool also if the result was cut at the limit. An error
+// decode decodes a body into the memory of the coded bytes, or into larger memory if the result does not fit. cut and
+// the first returned bool say that the body was cut: when it was received, or by then also at the limit. An error
 // discards what was decoded before it. proven reports whether a checksum of a coding shows that body is complete.
 // decode recycles body; the caller must recycle the result. It waits for a decoder and for memory until the deadline.
 func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut bool, deadline time.Time) (_ []byte, _,

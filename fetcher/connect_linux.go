@@ -105,8 +105,8 @@ func (s *socket) finish(end time.Time) (err error) {
 	return net.ErrClosed
 }
 
-// connected reports whether connecting has ended, and sets failed to the result. RawConn.Write calls it also before
-// the first wait. It must detect the end then, because the poller may have reported it already, and reports it once.
+// connected reports whether connecting has ended, and sets failed to the result. RawConn.Write calls it also before the
+// first wait. It must detect the end at that call: the poller reports the end only once, and may have done so.
 //
 // On Linux a second connect reports the state: EALREADY while connecting, nothing (then EISCONN) after success, else
 // the error. SO_ERROR alone cannot distinguish success from a spurious wake-up.
@@ -117,8 +117,8 @@ func (s *socket) connected(fd uintptr) bool {
 		case syscall.EALREADY, syscall.EINPROGRESS:
 			return false
 		case nil, syscall.EISCONN:
-			// If no process listens on a port of this machine that the kernel may choose as the local port, it may
-			// choose that port and connect the socket to itself.
+			// A connect to an unused port of this machine connects the socket to itself if the kernel chooses that port
+			// as the local one.
 			if s.remote.Port() >= unprivilegedPort && local(fd) == s.remote {
 				s.failed = os.NewSyscallError("connect", syscall.ECONNREFUSED)
 			}
@@ -162,8 +162,8 @@ func (s *socket) set(err error) error {
 	return s.netError("set", err)
 }
 
-// SetLinger is like that of net.TCPConn. It uses the RawConn, because the end of ctx may have closed the descriptor,
-// and its number may belong to another exchange.
+// SetLinger is like that of net.TCPConn. It uses the RawConn: the end of ctx may have closed the descriptor, whose
+// number may then belong to another exchange.
 func (s *socket) SetLinger(seconds int) error {
 	linger := &syscall.Linger{}
 	if seconds >= 0 {

@@ -99,8 +99,8 @@ func (c ConnectTo) matches(o origin.Origin) bool {
 	return (c.Host == "" || c.Host == o.Host()) && (c.Port == 0 || c.Port == o.Port())
 }
 
-// ParseSourceIP reads Config.SourceIP, an address that connections can come from. With an address that this machine
-// lacks, every exchange would fail, and each failure would pass for the host's.
+// ParseSourceIP parses Config.SourceIP and checks that this machine has the address. Otherwise every exchange would
+// fail, and each failure would be recorded as the host's.
 func ParseSourceIP(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {

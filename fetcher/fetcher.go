@@ -3,7 +3,7 @@
 // audit decides what an answer means.
 //
 // The files, in the order of an exchange:
-//   - guard.go and connectto.go decide which address may and shall be dialled.
+//   - guard.go and connectto.go decide which address is dialled.
 //   - wire.go dials (on Linux by connect_linux.go), shakes hands and sends; verify.go verifies certificates.
 //   - head.go reads the response head, cdn.go recognises delivery networks in it.
 //   - body.go and coding.go read the body.
@@ -70,9 +70,9 @@ type Config struct {
 	UserAgent string // required
 
 	// BodyBudget bounds the memory of bodies above 16 KiB, in bytes: of all exchanges in flight, and of all Responses
-	// before their Reset. It is at least four times MaxBody; the default is 256 MiB, or that. A quarter is for bodies
-	// up to 64 KiB; each larger body takes MaxBody of the rest. When the budget is used up, an exchange waits until
-	// its own deadline. A smaller body is outside the budget; it takes 4 or 16 KiB from its first byte on.
+	// before their Reset. It is at least four times MaxBody; the default is 256 MiB, or that minimum. A quarter is for
+	// bodies up to 64 KiB; each larger body takes MaxBody of the rest. When the budget is used up, an exchange waits
+	// until its own deadline. A smaller body is outside the budget; it takes 4 or 16 KiB from its first byte on.
 	BodyBudget int64
 
 	Scheme     origin.Scheme // of the first attempt for entries without a scheme: HTTPS (default) or HTTP
@@ -268,9 +268,9 @@ func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
 // Resolve finds the address to dial for a target. If there is none, the Lookup's outcome says why: the host or the
 // address is refused, or DNS has no address. IP literals and targets that connect-to sends to an address need no DNS.
 //
-// The permitted addresses count, in the order of the answer. If the attempt begins after the IPv4 addresses, or has
-// tried all of them, the host's IPv6 addresses are looked up and appended. After the last address comes the first. If
-// no address took the connection, the Lookup's outcome says so.
+// Resolve goes through the permitted addresses in the order of the answer, from the attempt's first one on; the first
+// follows the last. IPv6 addresses come last, and are looked up when their turn comes. If none of the addresses took
+// the connection, the Lookup has their outcome.
 func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	answer, known := f.known(t)
 	if !known {
@@ -279,8 +279,8 @@ func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Looku
 	return f.settle(ctx, t, answer)
 }
 
-// ResolveAll is Resolve for many targets. It does not wait for name servers. done is called with each query once, with
-// several at a time, by ResolveAll and by other goroutines. It must not block, nor keep the slice.
+// ResolveAll is Resolve for many targets. It does not wait for name servers. It calls done with each query once and
+// several at a time, partly from other goroutines. done must not block or keep the slice.
 func (f *Fetcher) ResolveAll(ctx context.Context, queries []*exchange.Query, done func([]*exchange.Query)) {
 	resolver, ok := f.cfg.Resolver.(resolverAll)
 	var names []*resolve.Query
@@ -472,7 +472,7 @@ func (f *Fetcher) port(o origin.Origin) uint16 {
 // If ctx ends first, the exchange does not count: x.Past stays as it was, x.Response has no outcome, and the result
 // is Done. The caller, which ended ctx, drops the origin.
 //
-// All exchanges with the addresses of one host, until one takes the connection, are one attempt.
+// Exchanges with several addresses of a host, until one takes the connection, count as one attempt.
 func (f *Fetcher) Do(ctx context.Context, x *exchange.Exchange) exchange.Next {
 	began := time.Now()
 	before := x.Past

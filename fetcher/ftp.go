@@ -25,7 +25,7 @@ const maxReplies = 64 << 10
 // refusal. A malformed reply, or one that FTP does not allow at that point, is a failure.
 //
 // FTP sends a file over a second connection to the same address. Both connections are one exchange and take one token
-// of each rate: a rate bounds how often a server is asked, and the server itself asks for the second connection.
+// of each rate: the server itself requests the second connection.
 func (w *wire) runFTP(ctx context.Context, x *exchange.Exchange) (at stage, err error) {
 	at = connecting
 	// The client library slices some replies without a bounds check. A hostile reply must not end the process. Any
@@ -163,8 +163,8 @@ type ftpSession struct {
 	transfer  bool  // the data connection is established: replies are about the file
 }
 
-// dial first makes the control connection, then the data connection, which may have to wait for ftpData. Both go to
-// the same address, because no address in a reply has passed the guard.
+// The first call of dial makes the control connection, the second the data connection, after a wait for ftpData. Both
+// go to the same address, because no address in a reply has passed the guard.
 func (s *ftpSession) dial(_, address string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || to.Port() == 0 {

@@ -7,8 +7,8 @@ import (
 )
 
 // special lists the address blocks without sites of the public web: private, loopback, link-local, shared (CGNAT),
-// documentation, benchmarking, multicast and reserved space (the IANA special-purpose registries of RFC 6890 and
-// later additions). A name that resolves into them is a mistake, or an attack on the scanner's own network. They also
+// documentation, benchmarking, multicast and reserved space (the IANA special-purpose registries of RFC 6890 and later
+// additions). A name that resolves into them is a mistake, or an attack on the scanner's own network. The blocks also
 // contain the metadata services of clouds: 169.254.169.254, Alibaba's 100.100.100.200 and Oracle's 192.0.0.192.
 // Amazon's fd00:ec2::254 is outside of 2000::/3. Azure's has an entry of its own.
 var special = parsePrefixes(

@@ -164,8 +164,8 @@ func (w *wire) parseHead(head []byte) error {
 	if zeroStatus(head) {
 		return protocolError(exchange.CauseBadStatus)
 	}
-	// fasthttp must find the end inside the head. Otherwise it would wait for more bytes and move the buffer under
-	// our view. It joins folded lines in that buffer, so that mend would find them joined and in part twice.
+	// fasthttp must find the end inside the head. Otherwise it would wait for more bytes and move the buffer under our
+	// view. It also joins folded lines in place: mend would see them joined and partly twice.
 	strict := bytes.HasSuffix(head, []byte("\r\n\r\n")) && !w.folded && !oldFraming(head)
 	before := w.br.Buffered()
 	w.broken = 0

@@ -145,8 +145,8 @@ func (p *policy) next(o origin.Origin, target exchange.Target, past *exchange.Pa
 	return exchange.Done
 }
 
-// unconnected reports whether an address took no connection: it refused, timed out, or is unreachable. On a machine
-// without IPv6 every IPv6 address is unreachable. The error may then be the one that otherwise means a lack of ports.
+// unconnected reports whether an address took no connection: it refused, timed out, or is unreachable. Without IPv6 on
+// this machine, connecting may fail with EADDRNOTAVAIL, which otherwise means a lack of ports.
 func unconnected(r *exchange.Response) bool {
 	return r.Outcome == exchange.ConnectRefused || r.Outcome == exchange.ConnectTimeout ||
 		r.Outcome == exchange.ConnectFailed && (r.Cause == exchange.CauseUnreachable || r.Remote.Addr().Is6())
@@ -156,8 +156,7 @@ const (
 	// maxAddresses bounds the addresses of a host that an attempt tries at each hop.
 	maxAddresses = 3
 	// The index of an attempt's first address grows with each attempt, because only Resolve knows the number of
-	// addresses. It is kept modulo allRounds, a multiple of 1, 2 and 3, so that it means the same address for
-	// each of these numbers.
+	// addresses (1 to 3). Modulo allRounds, a multiple of 1, 2 and 3, it still selects the same address.
 	allRounds = 6
 )
 

@@ -94,8 +94,8 @@ func (w *wire) replayed(ctx context.Context, r *exchange.Response, rec *Recorded
 	if r.Status == 204 || r.Status == 205 {
 		return 0, nil
 	}
-	// If the head names another length, the recording's end is the body's end: the length may be the coded body's. A
-	// recording that ends as Whole, but is too short, has lost its end.
+	// If the recording has another length than the head names, the body ends with the recording: the head may mean the
+	// coded body. A recording marked Whole that is too short has lost its end.
 	length, have := w.res.ContentLength(), w.small.Buffered()+len(w.replay.rest)
 	if w.large != nil {
 		have += w.large.Buffered()

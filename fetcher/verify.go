@@ -23,9 +23,9 @@ const (
 	maxTail = 4
 )
 
-// verifier verifies certificate chains. It caches the issuing certificates that have verified, so that of most chains
-// only the server's own certificate remains to be verified. About a hundred issuers sign nearly all sites. Verifying
-// an issuer's signature again takes as long as a plain exchange if the root signs by RSA, and ten times as long if it
+// verifier verifies certificate chains. It caches the issuing certificates that have verified, so that for most chains
+// only the server's own certificate needs verifying. About a hundred issuers sign nearly all sites. Verifying an
+// issuer's signature again takes as long as a plain exchange if the root signs by RSA, and ten times as long if it
 // signs by P-384.
 //
 // Results equal those of a full verification, in any order. A cached issuer only leads to Yes, and only if the server
