@@ -13,9 +13,9 @@ import (
 // delay each other by an interval, of ten seconds at most (see rare): with 2²⁰ cells and 10,000 exchanges a second that
 // happens to about one in a hundred. No exchange is ever early.
 //
-// Queues exist only where records wait, and are kept by key, not by cell, because a queue may last long. A queue is
-// claimed while a record that has had its turn here waits at a later level. No other record of the key may pass before
-// that record's exchange, so that the spacing at this level holds.
+// Only keys with waiting records have a queue. Queues are kept by key, not by cell, because a queue may last long. A
+// queue is claimed while a record that has had its turn here waits at a later level. No other record of the key may
+// pass before that record's exchange, so that the spacing at this level holds.
 type level struct {
 	limit  *limit // this level's at the limiter
 	seed   maphash.Seed
@@ -38,11 +38,10 @@ type token struct {
 // low bits are its cell in the table.
 type key uint64
 
-// queue is a list of waiting records, linked through the slab. It has two lines, first in, first out, that take turns.
-// One line has newcomers, the other has records that have waited in a queue of an earlier level. That earlier queue
-// does not move while its record waits here. With a single line, a record from a long queue would wait for all
-// newcomers before it each time. Records whose turn is near and whose address has expired are out, to be resolved
-// again; when they are back, they go before the others.
+// queue is a list of waiting records, linked through the slab. It has two FIFO lines that take turns: one for
+// newcomers, one for records that have waited at an earlier level. Their queues at that level do not move meanwhile. In
+// a single line, each record of a long queue there would wait behind all newcomers. Records whose address has expired
+// shortly before their turn are out: they are resolved again, and go first when they are back.
 type queue struct {
 	back        fifo
 	lines       [2]fifo // newcomers, and records that have waited
@@ -116,8 +115,8 @@ func networkOf(addr [16]byte) (network [16]byte) {
 	return network
 }
 
-// next is when the schedule may send the key's next exchange. It is never before the limiter's time: a record waits
-// here rather than at the limiter, where it would hold a slot.
+// next is when the schedule may send the key's next exchange, never before the limiter's time: a record that waits here
+// holds no slot, unlike one at the limiter.
 func (l *level) next(t token) time.Duration {
 	return max(*l.due.cell(t.key), l.limit.next(t))
 }
@@ -222,10 +221,10 @@ func (l *level) put(k key, q queue) {
 	l.queues[k] = q
 }
 
-// spend notes that an exchange was sent, and returns the token that it has spent. Where records wait for the key, a
+// spend notes that an exchange was sent, and returns the token that it has spent. If records wait for the key, a
 // lateness below the slack does not slow them down: the next exchange is due an interval after this one was due. An
-// idle key gets no such credit, so that newcomers to it are spaced from the first. All of the interval of a rare key is
-// counted at the limiter, when the exchange starts.
+// idle key gets no such credit, so that newcomers are spaced from the first. The limiter counts the complete interval
+// of a rare key, when the exchange starts.
 func (l *level) spend(t token, now time.Duration) token {
 	t.interval = l.intervalOf(t, now)
 	if q, ok := l.queues[t.key]; ok && q.length+q.out > 0 {

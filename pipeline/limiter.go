@@ -11,8 +11,8 @@ import (
 // passes the limiter right before the dial. The limiter counts actual starts and delays starts that would be too early.
 //
 // It is GCRA (the generic cell rate algorithm) over starts, by key, in tables of fixed size. Many goroutines use it, so
-// each step is one compare-and-swap. A lock could be passed on together with the processor; its former holder would
-// then start later than the limiter has counted.
+// each step is one compare-and-swap. A goroutine that unlocks could lose the processor to the next holder, and start
+// later than the limiter has counted.
 type limiter struct {
 	limits [numLevels]*limit // nil where there is no limit
 }
@@ -98,8 +98,8 @@ const (
 	// limitDepth bounds the exchanges of a key that were sent and have not started, each with its slot: see pace.depth.
 	limitDepth = 200 * time.Millisecond
 
-	// unstartedCells is the number of counters of such exchanges. Keys that share a counter may wait for each other for a
-	// moment.
+	// unstartedCells is the number of counters of unstarted exchanges. Keys that share one may briefly delay each
+	// other.
 	unstartedCells = 1 << 16
 )
 
@@ -156,7 +156,7 @@ func (g *limiter) count(tokens *[numLevels]token, n int32) {
 }
 
 // pass counts a start now at each level, if all levels allow it. Otherwise it counts none, and returns the level that
-// forbids it and for how long. Nearly always a read without a change shows that it is too early.
+// forbids it and for how long. It reads before it changes: nearly always that shows that the start is too early.
 func (g *limiter) pass(tokens *[numLevels]token, now time.Duration) (level int, wait time.Duration) {
 	for l, limit := range g.limits {
 		if limit == nil {
@@ -172,8 +172,8 @@ func (g *limiter) pass(tokens *[numLevels]token, now time.Duration) (level int, 
 	return g.take(tokens, now)
 }
 
-// take is pass without that read. If a later level forbids the start, it takes back its counts at earlier levels; until
-// then it may delay other exchanges.
+// take is pass without the read before. If a later level forbids the start, it takes back its counts at earlier levels;
+// until then it may delay other exchanges.
 func (g *limiter) take(tokens *[numLevels]token, now time.Duration) (level int, wait time.Duration) {
 	for l, limit := range g.limits {
 		if limit == nil {

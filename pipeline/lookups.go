@@ -84,8 +84,8 @@ func (l *lookups) send() {
 	}
 }
 
-// wantsNewcomers reports whether newcomers are to be looked up now. While other newcomers wait for a slot, further ones
-// wait until there is credit for a batch.
+// wantsNewcomers reports whether to look up newcomers now. While others wait for a slot, this waits for the credit of a
+// batch.
 func (s *schedule) wantsNewcomers() bool {
 	l, bound := &s.lookups, s.cfg.Resolvers
 	batch := min(maxBatch, bound/4)

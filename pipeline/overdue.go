@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Most look-ups and exchanges end within a second. One in fifty, or in ten, meets a silent name server or host, and
-// lasts until its time-outs pass: as long as fifty others. So a look-up or an exchange that lasts longer than others is
-// overdue. It continues, but no longer counts for Config.Resolvers or Config.Concurrency: another one may begin beside
-// it. Overdue ones have bounds of their own, Config.SilentLookups and Config.SilentExchanges. When the bound is
-// reached, further ones continue to count as before. See docs/adr/0021.
+// Most look-ups and exchanges end within a second. One in ten to fifty meets a silent name server or host, and lasts as
+// long as fifty others, until its time-outs. So a look-up or an exchange that lasts longer than others is overdue. It
+// continues, but no longer counts for Config.Resolvers or Config.Concurrency, so another one may begin. Overdue ones
+// have bounds of their own, Config.SilentLookups and Config.SilentExchanges. When the bound is reached, further ones
+// continue to count as before. See docs/adr/0021.
 
 const (
 	// The interval at which the schedule looks for overdue flights.
 	watchEvery = 100 * time.Millisecond
-	// A flight is overdue when it has lasted overduePaces times as long as others on average, and at least leastOverdue.
-	// While too few have ended for an average, since quick ones end first, it is at least firstOverdue.
+	// A flight is overdue when it has lasted overduePaces times as long as others on average, and at least
+	// leastOverdue. Until enough have ended for an average (quick ones end first), the minimum is firstOverdue.
 	overduePaces = 3
 	leastOverdue = 200 * time.Millisecond
 	firstOverdue = 500 * time.Millisecond

@@ -5,21 +5,21 @@
 //
 //	pipeline.go  a run, and its stages in order
 //	record.go    an origin that waits
-//	schedule.go  who is asked next: one goroutine, and what it receives
+//	schedule.go  which exchange is next: one goroutine, and what it receives
 //	turns.go     how a record gets its turn: by host, by address, in all
-//	level.go     one kind of rate: its queues, and when each key was last asked
-//	throttle.go  addresses that answer that they are asked too often
+//	level.go     one kind of rate: its queues, and each key's next start
+//	throttle.go  addresses that report too many requests
 //	events.go    what is due at which time
 //	lookups.go   look-ups under way
 //	overdue.go   slow hosts and names, which must not hold up the others
-//	refill.go    records that memory has no room for: out and back
-//	calendar.go  what they wait in until a time
-//	spill.go     the file that they lie in
-//	stored.go    how the file has a record
-//	slot.go      an origin that is being asked
+//	refill.go    which records are spilled, and when they come back
+//	calendar.go  spilled records, by the time when they are due
+//	spill.go     the file of spilled records
+//	stored.go    the encoding of a record in that file
+//	slot.go      an exchange in flight
 //	limiter.go   where an exchange starts, and its rates are enforced
-//	stall.go     the process's own pauses, which are no host's failure
-//	replay.go    a run whose answers are there already
+//	stall.go     pauses of this process, which are no host's failure
+//	replay.go    a run over archived answers
 //	progress.go  counters for a display
 package pipeline
 
@@ -51,8 +51,8 @@ type Entry struct {
 	Label  string // "" where the list has none
 }
 
-// Source yields the list. Next returns io.EOF at its end; any other error ends the list there: everything before it is
-// fetched and kept, and Run returns the error. Run waits for a Next that blocks, also after Stop. After Stop, unblock
+// Source yields the list. Next returns io.EOF at its end; any other error ends the list: Run fetches and keeps all
+// entries before it, and returns the error. Run waits for a Next that blocks, also after Stop. After Stop, unblock
 // Next; its error is ignored. Next is called from one goroutine.
 type Source interface {
 	Next() (Entry, error)
@@ -62,9 +62,9 @@ type Source interface {
 type Fetcher interface {
 	// First returns the first target of an origin that begins an attempt.
 	First(o origin.Origin, past exchange.Past) exchange.Target
-	// ResolveAll finds the addresses to dial for the targets of queries. It waits for no name server. done is called with
-	// each query once, with several at a time, by any goroutine, and must not keep the slice. A failure is data in the
-	// Lookup.
+	// ResolveAll finds the addresses to dial for the targets of queries. It waits for no name server. It calls done
+	// with each query once and several at a time, from any goroutine. done must not keep the slice. A failure is data
+	// in the Lookup.
 	ResolveAll(ctx context.Context, queries []*exchange.Query, done func([]*exchange.Query))
 	// Do performs one exchange, fills x.Response, updates x.Past and says what comes next. A failing origin is data.
 	Do(ctx context.Context, x *exchange.Exchange) exchange.Next
@@ -134,9 +134,9 @@ const (
 	DefaultDrain         = 20 * time.Second
 )
 
-// SilentBeside is how many silent hosts a run waits for beside so many exchanges in flight. It is four times as many: a
-// list needs that if 6 % of its hosts are silent for 15 s by each of two schemes, and the others take half a second. It
-// is at most 4096: these hold a quarter of a gigabyte if all are in the middle of a TLS handshake.
+// SilentBeside returns how many silent hosts a run may wait for beside its concurrency: four times as many. A list
+// needs that if 6 % of its hosts are silent for 15 s by each of two schemes, and the others take half a second. It is
+// at most 4096: these hold a quarter of a gigabyte if all are in the middle of a TLS handshake.
 func SilentBeside(concurrency int) int { return min(4*concurrency, 4096) }
 
 // ErrStopped is the error of Run when Stop ended it before the end of the list. Finished origins are kept, the rest is

@@ -8,8 +8,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// Progress is what a run counts, for displays to poll. All counters may be read at any time; no two of them are
-// consistent with each other while the run continues.
+// Progress is what a run counts, for displays to poll. All counters may be read at any time, but two of them may be
+// inconsistent while the run continues.
 type Progress struct {
 	Fed     atomic.Uint64 // origins taken from the list
 	Skipped atomic.Uint64 // origins of the list that an earlier run has kept

@@ -58,8 +58,8 @@ func (r *record) set(f flags, to bool) {
 	}
 }
 
-// knownSilent reports whether the host did not answer the last time: its next exchange is overdue from the start. That
-// may be the exchange by the other scheme, which follows at once.
+// knownSilent reports whether the host's last attempt by either scheme timed out: the next exchange is overdue from the
+// start.
 func (r *record) knownSilent() bool {
 	return r.trail == nil && (timedOut(r.https) || timedOut(r.http))
 }

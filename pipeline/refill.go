@@ -2,8 +2,8 @@ package pipeline
 
 import "time"
 
-// This file says which records the schedule spills, and when they come back. A fourth of MaxWaiting is for the records
-// that wait for a time, and queues have the rest.
+// This file says which records the schedule spills, and when they come back. A fourth of MaxWaiting is for records that
+// wait for a time, the rest for queues.
 //
 // A newcomer that finds its queue crowded is spilled with an estimate of its turn, which is later than the estimates of
 // earlier spilled records of its key. It comes back at that time and stays in memory, unless its key has become much

@@ -57,8 +57,8 @@ func (t *slot) handOver(site *audit.Site) {
 	site.SetOrigin(rec.origin)
 }
 
-// slots is the free list, and the schedule's state of exchanges in flight. It bounds memory, creates back-pressure and
-// detects leaks. A slot is made, with its worker, when all others are in use. Only the schedule uses it.
+// slots is the free list and the state of exchanges in flight. It bounds memory, creates back-pressure and detects
+// leaks. A slot is made, with its worker, when all others are in use. Only the schedule uses it.
 type slots struct {
 	flights
 	free   []*slot

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// spill is the file of the records that memory has no room for, in chunks of equal size. A chunk that has been read is
-// used again, so the file is as large as the most that it held at once. It has no name once it is open, so it does not
+// spill is the file of the records that memory has no room for, in chunks of equal size. Chunks that have been read are
+// used again, so the file is as large as its records at their peak. It has no name once it is open, so it does not
 // outlive the process; a resumed run reads the list again.
 type spill struct {
 	dir     string

@@ -12,7 +12,7 @@ import (
 // The process may stall: a signal or a debugger stops it, its container is frozen, or the machine is out of memory.
 // Clocks continue meanwhile and hosts answer; when the process continues, all deadlines have passed. A failure at that
 // moment says nothing about the host. The exchange is repeated as if it had not been made. An answer that came
-// nevertheless counts, but not how long it took. See docs/adr/0014.
+// nevertheless counts, but its duration does not. See docs/adr/0014.
 //
 // A goroutine wakes at intervals and notices a stall by how long it slept. When the process continues, other goroutines
 // may run before it, so every reader of stalled checks the clock itself.
@@ -79,8 +79,8 @@ func (s *stalls) missed(now time.Duration) time.Duration {
 	return 0
 }
 
-// spoils reports whether a stall may be why an exchange ended as it did: we did not read until the time was up, or the
-// server gave up on us, which it may say in many ways.
+// spoils reports whether a stall may be the reason for an exchange's result: our deadline passed, or the server gave up
+// waiting, which shows in many ways.
 func spoils(r *exchange.Response) bool {
 	switch {
 	case r.Outcome.Transient():

@@ -2,10 +2,10 @@ package pipeline
 
 import "time"
 
-// slowed is an address that answers that it gets too many requests. Each time it does, its interval is doubled; a
-// doubling is taken back whenever calmAfter has passed without another such answer. Only an exchange that was sent
-// after the last doubling doubles again: earlier ones were spaced by the shorter interval, and a burst of their answers
-// counts once.
+// slowed is the state of an address that reports too many requests. Each such answer doubles its interval. A doubling
+// is taken back whenever calmAfter has passed without another such answer. Only an exchange that was sent after the
+// last doubling doubles again: earlier ones were spaced by the shorter interval, and a burst of their answers counts
+// once.
 type slowed struct {
 	doublings int           // at the time of heard
 	doubled   time.Duration // when the interval was last doubled, since the run began

@@ -92,8 +92,8 @@ func (s *schedule) pass(rec record, from int) {
 	s.dispatch(rec)
 }
 
-// stepBack lets a record that has passed a level wait there once more, before the others. The reason is an exchange
-// that has started meanwhile: late for the same key, or for another key that shares the cell.
+// stepBack lets a record that has passed a level wait there again, before the others: an exchange of its key has
+// started late meanwhile, or one of a key that shares the cell.
 func (s *schedule) stepBack(rec record, l int) {
 	for k, level := range s.levels {
 		if level == nil {
