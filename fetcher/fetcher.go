@@ -268,9 +268,9 @@ func (f *Fetcher) First(o origin.Origin, past exchange.Past) exchange.Target {
 // Resolve finds the address to dial for a target. If there is none, the Lookup's outcome says why: the host or the
 // address is refused, or DNS has no address. IP literals and targets that connect-to sends to an address need no DNS.
 //
-// Resolve goes through the permitted addresses in the order of the answer, from the attempt's first one on; the first
-// follows the last. IPv6 addresses come last, and are looked up when their turn comes. If none of the addresses took
-// the connection, the Lookup has their outcome.
+// Resolve returns the attempt's next permitted address, in the order of the answer; the first follows the last. IPv6
+// addresses come after IPv4 addresses, and are looked up when their turn comes. If none of the addresses took the
+// connection, the Lookup has their outcome.
 func (f *Fetcher) Resolve(ctx context.Context, t exchange.Target) exchange.Lookup {
 	answer, known := f.known(t)
 	if !known {

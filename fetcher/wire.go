@@ -202,7 +202,7 @@ func (w *wire) dial(ctx context.Context, r *exchange.Response) (stop func() bool
 func (w *wire) connect(ctx context.Context, to netip.AddrPort) (conn net.Conn, stop func() bool, err error) {
 	end := w.within(w.connectFor)
 	if w.f.cfg.Dial != nil {
-		// until hides ctx's own deadline from Dial: by that deadline Dial could fail before ctx has an error.
+		// until hides ctx's own deadline from Dial: Dial could fail at that deadline before ctx has an error.
 		before, cancel := context.WithDeadline(&until{ctx, end, w.f.never}, end)
 		conn, err = w.f.cfg.Dial(before, "tcp", to.String())
 		cancel()

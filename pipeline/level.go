@@ -39,9 +39,9 @@ type token struct {
 type key uint64
 
 // queue is a list of waiting records, linked through the slab. It has two FIFO lines that take turns: one for
-// newcomers, one for records that have waited at an earlier level. Their queues at that level do not move meanwhile. In
-// a single line, each record of a long queue there would wait behind all newcomers. Records whose address has expired
-// shortly before their turn are out: they are resolved again, and go first when they are back.
+// newcomers, one for records from a queue of an earlier level, which does not move meanwhile. In a single line, each
+// record from a long queue would wait behind all newcomers. Records whose address has expired shortly before their turn
+// are out: they are resolved again, and go first when they are back.
 type queue struct {
 	back        fifo
 	lines       [2]fifo // newcomers, and records that have waited

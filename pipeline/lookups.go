@@ -84,7 +84,7 @@ func (l *lookups) send() {
 	}
 }
 
-// wantsNewcomers reports whether to look up newcomers now. While others wait for a slot, this waits for the credit of a
+// wantsNewcomers reports whether to look up newcomers now. While others wait for a slot, it requires credit for a
 // batch.
 func (s *schedule) wantsNewcomers() bool {
 	l, bound := &s.lookups, s.cfg.Resolvers

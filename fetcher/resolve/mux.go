@@ -15,7 +15,7 @@ import (
 )
 
 // A question's random id and source port make its answer hard to forge (RFC 5452 §9.2). So each socket, whose port is
-// random, is replaced after some questions, and after some time.
+// random, is replaced after a number of questions or a time.
 const (
 	questionsPerSocket = 1024
 	socketLife         = 10 * time.Second
@@ -361,8 +361,8 @@ func (k *socket) expire() bool {
 	return k.closed
 }
 
-// fail ends the wait of every call of the socket. ECONNREFUSED does not close the socket: no process may have listened
-// for a moment.
+// fail ends the wait of every call of the socket. After ECONNREFUSED the socket stays open: the server may only be
+// restarting.
 func (k *socket) fail(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
