@@ -89,7 +89,7 @@ func (a *agents) add(f *File, start, end int, record, group uint32) {
 // the value, and empty if the value has no name in the dialect.
 func AgentName(value []byte, d Dialect) []byte { return value[:nameLen(value, d)] }
 
-// LenientNames returns the names that a user-agent value may have meant where it is no product token, as `MJ12bot`,
+// LenientNames returns the names that a user-agent value may mean if it is no product token, such as `MJ12bot`,
 // `AI2Bot/1.0` and `Screaming Frog SEO Spider`: the whole value, the part before its first `/` or `;`, and the part
 // before its first white space. Each is trimmed, a view of the value, and empty where the value has no such octet. Try
 // them in this order against known names. No crawler is known to read names like this.
@@ -109,9 +109,9 @@ func LenientNames(value []byte) (names [3][]byte) {
 }
 
 // nameLen returns the length of the name at the start of a user-agent value, 0 if there is none. A name is the leading
-// run of letters, `-` and `_`; the rest is ignored. Google's code does so, and so do the RFC's authors in their tests
-// (§2.2.1), though its grammar allows nothing after the product token. Google's code also accepts `*` followed by
-// white space and other text.
+// run of letters, `-` and `_`; the rest is ignored. So do Google's code and the tests of the RFC's authors, though the
+// RFC's grammar (§2.2.1) allows nothing after the product token. Google's code also accepts `*` followed by white space
+// and other text.
 func nameLen[T []byte | string](value T, d Dialect) int {
 	if len(value) > 0 && value[0] == '*' {
 		if len(value) == 1 || d != RFC && isSpace(value[1]) {

@@ -258,8 +258,8 @@ func (f *File) needsNormal(tail []byte) bool {
 	return false
 }
 
-// matchIndex tries the folder of an allow rule that does not match (see indexFolder). It returns the length of that
-// pattern, 0 if it does not match. A path that does not end in `/` cannot match.
+// matchIndex matches the folder of an allow rule that itself does not match (see indexFolder). It returns the length of
+// the folder's pattern, 0 if it does not match. A path that does not end in `/` cannot match.
 func (f *File) matchIndex(r *record, value, path []byte) int {
 	folder := f.indexFolder(r, value)
 	if folder == nil {

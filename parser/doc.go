@@ -30,9 +30,8 @@
 //
 // # Dialects
 //
-// [Google], the default, decides every case as Google's open-source matcher does, misspellings and quirks included, but
-// for usage records of drafts ([Key.IsUsage]), which are no rules; [GoogleExact] decides these, too. [RFC] is RFC 9309
-// without all of that.
+// [Google], the default, decides like Google's open-source matcher, misspellings and quirks included. It does not read
+// usage records of drafts ([Key.IsUsage]) as rules; [GoogleExact] does. [RFC] is RFC 9309 without these tolerances.
 //
 // # Guarantees
 //
@@ -42,6 +41,6 @@
 // nothing allocates, unless Reset has released the memory of an unusually large file.
 //
 // Results of a File are views of the body or of the File. They are valid until its next Parse or Reset, and while the
-// body is unchanged. A File may be used by one goroutine at a time, since questions use its scratch memory: for several
+// body is unchanged. A File may be used by one goroutine at a time, since queries use its scratch memory. For several
 // goroutines there is Robots.
 package parser

@@ -10,7 +10,7 @@ import (
 //
 //   - The first eight octets, folded to lower case, identify a common key that its colon follows at once. The line end is
 //     then searched only after the colon.
-//   - The next `#` and the next `:` are searched once for many lines: most lines have neither.
+//   - The next `#`, and for lines without a common key the next `:`, are searched once for many lines.
 //   - A line whose first octet begins no key is unknown or no record. Most such lines are HTML.
 //   - A line is taken to end at LF, and a CR before it is dropped and counted. If the body has more CR than were dropped,
 //     some were line ends by themselves. The loop reports this, and the body is read again by splitLine.

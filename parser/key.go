@@ -111,8 +111,8 @@ func (k Key) Class() Class {
 	return ClassUnknown
 }
 
-// IsUsage reports whether a draft defines the key for a preference on the use of content, and it begins like that of a
-// rule. Google's code knows no drafts and reads a rule.
+// IsUsage reports whether the key states a preference on the use of content, by a draft, but begins like a rule's key.
+// Google's code reads such a record as a rule.
 func (k Key) IsUsage() bool { return k == KeyAllowAITraining || k == KeyDisallowAITraining }
 
 // Flags are further facts about a record.
@@ -176,8 +176,8 @@ func toleratedAs(key []byte) int {
 	return -1
 }
 
-// IsPrefixed reports whether Google's code reads the record only because its key begins with another one, as `allowed`
-// does with `allow`.
+// IsPrefixed reports whether Google's code reads the record only because its key begins with another key, as `allowed`
+// begins with `allow`.
 func (r *Record) IsPrefixed() bool {
 	if r.Flags&FlagTypo == 0 || r.Flags&FlagNoColon != 0 {
 		return false

@@ -192,7 +192,7 @@ func trimmed[T any](s []T) []T {
 // Lines returns the number of lines. A final line end begins no further line.
 func (f *File) Lines() int { return int(f.lines) }
 
-// HasBOM reports whether the body begins with a whole UTF-8 byte order mark. Broken ones are skipped, too.
+// HasBOM reports whether the body begins with a complete UTF-8 byte order mark. Incomplete ones are skipped, too.
 func (f *File) HasBOM() bool { return f.bom }
 
 // Dialect returns the dialect of the last Parse.

@@ -143,8 +143,8 @@ func (r *Robots) Allows(agent, url string) bool { return r.Test(agent, url).Allo
 //
 // The agent is a product token, which may be followed by a version and other text (`ExampleBot/1.0`): its leading
 // letters, `-` and `_` count, in any case. Rules of all groups that name it are followed, else those of `*`, else
-// everything is allowed (RFC 9309 §2.2.1). An agent without a token, or `*`, is one that no group names. A browser's
-// User-Agent (`Mozilla/5.0 …`) has the token Mozilla.
+// everything is allowed (RFC 9309 §2.2.1). An agent without a token, or `*`, counts as one that no group names. A
+// browser's User-Agent (`Mozilla/5.0 …`) has the token Mozilla.
 //
 // The URL is one of this site: absolute, or a path. It is not checked that the site is the one of the robots.txt.
 // Octets above 0x7F are escaped first. The longest matching path wins, an allow if two are equally long (§2.2.2).
@@ -220,8 +220,8 @@ func (r *Robots) Sitemaps() []string {
 }
 
 // CrawlDelay returns how long the site asks the agent to wait between two requests, from 0 to a billion seconds, and
-// whether it asks so. The lines of the groups that Test follows count, where they stand after a user-agent line with
-// the agent's name. The first valid one wins (see ParseCrawlDelay). No RFC defines Crawl-delay.
+// whether it asks so. Of the groups that Test follows, only lines after a user-agent line with the agent's name count.
+// The first valid one wins (see ParseCrawlDelay). No RFC defines Crawl-delay.
 func (r *Robots) CrawlDelay(agent string) (delay time.Duration, ok bool) {
 	var f File
 	r.lend(&f)

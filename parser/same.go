@@ -3,8 +3,8 @@ package parser
 import "bytes"
 
 // SameInRFC reports whether the RFC dialect finds the same groups and the same effect of their rules in the body. False
-// says only that it may not: some tolerance of the Google dialect was used, or a value is compared otherwise. It is for
-// a File in the Google dialect, and true in the RFC dialect. It adds little to what Survey does.
+// means that it may not: a tolerance of the Google dialect was used, or a value is compared otherwise. It is for a File
+// in the Google dialect, and true in the RFC dialect. It adds little to the cost of Survey.
 func (f *File) SameInRFC() bool {
 	f.tallyGroups()
 	switch {
@@ -67,8 +67,8 @@ func hasEscape(text []byte) bool {
 	}
 }
 
-// hasDollar reports whether a text has a `$` before the end of a line. At the end of a value alone it is special to the
-// RFC (§2.2.3), elsewhere it is compared as `%24`.
+// hasDollar reports whether a text has a `$` before the end of a line. By the RFC it is special only at the end of a
+// value (§2.2.3); elsewhere it is compared as `%24`.
 func hasDollar(text []byte) bool {
 	for {
 		i := bytes.IndexByte(text, '$')

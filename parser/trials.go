@@ -5,8 +5,8 @@ import "bytes"
 // This file tries the paths that rules name, for a Survey: what a trial costs, and the rules prepared for many paths.
 
 // tryNamed tries the paths that the rules name until one is decided otherwise than the root. Rules that could cause
-// that are tried first, so that a partial block mostly shows at once. Only if the first path shows none are the rules
-// prepared for many trials.
+// that are tried first, so most partial blocks show at once. Only if the first path is decided like the root, the rules
+// are prepared for many trials.
 func (f *File) tryNamed(groups []uint32, t *tally, rootAllowed bool) (v SiteVerdict, limited bool) {
 	order := [...]Key{KeyAllow, KeyDisallow}
 	if rootAllowed {
