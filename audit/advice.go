@@ -10,8 +10,7 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// Advice says in which way an answer probably does not do what its author wanted. It changes neither the score nor a
-// verdict.
+// Advice names a way in which an answer probably fails its author's intent. It changes neither the score nor a verdict.
 type Advice uint8
 
 // The kinds of advice, in the order in which they are shown.
@@ -207,8 +206,8 @@ func (n *adviceNotes) note(a Advice, line int) {
 }
 
 // advise sets Report.Advice. It is the last stage, since some advice depends on verdicts. A bot challenge gets none: it
-// is not the site's answer. Advice on lines is given only where the finding is `rules`, so not to pages with a rule in
-// them.
+// is not the site's answer. Advice on lines is given only where the finding is `rules`; pages that contain a rule get
+// none.
 func (a *Auditor) advise(s *Site) {
 	r, n := &s.Report, &s.Report.scratch.advice
 	if r.Finding == FindingChallenged {
@@ -306,8 +305,8 @@ func quoteAfterPath(s *Site) (line int) {
 
 func isRule(key parser.Key) bool { return key == parser.KeyAllow || key == parser.KeyDisallow }
 
-// isUTF16 reports whether a body is UTF-16 by its byte order mark, or because each second of its first octets is NUL,
-// as in `User-agent`.
+// isUTF16 reports whether a body is UTF-16 by its byte order mark, or because every second one of its first octets is
+// NUL, as in `User-agent`.
 func isUTF16(body []byte) bool {
 	const looked = 16
 	switch {
@@ -367,7 +366,7 @@ func denies(s *Site, group uint32) bool {
 
 // operatorPartlyBlocked returns the line that names an AI crawler whose own group blocks it, while another crawler of
 // the same operator and purpose is not blocked; 0 for none. It notes the two as an example. Groups of Cloudflare's
-// block, from its first to its last line, are not the site's. Two kinds of crawlers do not count as the other one:
+// block, from its first to its last line, are not the site's. Two kinds of crawlers do not count as that other crawler:
 // crawlers that only third-party lists name, since the operator may have given them up; and crawlers that only the
 // second reading finds, since that reading may block them.
 func (a *Auditor) operatorPartlyBlocked(s *Site, first, last int) (line int) {
@@ -418,9 +417,9 @@ func joinedGroups(s *Site, from uint32) int {
 	return 0
 }
 
-// overruled returns a line in Cloudflare's block, given by its first and last line; 0 for none. The line names an agent
-// whose groups in the block block it, while all its groups together do not. overruled notes a line outside the block
-// that names the agent.
+// overruled returns a line in Cloudflare's block, given by its first and last line; 0 for none. Its agent's groups in
+// that block deny the agent everything, while all groups of the agent together do not. overruled notes a line outside
+// the block that names the agent.
 func overruled(s *Site, first, last int) (line int) {
 	f, c := &s.Robots, s.Report.scratch
 	for agent := range f.Agents() {

@@ -16,8 +16,8 @@ import (
 // The files of this package, in the order in which a site is judged: audit.go has the stages and access; body.go the
 // properties of the body; records.go its lines with counts, evidence and the values for each agent; signals.go,
 // contentsignal.go and usage.go the values of extension records; check.go the scored check; verdicts.go the verdict of
-// each token; advice.go what a site might change; policy.go what the file makes of all crawlers, as a value;
-// crawlers.go the verdicts of given crawlers. explain.go renders all of it as texts.
+// each token; advice.go what a site might change; policy.go the file's effect on all crawlers, as a value; crawlers.go
+// the verdicts of given crawlers. explain.go renders all of it as texts.
 
 // Auditor judges sites by a registry of tokens. It is safe for concurrent use: everything that changes is in the Site.
 type Auditor struct {

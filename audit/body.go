@@ -19,7 +19,7 @@ var sniffed = [...]string{
 const maxNoise = 4 << 10
 
 // isHTML reports whether a body that begins like HTML is a page: it has no record with a known key, or a page's mark
-// before the first one. Else a server has put a warning, a line break or a comment before a file.
+// before the first one. Otherwise a server has put a warning, a line break or a comment before a file.
 func isHTML(body []byte, d parser.Dialect) bool {
 	if !beginsAsHTML(body) {
 		return false
@@ -180,8 +180,8 @@ func managedBy(body []byte) int {
 // maxTitleAt bounds how far into a page its title is looked for, in bytes.
 const maxTitleAt = 64 << 10
 
-// titleOf returns the text of an HTML page's title as it stands there, character references included, without white
-// space around it; nil if there is none. It is a view of the page.
+// titleOf returns the text of an HTML page's title, without white space around it; nil if there is none. Character
+// references are not decoded. It is a view of the page.
 func titleOf(page []byte) []byte {
 	page = page[:min(len(page), maxTitleAt)]
 	for {

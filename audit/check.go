@@ -22,9 +22,9 @@ const (
 	CheckWeight      = 1.0
 )
 
-// Reading is the version of what this package makes of a body, beside the registry's: it moves whenever a stored body
-// would get other rows of the same registry. The history distinguishes such a change from a change of the file. The
-// check, its steps and weights are those of CheckVersion.
+// Reading is the version of how this package reads a body. It moves whenever a stored body would get other rows by the
+// same registry. The history distinguishes such a change from a change of the file. The check, its steps and weights
+// are those of CheckVersion.
 //
 // 2: Content-Signal adds up and may have a path; usage records of drafts are no rules; output of a server before the
 // first record makes no page.

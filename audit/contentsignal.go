@@ -10,13 +10,12 @@ import (
 // This file reads Content-Signal values (contentsignals.org). A path before the pairs is no part of that specification;
 // several parsers read it, and at least one generator writes it.
 //
-// What the records of a file state becomes a short list of distinct facts. What holds for an agent is a set of these,
-// so that groups that name an agent add up by union.
+// The records of a file become a short list of distinct facts. The facts for an agent are a set, so that the sets of
+// several groups are joined by union.
 
-// SignalValue takes a Content-Signal value apart: the pattern of the paths that it is for, empty for all, and its
-// pairs. A value is valid if it has a pair and every part of it is understood: a pair `key=value` of words, with `yes`
-// or `no` for a known key, and one of three words for `use`. Empty parts are allowed, as in HTTP's lists (RFC 9110
-// §5.6.1).
+// SignalValue splits a Content-Signal value into the pattern of its paths (empty for all) and its pairs. A value is
+// valid if it has a pair and every part of it is understood: a pair `key=value` of words, with `yes` or `no` for a
+// known key, and one of three words for `use`. Empty parts are allowed, as in HTTP's lists (RFC 9110 §5.6.1).
 func SignalValue(value []byte) (path, pairs []byte, valid bool) {
 	if len(value) > 0 && isRuleValue(value) {
 		end := bytes.IndexAny(value, " \t")
@@ -187,7 +186,7 @@ func (f *signalFact) overrules(o *signalFact) bool {
 
 // atRoot returns what a set states on `/` in canonical form, such as `search=yes, ai-train=no`: in lower case, known
 // keys in the order of signalKeys, then others in that of the file. A pair beyond maxSignal is left out. It returns nil
-// for nothing, and else a view that is valid until reset.
+// for nothing, otherwise a view that is valid until reset.
 func (s *signalFacts) atRoot(set signalSet) []byte {
 	if set &= s.root; set == 0 {
 		return nil

@@ -209,9 +209,8 @@ func CheckURL(url string) error {
 	return nil
 }
 
-// SpeaksOf returns a function for many URLs, whose error says that a URL belongs to another site than a fetched one:
-// the robots.txt of a site says nothing about other sites (RFC 9309 §2.3). A path belongs to any site, and a file to
-// the site of any URL.
+// SpeaksOf returns a function for many URLs. It returns an error if a URL belongs to another site than the fetched one:
+// a robots.txt says nothing about other sites (RFC 9309 §2.3). Paths, and all URLs for a local file, pass.
 func (s *Site) SpeaksOf() func(url string) error {
 	if s.IsFile {
 		return func(string) error { return nil }
@@ -235,7 +234,7 @@ func (s *Site) SpeaksOf() func(url string) error {
 }
 
 // HasNoAgent reports whether a judged file that was found has no user-agent line. Files that are no robots.txt have
-// none: HTML, UTF-16, chance octets.
+// none: HTML, UTF-16, random octets.
 func (s *Site) HasNoAgent() bool {
 	return s.Report.Access == parser.AccessConditional && len(bytes.TrimSpace(s.Fetch.Body)) > 0 &&
 		s.Report.Counts.Groups == 0

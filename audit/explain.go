@@ -43,9 +43,8 @@ type Result struct {
 	BodyHash  int64            `json:"body_hash,string"` // as in the table `sites`
 	Truncated bool             `json:"truncated"`
 
-	// Known is that of Site. Where it is false, Status, Score and Star are absent, and Steps, Advice, Tokens and Verdicts
-	// are empty: a site that gave no answer has no result, although the dataset counts it as failed, and crawlers are to
-	// wait.
+	// Known is that of Site. Where it is false, Status, Score and Star are absent, and Steps, Advice, Tokens and
+	// Verdicts are empty. Such a site gave no answer, so crawlers must wait. The dataset counts its check as failed.
 	Known  bool         `json:"known"`
 	Status string       `json:"status,omitempty"`
 	Score  *float64     `json:"score,omitempty"`

@@ -68,8 +68,7 @@ func (f Finding) IsGap() bool {
 	return false
 }
 
-// MayHideRules reports whether a finding is an answer in the place of a file: it is unknown whether there is a file,
-// and what it says.
+// MayHideRules reports whether the answer stands in place of a file: it is unknown whether a file with rules exists.
 func (f Finding) MayHideRules() bool { return f == FindingRefused || f == FindingHTML }
 
 // Meaning says when a site has the finding, as a phrase for documents.

@@ -13,10 +13,10 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// This file sums up what a file makes of all crawlers as a value, the Policy. Files with the same cells and signals
+// This file computes the Policy: a file's effect on all crawlers, as a value. Files with the same cells and signals
 // have the same policy, whatever their text. Definitions has each meaning of "blocks", as a function of a cell.
 
-// Cell is what a file makes of one crawler: a set of facts.
+// Cell is the effect of a file on one crawler: a set of facts.
 type Cell uint8
 
 // The facts. A cell without CellOwn, CellFallback and CellStar follows no group.
@@ -69,8 +69,8 @@ type NamedCell struct {
 	Cell  Cell
 }
 
-// Policy is what a file makes of all crawlers. It keeps only what the file itself says; Cells derives the rest by a
-// registry. Its slices belong to the Report. The zero value is that of a site without a file in force.
+// Policy is the effect of a file on all crawlers. It keeps only what the file itself says; Cells derives the rest from
+// a registry. Its slices belong to the Report. The zero value is that of a site without a file in force.
 type Policy struct {
 	// ID is a hash of the fields below except Lenient; tokens count by their names. A registry that gains a token, an
 	// alias or a fallback changes the ID only of files that name the token. 0: there is no policy.
@@ -120,8 +120,8 @@ func (p *Policy) unnamed(cells []Cell, t *tokens.Token) Cell {
 	return cell
 }
 
-// ranked are the named tokens of a site by the alphabetical order of names, for reuse. No order of a registry must
-// change an id.
+// ranked are the named tokens of a site by the alphabetical order of names, for reuse. The order of a registry must not
+// change a policy's ID.
 type ranked struct {
 	cells   []Cell   // by rank
 	present []uint64 // a bit for each rank

@@ -351,7 +351,7 @@ func isUsageAgent(name []byte) bool {
 	return len(name) > 0 && name[0] == '_' && hasPrefixFold(name, "__usage_")
 }
 
-// adviseNear notes a user-agent value that differs from the name of a token only in what is neither letter nor digit,
+// adviseNear notes a user-agent value that differs from a token's name only in octets other than letters and digits,
 // and is not read as that token. A version after the name does not count.
 func (r *recordReader) adviseNear(value []byte, agent, line int) {
 	id := r.reg.Near(value)

@@ -106,8 +106,8 @@ func (a *Auditor) starRow(s *Site) {
 }
 
 // registryTokens makes the lists of registry tokens and adds the rows of fallbacks. It visits only tokens that the file
-// names, and tokens that fall back to these. All others follow `*` or are allowed, and are copied into a list as a
-// whole if needed. So the cost of a site depends on its file, not on the size of the registry.
+// names, and tokens that fall back to these. All others follow `*` or are allowed, and are copied into a list in one
+// piece if needed. So the cost of a site depends on its file, not on the size of the registry.
 func (a *Auditor) registryTokens(s *Site) {
 	r, c := &s.Report, s.Report.scratch
 	for i := range c.agents {
