@@ -30,9 +30,9 @@ func RegistrableDomain(host string) string {
 	return host[strings.LastIndexByte(before, '.')+1:]
 }
 
-// ICANNDomain returns the registrable domain as if suffixes that companies have listed (`github.io`, `blogspot.co.uk`)
-// were none: `github.io` for `me.github.io` and for itself. It is "" for hosts without such a suffix. The result is a
-// part of Host.
+// ICANNDomain returns the registrable domain, ignoring suffixes that companies have listed (`github.io`,
+// `blogspot.co.uk`): `github.io` for `me.github.io` and for itself. It is "" for hosts without such a suffix. The
+// result is a part of Host.
 func (o Origin) ICANNDomain() string {
 	if _, isIP := o.Addr(); isIP {
 		return ""
@@ -49,7 +49,7 @@ func (o Origin) ICANNDomain() string {
 	return o.host[strings.LastIndexByte(before, '.')+1:]
 }
 
-// isICANN reports whether a public suffix is one of ICANN's, or of an unknown top-level domain. The package must be
+// isICANN reports whether a public suffix is one of ICANN's, or of an unknown top-level domain. PublicSuffix must be
 // given the suffix itself: for dualstack.us-east-1.amazonaws.com it reports a company's suffix as ICANN's.
 func isICANN(suffix string) bool {
 	if strings.IndexByte(suffix, '.') < 0 {

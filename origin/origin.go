@@ -1,5 +1,5 @@
-// Package origin answers one question: which site? It is the noun of the program: a scheme, a host and a port,
-// normalised so that two spellings of one site compare equal (RFC 6454 §4; RFC 9309 §2.3).
+// Package origin answers one question: which site? An Origin is a scheme, a host and a port, normalised so that two
+// spellings of one site compare equal (RFC 6454 §4; RFC 9309 §2.3).
 package origin
 
 import (
@@ -78,8 +78,8 @@ func Parse(s string) (Origin, error) {
 	return o, err
 }
 
-// ParseSpelling is Parse that also returns how the host is spelled. It is for lists, in which a number is more often
-// a rank or a price than an address.
+// ParseSpelling is Parse that also returns how the host is spelled. It is for lists, where a number is more often a
+// rank or a price than an address.
 func ParseSpelling(s string) (Origin, Spelling, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -98,7 +98,7 @@ func ParseSpelling(s string) (Origin, Spelling, error) {
 		rest = rest[:i]
 	}
 	if name, ok := strings.CutSuffix(rest, ":"); ok {
-		// The host of `http:/example.com` and `http:\\example.com`, which have too few slashes, is not `http`, nor is that of
+		// `http:/example.com` and `http:\\example.com` lack slashes: their host is not `http`. Nor is it in
 		// `https://http://example.com`.
 		if _, ok := schemeOf(name); ok && scheme == Auto {
 			return Origin{}, 0, fmt.Errorf("%w: no // after %q", ErrScheme, rest)
