@@ -181,9 +181,9 @@ func looksLikeCSV(lines [][]byte) bool {
 		tableDelimiter(lines) != 0 || allQuoted(lines)
 }
 
-// tableDelimiter returns the delimiter of lines that begin with a URL with a path, in which a delimiter may be a part
-// of the path. A delimiter counts if nearly all lines have the same number of cells, and the first line is a header or
-// most others have a number, another URL, or a tab, which no URL has. Else it returns 0.
+// tableDelimiter returns the delimiter of lines that begin with a URL whose path may contain delimiters; 0 for none.
+// Nearly all lines must have the same number of cells. The first line must be a header, or most others must have a
+// number, another URL, or a tab, which no URL has.
 func tableDelimiter(lines [][]byte) byte {
 	for _, d := range []byte(delimiters) {
 		width, same, telling := 0, 0, 0

@@ -150,8 +150,8 @@ type Reader struct {
 	labels map[string]string
 	err    error
 
-	// For Progress, of the current stream. taken is how many bytes of text or rows were returned. `of` of these bytes
-	// stand for `bytes` of the file; 0: not known yet.
+	// For Progress, of the current stream. taken is how many bytes of text, or rows, were returned. A number `of` of
+	// these stands for `bytes` of the file; 0: not known yet.
 	taken, of, bytes atomic.Int64
 }
 
@@ -471,8 +471,8 @@ func (r *Reader) Stats() Stats {
 	return s
 }
 
-// Progress returns for how many bytes of the files all lines have been returned, and the total of bytes. The total is 0
-// if unknown, as for a pipe or at the beginning of a compressed file. Files are read ahead of their lines. For a
+// Progress returns how many bytes of the files the returned lines make up, and the total of bytes. The total is 0 if
+// unknown, as for a pipe or at the beginning of a compressed file. Files are read ahead of their lines. For a
 // compressed file the bytes are estimated; for a table they follow from its share of rows. It is safe for concurrent
 // use.
 func (r *Reader) Progress() (read, total int64) {

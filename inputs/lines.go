@@ -23,8 +23,8 @@ type counted struct {
 	src    io.Reader
 	filled int64 // bytes of text
 	err    error
-	// For a compressed stream: how many bytes of the file stand for how many bytes of text. When the file is read further,
-	// all bytes read before have been returned as text.
+	// For a compressed stream: packed bytes of the file stand for text bytes of text. Both are noted when the file is
+	// read further: all bytes read before have then been returned as text.
 	position     func() int64 // bytes of the file that were read
 	packed, text int64
 	least        int64 // bytes of text from which on that is known

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Table is a file of columns, such as Parquet's. Its errors concern the file. An error with a method Remedy says itself
-// what to do.
+// Table is a file of columns, such as Parquet's. Its errors concern the file. An error may have a method Remedy, which
+// says what to do.
 type Table interface {
 	// Columns and Rows return how many there are.
 	Columns() int
