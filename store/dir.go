@@ -444,8 +444,8 @@ func (d *Dir) Sweep(ctx context.Context, prefix string, ours func(name string) b
 	return nil
 }
 
-// removeDraft removes a draft. If its name is only claimed, the claim goes first: only the draft shows that it is no
-// file.
+// removeDraft removes a draft. If its name is only claimed, the claim is removed first: without the draft it would look
+// like a file.
 func (d *Dir) removeDraft(draft, final string) error {
 	path := filepath.Join(d.root, filepath.FromSlash(final))
 	if info, err := d.disk.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {

@@ -1,5 +1,5 @@
-// Package store answers one question: where do bytes lie? A Store keeps named objects: the files of a dataset. Dir is
-// a Store in a local directory, package s3 one in an object store. The interface has their promises, which
+// Package store answers one question: where do bytes lie? A Store keeps named objects: the files of a dataset. Dir is a
+// Store in a local directory, package s3 one in an object store. The text of Store has the promises of both, which
 // storetest.Run checks.
 package store
 
@@ -54,18 +54,19 @@ var (
 // they return. A call that fails because of its context, or because a remote did not answer, has its whole effect or
 // none.
 //
-// Exclusive. A Lock excludes other processes that call Lock, for the Store that returned it. Where the system cannot
-// end a Lock with its process, it is a lease that its holder renews. Once another process has taken it, every method
-// that changes something fails with ErrLockLost, so that a process that was stopped for longer than the lease cannot
-// continue. A request already in flight may still take effect later:
+// Exclusive. A Lock belongs to the Store that returned it, and excludes other processes that call Lock. Where the
+// system cannot end a Lock with its process, it is a lease that its holder renews. Once another process has taken it,
+// every method that changes something fails with ErrLockLost, so that a process that was stopped for longer than the
+// lease cannot continue. A request already in flight may still take effect later:
 //
 //   - a CreateIfAbsent, if the name has not been created since;
 //   - a Put, if no other bytes have been put under the name since its holder looked;
 //   - a Delete, in any case;
 //   - a Publish, unless its draft was swept.
 //
-// Its caller receives ErrLockLost, if it is alive. The next holder of a Lease therefore fences: before it reads, it
-// creates every name that a late request could create, and it never reuses a name that a late request could delete.
+// The caller of such a request receives ErrLockLost, if it is alive. The next holder of a Lease therefore fences:
+// before it reads, it creates every name that a late request could create, and it never reuses a name that a late
+// request could delete.
 type Store interface {
 	// Put makes data the content of the name, replacing an earlier object. It keeps no reference to data.
 	Put(ctx context.Context, name string, data []byte) error
@@ -152,8 +153,8 @@ type Entry struct {
 	Modified time.Time
 }
 
-// Irregular is the Size of an entry that is in the place of an object and is no file. So a reader finds that the name
-// is taken, and Open says by what. It may be a link to a missing folder that names of objects lead into.
+// Irregular is the Size of an entry that takes the place of an object but is no file. So a reader finds the name taken,
+// and Open says by what. It may be a link to a missing folder of objects.
 const Irregular = -1
 
 // IrregularError says what is in the place of an object, where, and what to do.
