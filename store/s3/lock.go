@@ -224,8 +224,8 @@ func (l *lease) write(ctx context.Context, etag string) error {
 	}
 }
 
-// prove tests once that the server refuses a write whose condition does not hold. If it does not, there can be no lock,
-// and the lock is released.
+// prove tests once that the server refuses a write whose condition does not hold. If the server accepts it, locks are
+// impossible, and this one is released.
 func (l *lease) prove(ctx context.Context) (err error) {
 	if l.s.conditional.Load() {
 		return nil

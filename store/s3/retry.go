@@ -43,8 +43,8 @@ func (s *Store) newRetries() *retries {
 	return r
 }
 
-// contention returns the retries of a write that other writers have preceded. The requests of an attempt have retries
-// of their own, and an attempt may watch a lock for long. So the time counts from the first refusal.
+// contention returns the retries of a write that may lose to other writers. The requests of an attempt have retries of
+// their own, and an attempt may watch a lock for long. So the time counts from the first refusal.
 func (s *Store) contention() *retries { return &retries{s: s} }
 
 // begin starts the time.

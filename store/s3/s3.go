@@ -266,8 +266,8 @@ func (s *Store) Folders(ctx context.Context, folder string) iter.Seq2[string, er
 	}
 }
 
-// list calls each for every object whose name begins with prefix. With below, it does so for the folders directly in
-// the folder prefix; their keys end in a slash. It ends after each has returned false.
+// list calls each for every object whose name begins with prefix. Without below, it does so only for the folders
+// directly in the folder prefix, whose keys end in a slash. It ends after each has returned false.
 func (s *Store) list(ctx context.Context, prefix string, below bool, each func(minio.ObjectInfo) bool) error {
 	if err := checkPrefix(prefix); err != nil {
 		return err
