@@ -86,7 +86,7 @@ type Config struct {
 	IPv4, IPv6   bool        // use only this family; not both
 	SourceIP     netip.Addr  // local address; invalid: the system's choice; not with Dial
 
-	// Dial opens each connection as net.Dialer.DialContext does, with errors like those; nil: the system opens them. The
+	// Dial opens each connection as net.Dialer.DialContext does, with the same errors; nil: the system opens them. The
 	// network is "tcp". The address is an IP address with a port, and has passed all checks. ctx ends when the time for
 	// connecting does. Dial is called from many goroutines at once.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

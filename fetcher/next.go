@@ -160,8 +160,8 @@ const (
 	allRounds = 6
 )
 
-// skip returns the Target.Skip of an attempt that begins at an address, given by its index. A Skip is begin ×
-// maxAddresses plus the number of addresses that the attempt has tried.
+// skip returns the Target.Skip of an attempt that begins at the address with this index. A Skip is begin × maxAddresses
+// plus the number of addresses that the attempt has tried.
 func skip(begin int) uint8 { return uint8(begin % allRounds * maxAddresses) }
 
 // round is the inverse of skip: the index of the attempt's first address, not yet modulo the number of addresses, and

@@ -28,8 +28,8 @@ const (
 // issuer's signature again takes as long as a plain exchange if the root signs by RSA, and ten times as long if it
 // signs by P-384.
 //
-// Results equal those of a full verification, in any order. A cached issuer only leads to Yes, and only if the server
-// sent all certificates that led to the root before. All other chains are verified in full.
+// Results equal those of a full verification, whatever was verified before. A cached issuer only leads to Yes, and only
+// if the server sent all certificates that led to the root before. All other chains are verified in full.
 type verifier struct {
 	roots    *x509.CertPool // nil: the system's
 	rootless bool           // this machine has no roots
@@ -178,8 +178,8 @@ func explicitPolicy(c *x509.Certificate) bool {
 	return c.RequireExplicitPolicy > 0 || c.RequireExplicitPolicyZero
 }
 
-// constrained reports whether a certificate has name constraints (RFC 5280 §4.2.1.10), even empty ones: the extension
-// alone makes crypto/x509 check names that it otherwise ignores.
+// constrained reports whether a certificate has name constraints (RFC 5280 §4.2.1.10), even empty ones: if the
+// extension is present, crypto/x509 checks names that it otherwise ignores.
 func constrained(c *x509.Certificate) bool {
 	return slices.ContainsFunc(c.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(nameConstraints) })
 }

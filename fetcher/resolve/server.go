@@ -37,8 +37,8 @@ type traffic struct {
 //
 // A server that leaves several questions in a row unanswered is suspected. The names may be the reason: some zones
 // never answer, and then the best server cannot. So the suspect is probed with a question about the root's name
-// servers, which every resolver knows. It is down if it does not answer that either. A server that is down
-// still gets one in probeOf of its share of the questions, and a probe now and then.
+// servers, which every resolver knows. It is down if it does not answer that either. A server that is down still gets
+// one in probeOf questions of its share, and a probe now and then.
 type health struct {
 	silent atomic.Int32 // unanswered questions since its last answer
 	heard  atomic.Int64 // when it last answered, in nanoseconds since 1970; at first when it was made
