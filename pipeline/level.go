@@ -34,14 +34,14 @@ type token struct {
 	pace
 }
 
-// key stands for a host or an address: a hash of 64 bits, so that two keys which wait at once are never the same. Its
-// low bits are its cell in the table.
+// key stands for a host or an address: a hash of 64 bits, so that two that wait at once practically never share a key.
+// Its low bits are its cell in the table.
 type key uint64
 
 // queue is a list of waiting records, linked through the slab. It has two FIFO lines that take turns: one for
-// newcomers, one for records from a queue of an earlier level, which does not move meanwhile. In a single line, each
-// record from a long queue would wait behind all newcomers. Records whose address has expired shortly before their turn
-// are out: they are resolved again, and go first when they are back.
+// newcomers, and one for records that have waited at an earlier level. A record of the second kind blocks its earlier
+// queue (see claimed), so it must not wait behind all newcomers. Records whose address expires shortly before their
+// turn are out, to be resolved again. When they are back, they go first.
 type queue struct {
 	back        fifo
 	lines       [2]fifo // newcomers, and records that have waited

@@ -72,8 +72,8 @@ const (
 )
 
 // paceOf returns the pace of a rate. At most (w + sway + slack) / interval + 1 exchanges start in a time w + sway, so
-// the promises hold if tooMany intervals do not fit into that time. The interval is 1/R where that leaves a slack, that
-// is up to seven a second; else it is longer by at most 2.7 %. A rate that is 0 or infinite is no limit.
+// the promises hold if tooMany intervals do not fit into that time. The interval is 1/R up to a rate of seven a second,
+// where that leaves a slack. Above, it is at most 2.7 % longer. A rate that is 0 or infinite is no limit.
 func paceOf(perSecond float64) pace {
 	if perSecond <= 0 || math.IsInf(perSecond, 1) {
 		return pace{slack: minSlack}

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 )
 
-// The schedule starts look-ups against a credit of Config.Resolvers: look-ups under way that are not overdue, and
-// newcomers that have been looked up and wait for a slot.
+// Config.Resolvers bounds the look-ups under way that are not overdue, plus the newcomers that wait for a slot after
+// their look-up. What is left of this bound is the credit for further look-ups.
 
 // maxBatch bounds the look-ups that are started together.
 const maxBatch = 64

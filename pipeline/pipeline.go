@@ -89,8 +89,8 @@ type Config struct {
 
 	// SilentExchanges bounds the overdue exchanges beside those of Concurrency, and SilentLookups the overdue look-ups
 	// beside those of Resolvers. Overdue ones take longer than others, because a host or a name server is silent. An
-	// exchange costs a connection and its buffers, a look-up costs a goroutine. 0 is SilentBeside Concurrency, and
-	// DefaultSilentLookups.
+	// exchange costs a connection and its buffers, a look-up costs a goroutine. The defaults for 0 are
+	// SilentBeside(Concurrency) and DefaultSilentLookups.
 	SilentExchanges int
 	SilentLookups   int
 

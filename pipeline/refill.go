@@ -36,8 +36,8 @@ func (s *schedule) queued() int {
 	return s.waiting() - s.asleep
 }
 
-// crowded reports whether a newcomer to a key's queue must be spilled. A queue may be as long as there are places left
-// in memory. Then one busy address takes half of them, two take a third each, and a queue that is short because it
+// crowded reports whether a newcomer to a key's queue must be spilled. A queue may have as many records as memory has
+// places left. Then one busy address takes half of them, two take a third each, and a queue that is short because it
 // moves always finds a place (the dynamic threshold of shared-memory switches, Choudhury and Hahne 1998). Newcomers do
 // not go before records of their key that are spilled.
 func (s *schedule) crowded(l int, at token, rec *record) bool {

@@ -200,8 +200,8 @@ func (s *schedule) expiredFirst(q *queue) bool {
 	return line != nil && s.expired(s.records.at(line.head))
 }
 
-// turn is the turn that a record was near when its address expired. Its level is not claimed meanwhile; the keys of the
-// levels before are.
+// turn is the turn that a record was near when its address expired. Meanwhile its keys at earlier levels are claimed,
+// the key at this level is not.
 type turn struct {
 	level int
 	keys  [numLevels]key // up to that level's
