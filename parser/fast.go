@@ -8,7 +8,7 @@ import (
 
 // The loop below reads a body without NUL as splitLine does, in a third of the time:
 //
-//   - The first eight octets, folded to lower case, identify a common key that its colon follows at once. The line end is
+//   - The first eight octets, folded to lower case, identify a common key if a colon follows it at once. The line end is
 //     then searched only after the colon.
 //   - The next `#`, and for lines without a common key the next `:`, are searched once for many lines.
 //   - A line whose first octet begins no key is unknown or no record. Most such lines are HTML.
