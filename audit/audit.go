@@ -30,8 +30,8 @@ type Auditor struct {
 	heeding   []uint16   // tokens that follow `*` when no group names them, ascending
 	followers [][]uint16 // by token: itself and the tokens that fall back to it
 
-	// for each token that gathers: the AI tokens of its operator and purpose that are product tokens, itself included; nil
-	// for other tokens
+	// for each AI token with gathers: the product tokens of the same operator and purpose, itself included; nil for
+	// other tokens
 	sameWork [][]uint16
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // Token is a crawler's name in robots.txt files, with its facts. Programs rely on its JSON, which `bulkscan tokens`
-// prints: the names are those of datasets and lists.
+// prints. Its field names are those of datasets and lists.
 type Token struct {
 	Name     string   `json:"token"`    // as its operator spells it
 	Aliases  []string `json:"aliases"`  // other spellings, which only the lenient reading finds, except InFiles
