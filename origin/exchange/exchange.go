@@ -158,7 +158,7 @@ type Fields struct {
 	// CDN is the delivery network that answered, recognised by header fields; "" if unknown (interned, no view).
 	CDN string
 
-	// Challenge is whose bot challenge the response is, by a field that the vendor documents; "" if it is none (interned,
+	// Challenge is the vendor whose documented field marks the response as a bot challenge; "" if it is none (interned,
 	// no view).
 	Challenge string
 }
