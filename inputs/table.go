@@ -19,7 +19,7 @@ type Table interface {
 	Column(i int) (name, holds string)
 	// Select chooses the columns that are read, before the first Next.
 	Select(columns ...int) error
-	// Next advances to the next row, and returns io.EOF behind the last.
+	// Next advances to the next row, and returns io.EOF after the last.
 	Next() error
 	// Text returns the row's value of the i-th of the selected columns, valid until the next Next; ok is false for a
 	// null.
