@@ -14,7 +14,7 @@ import (
 // Disk is the calls of a Dir to the operating system. Paths are absolute, errors are the system's. Tests replace the
 // one real disk, since it cannot fail a chosen call, be full, or lose unsynced changes at will (storetest.Disk).
 type Disk interface {
-	// Create makes a new file for writing; fs.ErrExist where the path has one.
+	// Create makes a new file for writing; fs.ErrExist if the path exists.
 	Create(path string) (DiskFile, error)
 	// Open opens a regular file, or a link to one, for reading. Anything else in its place is an *IrregularError; Open
 	// does not wait for it.

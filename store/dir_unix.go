@@ -33,7 +33,7 @@ func takeLock(file *os.File, alone bool) (bool, error) {
 }
 
 // syncFolder makes a folder's names durable. File systems that cannot, such as some network mounts, return EINVAL or
-// ENOTSUP. There a rename is as durable as possible.
+// ENOTSUP. Nothing can make a rename more durable there.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

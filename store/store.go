@@ -28,7 +28,7 @@ var (
 	ErrChanged = errors.New("replaced or deleted while it was being read")
 	// ErrUnavailable: a remote store has failed for longer than the Store waits.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrLockLost: another process has taken a Lock of this Store, which refuses all further writes.
+	// ErrLockLost: another process has taken a Lock of this Store. The Store refuses all further writes.
 	ErrLockLost = errors.New("the lock has passed to another process")
 )
 

@@ -204,8 +204,8 @@ var notFollowed = []string{"role_arn", "source_profile", "credential_source", "w
 	"login_session"}
 
 // profileKeys are those of a profile, as the library reads it from the files of the AWS tools. The files are read here
-// first, for three reasons: the library's errors quote their text; a profile that says nothing of keys must differ from
-// one that fails; and a profile that takes its rights from elsewhere must not sign with other keys.
+// first, for three reasons: the library's errors quote their text; a profile without keys must differ from one that
+// fails; and a profile that names another source of keys must not sign with keys found elsewhere.
 type profileKeys struct{ credentials.FileAWSCredentials }
 
 // RetrieveWithCredContext implements credentials.Provider.
