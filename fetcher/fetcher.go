@@ -103,8 +103,8 @@ type Config struct {
 	// exchange that the context ended is not recorded.
 	Record func(*Recording)
 
-	// FTPData bounds the FTP transfers in flight. Each holds a second connection, thus one more file. An exchange
-	// waits for a transfer to end until its own deadline. 64.
+	// FTPData bounds the FTP transfers in flight. Each holds a second connection, so one more file. An exchange waits
+	// for a free place until its deadline. 0 is 64.
 	FTPData int
 }
 

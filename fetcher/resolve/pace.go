@@ -20,8 +20,8 @@ const (
 	judgeOver  = time.Second            // revoked refusals are counted over this time,
 	judgeAfter = 100 * time.Millisecond // and judged after this time at the earliest
 	// A server is slowed down when more refusals were revoked than slowFew plus one for each slowPart answers. It is
-	// doubted (see pacer.doubted) when more were revoked than doubtFew plus one for each doubtPart answers, or when it has
-	// refused refusedFew names more than it has answered.
+	// doubted (see pacer.doubted) when more were revoked than doubtFew plus one for each doubtPart answers. It is also
+	// doubted when it has refused refusedFew names more than it has answered.
 	slowFew, slowPart   = 8, 8
 	doubtFew, doubtPart = 2, 32
 	refusedFew          = 32
