@@ -34,8 +34,8 @@ type token struct {
 	pace
 }
 
-// key stands for a host or an address: a hash of 64 bits, so that two that wait at once practically never share a key.
-// Its low bits are its cell in the table.
+// key stands for a host or an address: a hash of 64 bits, so that two waiting ones practically never share a key. Its
+// low bits are its cell in the table.
 type key uint64
 
 // queue is a list of waiting records, linked through the slab. It has two FIFO lines that take turns: one for

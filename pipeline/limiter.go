@@ -11,8 +11,8 @@ import (
 // passes the limiter right before the dial. The limiter counts actual starts and delays starts that would be too early.
 //
 // It is GCRA (the generic cell rate algorithm) over starts, by key, in tables of fixed size. Many goroutines use it, so
-// each step is one compare-and-swap. A goroutine that unlocks could lose the processor to the next holder, and start
-// later than the limiter has counted.
+// each step is one compare-and-swap. With a lock, a goroutine could lose the processor when it unlocks, and start later
+// than the limiter has counted.
 type limiter struct {
 	limits [numLevels]*limit // nil where there is no limit
 }
@@ -238,6 +238,5 @@ func (l *limit) stagger(t token) time.Duration {
 	return min(time.Second, time.Duration(max(0, l.unstarted.cell(t.key).Load()-1))*min(t.interval, longestInCell)/8)
 }
 
-// crowded reports whether so many exchanges of a key have not started that no more should be sent. The schedule calls
-// it.
+// crowded reports whether so many sent exchanges of a key wait for their start that the schedule must not send more.
 func (l *limit) crowded(t token) bool { return l.unstarted.cell(t.key).Load() >= t.depth() }

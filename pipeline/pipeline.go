@@ -191,8 +191,8 @@ func (p *Pipeline) Progress() *Progress { return p.progress }
 func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stop) }) }
 
 // Run takes the complete list through the stages and returns when the last origin is kept. It returns nil at the list's
-// end, ErrStopped after Stop, the context's error when the context ended (exchanges in flight are then cut off and not
-// kept), and otherwise the wrapped error of the source or of the sink that ended the run.
+// end and ErrStopped after Stop. If the context ends, exchanges in flight are cut off and not kept, and it returns the
+// context's error. Otherwise it returns the wrapped error of the source or the sink.
 func (p *Pipeline) Run(ctx context.Context) error {
 	r := p.newRun(ctx)
 	if p.archive != nil {

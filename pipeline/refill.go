@@ -5,10 +5,10 @@ import "time"
 // This file says which records the schedule spills, and when they come back. A fourth of MaxWaiting is for records that
 // wait for a time, the rest for queues.
 //
-// A newcomer that finds its queue crowded is spilled with an estimate of its turn, which is later than the estimates of
-// earlier spilled records of its key. It comes back at that time and stays in memory, unless its key has become much
-// slower since: such a key must not take the places of others. When memory is nearly empty, records come back earlier:
-// an estimate is too late if other records of the key need no exchange.
+// A newcomer that finds its queue crowded is spilled with an estimate of its turn. Estimates of a key's records are in
+// the order of spilling. The record comes back at that time and stays in memory, unless its key has become much slower
+// since: such a key must not take the places of others. When memory is nearly empty, records come back earlier: an
+// estimate is too late if other records of the key need no exchange.
 
 const (
 	// How many records the loop reads before it serves other events.

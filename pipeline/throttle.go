@@ -48,7 +48,7 @@ func (l *level) throttled(t token, sent, now time.Duration) {
 // left is how many doublings are in force.
 func (s slowed) left(now time.Duration) int { return max(0, s.doublings-int((now-s.heard)/calmAfter)) }
 
-// doubled is the interval after so many doublings. An interval that is configured longer than the bound is never
+// doubled is the interval after a number of doublings. An interval that is configured longer than the bound is never
 // doubled.
 func (p pace) doubled(times int) time.Duration {
 	interval := p.interval
