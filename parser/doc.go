@@ -37,8 +37,8 @@
 //
 // Parsing never fails: a line that is no record is skipped. Time and memory grow with the length of the body alone, and
 // what a File keeps is bounded (see [File.Complete]). Matching takes at most the product of the lengths of path and
-// pattern, without backtracking. Once a File has read a body with as many records, names and groups as the next one,
-// nothing allocates, unless Reset has released the memory of an unusually large file.
+// pattern, without backtracking. A File allocates nothing once it has read a body with as many records, names and
+// groups. Reset, however, releases the memory of an unusually large file.
 //
 // Results of a File are views of the body or of the File. They are valid until its next Parse or Reset, and while the
 // body is unchanged. A File may be used by one goroutine at a time, since queries use its scratch memory. For several

@@ -108,9 +108,9 @@ func (f *File) AgentSurvey(i int) *Survey {
 }
 
 // Survey sums up the merged rules of the groups. The verdict is blocked if they deny `/`, an unlisted path, and every
-// path that they name; allowed if they deny none of these; else partial. The path that a rule names is its value as it
-// is compared, without a final `$` and without each `*`. In the RFC dialect `/robots.txt` is left out, since it is
-// always allowed. No groups allow everything. The groups must be ascending and distinct, as AgentGroups returns them.
+// path that they name; allowed if they deny none of these; else partial. A rule names the path that is its value as
+// compared, without a final `$` and each `*`. In the RFC dialect `/robots.txt` is left out, since it is always allowed.
+// Without groups everything is allowed. The groups must be ascending and distinct, as AgentGroups returns them.
 //
 // The first Survey of a body reads all its groups. Further ones combine those results, and try the named paths only
 // where these could differ from `/`. Results are kept.
@@ -204,10 +204,10 @@ func (f *File) survey(groups []uint32, s *Survey) {
 	}
 }
 
-// Remarkable returns the indices of all records except plain rules, in order. These are records that are no rules, and
-// rules without a group, with a misspelled key, or with a value that matches nothing, as an empty one. Four of five
-// records of typical files are plain rules, which need no look of their own. The slice belongs to the File and is valid
-// until the next Parse or Reset.
+// Remarkable returns the indices of all records except plain rules, in order. These are all records that are no rules,
+// and rules without a group, with a misspelled key, or with a value that matches nothing (such as an empty one). In
+// typical files four of five records are plain rules. The slice belongs to the File and is valid until the next Parse
+// or Reset.
 func (f *File) Remarkable() []uint32 {
 	f.tallyGroups()
 	return f.surveys.remarkable
