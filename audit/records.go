@@ -387,8 +387,8 @@ func (r *recordReader) agentOf(value []byte, line int) (agent int, name []byte) 
 	return agent, name
 }
 
-// secondReading returns the registry token that the beginning of a value means if the strict reading finds none, or -1.
-// The whole value, which has priority, was looked up before.
+// secondReading returns the registry token at the beginning of a value for which the strict reading finds none; -1 for
+// none. The complete value has priority and was looked up before.
 func (r *recordReader) secondReading(value []byte) int {
 	names := parser.LenientNames(value)
 	for _, name := range names[1:] {

@@ -185,7 +185,7 @@ func (a *Auditor) named(s *Site, id int, second bool) (agent int, lenient bool) 
 	return int(c.byToken[id]) - 1, true
 }
 
-// agentRows adds a row for each agent that the file names, except the wildcard, and except fragments of names that the
+// agentRows adds a row for each agent that the file names. It leaves out the wildcard, and fragments of names that the
 // second reading knows in full (`MJ` of `MJ12bot`).
 func (a *Auditor) agentRows(s *Site) {
 	r, c := &s.Report, s.Report.scratch
