@@ -35,10 +35,10 @@ var (
 // Store keeps objects: names with bytes.
 //
 // Names. A name is a slash-separated relative path that passes CheckName; every method refuses others with ErrName.
-// Folders are no objects: a folder exists while objects are in it. In a file system, a name may be that of something
-// else than a regular file, such as a named pipe: opening or deleting it is an *IrregularError, never a wait. A
-// symbolic link is read as the file or the folder to which it leads. Put replaces the link, Delete deletes it. No Lock
-// and no draft is a link.
+// Folders are no objects: a folder exists while objects are in it. In a file system, something else than a regular file
+// may have the name, such as a named pipe: opening or deleting it is an *IrregularError, never a wait. A symbolic link
+// is read as the file or the folder to which it leads. Put replaces the link, Delete deletes it. No Lock and no draft
+// is a link.
 //
 // Atomic. An object that can be opened or listed is complete, even if the process or the machine dies: its bytes are
 // those of one Put, one CreateIfAbsent or one published Draft, never a part or a mixture. An open object keeps its
@@ -121,8 +121,8 @@ type Unpublished interface {
 // Folders is implemented by Stores with real folders, which stay when they are empty.
 type Folders interface {
 	// RemoveEmpty removes the folder and the folders below it, if they contain nothing, not even a lock or a draft. A
-	// folder that the system does not let go stays: an empty folder does no harm. The caller must know that no process
-	// begins to write there, since its first file might miss the folder.
+	// folder that the system refuses to remove stays: an empty folder does no harm. The caller must know that no
+	// process begins to write there: its first file could not be created if the folder disappears.
 	RemoveEmpty(ctx context.Context, folder string) error
 }
 
