@@ -222,9 +222,9 @@ func (b *bare) Read(p []byte) (int, error) {
 // errEndsEarly means that a received body ends before its coding does.
 var errEndsEarly = errors.New("the coding has no end")
 
-// decode decodes a body into the memory of the coded bytes, or into larger memory if the result does not fit. cut
-// reports whether the received body was cut; the first returned bool, whether the result is, also at the limit. An
-// error discards what was decoded before it. proven reports whether a checksum of a coding shows that body is complete.
+// decode decodes a body into the memory of the coded bytes, or into larger memory if the result does not fit. cut says
+// that the received body was cut. The first returned bool says that the result is: because body was, or at the limit.
+// An error discards the decoded bytes. proven reports whether a checksum of a coding shows that body is complete.
 // decode recycles body; the caller must recycle the result. It waits for a decoder and for memory until the deadline.
 func (f *Fetcher) decode(ctx context.Context, body []byte, codings []coding, cut bool, deadline time.Time) (_ []byte, _,
 	proven bool, _ error) {

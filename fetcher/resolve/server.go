@@ -185,8 +185,8 @@ const (
 
 const ednsTries = 4
 
-// learn counts an answer to a question with EDNS, or to a repetition without. count is how many repetitions it stands
-// for.
+// learn counts an answer to a question with EDNS, or to a repetition without. One answer may count for several
+// repetitions.
 func (s *server) learn(log *slog.Logger, edns bool, count int32) {
 	if s.edns.Load() != ednsUnknown {
 		return
