@@ -108,9 +108,9 @@ func (f *File) AgentSurvey(i int) *Survey {
 }
 
 // Survey sums up the merged rules of the groups. The verdict is blocked if they deny `/`, an unlisted path, and every
-// path that they name; allowed if they deny none of these; else partial. A rule names the path that is its value as
-// compared, without a final `$` and each `*`. In the RFC dialect `/robots.txt` is left out, since it is always allowed.
-// Without groups everything is allowed. The groups must be ascending and distinct, as AgentGroups returns them.
+// path that they name; allowed if they deny none of these; else partial. The path that a rule names is its normalised
+// value without `*` and a final `$`. In the RFC dialect `/robots.txt` is left out, since it is always allowed. Without
+// groups everything is allowed. The groups must be ascending and distinct, as AgentGroups returns them.
 //
 // The first Survey of a body reads all its groups. Further ones combine those results, and try the named paths only
 // where these could differ from `/`. Results are kept.
