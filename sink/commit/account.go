@@ -9,9 +9,9 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// This file checks whether the records of a scan account for everything that it committed. Two facts show a loss: a
-// shard numbers its commits without gaps, and the manifest of a complete scan has its totals. Every command checks this
-// before it builds on a scan, so that no result is computed from an incomplete one.
+// This file checks whether the records of a scan account for everything that it committed. A loss shows as a gap in a
+// shard's commit numbers, or as totals of a complete scan's manifest that its commits do not reach. Every command
+// checks this before it builds on a scan, so that it computes no result from an incomplete one.
 
 // Total is a total of a complete scan's manifest that differs from the sum over its commits.
 type Total struct {

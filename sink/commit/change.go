@@ -73,7 +73,7 @@ var otherwise = map[string]string{
 // lockedAtOnce bounds how many scans a process locks.
 const lockedAtOnce = 64
 
-// PublishPending publishes complete scans, if they are still pending, by few heads.
+// PublishPending publishes those of the scans that are complete and pending. It writes one head for up to lockedAtOnce.
 func PublishPending(ctx context.Context, st store.Store, log *slog.Logger, scanIDs []string) error {
 	for some := range slices.Chunk(scanIDs, lockedAtOnce) {
 		if err := changeScans(ctx, st, log, some, func(h *Head, m *Manifest) error {
@@ -88,8 +88,8 @@ func PublishPending(ctx context.Context, st store.Store, log *slog.Logger, scanI
 	return nil
 }
 
-// changeScans locks scans and calls do for each, with the next head. The manifests have the publication that the newest
-// head says.
+// changeScans locks scans and calls do with the next head and the manifest of each. A manifest has the publication that
+// the newest head says.
 func changeScans(ctx context.Context, st store.Store, log *slog.Logger, scanIDs []string,
 	do func(h *Head, m *Manifest) error) (err error) {
 	var all []*Manifest
@@ -122,10 +122,9 @@ const (
 	longestPause = 2 * time.Second
 )
 
-// Change holds the dataset's lock while do changes the newest head and the files that it names. It then writes the next
-// head, if that has a cause. It waits for another holder of the lock as long as that process lives, and logs so; log
-// may be nil. If the newest head cannot be read, the next head follows the newest readable one, without months that
-// cannot be read.
+// Change holds the dataset's lock while do changes the newest head and its files. Then Change writes the next head, if
+// it has a cause. While another living process holds the lock, Change waits, and logs so; log may be nil. If the newest
+// head cannot be read, the next head follows the newest readable one, without months that cannot be read.
 func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *Head) error) (err error) {
 	lock, err := lockDataset(ctx, st, log)
 	if err != nil {
@@ -293,9 +292,9 @@ func (h *Head) writeChunk(ctx context.Context, what string, value any, rows int)
 	return f, nil
 }
 
-// deleteHeads deletes the heads that are too old. Before, it deletes their files: all files up to the oldest head that
-// stays, except those that this head names. Later heads name no others, and no head names the files of a writer that
-// was killed before it wrote its head.
+// deleteHeads deletes the oldest heads, and before them the files that no kept head names: files older than the oldest
+// kept head, unless that head names them. A later head names an old file only if all heads between name it, too. Some
+// of these files belong to no head, since their writer was killed.
 func deleteHeads(ctx context.Context, st store.Store) error {
 	names, chunks, err := headsAndChunks(ctx, st)
 	if err != nil || len(names) <= heads {

@@ -10,11 +10,11 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Which of a dataset's scans a user means. The scans are in the order of their start; place is the dataset's name in
-// errors.
+// This file finds the scan of a dataset that a user means. Scans are in the order of their start; place is the
+// dataset's name in errors.
 
-// Choose returns the scan with an id and of a date; an empty one does not restrict. Default chooses among several
-// scans. If there is no default, comesBefore chooses; an empty scan has to be named.
+// Choose returns the scan with this id and date; "" matches any. Among several scans it returns the Default, and
+// without a default the first by comesBefore. An empty scan is returned only if id names it.
 func Choose(ctx context.Context, st store.Store, place string, scans []*Manifest, id, date string) (*Manifest, error) {
 	var known []string
 	var meant []*Manifest
@@ -49,8 +49,8 @@ func Choose(ctx context.Context, st store.Store, place string, scans []*Manifest
 	return nil, fmt.Errorf("no scan %s in %s; there are %s", wanted, place, lastOf(known))
 }
 
-// ChooseTwo returns two scans to compare, each by its id or its date: of an earlier date, the one by the later scan's
-// observer, and of its list if there is one.
+// ChooseTwo returns two scans to compare, each named by its id or date. A date as from means a scan by the observer of
+// the later scan, if possible of the same list.
 func ChooseTwo(ctx context.Context, st store.Store, place string, scans []*Manifest, from, to string) (earlier,
 	later *Manifest, err error) {
 	if err := WasPruned(ctx, st, place, from, to); err != nil {
@@ -64,8 +64,7 @@ func ChooseTwo(ctx context.Context, st store.Store, place string, scans []*Manif
 }
 
 // chooseNamed returns the scan with this id, or the published scan of this date that started last. If later is not nil,
-// the scan is by the same observer, and a scan of the same list is preferred. The scans are in the order of their
-// start.
+// a scan of the date must have the observer of later, and a scan of the same list is preferred.
 func chooseNamed(scans []*Manifest, place, name string, later *Manifest) (*Manifest, error) {
 	var of *Manifest
 	var known []string

@@ -1,4 +1,4 @@
-// Package commit answers one question: what counts? It has the records beside the tables: a scan's manifest, its
+// Package commit answers one question: what counts? It keeps the records beside the tables: a scan's manifest, its
 // commits, tombstones and rejects, and its lock; and the heads of a dataset. commit.go has the commit record,
 // history.go all commits of a scan, fence.go the takeover of a lease, head.go and change.go what counts in the dataset,
 // account.go what is missing, scan.go the scan opened for reading, names.go the names of files.
@@ -20,8 +20,8 @@ import (
 )
 
 // A commit is written after all files of its part and never changed. A file that no commit names is not part of the
-// dataset. The commit of a compaction names the commits whose rows it holds. These are history from then on, whether or
-// not their records and files still exist.
+// dataset. The commit of a compaction names the commits whose rows it holds. From then on these do not count, even
+// while their records and files still exist.
 
 // Commit is the record that makes a part count.
 type Commit struct {
@@ -86,8 +86,8 @@ func (c *Commit) Bitmap() (*roaring64.Bitmap, error) {
 	return b, nil
 }
 
-// readBitmap reads a bitmap that may be damaged. The library allocates as many containers as the first 8 bytes say, and
-// panics on some damage. A container takes at least a key (4 bytes) and a header (8 bytes).
+// readBitmap reads a bitmap that may be damaged. The library panics on some damage, and allocates as many containers as
+// the first 8 bytes say. So the number is checked: a container takes at least 12 bytes, a key (4) and a header (8).
 func readBitmap(data []byte) (b *roaring64.Bitmap, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 // Fence prevents a late commit of an earlier lock holder from counting. A late commit is possible only if the lock is a
-// lease (store.Lease). The given history was read with the lock held; Fence returns the history after the fencing. It
-// fences the given shards, those that have records, and those that have parts: if a shard's first commit is still on
-// its way, only its parts show the shard. With a history of one shard (ReadShard) it fences that shard alone.
+// lease (store.Lease). The caller has read the history with the lock held; Fence returns the history after fencing. It
+// fences the given shards and those that have records or parts: if a shard's first commit is still on its way, only its
+// parts show the shard. With a history of one shard (ReadShard) it fences that shard alone.
 //
 // A late commit would count although its sites have been fetched again. So the new holder creates a tombstone under the
 // number that such a commit would have. A shard commits one part at a time, so there is only one such number: the next,

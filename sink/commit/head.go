@@ -97,8 +97,8 @@ type month struct {
 	scans   []Named
 }
 
-// heads is how many heads stay. headRounds bounds how often a change begins again because another process has created
-// its head.
+// heads is the number of heads that are kept. headRounds bounds how often a change begins again because another process
+// has created a head of the same number.
 const (
 	heads      = 16
 	headRounds = 5
@@ -119,7 +119,7 @@ func Heads(ctx context.Context, st store.Store) ([]string, error) {
 	return names, err
 }
 
-// headsAndChunks returns the names of the heads, and of the files beside them, in the order of their numbers.
+// headsAndChunks returns the names of the heads, and of the files that heads name, in the order of their numbers.
 func headsAndChunks(ctx context.Context, st store.Store) (names, chunks []string, err error) {
 	for entry, err := range st.List(ctx, schema.HeadFolder) {
 		if err != nil {
@@ -139,8 +139,8 @@ func headsAndChunks(ctx context.Context, st store.Store) (names, chunks []string
 // HeadRemedy is what to do about a damaged head.
 const HeadRemedy = "restore it from a copy of the dataset; or bulkscan history --rebuild continues without it, and bulkscan verify says what that lacks"
 
-// ReadHead reads the newest head; without one it is empty, and its Number 0. A dataset that has a history has had
-// heads.
+// ReadHead reads the newest head. Before the first head it returns an empty one, with Number 0. If the heads of a
+// dataset are lost, it returns an ErrRecord.
 func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 	for missing := 0; ; missing++ {
 		names, err := Heads(ctx, st)
@@ -161,8 +161,8 @@ func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 
 func newHead(st store.Store) *Head { return &Head{store: st, months: map[string]*month{}} }
 
-// headless returns an ErrRecord if a dataset without heads has lost them: it has a history, and is not older than
-// heads.
+// headless returns an ErrRecord if a dataset without heads has lost them. It has: its history exists, and is of a
+// schema version with heads.
 func headless(ctx context.Context, st store.Store) error {
 	data, err := store.ReadAll(ctx, st, schema.LedgerName, schema.MaxLedger)
 	if errors.Is(err, store.ErrNotExist) {
@@ -224,7 +224,7 @@ func OpenHead(ctx context.Context, st store.Store, name string) (*Head, error) {
 // Follows reports whether the head names another one as the one before.
 func (h *Head) Follows(before *Head) bool { return h.Previous == before.bytes }
 
-// Chunks are the files of the head beside it.
+// Chunks returns the files that the head names.
 func (h *Head) Chunks() []schema.File {
 	if h.Pruned == nil {
 		return h.Months

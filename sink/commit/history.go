@@ -53,7 +53,7 @@ func (h *History) Keys() iter.Seq[Key] {
 	}
 }
 
-// Next is the lowest number that no commit of a shard has reached yet.
+// Next is the number after the highest that any record of a shard has or mentions.
 func (h *History) Next(shard string) int {
 	next := 0
 	for key := range h.Keys() {
@@ -115,13 +115,13 @@ type recordError struct {
 
 func (e *recordError) Unwrap() error { return e.error }
 
-// GatherHistory lists the records of one shard, or of all (""), and reads each once. A compaction, restart or repair
-// publishes its record before it deletes those that it replaces. A listing that overlaps with this may show neither. So
-// the records of the shard "compacted" are listed again afterwards, until two listings in a row are equal. New records
-// of a running scan cause no other listing, which would otherwise continue until the scan ends. If a record is gone
-// when it is read, all records are listed again. If that happens a second time to the same record, its error is
-// returned. Each result of reading goes through judge, in the order of the names of one listing; a record for which
-// judge returns nil is left out.
+// GatherHistory lists the records of one shard, or of all (""), and reads each once. It passes each result of reading
+// to judge, in the order of the names of one listing, and leaves out records for which judge returns nil.
+//
+// A compaction, restart or repair publishes its record before it deletes those that it replaces; one listing may miss
+// both. So GatherHistory repeats the listing of the shard "compacted" until two in a row are equal. It does not repeat
+// that of other shards, which a running scan extends until its end. If a record vanishes before it is read, all records
+// are listed again; if the same record vanishes twice, its error is returned.
 func GatherHistory(ctx context.Context, st store.Store, scanID, shard string, judge func(name string, c *Commit,
 	err error) (*Commit, error)) (*History, error) {
 	read := func(ctx context.Context, name string) (*Commit, error) { return ReadCommit(ctx, st, scanID, name) }

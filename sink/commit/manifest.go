@@ -39,8 +39,8 @@ type Manifest struct {
 	Ending Publication `json:"publication,omitempty"`
 	// Publication says whether the index, the views and the history have the scan once it is complete (see Head).
 	Publication Publication `json:"-"`
-	// Recorded lists the files (tables and rejects) that had a record of their own when the scan became complete (see
-	// FileRecord). It shows that such a file was deleted with its record.
+	// Recorded lists the files (tables and rejects) that had a FileRecord when the scan became complete. So it shows if
+	// such a file and its record were both deleted.
 	Recorded []string `json:"recorded_files,omitempty"`
 	// Changes are the changes of files that a scan reads again while it runs.
 	Changes []FileChange `json:"file_changes,omitempty"`
@@ -355,7 +355,7 @@ func (m *Manifest) Citation() string {
 `, m.ScanID, sites, text(m.ListName()), m.ScanDate, m.ScanDate[:min(4, len(m.ScanDate))], text(m.ToolVersion), text(m.ScanID), text(digest), text(m.RegistryVersion), text(m.Check.ID), text(m.Check.Version), text(m.Observer.String()))
 }
 
-// Package begins a description of tables that are of the scan.
+// Package returns the beginning of a description of the scan's tables.
 func (m *Manifest) Package(name string) *schema.DataPackage {
 	source := fmt.Sprintf("scan %s by bulkscan %s, token registry %s, observer %s", m.ScanID, m.ToolVersion,
 		m.RegistryVersion, m.Observer)

@@ -23,8 +23,8 @@ const (
 	Archive = "archive"
 )
 
-// String names the observer in one line, as in `live bulkscan any https+http HTTP/1.1 from frankfurt`. Two observers
-// are the same if these are equal. The index and the records of statistics have it.
+// String names the observer in one line, as in `live bulkscan any https+http HTTP/1.1 from frankfurt`. Observers are
+// the same if these lines are equal. The index and the records of statistics contain the line.
 func (o Observer) String() string {
 	words := []string{cmp.Or(o.Source, "unknown")}
 	for _, word := range []string{o.Product, o.Family, o.Scheme, o.HTTP} {
@@ -55,8 +55,7 @@ func ProductOf(userAgent string) string {
 
 const maxProduct = 100 // bytes
 
-// CheckGivenName refuses a name that the user gives a vantage or a list, if it cannot be part of records, queries and
-// citations.
+// CheckGivenName refuses a user's name for a vantage or a list if it cannot be part of records, queries and citations.
 func CheckGivenName(name string) error {
 	const most = 100 // bytes
 	if len(name) > most || strings.ContainsFunc(name, func(r rune) bool {

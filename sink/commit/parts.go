@@ -55,8 +55,8 @@ func UsedNumbers(ctx context.Context, st store.Store, scanID, shard string) (*Hi
 	})
 }
 
-// partNumbers returns, by shard, the last numbers that files of a scan's parts have in the partition of a date; "" is
-// every partition. It looks at one shard only, unless that is "".
+// partNumbers returns the highest number among the part files of each shard, in the partition of a date or in all ("").
+// It looks at one shard only, unless that is "".
 func partNumbers(ctx context.Context, st store.Store, scanID, date, only string) (map[string]int, error) {
 	parts := map[string]int{}
 	for _, table := range schema.AllTables {
@@ -82,8 +82,8 @@ func ShardOf(scanID, base string) (shard string, n int, ok bool) {
 	return shard, n, ok && id == scanID && isShard(shard)
 }
 
-// SweepFiles removes leftover drafts of these files. The caller holds the lock, so no other process is writing them.
-// The views are the exception, and their writer tolerates it (see views.Write).
+// SweepFiles removes leftover drafts of these files. The caller holds the lock, so no other process is writing them,
+// except the views: a process whose draft of them is removed writes them again (see views.Write).
 func SweepFiles(ctx context.Context, st store.Store, files ...string) error {
 	for _, file := range files {
 		if err := st.Sweep(ctx, file, func(name string) bool { return name == file }); err != nil {
@@ -93,8 +93,8 @@ func SweepFiles(ctx context.Context, st store.Store, files ...string) error {
 	return nil
 }
 
-// SweepParts removes leftover drafts of a scan's parts. The scan's lock covers all shards ("") so that a late draft of
-// a shard that is no longer written does not stay; the lock of a share covers one.
+// SweepParts removes leftover drafts of a scan's parts, of one shard or of all (""). A holder of the scan's lock sweeps
+// all shards, also those that are no longer written; a holder of a share's lock sweeps its own shard.
 func SweepParts(ctx context.Context, st store.Store, scanID, date, only string) error {
 	ours := func(name string) bool {
 		shard, _, ok := ShardOf(scanID, path.Base(name))

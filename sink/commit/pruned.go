@@ -170,7 +170,7 @@ func RemoveScan(ctx context.Context, st store.Store, s *PrunedScan) error {
 	return RemoveEmpty(ctx, st, folders)
 }
 
-// RemoveEmpty removes folders of a dataset that are empty, in a store that has folders. Nothing is written there again.
+// RemoveEmpty removes empty folders of a dataset, if the store has folders. No process writes there again.
 func RemoveEmpty(ctx context.Context, st store.Store, folders []string) error {
 	in, ok := st.(store.Folders)
 	for _, folder := range folders {
@@ -200,7 +200,7 @@ func (s *PrunedScan) owns(name string) bool {
 // pruned reports whether the files of a table of the scan were deleted for their age.
 func (m *Manifest) pruned(table string) bool { return slices.Contains(m.Pruned, table) }
 
-// Without leaves out of commits the files of tables that were pruned.
+// Without removes the files of pruned tables from commits.
 func (m *Manifest) Without(commits []Commit) {
 	if len(m.Pruned) == 0 {
 		return

@@ -11,12 +11,12 @@ type Rejudged struct {
 	Verdicts Difference       `json:"verdicts"`
 	Evidence Difference       `json:"evidence"`
 
-	// Other counts the sites of Carried that have groups and were evaluated with another registry. This registry may
-	// name or block more of their agents.
+	// Other counts the sites of Carried that have groups and were evaluated with another registry. The registry of the
+	// re-evaluation may name or block more of their agents.
 	Other int64 `json:"stayed_by_other_registry,omitempty"`
 
-	// By kind: old and new check statuses and verdicts, such as "pass to warn", and kinds of evidence. A word unknown
-	// to bulkscan counts as "other".
+	// Checks and Decisions count changes of check status and verdict, such as "pass to warn"; Kinds counts evidence by
+	// kind. A word unknown to bulkscan counts as "other".
 	Checks    map[string]int64      `json:"check_status,omitempty"`
 	Decisions map[string]int64      `json:"verdict,omitempty"`
 	Kinds     map[string]Difference `json:"evidence_kinds,omitempty"`

@@ -14,9 +14,9 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// A scan may be cut into shares, each written by a process of its own: its shard has the share's number as its name,
-// and a lock. The manifest of such a scan is created by the first process and changed by none, until the shares are
-// collected under the scan's lock. This file has the record of a share.
+// A scan may be cut into shares, each written by its own process. A share has a shard, named by its number, and a lock.
+// The first process creates the manifest, and no process changes it until the shares are collected under the scan's
+// lock. This file has the record of a share.
 
 // Share says how far a share of a scan is. Its process writes the record at the start, now and then, and at the end,
 // and holds the share's lock meanwhile. Once the state is ShareDone, no process writes the share any more.

@@ -9,8 +9,8 @@ import (
 )
 
 // TakeOut creates a tombstone that takes out other commits: at one moment all of them cease to count. The tombstone
-// stays, so later numbers follow those that it took out. A reused name would show rows of the new scan to a reader that
-// opened the old one, and a late deletion by an earlier holder of a lease might hit it. The tombstone has a number of
+// stays, so that no later commit reuses their names. Else a reader of the old scan would find rows of the new one, and
+// a late deletion by an earlier holder of a lease might delete the new file. The tombstone has a number of
 // CompactedShard, or of the only shard whose commits it takes out.
 func TakeOut(ctx context.Context, st store.Store, m *Manifest, why Tombstone, shard string, past *History,
 	keys map[Key]bool) (*Commit, error) {
