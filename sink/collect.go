@@ -53,8 +53,8 @@ func OpenCollection(ctx context.Context, st store.Store, scanID string) (*Collec
 // Collected reports whether the shares have been made one scan already.
 func (c *Collection) Collected() bool { return !c.Manifest.Uncollected() }
 
-// Gather checks that the commits match the records of the shares, and writes the rejects of all shares. All shares are
-// done.
+// Gather checks that the commits match the records of the shares, which are all done. Then it writes the rejects of all
+// shares.
 func (c *Collection) Gather(ctx context.Context) error {
 	m := c.Manifest
 	fail := func(err error) error { return fmt.Errorf("cannot collect scan %s: %w", m.ScanID, err) }
@@ -127,8 +127,8 @@ func (c *Collection) rejects(ctx context.Context) (err error) {
 	return all.Close(ctx)
 }
 
-// Complete marks the scan as complete, with this publication. Rejects and statistics have been published. log may be
-// nil.
+// Complete marks the scan as complete, with this publication. The caller has published rejects and statistics. log may
+// be nil.
 func (c *Collection) Complete(ctx context.Context, log *slog.Logger, as commit.Publication) error {
 	if c.Manifest.FinishedAt == nil {
 		now := time.Now().UTC().Truncate(time.Millisecond)

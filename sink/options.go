@@ -42,8 +42,7 @@ type Options struct {
 	// NoPublish. A scan that is held or discarded stays so in either case.
 	NoPublish bool
 
-	// Unlisted leaves index and views as they are, for a caller that writes many scans and brings them up to date at the
-	// end.
+	// Unlisted leaves index and views as they are, for a caller that writes many scans and updates both at the end.
 	Unlisted bool
 
 	Source *commit.RejudgedScan // the stored scan whose sites are judged again (see Remade); nil if sites are fetched

@@ -193,8 +193,8 @@ func (p *part) full() bool {
 	return slices.ContainsFunc(p.files, func(f file) bool { return f.RowGroups() >= partGroups })
 }
 
-// keepsBody reports whether the table bodies keeps a site's body, which must have robots records. HTML and other texts
-// that servers send for missing files would be most of the bytes.
+// keepsBody reports whether the table bodies keeps a site's body: only a body with robots records. Pages and other
+// texts that servers send for missing files would be most of the bytes.
 func keepsBody(s *audit.Site) bool {
 	return s.Report.BodyHash != 0 && len(s.Fetch.Body) > 0 && !s.Report.IsHTML && s.Report.Counts.Records > 0
 }

@@ -92,8 +92,8 @@ func (r *Remade) KeepPolicy(policy *schema.PolicyRow) error {
 	return table.Writing(err)
 }
 
-// Add writes a site's rows and its body, if any, to the tables that are not copied. It copies the lists and what the
-// pointers of rows.Site point to. Texts, and what pointers of the other rows point to, must not change.
+// Add writes a site's rows and its body, if any, to the tables that are not copied. Of rows.Site it copies lists and
+// what pointers point to. The caller must not change the other rows' pointees, nor any text.
 func (r *Remade) Add(rows *siterows.Rows, body []byte) error {
 	p := r.part
 	if p.sites != nil && !r.copied[schema.Sites] {
@@ -125,8 +125,8 @@ func (r *Remade) Add(rows *siterows.Rows, body []byte) error {
 	return table.Writing(p.added(uint64(rows.Site.Seq)))
 }
 
-// Finish writes what is buffered, and copies the pages of the copied files. gone names a table whose stored file a
-// compaction has replaced meanwhile: the part has to be made again with that table written.
+// Finish writes what is buffered, and copies the pages of the copied files. If a compaction has replaced such a file
+// meanwhile, gone names its table: the part has to be made again with that table written, not copied.
 func (r *Remade) Finish() (gone string, err error) {
 	if err := r.part.flush(); err != nil {
 		return "", table.Writing(err)

@@ -86,8 +86,8 @@ type Unfinished struct {
 	Err error
 }
 
-// FindUnfinished looks at one scan: among those for which is returns true, the last by name. It returns nil if that
-// scan is complete, or if it is the scan of the options.
+// FindUnfinished looks at the last scan, by name, whose id is accepts. It returns nil if there is nothing to continue:
+// the scan is complete, discarded or unreadable, or it is the scan of the options.
 func FindUnfinished(ctx context.Context, st store.Store, o Options, is func(scanID string) bool) (*Unfinished, error) {
 	now := time.Now()
 	if err := o.complete(now); err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// This file writes one share of a scan (Options.Shares). Its process holds the share's lock, not the scan's. It changes
-// only files with the name of its shard, since other processes are writing their shares. collect.go makes one scan of
-// all.
+// This file writes one share of a scan (Options.Shares). Its process holds the share's lock, not the scan's. Other
+// processes write their shares meanwhile, so it changes only files with the name of its shard. collect.go makes one
+// scan of all shares.
 
 // openShare is Open for a share. The error is a *commit.ShareDoneError if nothing is left to do.
 func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (_ *Writer, err error) {
@@ -73,9 +73,8 @@ func openShare(ctx context.Context, st store.Store, o *Options, now time.Time) (
 	return w, nil
 }
 
-// joinScan creates the manifest of the scan, or compares the options with the manifest of the first process. So all
-// shares have the date of the first. It writes nothing if the share is done, since the shares may then be being
-// collected.
+// joinScan creates the manifest of the scan, or compares the options with the manifest of the first process, whose date
+// all shares have. If the share is done, joinScan writes nothing, since another process may be collecting the shares.
 func joinScan(ctx context.Context, st store.Store, o *Options, now time.Time) (*commit.Manifest, error) {
 	m, err := commit.ReadManifest(ctx, st, o.ScanID)
 	if errors.Is(err, store.ErrNotExist) && !o.Repair {
@@ -189,8 +188,8 @@ func beginShare(ctx context.Context, st store.Store, o *Options, now time.Time) 
 	return s, before, nil
 }
 
-// mayReopen returns a function for repair.Run. It marks a share that was done as not done before any commit is taken
-// out. It writes that under the scan's lock, so that no process collects the shares meanwhile.
+// mayReopen returns a function for repair.Run. If a share that was done has lost data, the function marks it as not
+// done, before any commit is taken out. It holds the scan's lock, so that no process collects the shares meanwhile.
 func (o *Options) mayReopen(ctx context.Context, st store.Store, share,
 	before *commit.Share) func(*repair.Found) error {
 	return func(found *repair.Found) error {
@@ -260,8 +259,8 @@ func (w *Writer) Share() (i, n int) {
 	return w.share.I, w.share.N
 }
 
-// ReportShare writes how far the share is: bytes of the list, and sites that this process has kept. FinishShare and
-// LeaveShare, too, are called by one goroutine at a time.
+// ReportShare writes how far the share is: bytes of the list, and sites that this process has kept. Calls of it, of
+// FinishShare and of LeaveShare must not overlap.
 func (w *Writer) ReportShare(ctx context.Context, read, total, kept int64) error {
 	w.mu.Lock()
 	s := w.share
@@ -279,8 +278,8 @@ func (w *Writer) LeaveShare(ctx context.Context, state commit.ShareState, reason
 	return s.Write(ctx, w.store)
 }
 
-// FinishShare commits the open part, whatever its size, and marks the share as done. result has the counts of the list;
-// entries is how many of its origins belong to the share. Each must have been committed once.
+// FinishShare commits the open part, whatever its size, and marks the share as done. result has the counts of the list.
+// entries is the number of origins that belong to the share; each must have been committed once.
 func (w *Writer) FinishShare(ctx context.Context, entries uint64, result commit.ShareResult) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,9 +1,9 @@
 // Package sink answers one question: what do we keep? It keeps judged sites as a dataset: tables in Parquet, written in
 // parts, each committed at once.
 //
-// part.go has the open files of a part, which package siterows fills, and this file decides when a part is full, seals
-// and commits it. options.go, open.go and resume.go prepare a scan for writing, share.go and collect.go one
-// that is written in shares. remade.go is how package reaudit writes.
+// part.go has the open files of a part, which package siterows fills. This file decides when a part is full, seals it
+// and commits it. options.go, open.go and resume.go prepare a scan for writing; share.go and collect.go handle a scan
+// in shares; remade.go is how package reaudit writes.
 //
 // Guarantees. A file that a commit names is complete and never changes. A scan that is killed loses at most one part,
 // which was open or being sealed. When the scan resumes, it deletes files without a commit, and skips exactly the union
@@ -139,8 +139,8 @@ func (w *Writer) begin() error {
 	return nil
 }
 
-// roll detaches the open part and seals it in the background. The part is spare again after its commit, so commits are
-// in order and no commit follows a failed one. The lock is held.
+// roll detaches the open part and seals it in the background. The part returns to spare only after its commit, so
+// commits are in order, and none follows a failed one. The caller holds the lock.
 func (w *Writer) roll() {
 	p := w.open
 	w.open = nil
@@ -218,9 +218,9 @@ func (w *Writer) awaitSealed() {
 	w.spare <- <-w.spare
 }
 
-// Complete commits the open part and marks the scan as complete in its manifest. At this point every line of the inputs
-// is a row or a reject, and rejects and statistics have been published. Leftover drafts are removed, including a remote
-// draft whose creation was never acknowledged. The index lists the scan from now on, unless Options.NoPublish is set.
+// Complete commits the open part and marks the scan as complete in its manifest. Every line of the inputs must be a row
+// or a reject, and rejects and statistics published. Complete removes leftover drafts, also a remote draft whose
+// creation was never acknowledged. The index lists the scan from now on, unless Options.NoPublish is set.
 func (w *Writer) Complete(ctx context.Context) error {
 	return w.completeAs(ctx, publication(w.options.NoPublish))
 }
@@ -258,8 +258,8 @@ func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 	return complete(ctx, w.store, w.options.Log, w.manifest, as, w.options.Unlisted)
 }
 
-// complete marks a scan as complete, and adds it to the head if it is to be published. The scan's lock is held. A scan
-// in the head keeps its publication. A repair changes no publication, since nothing has judged the repaired scan.
+// complete marks a scan as complete, and adds it to the head if it is to be published. The caller holds the scan's
+// lock. A scan in the head keeps its publication. So does a repaired scan, since nothing has accepted it anew.
 func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.Manifest, as commit.Publication,
 	unlisted bool) error {
 	id, date := m.ScanID, m.ScanDate

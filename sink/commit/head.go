@@ -161,8 +161,8 @@ func ReadHead(ctx context.Context, st store.Store) (*Head, error) {
 
 func newHead(st store.Store) *Head { return &Head{store: st, months: map[string]*month{}} }
 
-// headless returns an ErrRecord if a dataset without heads has lost them. It has: its history exists, and is of a
-// schema version with heads.
+// headless returns an ErrRecord if a dataset without heads has lost them: it has a history, of a schema version with
+// heads.
 func headless(ctx context.Context, st store.Store) error {
 	data, err := store.ReadAll(ctx, st, schema.LedgerName, schema.MaxLedger)
 	if errors.Is(err, store.ErrNotExist) {

@@ -325,8 +325,7 @@ func (c *compaction) record(run []commit.Commit) (*commit.Commit, error) {
 	return record, err
 }
 
-// deleteWhatIsDue deletes replaced commits whose grace has ended. With wait, it first waits until that of all has
-// ended.
+// deleteWhatIsDue deletes replaced commits whose grace has ended. With wait, it waits for the others, too.
 func (c *compaction) deleteWhatIsDue(ctx context.Context, wait bool) error {
 	for len(c.waiting) > 0 {
 		due := c.waiting[0].since.Add(c.options.Grace)
@@ -376,8 +375,8 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// end updates the totals of parts and bytes in the manifest of a complete scan. If parts were merged, it also updates
-// the views; the index is up to date by then. The number of rows does not change.
+// end updates the totals of parts and bytes in the manifest of a complete scan. If anything has changed, it also
+// updates the views; the index is up to date by then. The number of rows does not change.
 func (c *compaction) end(ctx context.Context) error {
 	changed := c.done.PartsBefore != c.done.PartsAfter
 	if c.manifest.Counts != nil {

@@ -47,16 +47,16 @@ const (
 	keptLine = 1 << 20 // bytes of a line's buffer that are kept for reuse
 )
 
-// Short is the name for some fields that describe a site's result in at most 300 bytes. If the host's name is so long
-// that the other fields have no room, the last of them are left out.
+// Short stands for a few fields that describe a site's result. If only Short is given, a line has at most 300 bytes: if
+// the host's name is too long, the last fields are left out.
 const Short = "short"
 
 const shortLine = 300
 
 var shortFields = []string{"host", "finding", "status", "star_verdict", "score"}
 
-// New returns a sink that writes to w lines with these fields, in this order, or with all. Their names are those of
-// Fields, and Short. The registry is the one with which the sites are judged.
+// New returns a sink that writes lines to w. The lines have the fields in names (of Fields, or Short) in this order, or
+// all fields if there are no names. The registry is the one with which the sites are judged.
 func New(w io.Writer, scanID string, registry *tokens.Registry, names ...string) *Writer {
 	j := &Writer{
 		copier: siterows.New(scanID, registry),

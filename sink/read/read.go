@@ -36,8 +36,8 @@ func Rows[T any](ctx context.Context, s *commit.Scan, tableName string) iter.Seq
 	}
 }
 
-// CommitRows yields rows of a table's file in one commit of the scan, like Rows: those from number `from`, counted from
-// 0, until before number `to`, or until the last one.
+// CommitRows yields rows of a table's file in one commit of the scan, like Rows: from row `from`, counted from 0, up to
+// the row before `to`, or up to the last one.
 func CommitRows[T any](ctx context.Context, s *commit.Scan, c *commit.Commit, tableName string, from,
 	to int64) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {

@@ -73,8 +73,8 @@ func readPolicies(ctx context.Context, s *commit.Scan, c *commit.Commit) (map[in
 }
 
 // keepPolicies adds the policies of the current site, which keeps its judgement, to the part that is made. A scan of
-// schema version 1 has no policies: there they are derived from the site's verdicts. The policy by the dialect rfc
-// would need the body.
+// schema version 1 has no policies: the policy is derived from the site's verdicts. The policy by the dialect rfc is
+// left out, since it would need the body.
 func (p *storedPart) keepPolicies(to *sink.Remade, auditor *audit.Auditor) error {
 	if site := &p.now.Site; site.PolicyID == 0 && site.Access == parser.AccessConditional.String() &&
 		len(p.now.Verdicts) > 0 {
@@ -346,8 +346,8 @@ func (b *storedBodies) find(hash int64, must bool) (body []byte, found bool, err
 	}
 }
 
-// pass passes over the body of a site whose rows have this fingerprint. It returns false if an earlier site with the
-// fingerprint did differ or was not judged, or if the body is stored at this site.
+// pass skips the body of a site whose rows have this fingerprint. It returns false unless a site with the same body and
+// fingerprint was judged before and did not differ, and if the body is stored at this site.
 func (b *storedBodies) pass(hash int64, print uint64) bool {
 	of := b.again[hash]
 	if of.unchanged != print || b.rows.has && b.rows.row.BodyHash == hash {

@@ -47,8 +47,8 @@ func (e *IntactError) Error() string {
 // number of missing parts.
 const maxLost = 100_000
 
-// Run takes distrusted commits out of a scan, or with share out of one share of it. The parts of its writer belong to
-// shard. The caller holds the lock. If due returns an error, nothing is taken out, and Run returns the error.
+// Run takes distrusted commits out of a scan, or, if share is set, out of the share of this shard. Otherwise shard is
+// that of the writer's parts. The caller holds the lock. If due returns an error, Run returns it and takes nothing out.
 func Run(ctx context.Context, st store.Store, lock store.Unlocker, m *commit.Manifest, shard string, share bool,
 	due func(*Found) error) error {
 	fail := func(err error) error { return fmt.Errorf("cannot repair scan %s: %w", m.ScanID, err) }

@@ -46,7 +46,7 @@ type Resource struct {
 	} `json:"schema"`
 }
 
-// Field is a column. Its constraints are required, and maxLength in characters: a text has no more of them than bytes.
+// Field is a column. The constraint maxLength counts characters, but is set to the bound in bytes, which is no less.
 type Field struct {
 	Name        string         `json:"name"`
 	Type        string         `json:"type"`

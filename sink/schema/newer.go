@@ -23,7 +23,7 @@ func (e *OlderError) Error() string {
 		"it is of schema version %d, and this bulkscan is for version %d: bulkscan reaudit OUT -o NEW makes a dataset of that version of it", e.Version, Version)
 }
 
-// OfOtherVersion reports whether an error is one of these.
+// OfOtherVersion reports whether an error is a *NewerError or an *OlderError.
 func OfOtherVersion(err error) bool {
 	_, newer := errors.AsType[*NewerError](err)
 	_, older := errors.AsType[*OlderError](err)

@@ -27,7 +27,7 @@ const (
 // AllTables are the tables that a scan writes. It always writes Policies, whichever other tables are chosen.
 var AllTables = []string{Sites, Verdicts, Evidence, Bodies, Policies}
 
-// HasSeq reports whether the rows of a table are of sites, which its column seq names.
+// HasSeq reports whether each row of a table belongs to a site, whose number is in the column seq.
 func HasSeq(table string) bool { return table == Sites || table == Verdicts || table == Evidence }
 
 // IsStatistics reports whether a table is computed from all parts of a scan.

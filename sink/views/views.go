@@ -22,18 +22,17 @@ import (
 )
 
 // With views.sql DuckDB reads a dataset as bulkscan does: only files that commits name. Loading it reads the index (see
-// package index) once, and puts the paths of the files into variables. The views read these paths. So a session sees
-// the scans that were complete when it loaded views.sql. Each query opens only the files that it needs, also after ten
-// years of nights. A file that was deleted since makes a query fail. Variables end with the session: the views of a
+// package index) once, and puts the paths of the files into variables, which the views read. So a session sees the
+// scans that were complete when it loaded views.sql. Each query opens only the files that it needs, also after ten
+// years of nights. A query fails if one of its files was deleted since. Variables end with the session: the views of a
 // reopened database file fail until views.sql is loaded again.
 //
-// A table's view is bound to one file first, since DuckDB opens a file when a view is made, and expands all paths.
+// When a view is created, DuckDB expands all its paths and opens a file. So a table's view is first bound to one file.
 //
-// Without union_by_name, which opens every file, DuckDB takes the columns of the first file of a list for those of all:
-// all scans of a dataset have one schema version. Statistics have a second list, of merged months (see package index).
-// Files that were merged into a month are in no list, nor are statistics that were replaced by those of a later scan of
-// the unit. Files of which the table superseded may name rows have lists of their own, whose selects leave these rows
-// out.
+// The views do not set union_by_name, which opens every file. So DuckDB takes the columns of a list's first file for
+// those of all: all scans of a dataset have one schema version. Statistics have a second list, of merged months (see
+// package index). No list has files that were merged into a month, or statistics that those of a later scan of the unit
+// replaced. Files with superseded rows have lists of their own, whose selects leave these rows out.
 //
 // DuckDB refuses a view of files that do not exist, so only tables with files have views.
 
@@ -359,7 +358,7 @@ type list struct {
 const supersededList = " superseded"
 
 // listedIn returns which tables have files in the index, and which have files with superseded rows there. It returns
-// none without an index, or if the next index.Update will replace it.
+// none if there is no index, or if the next index.Update will replace the index.
 func listedIn(ctx context.Context, st store.Store) (map[string]bool, error) {
 	listed := map[string]bool{}
 	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "table", "superseded") {
