@@ -10,7 +10,7 @@ import (
 // This file describes tables for programs that read Data Packages: those of a dataset (see package index), and a
 // report's CSV files.
 
-// PackageName is the name of a description. bulkscan may replace descriptions that have the mark.
+// PackageName is the file name of a description. In a dataset bulkscan replaces only one that contains PackageMark.
 const (
 	PackageName = "datapackage.json"
 	PackageMark = "bulkscan writes this file anew; id, licenses and contributors that its publisher adds stay. Without this line the file stays as it is."

@@ -285,8 +285,8 @@ func Sound(data []byte) bool {
 // putViews bounds the attempts to write the file. A scan sweeps its drafts twice.
 const putViews = 5
 
-// tablesWithFiles returns the tables for which a view is possible: they have a file, and there are records of such
-// files. The tables in the index do. If the index has none, before the first scan is complete, the folders are listed.
+// tablesWithFiles returns the tables for which a view is possible: those with a file and a record of such files, as all
+// tables in the index have. If the index has none, before the first scan is complete, it lists the folders.
 func tablesWithFiles(ctx context.Context, st store.Store, listed map[string]bool) (with []string, err error) {
 	for _, table := range schema.Tables() {
 		if listed[table.Name] {
