@@ -181,8 +181,8 @@ func Nights(ctx context.Context, st store.Store, most int) (list []*Night, err e
 	return list, nil
 }
 
-// doubt returns the date of the last sure night if a date comes too many days later, else "". Tonight and each doubted
-// night since may be later by the median of the days between sure nights. The median includes one distance of a day.
+// doubt returns the date of the last sure night if date is too many days after it, else "". It allows the median of the
+// days between sure nights, once for tonight and once for each doubted night since. The median includes one day.
 func doubt(nights []*Night, date string, now time.Time) (after string) {
 	apart, since := []float64{1}, 1.0
 	for _, n := range nights {

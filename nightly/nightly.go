@@ -95,8 +95,8 @@ func (e *RunningError) Error() string {
 // For resumeTime after the start of a night without a deadline, runs of a later date continue it.
 const resumeTime = 20 * time.Hour
 
-// Run takes a night from its current state to its end. Before, it settles earlier nights that a killed process has
-// left: if the scan of such a night is complete or its time is not over, Run continues it; otherwise the night stays
+// Run takes a night from its current state to its end. First it settles earlier nights that a killed process has left:
+// if the scan of such a night is complete or its time is not over, Run continues it; otherwise the night stays
 // incomplete. The returned night says how it ended; its state is Running only together with an error.
 func Run(ctx context.Context, o Options) (n *Night, err error) {
 	unlock, err := o.lock(ctx)
@@ -140,8 +140,8 @@ func (o *Options) lock(ctx context.Context) (store.Unlocker, error) {
 	return lock, err
 }
 
-// fenced says that no late request of an earlier holder does harm: the record of that holder's night has been written
-// again. All its other writes are under the lock of the scan, or are written once more.
+// fenced tells the lock that late requests of an earlier holder do no harm: this process has written the record of that
+// holder's night again. All other writes are under the lock of the scan, or are repeated.
 func fenced(lock store.Unlocker) {
 	if lease, ok := lock.(store.Lease); ok && lease.Late() {
 		lease.Fenced()
@@ -218,8 +218,8 @@ func (o *Options) begin(ctx context.Context) (*Night, error) {
 	return n, o.again(ctx, n)
 }
 
-// continues reports whether a run of another date continues a night. If the night's scan is not complete, a run without
-// a given date continues it, also after midnight.
+// continues reports whether a run of another date continues a night. It does if the night's scan is complete. Otherwise
+// it does only without a given date, before the night's deadline, and if the night is not Incomplete.
 func (o *Options) continues(ctx context.Context, n *Night, now time.Time) bool {
 	if o.Date != "" || n.State == Incomplete || n.Until != nil && !n.Until.After(now) || n.Until == nil &&
 		now.Sub(n.StartedAt) > resumeTime {

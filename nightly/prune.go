@@ -73,9 +73,9 @@ func (o *Options) delete(ctx context.Context, keep scan.Retention) (*scan.Prunin
 	return done, err
 }
 
-// pruned returns the figures of pruned nights before a scan that count, by the same observer and of the same list, the
-// newest last: at most as many as bounds are learnt from. The records of these nights stay after pruning. A night that
-// was copied back is left out.
+// pruned returns the figures of pruned nights before a scan, by the same observer and of the same list, the newest
+// last: at most learnFrom. It leaves out discarded nights, and nights that were copied back. Records of nights stay
+// after pruning.
 func (o *Options) pruned(ctx context.Context, of *commit.Manifest, there []*commit.Manifest) (figures []*Figures,
 	err error) {
 	record, err := commit.ReadPruned(ctx, o.Store)

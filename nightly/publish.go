@@ -138,8 +138,8 @@ func (o *Options) writeFile(ctx context.Context, n *Night, name string, data []b
 	return o.Store.Put(ctx, name, data)
 }
 
-// latest copies the report and the summary of a night to the dataset's root, unless a later night is published. The
-// night of the date but does not count.
+// latest copies the report and the summary of a night to the dataset's root, unless a later night is published, other
+// than that of the date in but.
 func (o *Options) latest(ctx context.Context, n *Night, but string) error {
 	all, err := Nights(ctx, o.Store, recent)
 	if err != nil {

@@ -45,8 +45,7 @@ func (j *Job) readNights(ctx context.Context) (err error) {
 	return nil
 }
 
-// eachNight calls f for each night once the job is the scan that the night becomes, in the order in which nights can be
-// read.
+// eachNight makes the job the scan of each night, in the order in which nights can be read, and calls f for each.
 func (j *Job) eachNight(f func(*replay.Night) error) error {
 	if j.Nights > 1 && j.scanID != "" {
 		return ErrSeveralNights

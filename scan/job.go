@@ -1,6 +1,6 @@
 // Package scan answers one question: what is one scan, from its lists to its last commit? It opens the lists (lists.go)
-// and the dataset, takes the one through the pipeline into the other, and ends the scan: complete, to be resumed, or
-// broken off.
+// and the dataset, passes the lists through the pipeline into the dataset, and ends the scan: complete, to be resumed,
+// or broken off.
 package scan
 
 import (
@@ -93,8 +93,8 @@ type Job struct {
 // New returns a scan that has not begun.
 func New(o Options) *Job { return &Job{Options: o} }
 
-// Stop ends the scan in order if its requests have begun: the exchanges in flight may finish. It reports whether they
-// have.
+// Stop ends the scan in order: the exchanges in flight may finish. If no requests have begun, it does nothing and
+// returns false.
 func (j *Job) Stop() bool {
 	p := j.asking.Load()
 	if p == nil {
@@ -217,8 +217,8 @@ func (j *Job) openSink(ctx context.Context) error {
 	return commit.BrokenOff(j.scanID, err)
 }
 
-// tellOfLock logs after a while why the dataset is not open yet: in an object store, a lock that another process has
-// left ends only after some time. The returned function ends this.
+// tellOfLock logs after a while why the dataset is not open yet: in an object store, the lock of a killed process ends
+// only after some time. The returned function ends the wait.
 func (j *Job) tellOfLock() (end func()) {
 	told := make(chan struct{})
 	patience := time.AfterFunc(3*time.Second, func() {
@@ -394,14 +394,14 @@ func (j *Job) unkept(err error) error {
 	return err
 }
 
-// commit makes the kept sites durable. With the progress of the run, at the end of the list, it also computes the
-// statistics and completes the scan. Before the end the progress is nil.
+// commit makes the kept sites durable. At the end of the list, completed is the progress of the run, and commit also
+// computes the statistics and completes the scan. Before the end, completed is nil.
 func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
 	if j.writer == nil {
 		return j.lines.Close(ctx)
 	}
-	// The gathered sites come first: the scan continues from there. The run that resumes the scan gathers the rejects
-	// again, so there is no second wait for a store that was given up.
+	// Sites come first, since a resumed scan continues after them. It gathers the rejects again, so after a failed Flush
+	// they are discarded: a store that was given up causes no second wait.
 	err := j.writer.Flush(ctx)
 	if err == nil {
 		err = j.rejects.Close(ctx)

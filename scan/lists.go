@@ -89,8 +89,8 @@ func (j *Job) datedName() string { return strings.ReplaceAll(j.date(), "-", "") 
 // goOnFor is how long after its last commit a scan is continued by the same command of a later day.
 const goOnFor = 24 * time.Hour
 
-// goOn makes the scan the one that the same command has left unfinished on an earlier day, with its date. The names of
-// both differ in their dates.
+// goOn continues the scan that the same command left unfinished on an earlier day, under its date. The name of a new
+// scan would differ only in the date.
 func (j *Job) goOn(ctx context.Context) error {
 	earlier, err := sink.FindUnfinished(ctx, j.Store, j.sinkOptions(), func(scanID string) bool {
 		date, ok := strings.CutSuffix(scanID, "-"+j.mark)
@@ -414,5 +414,5 @@ func (s source) Next() (pipeline.Entry, error) {
 	return pipeline.Entry{Seq: e.Seq, Input: e.Input, Origin: e.Origin, Rank: e.Rank, Label: e.Label}, s.told(err)
 }
 
-// Recall calls that of a night: the pipeline recalls answers of no other reader.
+// Recall calls the Recall of the night: the pipeline recalls only the answers of nights.
 func (s source) Recall(r *exchange.Response) { s.listReader.(*replay.Night).Recall(r) }

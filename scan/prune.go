@@ -144,8 +144,8 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 	return nil
 }
 
-// many returns a *ManyError unless the due deletion is allowed: up to half of the dates, or a single date, which each
-// night deletes. Deletions that an earlier pruning has begun are not counted.
+// many returns a *ManyError unless the due deletion is allowed: of at most half of the dates, of a single date, or of
+// as many dates as accepted. It does not count deletions that an earlier pruning has begun.
 func (p *pruning) many(accept int) error {
 	dates, few := map[string]bool{}, true // of which anything goes
 	var what []string
@@ -174,8 +174,8 @@ func (p *pruning) many(accept int) error {
 	return &ManyError{What: strings.Join(what, ", "), Dates: slices.Sorted(maps.Keys(dates))}
 }
 
-// remove deletes the files of pruned scans and tables, also those that an earlier run has left. It updates the index
-// before.
+// remove deletes the files of pruned scans and tables, also those that an earlier run has left. Before, it deletes the
+// scans' manifests and updates the index.
 func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Publishing) error {
 	for i := range removing {
 		if err := p.withdraw(ctx, removing[i].ScanID); err != nil {
@@ -209,8 +209,8 @@ func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Pu
 	return commit.Removed(ctx, p.store, o.Log)
 }
 
-// withdraw deletes the manifest of a pruned scan, unless another process works on the scan. Without a manifest no
-// process begins to.
+// withdraw deletes the manifest of a pruned scan, unless another process works on the scan. No process begins to work
+// on a scan without a manifest.
 func (p *pruning) withdraw(ctx context.Context, scanID string) (err error) {
 	lock, err := commit.TakeLock(ctx, p.store, scanID, commit.DoingPrune, time.Now().UTC().Truncate(time.Millisecond))
 	if err != nil {

@@ -32,10 +32,10 @@ type Publishing struct {
 	Pages func(ctx context.Context) error
 }
 
-// Publish publishes a complete scan: it merges the scan's parts, the scan into the history, and the statistics of past
-// months, and writes the views and the README. Everything except the parts is derived from the published scans, so the
-// next scan's Publish does what a killed process left undone. For a scan that is not published, only the parts are
-// merged.
+// Publish publishes a complete scan: it merges the scan's parts, adds the scan to the history, merges the statistics of
+// past months, and writes the views and the README. Everything except the parts is derived from the published scans. So
+// the next scan's Publish does what a killed process left undone. For a scan that is not published, Publish only merges
+// parts.
 //
 // An error does not harm the scan. Every step is tried, unless the context ends.
 func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) error {

@@ -16,8 +16,8 @@ import (
 // reportEvery is how often a share reports its progress.
 const reportEvery = 30 * time.Second
 
-// reportTime is how long a report may take. It is not cut off when the scan ends, so that it cannot arrive after the
-// last record.
+// reportTime is how long a report may take. The end of the scan does not cut it off: a report that was cut off could
+// arrive after the last record.
 const reportTime = 10 * time.Second
 
 // reportShare writes the progress into the share's record, until the context ends. A report that fails is not repeated:

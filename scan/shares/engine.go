@@ -13,7 +13,7 @@ type Task struct {
 	ScanID string // from the id of the array job; "" if the engine does not tell one
 }
 
-// CountVariable has the number of shares where the engine does not tell it, or where it runs only some of them again.
+// CountVariable names the variable with the number of shares, if the engine tells none or runs only some shares again.
 const CountVariable = "BULKSCAN_SHARES"
 
 // engine is the environment of a task of an array job.
@@ -85,8 +85,8 @@ func (e engine) task(getenv func(string) string) (t Task, err error) {
 	return t, err
 }
 
-// wholeArray returns an error unless the tasks of a Slurm array are 0, 1, 2 … Slurm counts the tasks of an array such
-// as 3,5, which runs two shares of a scan again, and not the shares.
+// wholeArray returns an error unless the tasks of a Slurm array are 0, 1, 2 … Slurm tells the number of tasks: for the
+// array 3,5, which runs two shares of a scan again, that is 2, not the number of shares.
 func (e engine) wholeArray(getenv func(string) string, n int) error {
 	if getenv("SLURM_ARRAY_TASK_MIN") == "0" && getenv("SLURM_ARRAY_TASK_MAX") == strconv.Itoa(n-1) {
 		return nil
