@@ -60,11 +60,11 @@ func (s share) value() float64 { return float64(s.n) / float64(max(s.of, 1)) }
 const (
 	dateFigure = "date" // no share, but a date in doubt
 
-	// NoAnswer is the share of sites about which nothing was learned. Every first night is judged by it.
+	// NoAnswer is the share of sites about which nothing was learned. Even the first nights are judged by it.
 	NoAnswer = "no_answer"
 
 	learnFrom  = 14 // maximum of nights that bounds are learnt from
-	learnLeast = 3  // minimum; with fewer nights there are no bounds
+	learnLeast = 3  // minimum; with fewer nights only NoAnswer has a bound
 
 	// A share may differ from the median of earlier nights by the largest of these values.
 	floor      = 0.02 // of all sites
