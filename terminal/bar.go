@@ -126,8 +126,7 @@ type paceSample struct {
 	done int64
 }
 
-// at notes the number at a moment, and returns its growth a second, 0 at the beginning; and whether it has grown
-// steadily.
+// at adds a sample, and returns the growth a second, 0 at the beginning, and whether the growth is steady.
 func (p *pace) at(now time.Time, done int64) (perSecond float64, steady bool) {
 	if len(p.past) == 0 {
 		p.begun = now

@@ -371,8 +371,8 @@ func (x *explanation) note(s string) {
 	x.page.flow(indent, words(styled(dim, "%s", s)))
 }
 
-// notKept is how many lines of a kind Counts has more than there are rows: rows are bounded for each kind. The count of
-// extensions includes preferences, which are told apart only in rows.
+// notKept returns how many lines of a kind were counted and have no row, since rows are bounded for each kind. The
+// count of extensions includes preferences, which only the rows tell apart.
 func (x *explanation) notKept(kind string) int {
 	n := &x.result.Counts
 	total, counted := map[string]int{

@@ -138,8 +138,8 @@ func (x *explanation) named(t *audit.TokenResult) bool {
 // known reports whether the registry knows an operator; otherwise it says "unknown".
 func known(operator string) bool { return operator != "" && operator != "unknown" }
 
-// byFate lists crawlers by how they are treated, the most frequent way first. If all are treated alike, it shows no
-// names.
+// byFate lists crawlers by how they are treated, the most frequent way first. If all are treated alike, it shows their
+// names only with --all.
 func (x *explanation) byFate(list []*audit.TokenResult, all int) {
 	at := map[string]int{}
 	var fates [][]*audit.TokenResult

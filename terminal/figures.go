@@ -18,8 +18,8 @@ var (
 	asciiBars = barSigns{"#", "", "-"}
 )
 
-// draw returns a bar of so many columns at most, with two shares. A share above 0 is always visible. A share below 1
-// never fills the bar, and neither does the dark part beside a light one, or the reverse.
+// draw returns a bar of at most width columns with two parts, dark and light. A share above 0 is always visible; of two
+// shares both are, if the bar has at least two columns.
 func (b barSigns) draw(width int, dark, light float64) string {
 	columns := func(share float64) int { return int(math.Round(max(0, min(1, share)) * float64(width))) }
 	switch all := max(1, columns(dark+light)); {

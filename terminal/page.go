@@ -3,8 +3,9 @@
 // aligned by what a terminal makes of them. A page escapes all texts, so that no caller has to remember which texts
 // come from a site.
 //
-// page.go has lines and tables, device_*.go the terminal itself; check.go with crawlers.go, rows.go (of test),
-// tokens.go, summary.go, diff.go, history.go, and of scan sites.go, progress.go, bar.go and ending.go, each have one
+// page.go has lines and tables, device_*.go the terminal itself, text.go messages, logs (human.go: on a terminal) and
+// JSON. Most other files have the text of the command that they are named after; crawlers.go is a part of check,
+// rows.go of test, and sites.go, progress.go, bar.go and ending.go of scan.
 // command's text; text.go has messages, logs (of a person's terminal human.go) and JSON.
 package terminal
 
@@ -186,8 +187,7 @@ func (p *page) leftOut(list survey.Omissions) {
 	}
 }
 
-// table is rows in columns that are as wide as the widest of their cells, if the page has room for them and the last
-// one.
+// table is rows in columns. A column is as wide as its widest cell, if the page has room for that and the last column.
 type table struct {
 	indent int
 	rows   [][]piece

@@ -98,8 +98,8 @@ func eachLogged(ctx context.Context, do func(perSecond func(int64) int)) {
 }
 
 // estimate is how many sites this run will have kept at its end. It is exact once the list is read. Before, it follows
-// from the share of the list's bytes that has been read, and from its limit. known is false if there is no estimate, as
-// for a pipe.
+// from the share of the list's bytes that has been read, and from Limit. known is false if there is no estimate, as for
+// a pipe.
 func (d *Display) estimate() (sites uint64, exact, known bool) {
 	fed := d.Progress.Fed.Load()
 	if d.Progress.ListDone() {

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/parser"
 )
 
-// The rows of test. A URL goes through here as its path, one decision for each set of groups that some crawler follows,
-// and one row for each crawler. There may be millions of URLs, and few crawlers and rules: the text about a crawler is
+// The rows of test. For each URL, each set of groups that some crawler follows makes one decision about the path, and
+// each crawler gets one row. There may be millions of URLs, but few crawlers and rules: the text about a crawler is
 // made once (newFollower), and the text about a rule when the rule first decides (rule). Memory grows with the
 // robots.txt, not with the URLs.
 
@@ -21,9 +21,9 @@ import (
 const (
 	maxListed     = 32 // group_lines and group_agents in JSON
 	maxShownLines = 3  // groups of a crawler whose lines a row shows
-	maxURLColumn  = 48 // runes: the column of URLs is as wide as the widest that is no wider, so are
-	maxNameColumn = 40 // that of crawlers
-	maxWhyColumn  = 48 // and that of groups; whatever is wider stands out
+	maxURLColumn  = 48 // runes of the column of URLs; wider ones stand out
+	maxNameColumn = 40 // likewise of crawlers
+	maxWhyColumn  = 48 // likewise of groups
 )
 
 // Rows writes what crawlers may do with URLs: a row for each URL and crawler.

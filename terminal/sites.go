@@ -20,13 +20,13 @@ type Sites struct {
 	registry *tokens.Registry
 }
 
-// NewSites returns what writes to a terminal.
+// NewSites returns Sites that write to a terminal.
 func NewSites(w io.Writer, registry *tokens.Registry) *Sites {
 	return &Sites{w: w, page: newPage(w, ColorAuto), registry: registry}
 }
 
-// The columns of a line between the site's and the last. The last one is left out where the site's would have too
-// little room beside it.
+// The widths of the columns between the site and the last column. The last one is left out if it would leave the site
+// fewer than leastSite columns.
 const (
 	findingWidth = 12 // of the longest finding
 	blockedWidth = 13 // "✗ 999 blocked"

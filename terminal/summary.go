@@ -69,8 +69,7 @@ type figure struct {
 	nameStyle style
 }
 
-// shownValues bounds the values of a kind that a page shows: a dataset is a file like any other, and may have
-// thousands.
+// shownValues bounds the values of a kind that a page shows: a dataset from elsewhere may have thousands.
 const shownValues = 12
 
 // head describes the scan itself.

@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 )
 
-// maxMessage bounds what a message repeats of names and texts that others chose, in bytes. Those of an object store and
-// of paths are long, and their ends matter.
+// maxMessage bounds, in bytes, a name or text from outside within a message. Paths and texts of an object store are
+// long, and their ends matter.
 const maxMessage = 4096
 
 // Message is an error for a person. Joined errors have a line each. A line end within an error is escaped: it comes

@@ -75,8 +75,8 @@ const (
 	failureRepeat = 10   // the next warning needs so many times as many sites
 )
 
-// look returns the outcome of more than half of the last sites, with its number, if that is no answer and a warning is
-// due; else n is 0. At the end of the list only silent sites are left, so that all sites of the run count there.
+// look returns the outcome with which more than half of the last sites failed, and their number, if a warning is due;
+// else n is 0. At the end of the list only silent sites are left, so all sites of the run count there.
 func (f *failures) look(now outcomeCounts, listDone bool) (worst exchange.Outcome, n, of uint64) {
 	last := now
 	for i := range last {

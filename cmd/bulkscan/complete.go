@@ -71,7 +71,7 @@ func tokenNames(*cobra.Command, []string) []string {
 }
 
 // scansAtHand returns a value of each scan of a dataset: the dataset that the first argument names, that of --out for
-// scan, or that in the default folder. It leaves out an object store: TAB makes no network requests.
+// scan, or that in the default folder. For an object store it returns none: TAB makes no network requests.
 func scansAtHand(of func(*commit.Manifest) string) func(*cobra.Command, []string) []string {
 	return func(c *cobra.Command, args []string) []string {
 		place := placeOf(args)

@@ -162,7 +162,7 @@ In another terminal of this folder, for example:
 }
 
 // demoScanFlags are the flags of an ordinary scan, except for what a simulated web needs: the places of its names and
-// ports, permission for loopback, and rates and waits for a machine that is next to us.
+// ports, permission for loopback, and rates and waits for a web on the same machine.
 func demoScanFlags(f *demoFlags, web *simweb.Web, stderr io.Writer) (*scanFlags, *pflag.FlagSet) {
 	s, flags := &scanFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.add(flags)

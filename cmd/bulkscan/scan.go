@@ -384,7 +384,7 @@ func (a *app) jobOptions(f *scanFlags, paths []string) (scan.Options, error) {
 			ToolVersion: toolVersion(), Restart: f.restart, Repair: f.repair, Observer: f.observed(format), ListID: f.listID,
 			NoPublish: f.noPublish,
 		},
-		// a night is judged
+		// signals is set for nights, which judge empty scans themselves
 		Rates: f.rates, Compact: !f.noCompact, AllowEmpty: f.allowEmpty || f.signals != nil, Share: f.share,
 		Quiet: f.signals != nil,
 	}

@@ -116,8 +116,8 @@ func (q *questions) look(read *bufio.Reader) {
 	}
 }
 
-// verdict is how the run ends: nil if every URL was judged and may be fetched. One disallowed URL decides the end, even
-// if some lines could not be judged. Without one such lines are an error: they might have been disallowed.
+// verdict is how the run ends: nil if every URL was judged and may be fetched. A disallowed URL decides the end. If
+// there is none, lines that could not be judged are an error: they might have been disallowed.
 func (q *questions) verdict() error {
 	var text []string
 	if q.decisions > 0 {

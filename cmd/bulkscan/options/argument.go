@@ -15,10 +15,10 @@ import (
 	"github.com/bulkscan/bulkscan/origin"
 )
 
-// What an argument URL|FILE|- means. - is standard input, an argument with :// is a site, and one that names a file is
-// that file. Any other argument may be a site without its scheme, or the mistyped name of a file. To take a site for a
-// file costs the user eight letters; to take a file for a site sends a request to a stranger's server, whose answer
-// would pass for the file. So a site without a scheme must not look like a file.
+// This file decides what an argument URL|FILE|- means. `-` is standard input, an argument with :// is a site, and one
+// that names a file is that file. Any other may be a site without its scheme, or the mistyped name of a file. If a site
+// is taken for a file, the user adds https://. If a file is taken for a site, a stranger's server gets a request, and
+// its answer passes for the file. So a site without a scheme must not look like a file.
 
 // fileEndings are endings of file names. No host of the public web ends in one of them, except some below zip.
 var fileEndings = strings.Fields(

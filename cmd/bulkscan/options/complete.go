@@ -18,7 +18,7 @@ func InFolder(values func(c *cobra.Command, args []string) []string) cobra.Compl
 	}
 }
 
-// Offer offers the values that begin with the typed text: in a list with commas, with its last element.
+// Offer offers the values that begin with the typed text, or with the last element of a typed list with commas.
 func Offer(values func(c *cobra.Command, args []string) []string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before, last := "", typed

@@ -1,8 +1,8 @@
 // Package options answers one question: what do the words of a command line mean? Values of options come from the
-// command line, else the environment, else a configuration file, else the default (config.go); what was misspelt is
-// met with what was probably meant (mistakes.go); an argument is a site or a file (argument.go). The same texts of a
-// command become --help (help.go), a manual page (man.go) and what a shell offers (complete.go). Which options there
-// are, the commands say. All errors but those of reading an argument's file are of usage.
+// command line, else the environment, else a configuration file, else the default (config.go). An error of spelling
+// says what was probably meant (mistakes.go); an argument is a site or a file (argument.go). The same texts of a
+// command become --help (help.go), a manual page (man.go) and what a shell offers (complete.go). The commands say which
+// options there are. All errors are errors of usage, except those of reading an argument's file.
 package options
 
 import (
@@ -294,8 +294,8 @@ func setSource(f *pflag.Flag, source string) {
 func sourceOf(f *pflag.Flag) string { return strings.Join(f.Annotations[sourceKey], "") }
 
 // fromEnvironment sets each flag that the command line leaves alone from its variable. An empty variable counts as
-// unset. White space separates the values of a flag that may be repeated. Commas do if values contain white space
-// (the command test).
+// unset. White space separates the values of a repeatable flag. The flags of the command test separate theirs by
+// commas, since the values contain white space.
 func (r *Rules) fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
