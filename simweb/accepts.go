@@ -69,8 +69,8 @@ func (l *ledger) name(row int, host string) {
 	l.mu.Unlock()
 }
 
-// Accepts returns when the connections came that an address has accepted, in order, if Config.RecordAccepts is set. The
-// first 524,288 connections of the web are recorded.
+// Accepts returns the times at which an address's connections came, in order, if Config.RecordAccepts is set. The first
+// 524,288 connections of the web are recorded.
 func (w *Web) Accepts(addr netip.Addr) []time.Time {
 	p := w.places[addr]
 	if p == nil {
@@ -179,8 +179,8 @@ func loadsBy[K comparable](l *ledger, key func(*acceptRow) (K, bool)) map[K]*run
 	return loads
 }
 
-// busier updates the loads with the busiest second and the busiest ten by another load. Among equals the first name
-// wins, so that the result does not depend on the order.
+// busier returns the loads with the busiest second and with the busiest ten seconds of the three given. Among equals
+// the first name wins, so that the result does not depend on the order.
 func busier(second, ten, other *Load) (*Load, *Load) {
 	before := func(a int, x *Load, b int) bool { return a > b || a == b && other.Name < x.Name }
 	if second == nil || before(other.Second, second, second.Second) {

@@ -55,8 +55,8 @@ const (
 	markBlockAll
 )
 
-// markShares lists the properties with their shares of all files, measured on real ones, and the least size in bytes
-// that a file needs to have one and keep its planned size. Exclusive properties come first.
+// markShares lists properties of files, with their shares of all files, measured on real ones. least is the size in
+// bytes from which a file can have the property and keep its size. A property follows those that it excludes or needs.
 var markShares = []struct {
 	mark    marks
 	share   float64
@@ -126,7 +126,7 @@ func (p *bodyPool) planHTML() {
 	n := len(p.plans)
 	left := int(math.Round(htmlShare * float64(n)))
 	for i := n - 1; i >= 0 && left > 0; i-- {
-		// Of the largest tenth all but every seventh, then every ninth down to the middle.
+		// Of the largest tenth all but every seventh, then every twelfth down to the middle.
 		fromTop := n - 1 - i
 		if fromTop < n/10 && fromTop%7 != 3 || fromTop >= n/10 && fromTop%12 == 0 {
 			p.plans[i].marks |= markHTML

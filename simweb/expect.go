@@ -51,8 +51,8 @@ type Expect struct {
 	TLSVerified exchange.Tristate
 	// Access is what the first of Outcomes means for a crawler: conditional, full_allow, full_disallow or unknown.
 	Access string
-	// Finding is what a survey counts the site as if the first of Outcomes is its outcome. It is empty for a body of
-	// Config.Corpus, which only a parser can tell.
+	// Finding is what a survey counts for the first of Outcomes. It is empty for a body of Config.Corpus, which only a
+	// parser can tell.
 	Finding  string
 	Attempts int // attempts up to the first of Outcomes
 
@@ -122,8 +122,8 @@ func accessAfter(outcome exchange.Outcome, status int) string {
 	return "conditional"
 }
 
-// findingAfter returns what a survey counts an end as, in the words of the dataset. It reads the bodies of this web,
-// which are plainly one thing or another.
+// findingAfter returns the finding of an end, in the words of the dataset. The bodies of this web are plain enough to
+// tell it from their beginning or one record.
 func findingAfter(r *result) string {
 	outcome := r.outcomes[0]
 	switch body := string(r.body); {

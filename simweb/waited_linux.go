@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waited returns how long a connection, to which nothing was sent yet, has been established. Linux notes then when it
-// last sent something, to a few milliseconds.
+// waited returns how long ago a connection was established, if nothing was sent to it yet. Then Linux's time since the
+// last sending counts from there, to a few milliseconds.
 func waited(c net.Conn) (long time.Duration) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {

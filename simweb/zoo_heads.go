@@ -33,8 +33,8 @@ var statusRows = []Behaviour{
 		}},
 }
 
-// challengeRows answer for the site without asking it. The field alone marks a challenge; a status of 429 or 503 beside
-// it is no wish to be asked more slowly.
+// challengeRows are answers that a network gives in the site's place. The field alone marks a challenge: a status of
+// 429 or 503 beside it does not ask for a slower rate.
 var challengeRows = []Behaviour{
 	{Name: "challenge-cloudflare", Share: 0.001, Does: "403, CF-Mitigated: challenge", Ends: "answered 403",
 		reply: challenges("cloudflare", 403, "Server: cloudflare\r\nCF-Mitigated: challenge\r\n")},
