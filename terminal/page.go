@@ -6,7 +6,6 @@
 // page.go has lines and tables, device_*.go the terminal itself, text.go messages, logs (human.go: on a terminal) and
 // JSON. Most other files have the text of the command that they are named after; crawlers.go is a part of check,
 // rows.go of test, and sites.go, progress.go, bar.go and ending.go of scan.
-// command's text; text.go has messages, logs (of a person's terminal human.go) and JSON.
 package terminal
 
 import (
