@@ -59,8 +59,8 @@ type Scan struct {
 	Until        time.Time
 }
 
-// ParseUntil returns Options.Until by a time of the day, HH:MM in local time: the deadline is the next one after a
-// night began. It returns nil without a time.
+// ParseUntil returns Options.Until for a time of day, HH:MM in local time: the deadline is the next such time after a
+// night began. Without a time it returns nil.
 func ParseUntil(clock string) (func(begun time.Time) time.Time, error) {
 	if clock == "" {
 		return nil, nil

@@ -38,8 +38,8 @@ type acceptRow struct {
 // note records a connection that has waited to be accepted. It returns the connection's number, or -1 if the ledger is
 // full.
 //
-// The time at which a connection came counts. On a busy machine the web may run half a second later, and then accepts
-// all connections at once although they came in good order.
+// The ledger has the time at which a connection came. On a busy machine the web may accept half a second later, and
+// then all connections at once, although they came in good order.
 func (l *ledger) note(at *place, waited time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,7 +10,7 @@
 //   - world.go is the pure half: a host's behaviour, address and file; bodies.go makes the files;
 //   - expect.go computes the truth: what a scanner finds in the pure half;
 //   - serve.go, tls.go and dns.go serve it on the sockets of network.go; accepts.go records connections;
-//   - silence.go tells clients in the same process of silence;
+//   - silence.go shortens the wait for silent hosts, for clients in the same process;
 //   - names.go makes up lists of hosts;
 //   - chaos.go and faults.go are a bad network in front of the web.
 package simweb

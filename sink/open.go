@@ -17,7 +17,7 @@ import (
 )
 
 // Open takes the scan's lock, begins or compares its manifest, deletes files of its shard without a commit, and returns
-// a Writer. Cancelling the context ends the opening, but not the Writer, which keeps only its values.
+// a Writer. Cancelling the context ends Open, but not the Writer, which keeps only the context's values.
 //
 // With Options.Shares, Open takes the share's lock, and leaves the files of other shares alone (see share.go).
 //

@@ -15,8 +15,9 @@ import (
 // This file lets package reaudit write a scan that is made of a stored one (Options.Source), part by part. Parts are
 // filled at the same time, and committed in the order of their numbers.
 
-// Remade is a part that is made of a stored part. For each part: Begin; Judge, AddPolicies and Add for each site;
-// Finish; then Commit, LeaveOut or Discard. After that it is ready for another part. One goroutine uses it at a time.
+// Remade is a part that is made of a stored part. The calls for each part: Begin; Judge, AddPolicies and Add for each
+// site; Finish; then Commit, LeaveOut or Discard. After that it is ready for another part. One goroutine uses it at a
+// time.
 type Remade struct {
 	writer *Writer
 	part   *part

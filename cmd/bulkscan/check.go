@@ -234,8 +234,8 @@ func (a *app) ask(ctx context.Context, f *fetchFlags, auditor *audit.Auditor, en
 	return err
 }
 
-// fileSite returns a site whose answer is the file that an argument names, not judged yet, or nil if there is no such
-// file. It takes the beginning of a file that is longer than the limit, as a fetch does.
+// fileSite returns a site, not judged yet, whose answer is the file that an argument names; nil if there is no such
+// file. Of a file longer than the limit it takes the beginning, as a fetch does.
 func (a *app) fileSite(arg string, limit int) (*audit.Site, error) {
 	if limit < 1 || limit > 1<<30 {
 		return nil, usagef("--max-body %d: from 1 to %d", limit, 1<<30)

@@ -260,8 +260,8 @@ func (a *app) noteUnknown(registry *tokens.Registry, given []string, crawlers []
 	}
 }
 
-// inForce returns the robots.txt that decides, judged: that of a file, or of the URLs' site, from which it is fetched.
-// A missing robots.txt is judged, too.
+// inForce returns the judged robots.txt that decides: of the file that --robots names, or fetched from the site that it
+// names. A missing robots.txt is judged, too.
 func (a *app) inForce(ctx context.Context, f *testFlags, auditor *audit.Auditor, dialect parser.Dialect,
 	urls []string) (*audit.Site, error) {
 	site, err := a.fileSite(f.robots, f.MaxBody)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Task is what an engine says about this process.
+// Task is what an engine, which runs array jobs, says about this process.
 type Task struct {
 	Share  Share
 	ScanID string // from the id of the array job; "" if the engine does not tell one

@@ -501,7 +501,7 @@ func (m *Manifest) Changing(ctx context.Context, st store.Store, log *slog.Logge
 	})
 }
 
-// Adopt calls Adopt of the newest head.
+// Adopt is Head.Adopt on the newest head, and writes the next.
 func Adopt(ctx context.Context, st store.Store, log *slog.Logger, m *Manifest) error {
 	return Change(ctx, st, log, func(h *Head) error { return h.Adopt(ctx, m, false) })
 }

@@ -253,7 +253,7 @@ func ReadStoredManifest(ctx context.Context, st store.Store, scanID string) (m *
 	return m, err
 }
 
-// Manifest is ReadStoredManifest with this head.
+// Manifest is ReadStoredManifest with the publication that this head says.
 func (h *Head) Manifest(ctx context.Context, scanID string) (*Manifest, error) {
 	m, err := h.AnyManifest(ctx, scanID)
 	if err != nil {

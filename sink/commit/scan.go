@@ -164,8 +164,8 @@ func Scans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	return current(StoredScans(ctx, st))
 }
 
-// LastScans is Scans for these scans and for the newest ones in the head: it goes back to the date of the n-th last
-// published scan. Without a head it is Scans.
+// LastScans reads the manifests of ids, and of the head's scans from the date of the n-th last published scan on.
+// Without a head it is Scans.
 func LastScans(ctx context.Context, st store.Store, n int, ids ...string) ([]*Manifest, error) {
 	h, err := ReadHead(ctx, st)
 	if err != nil {

@@ -103,8 +103,8 @@ func (m *Manifest) Remedy(shards ...string) string {
 	return ShareRemedy(m.ScanID, m.Shares, shards...)
 }
 
-// ShareRemedy is Remedy for shares of a scan of n that are not collected. It names the first ten shares; a later call
-// names the others.
+// ShareRemedy is the remedy for uncollected shares of a scan in n shares. It names ten shares at most: once they are
+// repaired, it names others.
 func ShareRemedy(scanID string, n int, shards ...string) string {
 	slices.Sort(shards)
 	shards = slices.Compact(shards)

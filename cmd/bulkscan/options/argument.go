@@ -135,7 +135,7 @@ func ReadFile(stdin io.Reader, arg string, limit int) (body []byte, isFile bool,
 	return body, true, nil
 }
 
-// Why is an error without the operation and the name that the message has already.
+// Why strips from an error the operation and the name, which the message contains already.
 func Why(err error) error {
 	if path := (*os.PathError)(nil); errors.As(err, &path) {
 		return path.Err
