@@ -128,7 +128,7 @@ func (p *pruning) choose(ctx context.Context, keep Retention) (err error) {
 	}
 	for _, m := range p.all {
 		if m.ScanDate >= newest || !m.Published() && m.Publication != commit.PublicationDiscarded && !p.before.Has(m.ScanID) {
-			// a pruned scan that was copied back
+			// a pruned scan that was copied back does not stay
 			continue
 		}
 		if m.ScanDate < keep.Nights {

@@ -56,7 +56,7 @@ type Config struct {
 
 	Network Network // nil: the system's, on loopback
 
-	RecordAccepts bool // record when each connection was accepted, for Accepts and Record
+	RecordAccepts bool // record when each connection came, for Accepts and Record
 
 	oneAddress bool // as on systems that route 127.0.0.1 alone
 }

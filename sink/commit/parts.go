@@ -195,5 +195,5 @@ func heldAgainst(ctx context.Context, st store.Store, scanID, date string, past 
 	return slices.Sorted(maps.Keys(committed)), further, nil
 }
 
-// ErrClosed is what reading a closed scan returns.
+// ErrClosed is the error of writing after Close.
 var ErrClosed = errors.New("the dataset is closed")
