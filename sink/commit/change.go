@@ -64,13 +64,13 @@ func setPublication(ctx context.Context, st store.Store, log *slog.Logger, scanI
 	})
 }
 
-// otherwise says by the cause what leads to the same from another publication.
+// otherwise names, by cause, the command that discards a scan of another publication.
 var otherwise = map[string]string{
 	CauseDiscard:  "; bulkscan nightly --withdraw DATE takes a published night back",
 	CauseWithdraw: "; bulkscan nightly --discard DATE lets a night go that is not published",
 }
 
-// lockedAtOnce bounds how many scans a process locks.
+// lockedAtOnce bounds how many scans a process locks at once.
 const lockedAtOnce = 64
 
 // PublishPending publishes those of the scans that are complete and pending. It writes one head for up to lockedAtOnce.
@@ -206,7 +206,7 @@ func newestHead(ctx context.Context, st store.Store) (*Head, error) {
 		}
 		lost = append(lost, path.Base(name))
 	}
-	for _, f := range h.Months { // of a lost month, scans that wait or that the ledger has count again
+	for _, f := range h.Months { // scans of a lost month count again if they wait or the ledger has them
 		if _, err := h.in(ctx, f.Table); err != nil && !damaged(err) {
 			return nil, err
 		} else if err != nil {

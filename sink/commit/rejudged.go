@@ -5,7 +5,7 @@ package commit
 type Rejudged struct {
 	Bodies   int64            `json:"bodies"`            // sites evaluated by their body
 	Answers  int64            `json:"without_body"`      // sites evaluated without a body: by their status, or because there was no answer
-	Carried  map[string]int64 `json:"carried,omitempty"` // sites that kept their evaluation, by reason (sink.CarriedHTML, …)
+	Carried  map[string]int64 `json:"carried,omitempty"` // sites that kept their evaluation, by reason (reaudit.CarriedHTML, …)
 	Sites    int64            `json:"sites_differ"`      // sites with any differing row
 	Columns  map[string]int64 `json:"columns,omitempty"` // sites that differ, by column of table sites
 	Verdicts Difference       `json:"verdicts"`
