@@ -104,8 +104,8 @@ type Sidecar interface {
 	// Begin is called once, with the scan's lock held, before the first Add. It deletes data that was published with
 	// parts that do not count.
 	Begin(ctx context.Context, of SidecarScan) error
-	// Cut ends the data of the given part, whose rows have all been added. The returned function publishes it. It is
-	// called at most once, in the order of the parts.
+	// Cut ends the data of the given part, whose rows have all been added. The returned function publishes the data. Each
+	// such function is called at most once, in the order of the parts.
 	Cut(part int) (publish func(ctx context.Context) error)
 }
 

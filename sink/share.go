@@ -144,8 +144,8 @@ func (o *Options) shareDone() error {
 	return &commit.ShareDoneError{ScanID: o.ScanID, I: i, N: o.Shares}
 }
 
-// readShare reads the record of the share, which must not be done. A repair also continues with a record that is done
-// or damaged, and writes it anew.
+// readShare reads the record of the share. It is an error if the share is done. Only a repair continues with a record
+// that is done or damaged, and writes it anew.
 func (o *Options) readShare(ctx context.Context, st store.Store) (*commit.Share, error) {
 	s, err := commit.ReadShareRecord(ctx, st, o.ScanID, o.Shard)
 	if err == nil && s.N != o.Shares {

@@ -293,8 +293,8 @@ func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.M
 	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil))
 }
 
-// FileChanged records in the manifest that a file of the scan has changed. A share records it when its process leaves
-// it, and the manifest has it once the shares are collected.
+// FileChanged records in the manifest that a file of the scan has changed. Of a share, the next record has the change,
+// and the manifest once the shares are collected.
 func (w *Writer) FileChanged(ctx context.Context, change commit.FileChange) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

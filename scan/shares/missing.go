@@ -57,8 +57,8 @@ func NotDone(m *commit.Manifest, records map[int]*commit.Share) (missing []int) 
 	return missing
 }
 
-// Check returns an error unless the records show that the shares are the scan: all are done, of the same lists, by the
-// same schema, registry and check, and each line of the lists is in exactly one share. The version of bulkscan may
+// Check returns an error unless the records show that the shares make up the scan: all are done, of the same lists, by
+// the same schema, registry and check, and each line of the lists is in exactly one share. The version of bulkscan may
 // differ.
 func Check(m *commit.Manifest, records map[int]*commit.Share) error {
 	if missing := NotDone(m, records); len(missing) > 0 {

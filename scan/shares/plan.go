@@ -41,8 +41,8 @@ type Plan struct {
 	Large    []DomainCount  `json:"large_domains"`
 }
 
-// AddressCount is how many sites an address is estimated to have. All addresses of an IPv6 /64 have one rate, and count
-// as its first.
+// AddressCount is how many sites an address is estimated to have. The addresses of an IPv6 /64 share one rate, and
+// count as the first of them.
 type AddressCount struct {
 	Address netip.Addr `json:"address"`
 	Sampled int        `json:"sampled"`
@@ -50,7 +50,7 @@ type AddressCount struct {
 	Rate    float64    `json:"rate"` // exchanges a second; 0 is no limit
 }
 
-// Name is the address, or the range of one of IPv6.
+// Name is the address, or for IPv6 its /64.
 func (c AddressCount) Name() string {
 	if c.Address.Is6() {
 		return netip.PrefixFrom(c.Address, 64).String()

@@ -506,8 +506,8 @@ func Adopt(ctx context.Context, st store.Store, log *slog.Logger, m *Manifest) e
 	return Change(ctx, st, log, func(h *Head) error { return h.Adopt(ctx, m, false) })
 }
 
-// Forget removes a scan from the head before the scan is begun anew. A late head of another process must not name it
-// either.
+// Forget removes a scan from the head before the scan is begun anew. If a late head of another process may name the
+// scan, Forget writes a head in any case.
 func Forget(ctx context.Context, st store.Store, log *slog.Logger, scanID string) error {
 	return Change(ctx, st, log, func(h *Head) error {
 		named, err := h.rename(ctx, scanID, "", CauseRestart, "")

@@ -91,7 +91,7 @@ type FileRecord struct {
 	ScanID   string      `json:"scan_id"`
 	Observer string      `json:"observer,omitempty"` // of statistics, see Observer.String
 	File     schema.File `json:"file"`
-	// SchemaVersion is that of a table. It may be later than that of the scan.
+	// SchemaVersion is the version of a table's file. It may be later than the scan's.
 	SchemaVersion int `json:"schema_version,omitempty"`
 	// Sites is the number of the scan's sites from which a table was computed; nil for rejects. A scan only gains sites,
 	// so the number tells whether the table is up to date.

@@ -218,7 +218,7 @@ func StoredScans(ctx context.Context, st store.Store) ([]*Manifest, error) {
 	return h.Manifests(ctx)
 }
 
-// Manifests is StoredScans with this head.
+// Manifests is StoredScans with the publications that this head says.
 func (h *Head) Manifests(ctx context.Context) ([]*Manifest, error) {
 	named, err := h.All(ctx)
 	if err != nil {
@@ -234,7 +234,7 @@ func (h *Head) Manifests(ctx context.Context) ([]*Manifest, error) {
 	return h.ManifestsOf(ctx, ids)
 }
 
-// ManifestsOf is Manifests for these scans.
+// ManifestsOf is Manifests for the scans with these ids.
 func (h *Head) ManifestsOf(ctx context.Context, ids []string) ([]*Manifest, error) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)

@@ -5,7 +5,7 @@
 // A commit is distrusted if its record cannot be read, if one of its files is missing or has other bytes, or if an
 // earlier commit has one of its sites. One tombstone takes out all of these, and the numbers of missing records, which
 // are not reused (see commit.TakeOut). From then on the scan has only sound data. A repair that is killed before the
-// tombstone has changed nothing. If it is killed afterwards, the same command finds the rest still missing. The files
+// tombstone has taken out nothing. If it is killed afterwards, the same command fetches the remaining sites. The files
 // of commits that were taken out are deleted later, like those that a compaction replaced.
 package repair
 

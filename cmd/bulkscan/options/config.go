@@ -32,12 +32,12 @@ type Rules struct {
 	// Tables are the tables that a configuration file may have, named after commands. Keys above all tables are those of
 	// the first.
 	Tables []string
-	// Actions are the flags by which one run does something else than usual. Variables cannot set them: each run would
-	// repeat it, so that nights would be missing.
+	// Actions are the flags by which one run does something unusual. Variables cannot set them: every run would do it, and
+	// nights would be missing.
 	Actions []string
 	// CommandLine are further flags that say what one run does. A configuration file can set neither them nor Actions.
 	CommandLine []string
-	// Choices are the flags whose values are known beforehand. They have the same ones in every command.
+	// Choices are the flags whose values are known beforehand. A flag has the same values in every command.
 	Choices map[string][]string
 }
 

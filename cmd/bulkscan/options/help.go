@@ -22,8 +22,8 @@ type Group struct {
 // manyFlags is how many flags a command shows without groups.
 const manyFlags = 15
 
-// Divide divides the flags that are not hidden among groups; a flag of two groups is in the first. The group without
-// flags gets those of no group. Few flags are one group.
+// Divide divides the visible flags among groups. A flag of two groups is in the first. A group without flags gets the
+// flags of no group. Up to manyFlags flags are one group.
 func Divide(flags *pflag.FlagSet, groups []Group) []Group {
 	var rest []string
 	flags.VisitAll(func(f *pflag.Flag) {

@@ -15,8 +15,8 @@ import (
 
 // Errors of the command line in the user's terms: what was probably meant, and what to write.
 
-// DidYouMean returns the question whether the user meant one of the known names, each between before and after. It
-// returns "" if no name is near.
+// DidYouMean returns the question whether the user meant one of the known names near given, or "" if none is near. Each
+// name stands between before and after.
 func DidYouMean(before, given string, known []string, after string) string {
 	var near []string
 	best := 1 + len(given)/5 // names with more slips are not near
