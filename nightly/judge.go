@@ -183,8 +183,8 @@ func Judge(tonight *Figures, earlier []*Figures, given map[string]Bound) (out []
 
 func (c Check) distance() float64 { return max(c.Low-c.Share, c.Share-c.High) * float64(c.Of) }
 
-// boundOf returns the bound of a share of `of` sites, and the number of nights that it is learnt from. ok is false
-// without a bound.
+// boundOf returns the bound of a share of `of` sites, and from how many nights it is learnt. ok is false if there is no
+// bound.
 func boundOf(name string, of int64, past []float64, given map[string]Bound) (b Bound, nights int, ok bool) {
 	if b, ok = given[name]; ok {
 		return b, 0, true

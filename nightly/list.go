@@ -187,7 +187,7 @@ func (e *ClockError) Error() string {
 		e.There.Format(time.RFC3339), e.Here.Format(time.RFC3339), e.Here.Format(time.DateOnly))
 }
 
-// maxSkew is how far a clock may be from a server's. The difference between two time zones is never larger.
+// maxSkew is how far a clock may be from a server's. A clock that shows local time as UTC is never further off.
 const maxSkew = 14 * time.Hour
 
 // checkClock compares the clock that dates the night with the time of an answer (RFC 9110 §6.6.1) plus the Age that a

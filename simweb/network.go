@@ -12,7 +12,7 @@ import (
 type Network interface {
 	// Listen accepts streams at an address. Port 0 is any free one.
 	Listen(at netip.AddrPort) (net.Listener, error)
-	// ListenPacket opens a socket of datagrams at an address, which are *net.UDPAddr. Port 0 is any free one.
+	// ListenPacket opens a socket of datagrams. All its addresses are *net.UDPAddr. Port 0 is any free one.
 	ListenPacket(at netip.AddrPort) (net.PacketConn, error)
 	// Dial opens a stream.
 	Dial(to netip.AddrPort) (net.Conn, error)

@@ -255,8 +255,8 @@ func loadManifest(ctx context.Context, st store.Store, o *Options, now time.Time
 	return m, nil
 }
 
-// notPruned returns an error if the history cannot take in a scan because its night was pruned. For such a scan no site
-// is fetched.
+// notPruned returns an error if the history cannot take in a scan because its night was pruned, before any site is
+// fetched.
 func notPruned(ctx context.Context, st store.Store, scanID, date string) error {
 	pruned, err := commit.ReadPruned(ctx, st)
 	if err != nil {

@@ -53,8 +53,8 @@ means that a report is overdue. With --scan-id only that scan is shown, and its 
 // statusInterval is how often status looks at shares on a terminal.
 const statusInterval = 5 * time.Second
 
-// scanStatus is what status prints of a scan or night as JSON. The fields of the entry hide fields of the same name of
-// its shares, which are nested deeper.
+// scanStatus is what status prints of a scan or night as JSON. If the entry and the shares have a field of the same
+// name, JSON has the entry's, since the shares are nested deeper.
 type scanStatus struct {
 	*nightly.Entry
 	inShares

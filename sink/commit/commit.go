@@ -57,7 +57,7 @@ type Tombstone string
 const (
 	TakenOver Tombstone = "taken over" // the number is blocked for a writer that lost the lock
 	LeftOut   Tombstone = "left out"   // the stored part that this part should be made from is damaged
-	// takes out the commits of a deleted scan, or occupies a number: lower numbers of its shard do not count
+	// takes out the commits of a deleted scan, or only blocks a number; lower numbers of its shard do not count
 	Restarted Tombstone = "restarted"
 	Repaired  Tombstone = "repaired" // takes out damaged commits and missing numbers, whose sites are fetched again
 )

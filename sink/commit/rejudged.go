@@ -15,8 +15,8 @@ type Rejudged struct {
 	// re-evaluation may name or block more of their agents.
 	Other int64 `json:"stayed_by_other_registry,omitempty"`
 
-	// Checks and Decisions count changes of check status and verdict, such as "pass to warn"; Kinds counts evidence by
-	// kind. A word unknown to bulkscan counts as "other".
+	// Checks and Decisions count changes of check status and verdict, such as "pass to warn"; Kinds counts differing
+	// evidence by kind. A word unknown to bulkscan counts as "other".
 	Checks    map[string]int64      `json:"check_status,omitempty"`
 	Decisions map[string]int64      `json:"verdict,omitempty"`
 	Kinds     map[string]Difference `json:"evidence_kinds,omitempty"`

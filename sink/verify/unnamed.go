@@ -168,8 +168,8 @@ func (v *verifier) whyUnnamed(name string) (f Finding, ok bool) {
 	return damaged(name, "no commit names it"), true
 }
 
-// unrecorded returns a finding for rejects or statistics without a record. The record is written after the first file
-// of that name.
+// unrecorded returns a finding for rejects or statistics without a record. In a running scan they may be a leftover:
+// the first file of that name is published before its record.
 func (s *verifiedScan) unrecorded(name string) Finding {
 	if s != nil && s.manifest != nil && s.manifest.State == commit.Running {
 		return leftover(name, "no record has its hash: its writer was killed before writing the record, or is about to")
