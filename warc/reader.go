@@ -70,6 +70,7 @@ const (
 	textBuffer = MaxHead
 	maxBlank   = 256      // bytes of line ends between records; four are usual
 	trialBytes = 4 << 10  // of a candidate for a member, within which its first record must begin
+	maxCut     = 16       // times the length that is asked for
 	keptBlock  = 64 << 10 // larger memory of a block is released, unless MaxBlock is smaller still
 )
 
@@ -118,6 +119,22 @@ func (r *Reader) Reset(file io.ReaderAt, size, from int64) error {
 
 // Packed reports whether the file's records are in gzip members.
 func (r *Reader) Packed() bool { return r.packed }
+
+// Cut returns where a second Reader may begin, while a first one reads a packed file from an offset on: about so many
+// bytes later, at what seems to be a member with a record, or at the file's end. A server may have sent such bytes. It
+// is a member if the first Reader returns a record with that offset. Call Reset afterwards.
+func (r *Reader) Cut(file io.ReaderAt, size, from, about int64) int64 {
+	var first [3]byte
+	if _, err := file.ReadAt(first[:], from); err != nil || !bytes.Equal(first[:], gzipMagic) {
+		return size
+	}
+	r.src = source{file: file, size: min(size, from+maxCut*about)}
+	at, err := r.findMember(from + about)
+	if err != nil || at == r.src.size {
+		return size
+	}
+	return at
+}
 
 // gzipMagic begins a member: the magic number, and deflate, the only method (RFC 1952 §2.3.1).
 var gzipMagic = []byte("\x1f\x8b\x08")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bulkscan/bulkscan/inputs"
@@ -16,14 +17,25 @@ import (
 	"github.com/bulkscan/bulkscan/warc"
 )
 
-// ahead reads an input before it is needed, in a goroutine of its own, since unpacking and parsing are most of the
-// work. It returns the items in order, in batches.
+// ahead reads an input, or a stretch of an archive, before it is needed, in a goroutine of its own, since unpacking and
+// parsing are most of the work. It returns the items in order, in batches.
 type ahead struct {
+	spot
 	ctx     context.Context
+	stop    context.CancelFunc
 	opt     *Options
+	to      int64 // where the next stretch begins, if a gzip member begins there
+	at      int64 // after the last batch: the first record behind the stretch
 	batches chan batch
-	batch   batch // the one being filled
-	bytes   int   // in it
+	batch   batch  // the one being filled
+	bytes   int    // in it
+	skipped uint64 // records since the last item
+}
+
+// spot is a place in the inputs.
+type spot struct {
+	input int   // its number
+	from  int64 // in bytes
 }
 
 // batch is a part of an input's items. The last one has the error with which the input ended.
@@ -37,34 +49,53 @@ type item struct {
 	record // without its numbers; its input is the text of a reject
 	url    exchange.Target
 	when   time.Time // zero: unknown
-	crawl  string    // the crawl that it says to be a part of; "" if unknown
 	reason string    // why it is a reject; or skipped
 	broken int       // records that were returned before damage was found: they may be wrong
 	begins *inputs.FileStats
-	offset int64 // in the input
+	info   *info  // of the records that follow
+	before uint64 // skipped records before it
+	offset int64  // in the input
+}
+
+// info is what a warcinfo says of the records behind it.
+type info struct {
+	wired bool   // they are bytes as received on the wire
+	crawl string // the crawl that they are a part of; "" if unknown
 }
 
 const (
 	batchesEach = 4 // of an input, filled and not yet used
 	batchItems  = 64
 	batchBytes  = 256 << 10 // size of a full batch
+
+	// stretchBytes is the size of a stretch of a packed archive. The captures of most fit into the batches, so that a
+	// reader need not wait for the one before it.
+	stretchBytes = 512 << 10
 )
 
+// readers are those of stretches that have been read.
+var readers = sync.Pool{New: func() any { return warc.NewReader(0) }}
+
 // newAhead returns a reader of an input. Call read in a goroutine, and receive batches until they end.
-func newAhead(ctx context.Context, opt *Options) *ahead {
-	return &ahead{ctx: ctx, opt: opt, batches: make(chan batch, batchesEach)}
+func newAhead(ctx context.Context, opt *Options, at spot, to int64) *ahead {
+	a := &ahead{spot: at, to: to, opt: opt, batches: make(chan batch, batchesEach)}
+	a.ctx, a.stop = context.WithCancel(ctx)
+	return a
 }
 
-// read reads an input: a folder, an archive, or a file with rows of bodies, or one that has to be unpacked.
-func (a *ahead) read(path string, archive bool) {
+// read reads an input: a folder, a stretch of an archive of that size, or a file with rows of bodies, or one that has
+// to be unpacked.
+func (a *ahead) read(path string, archive bool, size int64) {
+	defer a.stop()
 	defer close(a.batches)
+	a.at = a.to
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 	case info.IsDir():
 		err = a.readFolder(path)
 	case archive:
-		err = a.readArchive(path, info.Size())
+		err = a.readArchive(path, size)
 	default:
 		err = a.readFile(path)
 	}
@@ -85,6 +116,10 @@ func failed(path string, err error) error {
 
 // add adds an item to the batch, and passes a full one on.
 func (a *ahead) add(it item) error {
+	if a.batch.items == nil {
+		a.batch.items = make([]item, 0, batchItems)
+	}
+	it.before, a.skipped = a.skipped, 0
 	a.batch.items = append(a.batch.items, it)
 	if a.bytes += len(it.block); len(a.batch.items) < batchItems && a.bytes < batchBytes {
 		return nil
@@ -139,7 +174,7 @@ func (a *ahead) readFile(path string) (err error) {
 			return nil
 		}
 		if err == nil && in.Archive != nil {
-			err = a.readRecords(in.Name, in.Archive, in.Size)
+			_, err = a.readRecords(in.Name, in.Archive, in.Size, 0, in.Size)
 		} else if err == nil {
 			err = a.begin(in.FileStats)
 			for err == nil {
@@ -164,43 +199,58 @@ func (a *ahead) readArchive(path string, size int64) (err error) {
 		return err
 	}
 	defer file.Close()
-	return a.readRecords(path, file, size)
+	a.at, err = a.readRecords(path, file, size, a.from, a.to)
+	return err
 }
 
-// readRecords reads the records of an archive.
-func (a *ahead) readRecords(name string, archive io.ReaderAt, size int64) error {
-	records := warc.NewReader(maxHead + a.opt.MaxBody + 1)
+// readRecords reads the records of an archive that begin within a stretch. It returns the offset of the next record, or
+// the size.
+func (a *ahead) readRecords(name string, archive io.ReaderAt, size, from, to int64) (int64, error) {
+	records := readers.Get().(*warc.Reader)
+	defer readers.Put(records)
+	records.MaxBlock = maxHead + a.opt.MaxBody + 1
 	records.Broken = func(b warc.Broken) error { return a.add(damage(b)) }
-	err := records.Reset(archive, size, 0)
+	err := records.Reset(archive, size, from)
 	file := inputs.FileStats{Name: name, Layout: "warc"}
 	if records.Packed() {
 		file.Compression = "gzip"
 	}
-	if err == nil {
+	if err == nil && from == 0 {
 		err = a.begin(file)
 	}
-	var crawl string // of the last warcinfo
-	wired := false   // the archive holds bytes as received on the wire
 	for err == nil {
 		var rec *warc.Record
 		if rec, err = records.Next(); err != nil {
 			break
 		}
-		if rec.Type == warc.Info {
-			wired = bytes.HasPrefix(infoField(rec.Block, "software"), []byte("bulkscan/"))
-			crawl = string(infoField(rec.Block, "ispartof"))
+		if rec.Offset >= to {
+			return rec.Offset, a.addSkipped()
 		}
 		it := capture(rec)
-		if it.crawl = crawl; !wired {
-			it.flags |= undone
+		switch {
+		case rec.Type == warc.Info:
+			it.info = &info{wired: bytes.HasPrefix(infoField(rec.Block, "software"), []byte("bulkscan/")),
+				crawl: string(infoField(rec.Block, "ispartof"))}
+		case it.reason == skipped:
+			a.skipped++
+			continue
 		}
 		err = a.add(it)
 	}
 	if err == io.EOF {
-		return nil
+		return size, a.addSkipped()
 	}
 	if a.ctx.Err() != nil {
-		return a.ctx.Err()
+		return 0, a.ctx.Err()
 	}
-	return failed(name, err)
+	return 0, failed(name, err)
+}
+
+// addSkipped adds the records that were skipped since the last item.
+func (a *ahead) addSkipped() error {
+	if a.skipped == 0 {
+		return nil
+	}
+	a.skipped-- // it is the item itself
+	return a.add(item{reason: skipped})
 }

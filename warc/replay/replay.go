@@ -62,7 +62,8 @@ type Options struct {
 	TempDir    string
 	Now        time.Time // later dates are rejects
 
-	runBytes int // 0: the constant
+	runBytes     int // 0: the constant
+	stretchBytes int64
 }
 
 // ErrNoDate says that no record has a date, and none is given. Messages put the name of an input before it.
@@ -101,8 +102,8 @@ type Nights struct {
 	found   Found
 	unsound Unsound
 	line    uint64       // of the current stream
+	info    info         // of the current stream
 	read    atomic.Int64 // bytes of the inputs
-	before  int64        // bytes of the inputs before the current one
 	total   int64
 }
 
@@ -174,27 +175,43 @@ func (n *Nights) full() bool {
 	return n.opt.Limit > 0 && uint64(n.found.Captures+n.found.Rows) >= n.opt.Limit
 }
 
-// readAll reads the inputs and takes their items in order. Archives are begun before their turn; other inputs may need
-// room on disk.
+// readAll reads the inputs and takes their items in order. Stretches of archives are begun before their turn; other
+// inputs may need room on disk.
 func (n *Nights) readAll(paths []string, sizes []int64, archives []bool) error {
 	ctx, cancel := context.WithCancel(n.ctx)
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer cancel()
 	var begun []*ahead
-	for i := range paths {
-		for next := len(begun); next == i || next < min(i+runtime.GOMAXPROCS(0), len(paths)) && archives[next]; next++ {
-			a := newAhead(ctx, &n.opt)
+	var next spot
+	cutter, input, before := warc.NewReader(0), 0, int64(0)
+	for {
+		for next.input < len(paths) && (len(begun) == 0 || len(begun) < runtime.GOMAXPROCS(0) && archives[next.input]) {
+			path, size, archive := paths[next.input], sizes[next.input], archives[next.input]
+			to := size
+			if archive {
+				to = n.cut(cutter, path, size, next.from)
+			}
+			a := newAhead(ctx, &n.opt, next, to)
 			begun = append(begun, a)
-			reading.Go(func() { a.read(paths[next], archives[next]) })
+			reading.Go(func() { a.read(path, archive, size) })
+			next = after(next, to, size)
+		}
+		if len(begun) == 0 {
+			return nil
+		}
+		a := begun[0]
+		begun = begun[1:]
+		for ; input < a.input; input++ {
+			before += sizes[input]
 		}
 		var ended error
-		for batch := range begun[i].batches {
+		for batch := range a.batches {
 			for k := range batch.items {
 				if n.full() {
 					return nil
 				}
-				n.read.Store(n.before + batch.items[k].offset)
+				n.read.Store(before + batch.items[k].offset)
 				if err := n.take(&batch.items[k]); err != nil {
 					return err
 				}
@@ -204,20 +221,51 @@ func (n *Nights) readAll(paths []string, sizes []int64, archives []bool) error {
 		if err := cmp.Or(n.ctx.Err(), ended); err != nil {
 			return err
 		}
-		n.before += sizes[i]
-		n.read.Store(n.before)
+		n.read.Store(before + a.at)
+		if a.at != a.to { // No member begins there: what was begun from there on is not in the archive.
+			for _, b := range begun {
+				b.stop()
+			}
+			begun, next = nil, after(a.spot, a.at, sizes[a.input])
+		}
 	}
-	return nil
+}
+
+// after returns the place behind a stretch of an input.
+func after(of spot, to, size int64) spot {
+	if to >= size {
+		return spot{input: of.input + 1}
+	}
+	return spot{of.input, to}
+}
+
+// cut returns where the stretch of an archive ends that begins there. An error is that of its reader, too.
+func (n *Nights) cut(r *warc.Reader, path string, size, from int64) int64 {
+	file, err := os.Open(path) // #nosec G304 -- the user names it
+	if err != nil {
+		return size
+	}
+	defer file.Close()
+	return r.Cut(file, size, from, cmp.Or(n.opt.stretchBytes, stretchBytes))
 }
 
 // take takes an item of an input.
 func (n *Nights) take(it *item) error {
 	if it.begins != nil {
-		n.line = 0
+		n.line, n.info = 0, info{}
 		n.stats.Files = append(n.stats.Files, *it.begins)
 		return nil
 	}
-	n.line++
+	n.line += it.before + 1
+	n.stats.Lines += it.before
+	n.stats.Skipped += it.before
+	n.stats.Files[len(n.stats.Files)-1].Lines += it.before
+	if it.info != nil {
+		n.info = *it.info
+	}
+	if !n.info.wired && it.flags&ofRow == 0 {
+		it.flags |= undone
+	}
 	it.seq, it.file, it.line = n.stats.Lines, uint64(len(n.stats.Files)-1), cmp.Or(it.line, n.line)
 	n.stats.Lines++
 	n.stats.Files[it.file].Lines++
@@ -268,7 +316,7 @@ func (n *Nights) add(it *item) error {
 	case !Plausible(it.when, n.opt.Now):
 		it.reason = "its date is before 1994 or in the future"
 	default:
-		key, it.reason = n.night(it.when, n.stats.Files[it.file].Name, it.crawl)
+		key, it.reason = n.night(it.when, n.stats.Files[it.file].Name, n.info.crawl)
 	}
 	if it.reason != "" {
 		return n.reject(it)

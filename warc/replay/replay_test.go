@@ -84,11 +84,13 @@ func read(tb testing.TB, opt Options, paths ...string) (rows, rejects []string, 
 	return nights[opt.Date], rejects, n.Stats()
 }
 
-// readAll returns the entries by the dates of nights, with a spool so small that it has many runs.
+// readAll returns the entries by the dates of nights, with a spool so small that it has many runs, and with stretches
+// so short that most archives have several.
 func readAll(tb testing.TB, opt Options, paths ...string) (nights map[string][]string, rejects []string, n *Nights) {
 	tb.Helper()
 	opt.MaxBody, opt.Now = 1000, time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
 	opt.runBytes = 1 + rand.IntN(4000)
+	opt.stretchBytes = cmp.Or(opt.stretchBytes, 1+rand.Int64N(2000))
 	n, err := Read(tb.Context(), paths, newFetcher(tb), opt, nil)
 	if err != nil {
 		tb.Fatal(err)
@@ -467,6 +469,72 @@ func TestManyArchives(t *testing.T) {
 	if _, err := Read(t.Context(), paths, newFetcher(t), Options{MaxBody: 1000}, nil); err == nil ||
 		!strings.Contains(err.Error(), "cannot read "+paths[20]+": no such file") {
 		t.Error(err)
+	}
+}
+
+// TestStretches reads an archive in stretches of many sizes, and in one. Rows, rejects and counts are the same, whatever
+// the archive contains: records that are not captures, several in a member, warcinfos, damage, and blocks that look like
+// members with records.
+func TestStretches(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	const day = "2024-05-18"
+	f := func(name string, damage func([]byte) []byte) {
+		t.Helper()
+		var file bytes.Buffer
+		for i := range 301 { // the last record is no capture
+			uri := fmt.Sprintf("https://%d.example/robots.txt", i)
+			text := captured("request", uri, "", "GET /robots.txt HTTP/1.1\r\n\r\n")
+			switch {
+			case i == 0 || i%50 == 20: // what a body with a coding is depends on it
+				text = captured("warcinfo", "x", "", []string{"software: bulkscan/1\r\nisPartOf: A\r\n", "isPartOf: B\r\n"}[i/50%2])
+			case i%3 > 0:
+				text = captured("response", uri, "WARC-Date: "+day+"T12:00:00Z\r\n",
+					fmt.Sprintf("HTTP/1.1 200 x\r\nContent-Encoding: gzip\r\n\r\n%x\n", random.Uint64()))
+			}
+			level := gzip.DefaultCompression
+			switch i % 30 {
+			case 7:
+				text += dated(fmt.Sprintf("http://%d.example/robots.txt", i), day, "301 /elsewhere")
+			case 8: // A stored block, so that the member in it begins where a cut is looked for.
+				inner, err := os.ReadFile(write(t, dated("https://false.example/robots.txt", day, "200 False\n")))
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, level = dated(uri, day, "200 "+strings.Repeat(string(inner), 3)), gzip.NoCompression
+			}
+			z, _ := gzip.NewWriterLevel(&file, level) // the level is known
+			_, _ = z.Write([]byte(text))              // to memory
+			_ = z.Close()
+		}
+		path := filepath.Join(t.TempDir(), "x.warc.gz")
+		raw := damage(file.Bytes())
+		if err := os.WriteFile(path, raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		seen := func(stretch int64) []string {
+			t.Helper()
+			nights, rejects, n := readAll(t, Options{By: Crawl, stretchBytes: stretch}, path, path)
+			return slices.Concat(nights[day], rejects, []string{fmt.Sprint(n.Stats(), n.Found(), n.Unsound())})
+		}
+		want := seen(int64(len(raw)))
+		for _, stretch := range []int64{1, 200, 500, 3000, 10_000} {
+			equal(t, fmt.Sprintf("%s, stretches of %d bytes", name, stretch), seen(stretch), want...)
+		}
+	}
+	f("sound", func(b []byte) []byte { return b })
+	f("torn", func(b []byte) []byte { return b[:len(b)-30] })
+	f("a part is missing", func(b []byte) []byte { return append(b[:len(b)/3], b[len(b)/2:]...) })
+	f("no gzip in the middle", func(b []byte) []byte {
+		copy(b[len(b)/2:], strings.Repeat("no gzip ", 1000))
+		return b
+	})
+	for i := range 5 {
+		f(fmt.Sprint("many bytes are wrong ", i), func(b []byte) []byte {
+			for range 40 {
+				b[random.IntN(len(b))] ^= byte(1 + random.IntN(255))
+			}
+			return b
+		})
 	}
 }
 

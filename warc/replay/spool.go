@@ -285,6 +285,9 @@ func (s *sorter) add(r *record) error {
 			return err
 		}
 	}
+	if s.memory == nil {
+		s.memory = make([]byte, 0, s.limit+s.limit/8) // to grow it would copy it many times
+	}
 	from := len(s.memory)
 	s.memory = r.append(s.memory)
 	s.order = append(s.order, place{from, len(s.memory)})
