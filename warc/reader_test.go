@@ -269,6 +269,34 @@ func TestFrom(t *testing.T) {
 	}
 }
 
+// TestCut checks where a second Reader may begin: at a member with a record, not far behind the offset asked for.
+func TestCut(t *testing.T) {
+	random := make([]byte, 3000)
+	for i := range random {
+		random[i] = byte(rand.Uint32())
+	}
+	short, long := record("response", "http://x/a", "first"), record("response", "http://x/b", string(random))
+	one, two := int64(len(packed(short))), int64(len(packed(long)))
+	r := NewReader(100)
+	f := func(name string, file []byte, from, about, want int64) {
+		t.Helper()
+		if got := r.Cut(bytes.NewReader(file), int64(len(file)), from, about); got != want {
+			t.Errorf("%s: %d, want %d", name, got, want)
+		}
+	}
+	f("the next member", packed(short, short, short), 0, 20, one)
+	f("from the second on", packed(short, short, short), one, 20, 2*one)
+	f("at a member", packed(short, short, short), 0, one, one)
+	f("behind a member's begin", packed(short, short, short), 0, one+1, 2*one)
+	f("a member without a record", packed(short, "rubbish", short), 0, 20, int64(len(packed(short, "rubbish"))))
+	f("the last member", packed(short, short), one, 20, 2*one)
+	f("behind the end", packed(short, short), 0, 10_000, 2*one)
+	f("a long member", packed(long, short), 0, 1000, two)
+	f("a member too long to search", packed(long, short), 0, 100, two+one)
+	f("a plain file", append([]byte(long), packed(short, short)...), 0, 20, int64(len(long))+2*one)
+	f("nothing", nil, 0, 20, 0)
+}
+
 // TestBrokenFile checks that errors of the file, and of the function Broken, are not taken for damage.
 func TestBrokenFile(t *testing.T) {
 	file := packed(record("response", "http://x/a", "first"), record("response", "http://x/b", "second"))
