@@ -18,6 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/diff"
 	"github.com/bulkscan/bulkscan/survey/page"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // decide publishes or holds a night, or repeats an earlier decision that may not have been carried out.
@@ -108,7 +109,7 @@ func (o *Options) pagesBy(ctx context.Context, n *Night, by survey.Options) erro
 	if err := o.writeJSON(ctx, n, summaryName, summary); err != nil {
 		return err
 	}
-	taken, err := survey.Take(ctx, o.Store, n.ScanID, survey.TakeOptions{Options: by})
+	taken, err := tables.Take(ctx, o.Store, n.ScanID, tables.Options{Options: by})
 	if errors.Is(err, commit.ErrNoTable) {
 		o.Log.Warn("the night has no report page", "error", err)
 		return nil

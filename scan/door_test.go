@@ -27,6 +27,7 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/diff"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // changedStore remembers whether it was written to.
@@ -104,7 +105,7 @@ func askers(nights []string) (all []asker) {
 	last := nights[len(nights)-1]
 	return append(all,
 		asker{"report", true, func(ctx context.Context, st store.Store) (any, error) {
-			return survey.Take(ctx, st, nights[1], survey.TakeOptions{Options: doorOptions(), AllTokens: true})
+			return tables.Take(ctx, st, nights[1], tables.Options{Options: doorOptions(), AllTokens: true})
 		}},
 		asker{"diff", false, func(ctx context.Context, st store.Store) (any, error) {
 			from, to := diff.ScanAt{Store: st, ScanID: nights[0]}, diff.ScanAt{Store: st, ScanID: nights[1]}

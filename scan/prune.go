@@ -17,6 +17,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // Retention has the dates, YYYY-MM-DD, before which nights, bodies or evidence are deleted for their age. "" keeps all.
@@ -99,7 +100,7 @@ func (p *pruning) run(ctx context.Context, keep Retention, o Publishing) error {
 		p.done.Bodies, p.done.Evidence = len(p.tables[schema.Bodies]), len(p.tables[schema.Evidence])
 		return many
 	}
-	registries, err := survey.RegistriesOnlyOf(ctx, p.store, p.nights)
+	registries, err := tables.RegistriesOnlyOf(ctx, p.store, p.nights)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // figures are the parts of an answer that depend on the sites, as text by name: a summary, or the tables and summaries
@@ -30,7 +31,7 @@ func encoded(v any) string {
 	return fmt.Sprint(string(text), err)
 }
 
-func reportFigures(s *survey.Survey) map[string]string {
+func reportFigures(s *tables.Survey) map[string]string {
 	all := map[string]string{"unobserved": encoded(s.Unobserved), "lines": encoded(s.Lines)}
 	for _, by := range s.Summaries {
 		maps.Copy(all, summaryFigures(by))
@@ -78,7 +79,7 @@ func TestSkipDamaged(t *testing.T) {
 		if skip != nil {
 			o.Skip = &survey.Skip{On: skip.On}
 		}
-		r, errReport := survey.Take(t.Context(), st, asked, survey.TakeOptions{Options: o})
+		r, errReport := tables.Take(t.Context(), st, asked, tables.Options{Options: o})
 		if errReport == nil {
 			report = reportFigures(r)
 			if skip != nil {

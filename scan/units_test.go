@@ -24,6 +24,7 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/diff"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // These tests show that the figures of a date, observer and list count each site once, by package units.
@@ -106,7 +107,7 @@ func figures(t *testing.T, st store.Store, id string, alone bool) map[string]str
 			time.Time{}, nil, nil, false, 0, 0, 0
 		put("summary "+definition, s)
 	}
-	taken, err := survey.Take(t.Context(), st, id, survey.TakeOptions{Options: o, AllTokens: true})
+	taken, err := tables.Take(t.Context(), st, id, tables.Options{Options: o, AllTokens: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ type TokenCount struct {
 
 // blockCounts are what a pass over the sites counts for Blocking by any definition.
 type blockCounts struct {
-	sites   sitesByPolicy
+	sites   SitesByPolicy
 	failing int64   // sites that answered and have access full_disallow: they forbid everything
 	lenient []int64 // sites with rules that name a token only by the lenient reading, by registry index
 	traces  *Traces
@@ -86,7 +86,7 @@ type blockCounts struct {
 
 // tokenReasons counts the sites that treat a token in a way.
 type tokenReasons struct {
-	blocks         [numVias]int64 // by whose group
+	blocks         [NumVias]int64 // by whose group
 	named, partial int64
 }
 
@@ -110,24 +110,24 @@ func (c *blockCounts) blocking(policies *Policies, d *Definition, about Selectio
 		}
 	}
 	reasons := make([]tokenReasons, len(registry.Tokens))
-	var atLeastOne [numVias]int64 // by the nearest group
-	err := policies.each(c.sites, func(p *audit.Policy, cells []audit.Cell, n *sitesOf) {
-		over, nearest, names := n.over(d), numVias, false
+	var atLeastOne [NumVias]int64 // by the nearest group
+	err := policies.Each(c.sites, func(p *audit.Policy, cells []audit.Cell, n *SitesOf) {
+		over, nearest, names := n.Over(d), NumVias, false
 		for _, id := range chosen {
 			cell, r := cells[id], &reasons[id]
 			if cell&audit.CellOwn != 0 {
-				r.named += n.rules
+				r.named += n.Rules
 				names = true
 			}
 			if cell.Decision() == audit.Partial {
-				r.partial += n.rules
+				r.partial += n.Rules
 			}
 			if !d.Blocks(cell) {
 				continue
 			}
-			by := via(cell)
+			by := Via(cell)
 			if by < 0 { // by dpi_all `*` also applies to tokens that ignore it
-				by = viaStar
+				by = ViaStar
 			}
 			r.blocks[by] += over
 			nearest = min(nearest, by)
@@ -136,11 +136,11 @@ func (c *blockCounts) blocking(policies *Policies, d *Definition, about Selectio
 		}
 		purposes.count(over)
 		operators.count(over)
-		if nearest < numVias {
+		if nearest < NumVias {
 			atLeastOne[nearest] += over
 		}
-		all.NameOne += One(names) * n.rules
-		all.StarBlocks += One(p.Star.Decision() == audit.Blocked) * n.rules
+		all.NameOne += One(names) * n.Rules
+		all.StarBlocks += One(p.Star.Decision() == audit.Blocked) * n.Rules
 	})
 	if err != nil {
 		return all, err
@@ -151,14 +151,14 @@ func (c *blockCounts) blocking(policies *Policies, d *Definition, about Selectio
 			all.Lenient = append(all.Lenient, LenientCount{Token: token.Name, Sites: c.lenient[id], Share: Share(c.lenient[id],
 				s.Rules)})
 		}
-		sites := r.blocks[viaOwn] + r.blocks[viaFallback] + r.blocks[viaStar] + failing
+		sites := r.blocks[ViaOwn] + r.blocks[ViaFallback] + r.blocks[ViaStar] + failing
 		if sites == 0 {
 			continue
 		}
 		all.MostBlocked = append(all.MostBlocked, TokenCount{
 			Token: token.Name, Category: token.Category, Operator: token.Operator, Purpose: token.Purpose,
 			Sites: sites, Share: Share(sites, all.Sites),
-			ViaOwn: r.blocks[viaOwn], ViaFallback: r.blocks[viaFallback], ViaStar: r.blocks[viaStar], ViaHTTP: failing,
+			ViaOwn: r.blocks[ViaOwn], ViaFallback: r.blocks[ViaFallback], ViaStar: r.blocks[ViaStar], ViaHTTP: failing,
 			Named: r.named, Partial: r.partial,
 		})
 	}
@@ -166,7 +166,7 @@ func (c *blockCounts) blocking(policies *Policies, d *Definition, about Selectio
 	if all.Selected > 0 {
 		all.OneByHTTP = failing
 	}
-	all.OneByName, all.OneFallback, all.OneByStar = atLeastOne[viaOwn], atLeastOne[viaFallback], atLeastOne[viaStar]
+	all.OneByName, all.OneFallback, all.OneByStar = atLeastOne[ViaOwn], atLeastOne[ViaFallback], atLeastOne[ViaStar]
 	all.AtLeastOne = all.OneByName + all.OneFallback + all.OneByStar + all.OneByHTTP
 	all.ByPurpose, all.ByOperator = purposes.sums(failing, all.Sites), operators.sums(failing, all.Sites)
 	slices.SortFunc(all.MostBlocked, func(a, b TokenCount) int {
@@ -190,17 +190,11 @@ type groups struct {
 
 // newGroups returns the groups of a registry's tokens by a property, in the order of the registry.
 func newGroups(registry *tokens.Registry, property tokens.Field) *groups {
-	g := &groups{}
-	for i := range registry.Tokens {
-		value := property(&registry.Tokens[i])
-		at := slices.IndexFunc(g.values, func(s Sum) bool { return s.Value == value })
-		if at < 0 {
-			at = len(g.values)
-			g.values = append(g.values, Sum{Value: value})
-		}
-		g.places = append(g.places, at)
+	values, places := GroupTokens(registry, property)
+	g := &groups{places: places, marked: make([]bool, len(values))}
+	for _, value := range values {
+		g.values = append(g.values, Sum{Value: value})
 	}
-	g.marked = make([]bool, len(g.values))
 	return g
 }
 

@@ -64,8 +64,8 @@ const (
 // Answered reports whether the definition is over sites that answered, and not over those with rules.
 func (d *Definition) Answered() bool { return d.Over == overAnswered }
 
-// of returns the denominator in a row of token_stats.
-func (d *Definition) of(r *schema.TokenStatsRow) int64 {
+// Of returns the denominator in a row of token_stats.
+func (d *Definition) Of(r *schema.TokenStatsRow) int64 {
 	if d.Answered() {
 		return r.SitesAnswered
 	}

@@ -67,9 +67,9 @@ func CountOutcomes(ctx context.Context, st store.Store, scanID string) ([]Count,
 		return nil, fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable)
 	}
 	var outcome string
-	counts := map[string]int64{}
-	err = EachSite(ctx, scan, []table.Field{{Name: "outcome", Into: &outcome}}, func() { count(counts, outcome) })
-	return ordered(counts), err
+	counts := Counts{}
+	err = EachSite(ctx, scan, []table.Field{{Name: "outcome", Into: &outcome}}, func() { counts.Add(outcome) })
+	return counts.Ordered(), err
 }
 
 // Answers are those of the scan with its earlier runs if it was read, else those of this run.

@@ -195,11 +195,11 @@ func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Se
 	var finding string
 	var status int32
 	var sites, answered int64
-	findings := map[string]int64{}
+	findings := Counts{}
 	err = EachSite(ctx, scan, []table.Field{{Name: "finding", Into: &finding}, {Name: "status", Into: &status}}, func() {
 		sites++
 		answered += One(status != 0)
-		count(findings, finding)
+		findings.Add(finding)
 	})
 	percent := func(n int64) string {
 		if sites == 0 {
@@ -209,7 +209,7 @@ func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Se
 	}
 	c.Table = [][]string{{"finding", "sites", "of those listed"}, {"listed", fmt.Sprint(sites), "100 %"},
 		{"answered with an HTTP status", fmt.Sprint(answered), percent(answered)}}
-	for _, f := range ordered(findings) {
+	for _, f := range findings.Ordered() {
 		c.Table = append(c.Table, []string{code(f.Value), fmt.Sprint(f.Rows), percent(f.Rows)})
 	}
 	return c, err

@@ -1,9 +1,9 @@
 // Package survey answers one question: what do scans tell? It says how sites are read and counted: with which options
 // (options.go), from which rows (rows.go), without damaged files (skip.go), by policy (policies.go), by six definitions
 // of blocking (definition.go), and how sure a share is (uncertainty.go). With these it computes the statistics of a
-// scan (stats.go), its headline figures (summary.go), and the tables of the report page (survey.go); package diff
-// compares two scans. The memory of statistics and summaries is bounded, however many sites there are, and however many
-// agents they name.
+// scan (stats.go) and its headline figures (summary.go); package tables counts what the report page shows, and package
+// diff compares two scans. The memory of statistics and summaries is bounded, however many sites there are, and however
+// many agents they name.
 package survey
 
 import (

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -46,33 +45,34 @@ func (s *Policies) CellsOf(p *audit.Policy) []audit.Cell {
 	return s.cells
 }
 
-// each calls do for each policy that sites have, with the cell of each token of the registry, which is valid during the
-// call.
-func (s *Policies) each(sites sitesByPolicy, do func(p *audit.Policy, cells []audit.Cell, n *sitesOf)) error {
+// Each calls do for each policy that sites have, in any order, with the cell of each token of the registry, which is
+// valid during the call. It is an error if a policy is not of the scan.
+func (s *Policies) Each(sites SitesByPolicy, do func(p *audit.Policy, cells []audit.Cell, n *SitesOf)) error {
 	for id, n := range sites {
 		p, known := s.ByID[id]
 		if !known {
 			return fmt.Errorf(
 				"%d sites have a file, and no policy that the scan has; bulkscan reaudit makes it of their verdicts or bodies",
-				n.file)
+				n.File)
 		}
 		do(&p, s.CellsOf(&p), n)
 	}
 	return nil
 }
 
-// names reports whether a group of a policy names a token.
-func (s *Policies) names(policy int64, id int32) bool {
+// Names reports whether a group of a policy names a token.
+func (s *Policies) Names(policy int64, id int32) bool {
 	return slices.ContainsFunc(s.ByID[policy].Named, func(n audit.NamedCell) bool { return int32(n.Token) == id })
 }
 
-// token returns the cells of a token by policy_id. What the registry lacks has no facts.
-func (s *Policies) token(name string) *tokenCells {
-	t := &tokenCells{id: s.Registry.Lookup(name), cells: map[int64]audit.Cell{}}
+// Token returns the cells of a token. One that the registry lacks has no facts.
+func (s *Policies) Token(name string) *TokenCells {
+	token := s.Registry.Lookup(name)
+	t := &TokenCells{Known: token >= 0, ByID: map[int64]audit.Cell{}}
 	for id, p := range s.ByID {
-		t.cells[id] = 0
-		if t.id >= 0 {
-			t.cells[id] = s.CellsOf(&p)[t.id]
+		t.ByID[id] = 0
+		if t.Known {
+			t.ByID[id] = s.CellsOf(&p)[token]
 		}
 	}
 	return t
@@ -92,18 +92,18 @@ func BlockingPolicies(ctx context.Context, scan *commit.Scan, o Options) (map[in
 	return blocking, nil
 }
 
-// tokenCells are what the policies of a scan make of one token.
-type tokenCells struct {
-	id    int                  // of the token in the registry; below 0: the registry lacks it
-	cells map[int64]audit.Cell // by policy_id
-	err   error                // of a site with a file and without a policy; see of
+// TokenCells are what the policies of a scan make of one token.
+type TokenCells struct {
+	Known bool                 // the registry has the token
+	ByID  map[int64]audit.Cell // by policy_id
+	Err   error                // of the first site with a file and without a policy; see Of
 }
 
-// of returns the cell of a site's policy. It notes an error if a site has a file and no policy.
-func (t *tokenCells) of(policy int64, access, site string) audit.Cell {
-	cell, known := t.cells[policy]
-	if !known && access == conditional && t.err == nil {
-		t.err = fmt.Errorf(
+// Of returns the cell of a site's policy, by columns of the site. If the site has a file and no policy, it sets Err.
+func (t *TokenCells) Of(policy int64, access, site string) audit.Cell {
+	cell, known := t.ByID[policy]
+	if !known && access == Conditional && t.Err == nil {
+		t.Err = fmt.Errorf(
 			"%.200q has a file, and no policy that the scan has; bulkscan reaudit makes it of the site's verdicts or of its body", site)
 	}
 	return cell
@@ -112,57 +112,72 @@ func (t *tokenCells) of(policy int64, access, site string) audit.Cell {
 // Values in sites: the access of sites with a file in force, which have a policy; the access of failing sites; and the
 // finding of the sites that most definitions count.
 var (
-	conditional  = parser.AccessConditional.String()
-	fullDisallow = parser.AccessFullDisallow.String()
-	findingRules = audit.FindingRules.String()
+	Conditional  = parser.AccessConditional.String()
+	FullDisallow = parser.AccessFullDisallow.String()
+	FindingRules = audit.FindingRules.String()
 )
 
-// sitesOf counts sites with a file in force: all, those with finding rules, and those that answered with a status.
-type sitesOf struct{ file, rules, answered int64 }
+// SitesOf counts sites with a file in force: all, those with finding rules, and those that answered with a status.
+type SitesOf struct{ File, Rules, Answered int64 }
 
-// over returns the sites that a definition is over.
-func (n sitesOf) over(d *Definition) int64 {
+// Over returns the sites that a definition is over.
+func (n SitesOf) Over(d *Definition) int64 {
 	if d.Answered() {
-		return n.answered
+		return n.Answered
 	}
-	return n.rules
+	return n.Rules
 }
 
-// add adds the counts of other sites.
-func (n *sitesOf) add(m sitesOf) {
-	n.file += m.file
-	n.rules += m.rules
-	n.answered += m.answered
+// Add adds the counts of other sites.
+func (n *SitesOf) Add(m SitesOf) {
+	n.File += m.File
+	n.Rules += m.Rules
+	n.Answered += m.Answered
 }
 
-// siteOf is one site with a file in force.
-func siteOf(rules, answered bool) sitesOf { return sitesOf{1, One(rules), One(answered)} }
+// SiteOf is one site with a file in force.
+func SiteOf(rules, answered bool) SitesOf { return SitesOf{1, One(rules), One(answered)} }
 
-// sitesByPolicy counts the sites of each policy_id.
-type sitesByPolicy map[int64]*sitesOf
+// SitesByPolicy counts the sites of each policy_id.
+type SitesByPolicy map[int64]*SitesOf
 
-// at returns what counts the sites of a policy.
-func (s sitesByPolicy) at(policy int64) *sitesOf {
+// Add adds sites that have a policy.
+func (s SitesByPolicy) Add(policy int64, sites SitesOf) {
 	n := s[policy]
 	if n == nil {
-		n = &sitesOf{}
+		n = &SitesOf{}
 		s[policy] = n
 	}
-	return n
+	n.Add(sites)
 }
 
-// via says whose group decides, as one of the next indexes. It is below 0 if none does.
-func via(c audit.Cell) int {
+// GroupTokens returns the values that the tokens of a registry have of a property, in the registry's order, and for
+// each token the index of its value.
+func GroupTokens(registry *tokens.Registry, property tokens.Field) (values []string, places []int) {
+	for i := range registry.Tokens {
+		value := property(&registry.Tokens[i])
+		at := slices.Index(values, value)
+		if at < 0 {
+			at = len(values)
+			values = append(values, value)
+		}
+		places = append(places, at)
+	}
+	return values, places
+}
+
+// Via says whose group decides, as one of the next indexes. It is below 0 if none does.
+func Via(c audit.Cell) int {
 	return slices.IndexFunc([]audit.Cell{audit.CellOwn, audit.CellFallback, audit.CellStar},
 		func(fact audit.Cell) bool { return c&fact != 0 })
 }
 
-// The indexes that via returns, from the nearest group on.
+// The indexes that Via returns, from the nearest group on.
 const (
-	viaOwn = iota
-	viaFallback
-	viaStar
-	numVias // their number
+	ViaOwn = iota
+	ViaFallback
+	ViaStar
+	NumVias // their number
 )
 
 // Traces notes which tokens occur in a scan that another registry has judged. A token that its registry lacked leaves
@@ -199,20 +214,20 @@ func (t *Traces) Site() {
 	}
 	for _, list := range [][]int32{t.named, t.blocked, t.partial} {
 		for _, id := range list {
-			t.token(id)
+			t.Token(id)
 		}
 	}
 }
 
-// token notes that a token occurs, by its index in the registry.
-func (t *Traces) token(id int32) {
+// Token notes that a token occurs, by its index in the registry.
+func (t *Traces) Token(id int32) {
 	if t != nil && id != NoToken {
 		t.tokens[id] = true
 	}
 }
 
-// merge adds the tokens that occur in another part of the scan.
-func (t *Traces) merge(o *Traces) {
+// Merge adds the tokens that occur in another part of the scan.
+func (t *Traces) Merge(o *Traces) {
 	if t == nil {
 		return
 	}

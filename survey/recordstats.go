@@ -39,9 +39,9 @@ func writeRecordStats(ctx context.Context, st store.Store, scan *commit.Scan, o 
 	})
 }
 
-// recordStats calls add for each row of record_stats, which it computes from a scan's parts. The options have their
+// RecordStats calls add for each row of record_stats, which it computes from a scan's parts. The options have their
 // defaults.
-func recordStats(ctx context.Context, scan *commit.Scan, o *Options, add func(schema.RecordStatsRow) error) error {
+func RecordStats(ctx context.Context, scan *commit.Scan, o *Options, add func(schema.RecordStatsRow) error) error {
 	return recordRows(ctx, scan, &options{*o, maxKeys}, add)
 }
 
@@ -86,7 +86,7 @@ func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, tabl
 	if err != nil {
 		return err
 	}
-	return eachOf(rows, do)
+	return EachRow(rows, do)
 }
 
 // recordCounter counts keys by kind of evidence. A map key is the kind, a NUL, and the key in lower case. The kinds

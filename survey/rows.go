@@ -17,7 +17,7 @@ import (
 func EachSite(ctx context.Context, scan *commit.Scan, fields []table.Field, do func()) error {
 	for rows, err := range read.Cursors(ctx, scan, schema.Sites, fields...) {
 		if err == nil {
-			err = eachOf(rows, do)
+			err = EachRow(rows, do)
 		}
 		if err != nil {
 			return err
@@ -26,8 +26,8 @@ func EachSite(ctx context.Context, scan *commit.Scan, fields []table.Field, do f
 	return nil
 }
 
-// eachOf calls do for each row of an open file, after its fields are set, and closes it.
-func eachOf(rows *table.Cursor, do func()) error {
+// EachRow calls do for each row of an open file, after its fields are set, and closes it.
+func EachRow(rows *table.Cursor, do func()) error {
 	for rows.Next() {
 		do()
 	}
@@ -37,8 +37,8 @@ func eachOf(rows *table.Cursor, do func()) error {
 // NoToken is the index of tokens that the registry does not have.
 const NoToken = -1
 
-// verdictColumns are the columns of verdicts that figures need.
-type verdictColumns struct {
+// Verdict is a row of verdicts, with the columns that figures need. Its texts are valid until the next site.
+type Verdict struct {
 	Seq         int64  `parquet:"seq"`
 	Token       string `parquet:"token"`
 	Known       bool   `parquet:"known"`
@@ -49,43 +49,43 @@ type verdictColumns struct {
 	DPI         string `parquet:"dpi"`
 	Lenient     bool   `parquet:"lenient"`
 
-	id int32 // of Token in the registry, NoToken for unknown agents
+	ID int32 // of Token in the registry, NoToken for unknown agents
 }
 
-// verdictReader reads verdicts together with sites: a commit has both in the same order. Its rows have texts of a page
-// of the file, which are valid until the next site.
-type verdictReader struct {
-	registry *tokens.Registry
-	row      verdictColumns        // set by the cursor of verdicts
-	rows     []verdictColumns      // of the current site
-	each     func(*verdictColumns) // called for each row, if not nil
+// VerdictReader reads verdicts together with sites: a commit has both in the same order.
+type VerdictReader struct {
+	Registry *tokens.Registry
+	Row      Verdict        // set by the cursor of verdicts: its fields are those of this row
+	Rows     []Verdict      // of the current site
+	Each     func(*Verdict) // called for each row, if not nil
 }
 
-// read calls do for each site of a commit, with the fields of both tables set, and closes the cursors. seq is where
+// Read calls do for each site of a commit, with the fields of both tables set, and closes the cursors. seq is where
 // the cursor of sites stores the row's number.
-func (r *verdictReader) read(commit *commit.Commit, sites *table.Cursor, seq *int64, verdicts *table.Cursor,
+func (r *VerdictReader) Read(commit *commit.Commit, sites *table.Cursor, seq *int64, verdicts *table.Cursor,
 	do func()) error {
 	verdict := func() {
-		if r.row.id = NoToken; r.row.Known {
-			r.row.id = int32(r.registry.Lookup(r.row.Token))
+		if r.Row.ID = NoToken; r.Row.Known {
+			r.Row.ID = int32(r.Registry.Lookup(r.Row.Token))
 		}
-		r.rows = append(r.rows, r.row)
-		if r.each != nil {
-			r.each(&r.row)
+		r.Rows = append(r.Rows, r.Row)
+		if r.Each != nil {
+			r.Each(&r.Row)
 		}
 	}
-	return beside(commit, sites, seq, verdicts, &r.row.Seq, verdict, func() {
+	return ReadBeside(commit, sites, seq, verdicts, &r.Row.Seq, verdict, func() {
 		do()
-		r.rows = r.rows[:0]
+		r.Rows = r.Rows[:0]
 	})
 }
 
-// beside calls do for each site of a commit. Before, it calls row for each row of another table that has the site's
-// number. It closes the cursors.
-func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *table.Cursor, of *int64, row,
+// ReadBeside calls do for each site of a commit. Before, it calls row for each row of another table that has the site's
+// number: seq and of are where the cursors store them. It closes the cursors, and it is an error if the rows are not in
+// the order of sites.
+func ReadBeside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *table.Cursor, of *int64, row,
 	do func()) error {
 	more := others.Next()
-	err := eachOf(sites, func() {
+	err := EachRow(sites, func() {
 		for ; more && *of == *seq; more = others.Next() {
 			row()
 		}
@@ -100,8 +100,9 @@ func beside(commit *commit.Commit, sites *table.Cursor, seq *int64, others *tabl
 	return errors.Join(err, others.Close())
 }
 
-// together calls each for each commit, with the open files of sites and of another table.
-func together(ctx context.Context, scan *commit.Scan, fields []table.Field, tableName string, columns []table.Field,
+// OpenBeside calls each for each commit, with the open files of sites and of another table, which each
+// closes.
+func OpenBeside(ctx context.Context, scan *commit.Scan, fields []table.Field, tableName string, columns []table.Field,
 	each func(c *commit.Commit, sites, others *table.Cursor) error) error {
 	others, stop := iter.Pull2(read.Cursors(ctx, scan, tableName, columns...))
 	defer stop()

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
-	"github.com/cespare/xxhash/v2"
 )
 
 // This file counts one token's share again and again, each time with another choice that a survey has to make: which
@@ -111,7 +112,7 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	}
 	o.Foreign(scan, "it may say nothing of the token, which then counts as not blocked")
 	m := scan.Manifest
-	s := &sensitivity{scan: scan, by: &definition, cells: policies.token(token), domains: map[uint64]domainSite{},
+	s := &sensitivity{scan: scan, by: &definition, cells: policies.Token(token), domains: map[uint64]domainSite{},
 		files: map[int64]*sharedFile{}}
 	for _, pass := range []func(context.Context) error{s.countSites, s.countDomainsOfFiles} {
 		if err := pass(ctx); err != nil {
@@ -129,7 +130,7 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 type sensitivity struct {
 	scan  *commit.Scan
 	by    *Definition
-	cells *tokenCells
+	cells *TokenCells
 
 	site struct {
 		Seq       int64  `parquet:"seq"`
@@ -177,7 +178,7 @@ func (s *sensitivity) countSites(ctx context.Context) error {
 	if err := EachSite(ctx, s.scan, table.FieldsOf(&s.site, false, nil), s.count); err != nil {
 		return err
 	}
-	return s.cells.err
+	return s.cells.Err
 }
 
 // countDomainsOfFiles reads the sites again if many share a file.
@@ -196,7 +197,7 @@ func (s *sensitivity) countDomainsOfFiles(ctx context.Context) error {
 
 func (s *sensitivity) count() {
 	r := &s.site
-	blocks := s.by.Blocks(s.cells.of(r.Policy, r.Access, r.Host))
+	blocks := s.by.Blocks(s.cells.Of(r.Policy, r.Access, r.Host))
 	rules := r.Finding == "rules"
 	add := func(choice int, in, blocks bool) {
 		if in {
@@ -210,7 +211,7 @@ func (s *sensitivity) count() {
 	add(choiceListed, true, rules && blocks)
 	add(choiceSameDomain, rules && r.Scope != "other_domain", blocks)
 	add(choiceUnmanaged, rules && !r.Managed, blocks)
-	byRFC, known := s.cells.cells[r.RFCPolicy]
+	byRFC, known := s.cells.ByID[r.RFCPolicy]
 	add(choiceRFC, rules && known, s.by.Blocks(byRFC))
 	s.notByRFC += One(rules && !known)
 	switch f, known := audit.FindingNamed(r.Finding); {
@@ -272,7 +273,7 @@ func (s *sensitivity) finish() []Choice {
 	rules := s.counts[choiceRules]
 	for choice, unseen := range map[int]int64{choiceUnobservedOpen: s.unobserved, choiceUnreadOpen: s.unobserved +
 		s.unread} {
-		open, blocking, of := bounds(rules.sites, rules.of, unseen)
+		open, blocking, of := Bounds(rules.sites, rules.of, unseen)
 		s.counts[choice], s.counts[choice+1] = part{open, of}, part{blocking, of}
 	}
 	for _, d := range s.domains {

@@ -14,7 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 )
 
-// Omission is a part that a result lacks because a file is damaged or missing. Programs rely on its JSON.
+// Omission is a part that a result Lacks because a file is damaged or missing. Programs rely on its JSON.
 type Omission struct {
 	ScanID  string `json:"scan_id" about:"scan"`
 	File    string `json:"file" about:"damaged or missing file, of several the first; empty if the reason names it"`
@@ -80,8 +80,8 @@ func (k *Skip) Without(what, scanID string, err error) bool {
 	return true
 }
 
-// lacks reports whether something of scans was left out.
-func (k *Skip) lacks(scanIDs ...string) bool {
+// Lacks reports whether something of scans was left out.
+func (k *Skip) Lacks(scanIDs ...string) bool {
 	return slices.ContainsFunc(k.Omissions(), func(o Omission) bool { return slices.Contains(scanIDs, o.ScanID) })
 }
 

@@ -128,9 +128,9 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *
 	})
 }
 
-// tokenStats calls add for each row of token_stats, which it computes from a scan's parts. The options have their
+// TokenStats calls add for each row of token_stats, which it computes from a scan's parts. The options have their
 // defaults.
-func tokenStats(ctx context.Context, scan *commit.Scan, o *Options, add func(schema.TokenStatsRow) error) error {
+func TokenStats(ctx context.Context, scan *commit.Scan, o *Options, add func(schema.TokenStatsRow) error) error {
 	return tokenRows(ctx, scan, &options{*o, maxKeys}, add)
 }
 

@@ -350,7 +350,7 @@ func TestWindow(t *testing.T) {
 func TestRankBuckets(t *testing.T) {
 	f := func(rank, want int64) {
 		t.Helper()
-		if got := rankLimit(rankBucket(rank)); got != want {
+		if got := RankLimit(RankBucket(rank)); got != want {
 			t.Errorf("rank %d is up to %d, want %d", rank, got, want)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -20,7 +19,7 @@ import (
 
 // This file counts the headline figures of a scan over all its commits, complete or not. It does not use token_stats:
 // that table may be missing, outdated or of another registry. It makes one pass over the columns of sites in
-// summaryColumns. Where the scan has verdicts, it reads the columns for lenient names together with them. blocking.go
+// Columns. Where the scan has verdicts, it reads the columns for lenient names together with them. blocking.go
 // counts tokens.
 
 // Summary is the headline figures of a scan. Programs rely on its JSON; docs/FIELDS.md describes each field.
@@ -112,12 +111,6 @@ type OtherScan struct {
 	Observer string `json:"observer" about:"who made the requests, and how"`
 }
 
-// Count is how many rows have a value.
-type Count struct {
-	Value string `json:"value" about:"the value"`
-	Rows  int64  `json:"rows" about:"rows"`
-}
-
 // Bin is how many rows have a value from From to below To. The last bin includes To.
 type Bin struct {
 	From float64 `json:"from" about:"lowest score"`
@@ -128,8 +121,8 @@ type Bin struct {
 // Complete reports whether the scan is finished.
 func (s *Summary) Complete() bool { return s.State == string(commit.Complete) }
 
-// summaryColumns are the columns of sites that a summary counts. Texts are valid until the next row.
-type summaryColumns struct {
+// Columns are the columns of sites that a summary counts. Texts are valid until the next row.
+type Columns struct {
 	Seq         int64   // set only if verdicts are read together with sites
 	PolicyID    int64   `parquet:"policy_id"`
 	Outcome     string  `parquet:"outcome"`
@@ -173,17 +166,17 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 	policies, err := ReadPolicies(ctx, scan, o.Registry)
 	if err == nil {
 		var all []*Summary
-		if all, _, err = summaries(ctx, scan, &o, policies, []Definition{definition}, further{}); err == nil {
+		if all, _, err = ByDefinitions(ctx, scan, &o, policies, []Definition{definition}, Further{}); err == nil {
 			return all[0], nil
 		}
 	}
 	return nil, fmt.Errorf("cannot summarize scan %s: %w", scanID, err)
 }
 
-// summaries returns a summary by each of the definitions and the sites by policy, all from the same pass, which also
-// counts what is further.
-func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, policies *Policies, definitions []Definition,
-	also further) ([]*Summary, sitesByPolicy, error) {
+// ByDefinitions returns a summary by each of the definitions, and the sites by policy, all from the same pass, which
+// also counts what is further. The options have their defaults.
+func ByDefinitions(ctx context.Context, scan *commit.Scan, o *SummaryOptions, policies *Policies,
+	definitions []Definition, also Further) ([]*Summary, SitesByPolicy, error) {
 	o.Selection.Tokens = append([]string{}, o.Only...)
 	s, err := summaryOf(scan)
 	if err != nil {
@@ -199,7 +192,7 @@ func summaries(ctx context.Context, scan *commit.Scan, o *SummaryOptions, polici
 	}
 	g.finish()
 	s.LeftOut = o.Skip.Omissions()
-	uncertainty, err := o.uncertaintyOf(scan.Read(), s.Rows)
+	uncertainty, err := o.UncertaintyOf(scan.Read(), s.Rows)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -277,26 +270,27 @@ func publicationOf(m *commit.Manifest) string {
 	return string(cmp.Or(m.Publication, commit.PublicationDone))
 }
 
-// further is what a pass counts besides the summary. The zero value counts nothing.
-type further struct {
-	sites, verdicts []table.Field // columns that this needs
-	// called for each row of verdicts, with its site, before that is counted
-	verdict func(r *summaryColumns, v *verdictColumns)
-	site    func(r *summaryColumns) // called for each site
+// Further is what a pass counts besides the summary. The zero value counts nothing.
+type Further struct {
+	Sites, Verdicts []table.Field // columns that this needs
+
+	// Verdict is called for each row of verdicts, with its site, before that is counted; Site for each site.
+	Verdict func(r *Columns, v *Verdict)
+	Site    func(r *Columns)
 }
 
 type gatherer struct {
 	s        *Summary
 	policies *Policies
-	columns  summaryColumns
-	further  further
+	columns  Columns
+	further  Further
 	blocks   blockCounts
 
-	findings, outcomes, access, checks map[string]int64
+	findings, outcomes, access, checks Counts
 	statuses                           [maxStatus + 1]int64 // the last is for invalid statuses
 	scores                             [scoreBins]int64
 	score                              int64 // the sum, in units of 1/scoreUnit
-	latency                            histogram
+	latency                            Histogram
 }
 
 const (
@@ -307,11 +301,11 @@ const (
 	scoreUnit = 1e9
 )
 
-func newGatherer(s *Summary, policies *Policies, foreign bool, also further) *gatherer {
+func newGatherer(s *Summary, policies *Policies, foreign bool, also Further) *gatherer {
 	return &gatherer{
-		s: s, policies: policies, further: also, findings: map[string]int64{}, outcomes: map[string]int64{},
-		access: map[string]int64{}, checks: map[string]int64{},
-		blocks: blockCounts{sites: sitesByPolicy{}, lenient: make([]int64, len(policies.Registry.Tokens)),
+		s: s, policies: policies, further: also, findings: Counts{}, outcomes: Counts{}, access: Counts{},
+		checks: Counts{},
+		blocks: blockCounts{sites: SitesByPolicy{}, lenient: make([]int64, len(policies.Registry.Tokens)),
 			traces: NewTraces(policies.Registry, foreign)},
 	}
 }
@@ -319,31 +313,31 @@ func newGatherer(s *Summary, policies *Policies, foreign bool, also further) *ga
 // read reads each site of a scan, with its verdicts where the scan has them.
 func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
 	registry := g.policies.Registry
-	fields := slices.Concat(table.FieldsOf(&g.columns, false, nil), g.blocks.traces.Fields(registry), g.further.sites)
+	fields := slices.Concat(table.FieldsOf(&g.columns, false, nil), g.blocks.traces.Fields(registry), g.further.Sites)
 	if !scan.Has(schema.Verdicts) {
 		return EachSite(ctx, scan, fields, g.row)
 	}
-	reader := verdictReader{registry: registry, each: g.verdict}
-	columns := table.FieldsOf(&reader.row, false, lenientColumns)
-	if g.further.verdict != nil {
-		columns = append(table.FieldsOf(&reader.row, false, nil), g.further.verdicts...)
+	reader := VerdictReader{Registry: registry, Each: g.verdict}
+	columns := table.FieldsOf(&reader.Row, false, lenientColumns)
+	if g.further.Verdict != nil {
+		columns = append(table.FieldsOf(&reader.Row, false, nil), g.further.Verdicts...)
 	}
 	fields = append(fields, table.Field{Name: "seq", Into: &g.columns.Seq})
-	return together(ctx, scan, fields, schema.Verdicts, columns, func(c *commit.Commit, sites,
+	return OpenBeside(ctx, scan, fields, schema.Verdicts, columns, func(c *commit.Commit, sites,
 		verdicts *table.Cursor) error {
-		return reader.read(c, sites, &g.columns.Seq, verdicts, g.row)
+		return reader.Read(c, sites, &g.columns.Seq, verdicts, g.row)
 	})
 }
 
 // verdict counts a row of verdicts of the current site.
-func (g *gatherer) verdict(v *verdictColumns) {
+func (g *gatherer) verdict(v *Verdict) {
 	r := &g.columns
-	if g.further.verdict != nil {
-		g.further.verdict(r, v)
+	if g.further.Verdict != nil {
+		g.further.Verdict(r, v)
 	}
-	if v.Lenient && v.id != NoToken && r.Access == conditional {
-		g.blocks.traces.token(v.id)
-		g.blocks.lenient[v.id] += One(r.Finding == findingRules && !g.policies.names(r.PolicyID, v.id))
+	if v.Lenient && v.ID != NoToken && r.Access == Conditional {
+		g.blocks.traces.Token(v.ID)
+		g.blocks.lenient[v.ID] += One(r.Finding == FindingRules && !g.policies.Names(r.PolicyID, v.ID))
 	}
 }
 
@@ -351,35 +345,35 @@ func (g *gatherer) row() {
 	s, r := g.s, &g.columns
 	s.Rows++
 	s.BodyBytes += r.BodyBytes
-	count(g.outcomes, r.Outcome)
-	count(g.access, r.Access)
+	g.outcomes.Add(r.Outcome)
+	g.access.Add(r.Access)
 	if r.Access != "unknown" {
 		s.Asked++
-		count(g.checks, r.CheckStatus)
+		g.checks.Add(r.CheckStatus)
 		g.rated(r.Score)
 		s.Redirected += One(r.Hops > 0) // rows without a request have no redirects that count
 	}
 	if r.Status != 0 {
 		s.Answered++
 		g.statuses[statusPlace(r.Status)]++
-		g.latency.add(float64(r.TotalMillis))
+		g.latency.Add(float64(r.TotalMillis))
 	}
 	s.Truncated += One(r.Truncated)
 	s.HTML += One(r.IsHTML)
 	s.Managed += One(r.Managed)
-	rules := r.Finding == findingRules
+	rules := r.Finding == FindingRules
 	s.Rules += One(rules)
-	count(g.findings, r.Finding)
+	g.findings.Add(r.Finding)
 	switch r.Access {
-	case conditional:
+	case Conditional:
 		s.WithFile++
 		g.blocks.traces.Site()
-		g.blocks.sites.at(r.PolicyID).add(siteOf(rules, r.Status != 0))
-	case fullDisallow:
+		g.blocks.sites.Add(r.PolicyID, SiteOf(rules, r.Status != 0))
+	case FullDisallow:
 		g.blocks.failing += One(r.Status != 0)
 	}
-	if g.further.site != nil {
-		g.further.site(r)
+	if g.further.Site != nil {
+		g.further.Site(r)
 	}
 }
 
@@ -401,8 +395,8 @@ func statusPlace(status int32) int {
 
 func (g *gatherer) finish() {
 	s := g.s
-	s.Findings = ordered(g.findings)
-	s.Outcomes, s.Access, s.Checks = ordered(g.outcomes), ordered(g.access), ordered(g.checks)
+	s.Findings = g.findings.Ordered()
+	s.Outcomes, s.Access, s.Checks = g.outcomes.Ordered(), g.access.Ordered(), g.checks.Ordered()
 	g.finishStatuses()
 	rated := int64(0)
 	for i, n := range g.scores {
@@ -413,60 +407,34 @@ func (g *gatherer) finish() {
 		mean := float64(g.score) / scoreUnit / float64(rated)
 		s.MeanScore = &mean
 	}
-	if g.latency.total > 0 {
-		median, p99 := g.latency.quantile(0.5), g.latency.quantile(0.99)
+	if median, ok := g.latency.Quantile(0.5); ok {
+		p99, _ := g.latency.Quantile(0.99)
 		s.MedianMillis, s.P99Millis = &median, &p99
 	}
 }
 
 // finishStatuses lists the statuses and their classes.
 func (g *gatherer) finishStatuses() {
-	statuses, classes := map[string]int64{}, map[string]int64{}
+	statuses, classes := Counts{}, Counts{}
 	for status, n := range g.statuses {
 		if n == 0 {
 			continue
 		}
 		name, class := strconv.Itoa(status), StatusClass(status)
 		if status == maxStatus {
-			name = other
+			name = Other
 		}
 		statuses[name] += n
 		classes[class] += n
 	}
-	g.s.Statuses, g.s.StatusClasses = ordered(statuses), ordered(classes)
+	g.s.Statuses, g.s.StatusClasses = statuses.Ordered(), classes.Ordered()
 	slices.SortFunc(g.s.StatusClasses, func(a, b Count) int { return cmp.Compare(a.Value, b.Value) })
 }
 
 // StatusClass returns the class of an HTTP status, `2xx` and so on, or `other`.
 func StatusClass(status int) string {
 	if status < 100 || status > 599 {
-		return other
+		return Other
 	}
 	return strconv.Itoa(status/100) + "xx"
-}
-
-// maxValues bounds the distinct values. bulkscan writes a few dozen, but any program may have written the dataset.
-const maxValues = 2000
-
-// other counts further values.
-const other = "other"
-
-// count adds one to a value's count, or to that of other if there are too many values.
-func count(counts map[string]int64, value string) {
-	if _, ok := counts[value]; !ok {
-		if value = strings.Clone(value); len(counts) >= maxValues {
-			value = other
-		}
-	}
-	counts[value]++
-}
-
-// ordered lists counts, the greatest first.
-func ordered(counts map[string]int64) []Count {
-	list := make([]Count, 0, len(counts))
-	for _, value := range slices.Sorted(maps.Keys(counts)) {
-		list = append(list, Count{value, counts[value]})
-	}
-	slices.SortStableFunc(list, func(a, b Count) int { return cmp.Compare(b.Rows, a.Rows) })
-	return list
 }

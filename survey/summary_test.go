@@ -175,7 +175,7 @@ func agreesWithStats(t *testing.T, s *Summary, stats map[string]schema.TokenStat
 	for token, row := range stats {
 		c := listed[token]
 		d := &definitions[definition]
-		of := d.of(&row)
+		of := d.Of(&row)
 		if want := *d.In(&row); c.Sites != want || b.Sites != of {
 			t.Errorf("by %s, %s: %d of %d, token_stats has %d of %d", b.Definition, token, c.Sites, b.Sites, want, of)
 		}
@@ -357,29 +357,29 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 
 // TestSummaryHostile has rows that bulkscan would not write: invalid values count as none, and a policy must be there.
 func TestSummaryHostile(t *testing.T) {
-	g := newGatherer(&Summary{}, &Policies{Registry: surveytest.Registry()}, false, further{})
+	g := newGatherer(&Summary{}, &Policies{Registry: surveytest.Registry()}, false, Further{})
 	for i, score := range []float64{math.NaN(), math.Inf(1), -1, 1.5, 0.25, math.SmallestNonzeroFloat64} {
-		g.columns = summaryColumns{
-			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: conditional, Finding: findingRules,
+		g.columns = Columns{
+			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: Conditional, Finding: FindingRules,
 			Score: score, TotalMillis: float32(math.Inf(1)),
 			Hops: -1, BodyBytes: math.MaxInt64,
 		}
 		g.row()
 	}
 	for range 4 {
-		g.columns = summaryColumns{Outcome: other, Access: conditional, Finding: findingRules, Score: -1, Hops: 1}
+		g.columns = Columns{Outcome: Other, Access: Conditional, Finding: FindingRules, Score: -1, Hops: 1}
 		g.row()
 	}
-	for i := range 3 * maxValues { // not asked, and yet with a redirect
-		g.columns = summaryColumns{Outcome: strconv.Itoa(i), Access: "unknown", Hops: 1}
+	for i := range 3 * MaxValues { // not asked, and yet with a redirect
+		g.columns = Columns{Outcome: strconv.Itoa(i), Access: "unknown", Hops: 1}
 		g.row()
 	}
 	g.finish()
 	s := g.s
-	if len(s.Outcomes) > maxValues+1 || s.Outcomes[0].Value != other {
+	if len(s.Outcomes) > MaxValues+1 || s.Outcomes[0].Value != Other {
 		t.Errorf("%d outcomes are told apart, the first is %+v", len(s.Outcomes), s.Outcomes[0])
 	}
-	if !reflect.DeepEqual(s.Statuses, []Count{{other, 6}}) || !reflect.DeepEqual(s.StatusClasses, []Count{{other, 6}}) {
+	if !reflect.DeepEqual(s.Statuses, []Count{{Other, 6}}) || !reflect.DeepEqual(s.StatusClasses, []Count{{Other, 6}}) {
 		t.Errorf("statuses %v, classes %v", s.Statuses, s.StatusClasses)
 	}
 	if s.Redirected != 4 || s.Asked != 10 {

@@ -9,28 +9,28 @@ type tally struct {
 	blocks  [len(audit.Definitions)]int64 // by definition
 	partial int64
 	// sites with rules by whose group decides: all, those that block the token, and those that block at least a part
-	via, full, any [numVias]int64
+	via, full, any [NumVias]int64
 }
 
-func (t *tally) add(c audit.Cell, n sitesOf) {
+func (t *tally) add(c audit.Cell, n SitesOf) {
 	definitions := Definitions()
 	for i := range definitions {
 		if blocksBy[c]>>i&1 == 1 {
-			t.blocks[i] += n.over(&definitions[i])
+			t.blocks[i] += n.Over(&definitions[i])
 		}
 	}
-	by := via(c)
+	by := Via(c)
 	if by < 0 {
 		return
 	}
-	t.via[by] += n.rules
+	t.via[by] += n.Rules
 	switch c.Decision() {
 	case audit.Blocked:
-		t.full[by] += n.rules
-		t.any[by] += n.rules
+		t.full[by] += n.Rules
+		t.any[by] += n.Rules
 	case audit.Partial:
-		t.partial += n.rules
-		t.any[by] += n.rules
+		t.partial += n.Rules
+		t.any[by] += n.Rules
 	}
 }
 
@@ -40,7 +40,7 @@ func (t *tally) merge(o *tally, times int64) {
 		t.blocks[i] += n * times
 	}
 	t.partial += o.partial * times
-	for i := range numVias {
+	for i := range NumVias {
 		t.via[i] += o.via[i] * times
 		t.full[i] += o.full[i] * times
 		t.any[i] += o.any[i] * times

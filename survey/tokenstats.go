@@ -11,10 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -52,8 +51,8 @@ type segment struct {
 	failing                    int64 // answered, access full_disallow
 	findings                   [len(answeredFindings)]int64
 
-	file     sitesOf
-	policies sitesByPolicy
+	file     SitesOf
+	policies SitesByPolicy
 	lenient  map[int32]int64 // sites that name a token only by the lenient reading, by registry index
 }
 
@@ -72,7 +71,7 @@ type agent struct {
 
 // counter computes token_stats, pass by pass.
 type counter struct {
-	verdictReader
+	VerdictReader
 
 	only     []string // tokens that have rows; nil is all, and all unknown agents
 	policies *Policies
@@ -80,7 +79,7 @@ type counter struct {
 
 	first    bool // the pass that counts segments
 	total    *segment
-	ranks    []*segment // by rankBucket, not cumulative
+	ranks    []*segment // by RankBucket, not cumulative
 	tlds     named
 	labels   named
 	selected []*segment
@@ -90,7 +89,7 @@ type counter struct {
 
 func newCounter(o *options, policies *Policies, foreign bool) *counter {
 	return &counter{
-		verdictReader: verdictReader{registry: o.Registry}, only: o.Only, policies: policies,
+		VerdictReader: VerdictReader{Registry: o.Registry}, only: o.Only, policies: policies,
 		traces: NewTraces(o.Registry, foreign),
 		total:  newSegment("all", ""), tlds: newNamed("tld", maxTLDs), labels: newNamed("label", maxLabels),
 		unknown: newWindow[agent](o.limit),
@@ -98,27 +97,27 @@ func newCounter(o *options, policies *Policies, foreign bool) *counter {
 }
 
 func newSegment(kind, value string) *segment {
-	return &segment{kind: kind, value: value, policies: sitesByPolicy{}, lenient: map[int32]int64{}}
+	return &segment{kind: kind, value: value, policies: SitesByPolicy{}, lenient: map[int32]int64{}}
 }
 
 // commit reads the sites of one part with their verdicts.
 func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.Commit) error {
 	site := siteColumns{}
 	sites, err := read.OpenCursor(ctx, scan, commit, schema.Sites, append(table.FieldsOf(&site, false, nil),
-		c.traces.Fields(c.registry)...)...)
+		c.traces.Fields(c.Registry)...)...)
 	if err != nil {
 		return err
 	}
-	verdicts, err := read.OpenCursor(ctx, scan, commit, schema.Verdicts, table.FieldsOf(&c.row, false, nil)...)
+	verdicts, err := read.OpenCursor(ctx, scan, commit, schema.Verdicts, table.FieldsOf(&c.Row, false, nil)...)
 	if err != nil {
 		return errors.Join(err, sites.Close())
 	}
-	return c.read(commit, sites, &site.Seq, verdicts, func() { c.site(&site) })
+	return c.Read(commit, sites, &site.Seq, verdicts, func() { c.site(&site) })
 }
 
-// site counts a site. Its verdicts are in c.rows.
+// site counts a site. Its verdicts are in c.Rows.
 func (c *counter) site(s *siteColumns) {
-	n := siteOf(s.Finding == findingRules, s.answered())
+	n := SiteOf(s.Finding == FindingRules, s.answered())
 	if c.first {
 		c.traces.Site()
 		c.selectSegments(s)
@@ -126,24 +125,24 @@ func (c *counter) site(s *siteColumns) {
 			g.site(s, n)
 		}
 	}
-	if s.Access != conditional {
+	if s.Access != Conditional {
 		return
 	}
-	for i := range c.rows {
-		switch v := &c.rows[i]; {
+	for i := range c.Rows {
+		switch v := &c.Rows[i]; {
 		case v.Token == "*":
-		case v.id == NoToken:
+		case v.ID == NoToken:
 			c.agent(v, s.PolicyID, n)
 		case v.Lenient && c.first:
-			c.traces.token(v.id)
+			c.traces.Token(v.ID)
 			for _, g := range c.selected {
-				g.lenient[v.id] += One(!c.namesStrictly(v.Token)) * n.rules
+				g.lenient[v.ID] += One(!c.namesStrictly(v.Token)) * n.Rules
 			}
 		}
 	}
 }
 
-func (g *segment) site(s *siteColumns, n sitesOf) {
+func (g *segment) site(s *siteColumns, n SitesOf) {
 	g.all++
 	switch {
 	case s.answered():
@@ -151,30 +150,30 @@ func (g *segment) site(s *siteColumns, n sitesOf) {
 		if i := slices.Index(answeredFindings[:], s.Finding); i >= 0 {
 			g.findings[i]++
 		}
-		g.failing += One(s.Access == fullDisallow)
+		g.failing += One(s.Access == FullDisallow)
 	case s.unreachable():
 		g.unreachable++
 	}
-	if s.Access == conditional {
-		g.file.add(n)
-		g.policies.at(s.PolicyID).add(n)
+	if s.Access == Conditional {
+		g.file.Add(n)
+		g.policies.Add(s.PolicyID, n)
 	}
 }
 
 // namesStrictly reports whether the current site has a strict own row of a token.
 func (c *counter) namesStrictly(token string) bool {
-	return slices.ContainsFunc(c.rows, func(v verdictColumns) bool {
+	return slices.ContainsFunc(c.Rows, func(v Verdict) bool {
 		return v.Via == "own" && !v.Lenient && v.Token == token
 	})
 }
 
-func (c *counter) agent(v *verdictColumns, policy int64, n sitesOf) {
+func (c *counter) agent(v *Verdict, policy int64, n SitesOf) {
 	t := c.unknown.at(v.Token)
 	if t == nil {
 		return
 	}
 	if v.Lenient {
-		t.lenient += One(!c.namesStrictly(v.Token)) * n.rules
+		t.lenient += One(!c.namesStrictly(v.Token)) * n.Rules
 	} else {
 		t.add(siterows.CellOf(v.Verdict, v.Via, !v.RootAllowed, v.DPI == "all"), n)
 		t.star.add(c.policies.ByID[policy].Star, n)
@@ -187,7 +186,7 @@ func (c *counter) agent(v *verdictColumns, policy int64, n sitesOf) {
 func (c *counter) selectSegments(s *siteColumns) {
 	c.selected = append(c.selected[:0], c.total)
 	if s.Rank > 0 {
-		c.selected = append(c.selected, c.rank(rankBucket(s.Rank)))
+		c.selected = append(c.selected, c.rank(RankBucket(s.Rank)))
 	}
 	for _, kind := range []struct {
 		of    *named
@@ -249,7 +248,7 @@ func (c *counter) merge(o *counter) {
 	}
 	c.mergeNamed(&c.tlds, &o.tlds)
 	c.mergeNamed(&c.labels, &o.labels)
-	c.traces.merge(o.traces)
+	c.traces.Merge(o.traces)
 }
 
 func (c *counter) mergeNamed(n, o *named) {
@@ -267,7 +266,7 @@ func (c *counter) mergeNamed(n, o *named) {
 // rank returns the segment of a bucket and adds it, with all below it.
 func (c *counter) rank(bucket int) *segment {
 	for len(c.ranks) <= bucket {
-		c.ranks = append(c.ranks, newSegment("rank", strconv.FormatInt(rankLimit(len(c.ranks)), 10)))
+		c.ranks = append(c.ranks, newSegment("rank", strconv.FormatInt(RankLimit(len(c.ranks)), 10)))
 	}
 	return c.ranks[bucket]
 }
@@ -286,8 +285,8 @@ func (c *counter) warn(log *slog.Logger) {
 	}
 }
 
-// rankLimit returns the last rank of a bucket: 1,000, 10,000 and so on.
-func rankLimit(bucket int) int64 {
+// RankLimit returns the last rank of a bucket: 1,000, 10,000 and so on.
+func RankLimit(bucket int) int64 {
 	limit := int64(1000)
 	for range bucket {
 		limit *= 10
@@ -295,13 +294,13 @@ func rankLimit(bucket int) int64 {
 	return limit
 }
 
-// lastBucket holds the ranks above the greatest power of ten that is a bound.
-const lastBucket = 15
+// LastBucket holds the ranks above the greatest power of ten that is a bound.
+const LastBucket = 15
 
-// rankBucket returns the first bucket of a rank, which is above 0.
-func rankBucket(rank int64) int {
+// RankBucket returns the first bucket of a rank, which is above 0.
+func RankBucket(rank int64) int {
 	bucket := 0
-	for bucket < lastBucket && rank > rankLimit(bucket) {
+	for bucket < LastBucket && rank > RankLimit(bucket) {
 		bucket++
 	}
 	return bucket
@@ -322,7 +321,7 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 	registry := c.policies.Registry
 	for _, g := range segments {
 		tallies := make([]tally, len(registry.Tokens))
-		if err := c.policies.each(g.policies, func(_ *audit.Policy, cells []audit.Cell, n *sitesOf) {
+		if err := c.policies.Each(g.policies, func(_ *audit.Policy, cells []audit.Cell, n *SitesOf) {
 			for id, cell := range cells {
 				tallies[id].add(cell, *n)
 			}
@@ -348,7 +347,7 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 // unknownRows adds a row for each agent of this pass that is not in the registry.
 func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
 	var unnamed tally // how sites that do not name the agent treat it
-	if err := c.policies.each(c.total.policies, func(p *audit.Policy, _ []audit.Cell, n *sitesOf) {
+	if err := c.policies.Each(c.total.policies, func(p *audit.Policy, _ []audit.Cell, n *SitesOf) {
 		unnamed.add(p.Star, *n)
 	}); err != nil {
 		return err
@@ -369,11 +368,11 @@ func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
 func (g *segment) row(t *tally, lenient int64) schema.TokenStatsRow {
 	row := schema.TokenStatsRow{
 		SegmentKind: g.kind, SegmentValue: g.value,
-		SitesAll: g.all, SitesAnswered: g.answered, Sites: g.file.file, SitesRules: g.file.rules, Unreachable: g.unreachable,
+		SitesAll: g.all, SitesAnswered: g.answered, Sites: g.file.File, SitesRules: g.file.Rules, Unreachable: g.unreachable,
 		Partial: t.partial, Lenient: lenient,
-		ViaOwn: t.via[viaOwn], ViaFallback: t.via[viaFallback], ViaStar: t.via[viaStar],
-		FullViaOwn: t.full[viaOwn], FullViaFallback: t.full[viaFallback], FullViaStar: t.full[viaStar],
-		AnyViaOwn: t.any[viaOwn], AnyViaFallback: t.any[viaFallback], AnyViaStar: t.any[viaStar],
+		ViaOwn: t.via[ViaOwn], ViaFallback: t.via[ViaFallback], ViaStar: t.via[ViaStar],
+		FullViaOwn: t.full[ViaOwn], FullViaFallback: t.full[ViaFallback], FullViaStar: t.full[ViaStar],
+		AnyViaOwn: t.any[ViaOwn], AnyViaFallback: t.any[ViaFallback], AnyViaStar: t.any[ViaStar],
 	}
 	definitions := Definitions()
 	for i := range definitions {
@@ -400,9 +399,9 @@ func (g *segment) add(o *segment) {
 	for i := range g.findings {
 		g.findings[i] += o.findings[i]
 	}
-	g.file.add(o.file)
+	g.file.Add(o.file)
 	for policy, n := range o.policies {
-		g.policies.at(policy).add(*n)
+		g.policies.Add(policy, *n)
 	}
 	for id, n := range o.lenient {
 		g.lenient[id] += n

@@ -32,9 +32,9 @@ type Certainty struct {
 	Bounds   *[2]float64 `json:"bounds" about:"shares if each site that was not observed is open, and if each blocks"`
 }
 
-// uncertaintyOf takes the options' values for so many listed sites. Without SampleOf it takes the scan whose --sample
+// UncertaintyOf takes the options' values for so many listed sites. Without SampleOf it takes the scan whose --sample
 // took most.
-func (o *Options) uncertaintyOf(scans []*commit.Manifest, listed int64) (Uncertainty, error) {
+func (o *Options) UncertaintyOf(scans []*commit.Manifest, listed int64) (Uncertainty, error) {
 	u, share := Uncertainty{o.LeastGroup, o.SampleOf, listed}, 0.0
 	for _, m := range scans {
 		took, err := strconv.ParseFloat(m.Given("sample"), 64)
@@ -88,7 +88,7 @@ func (u *Uncertainty) Of(k, n, unobserved int64) (c Certainty) {
 	if u.SampleOf > 0 && n > 0 { // the n are the same part of the population as of the sample
 		c.Interval = interval(k, n, float64(n)*(float64(u.SampleOf)/float64(max(u.listed, n))))
 	}
-	if open, blocking, of := bounds(k, n, unobserved); unobserved >= 0 && of > 0 {
+	if open, blocking, of := Bounds(k, n, unobserved); unobserved >= 0 && of > 0 {
 		c.Bounds = &[2]float64{Share(open, of), Share(blocking, of)}
 	}
 	return c
@@ -118,8 +118,8 @@ func interval(k, n int64, population float64) *[2]float64 {
 	return &[2]float64{min(low*float64(min(k, 1)), p), min(max(high, p), 1)}
 }
 
-// bounds adds the unobserved sites to k of n sites. It returns how many of the sum block: k if each unobserved site is
+// Bounds adds the unobserved sites to k of n sites. It returns how many of the sum block: k if each unobserved site is
 // open, and more if each blocks.
-func bounds(k, n, unobserved int64) (open, blocking, of int64) {
+func Bounds(k, n, unobserved int64) (open, blocking, of int64) {
 	return k, k + unobserved, n + unobserved
 }

@@ -121,7 +121,7 @@ func TestSampleOf(t *testing.T) {
 	f := func(sample string, of, listed, want int64) {
 		t.Helper()
 		o := Options{Uncertainty: Uncertainty{SampleOf: of}}.WithDefaults()
-		u, err := o.uncertaintyOf(sampled(sample), listed)
+		u, err := o.UncertaintyOf(sampled(sample), listed)
 		if err != nil || u.SampleOf != want || u.LeastGroup != 30 {
 			t.Errorf("--sample %s, --sample-of %d, %d sites: %+v, %v", sample, of, listed, u, err)
 		}
@@ -141,7 +141,7 @@ func TestSampleOf(t *testing.T) {
 		f(foreign, 0, 50, 0)
 	}
 	o := Options{Uncertainty: Uncertainty{SampleOf: 49}}
-	if _, err := o.uncertaintyOf(sampled("0"), 50); err == nil || !strings.Contains(err.Error(), "--sample-of") {
+	if _, err := o.UncertaintyOf(sampled("0"), 50); err == nil || !strings.Contains(err.Error(), "--sample-of") {
 		t.Error(err)
 	}
 }

@@ -330,9 +330,9 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "fewer than {} sites are flagged, those of fewer than {} make", code("survey.FewSites"),
 		code("survey.LeastGroup"))
 	f(page,
-		"has the newest {} changes.", code("survey.ShownChanges"))
+		"has the newest {} changes.", code("survey/tables.ShownChanges"))
 	f(page, "has the newest {} of all AI tokens", grouped("history.MostChanges"))
-	f(page, "only the {} most frequent", code("survey.mostShown"))
+	f(page, "only the {} most frequent", code("survey/tables.mostShown"))
 	f(page, "Five figures come first")
 
 	page = "docs/resuming.md"

@@ -13,13 +13,14 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/spf13/cobra"
-
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/page"
+	"github.com/bulkscan/bulkscan/survey/tables"
 	"github.com/bulkscan/bulkscan/terminal"
+
+	"github.com/spf13/cobra"
 )
 
 // reportFlags are the flags of report.
@@ -103,7 +104,7 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 		return fmt.Errorf(
 			"scan %s is not complete, so that its figures would change: bulkscan scan resumes it, and bulkscan summary counts what is there", scans.chosen.ScanID)
 	}
-	survey, err := a.takeSurvey(ctx, st, scans, survey.TakeOptions{Options: o, AllTokens: f.csv != ""}, f.progress)
+	survey, err := a.takeSurvey(ctx, st, scans, tables.Options{Options: o, AllTokens: f.csv != ""}, f.progress)
 	if errors.Is(err, commit.ErrNoTable) {
 		return fmt.Errorf(
 			"%w; a report needs the tables sites, verdicts and policies, and statistics, which bulkscan stats computes again",
@@ -138,8 +139,8 @@ func (a *app) report(ctx context.Context, dir string, f *reportFlags) error {
 }
 
 // takeSurvey gathers the survey of a scan, behind a bar.
-func (a *app) takeSurvey(ctx context.Context, st store.Store, scans *found, o survey.TakeOptions,
-	progress string) (*survey.Survey, error) {
+func (a *app) takeSurvey(ctx context.Context, st store.Store, scans *found, o tables.Options,
+	progress string) (*tables.Survey, error) {
 	o.Counted = new(atomic.Int64)
 	all := int64(0)
 	for _, m := range append(scans.others[:len(scans.others):len(scans.others)], scans.chosen) {
@@ -154,11 +155,11 @@ func (a *app) takeSurvey(ctx context.Context, st store.Store, scans *found, o su
 	})
 	defer drawn.Wait()
 	defer hide()
-	return survey.Take(ctx, st, scans.chosen.ScanID, o)
+	return tables.Take(ctx, st, scans.chosen.ScanID, o)
 }
 
 // writeTables writes the tables of a survey as files of a folder.
-func (a *app) writeTables(ctx context.Context, folder string, survey *survey.Survey) error {
+func (a *app) writeTables(ctx context.Context, folder string, survey *tables.Survey) error {
 	st, err := openPlace(folder)
 	if err != nil {
 		return err

@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parquet-go/parquet-go"
-
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	led "github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/nightly"
@@ -31,6 +29,9 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/diff"
+	"github.com/bulkscan/bulkscan/survey/tables"
+
+	"github.com/parquet-go/parquet-go"
 )
 
 // This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library.
@@ -602,7 +603,7 @@ func (h *history) answers(st store.Store) map[string]string {
 			ask("diff of "+id, diff, err)
 		}
 		if i == len(ids)-1 {
-			taken, err := survey.Take(ctx, st, id, survey.TakeOptions{Options: o, AllTokens: true})
+			taken, err := tables.Take(ctx, st, id, tables.Options{Options: o, AllTokens: true})
 			ask("report of "+id, taken, err)
 		}
 	}

@@ -576,7 +576,7 @@ func TestDiffNeeds(t *testing.T) {
 // BenchmarkDiff compares two scans of a million sites, 100,000 with -short, with real files. Three in a hundred sites
 // have another file in the later scan.
 //
-//	go test ./survey -run '^$' -bench Diff -benchtime 1x -benchmem
+//	go test ./survey/diff -run '^$' -bench Diff -benchtime 1x -benchmem
 func BenchmarkDiff(b *testing.B) {
 	n := 1_000_000
 	if testing.Short() {

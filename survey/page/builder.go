@@ -11,24 +11,25 @@ import (
 	"github.com/bulkscan/bulkscan/docs/queries"
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // builder makes the figures of a survey.
 type builder struct {
-	survey *survey.Survey
+	survey *tables.Survey
 	on     string // the definition shown first
 }
 
 // frame is a table of the survey, read by the names of its columns. The frame of a missing table has no rows.
 type frame struct {
-	*survey.Table
+	*tables.Table
 	at map[string]int
 }
 
 func (b *builder) table(name string) frame {
 	t := b.survey.Tables[name]
 	if t == nil {
-		t = &survey.Table{Name: name}
+		t = &tables.Table{Name: name}
 	}
 	f := frame{t, map[string]int{}}
 	for i, column := range t.Columns {

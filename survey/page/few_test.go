@@ -11,17 +11,18 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // groupsOf returns a survey of so many sites. Each figure with groups has groups of these sizes, which are named after
 // their sizes. The smaller a group, or a pair of groups, the more extreme is its share.
 func groupsOf(all, sampleOf int64, sizes ...int64) *builder {
-	s := &survey.Survey{Manifest: &commit.Manifest{ScanDate: "2026-11-22"}, Tables: map[string]*survey.Table{},
+	s := &tables.Survey{Manifest: &commit.Manifest{ScanDate: "2026-11-22"}, Tables: map[string]*tables.Table{},
 		Unobserved: map[string]int64{}, Lines: []string{"GPTBot"}}
 	add := func(name string, columns []string, row ...any) {
 		t := s.Tables[name]
 		if t == nil {
-			t = &survey.Table{Name: name, Columns: columns}
+			t = &tables.Table{Name: name, Columns: columns}
 			s.Tables[name] = t
 		}
 		t.Rows = append(t.Rows, row)
@@ -256,9 +257,9 @@ func TestRanges(t *testing.T) {
 // TestHeadlinesOfOne has one site of each kind, so that the verbs are singular.
 func TestHeadlinesOfOne(t *testing.T) {
 	b := groupsOf(10_000, 0, 1)
-	b.survey.Tables["content-usage"] = &survey.Table{Name: "content-usage", Columns: []string{"scope", "content_usage",
+	b.survey.Tables["content-usage"] = &tables.Table{Name: "content-usage", Columns: []string{"scope", "content_usage",
 		"sites"}, Rows: [][]any{{"*", "train-ai=n", int64(1)}}}
-	b.survey.Tables["licenses"] = &survey.Table{Name: "licenses", Columns: []string{"license_host", "sites"},
+	b.survey.Tables["licenses"] = &tables.Table{Name: "licenses", Columns: []string{"license_host", "sites"},
 		Rows: [][]any{{"rsl.example", int64(1)}}}
 	all := variants(b)
 	for id, want := range map[string]string{"signals": "At least 1 site gives a ", "usage": "At least 1 site gives a ",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // changes is the list of the sites that began or ceased to block a token.
@@ -27,7 +28,7 @@ func (b *builder) changes() figure {
 		printable.Count(len(b.survey.Lines), "AI crawler"))
 	var rows [][]any
 	for _, row := range t.Rows {
-		if token := t.text(row, "token"); len(rows) < survey.ShownChanges && slices.Contains(b.survey.Lines, token) {
+		if token := t.text(row, "token"); len(rows) < tables.ShownChanges && slices.Contains(b.survey.Lines, token) {
 			site := strings.TrimSuffix(fmt.Sprintf("%s:%d (%s)", t.text(row, "host"), t.number(row, "port"),
 				t.text(row, "requested")), ":443 (auto)")
 			rows = append(rows, []any{site, token, t.text(row, "change"), t.text(row, "last_before"), t.text(row, "first_after"),

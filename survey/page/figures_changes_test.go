@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // TestChanges shows what the page says of each kind of row.
@@ -17,7 +17,7 @@ func TestChanges(t *testing.T) {
 	unknown := lines(nil, nil, nil, nil)
 	s := hostileSurvey()
 	s.Changes = 1234
-	s.Tables["changed-sites"] = &survey.Table{Name: "changed-sites",
+	s.Tables["changed-sites"] = &tables.Table{Name: "changed-sites",
 		Note: "from 2026-11-20 to 2026-11-22, the newest 500 at most", Columns: changedColumns, Rows: [][]any{
 			row("GPTBot", "a.test", 443, "auto", lines("allowed", nil, nil, nil), lines("blocked", int64(2), "User-agent: GPTBot",
 				"Disallow: /")),
@@ -51,11 +51,11 @@ func TestChanges(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, want[i])
 		}
 	}
-	for range 2 * survey.ShownChanges {
+	for range 2 * tables.ShownChanges {
 		s.Tables["changed-sites"].Rows = append(s.Tables["changed-sites"].Rows, row("GPTBot", "c.test", 443, "auto", unknown,
 			unknown))
 	}
-	if got := (&builder{survey: s}).changes().Tables[0]; len(got.Rows) != survey.ShownChanges ||
+	if got := (&builder{survey: s}).changes().Tables[0]; len(got.Rows) != tables.ShownChanges ||
 		!strings.HasPrefix(got.Note, "The newest 500 of 1,234") {
 		t.Errorf("%d rows, %s", len(got.Rows), got.Note)
 	}

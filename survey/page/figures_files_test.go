@@ -6,11 +6,12 @@ import (
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // seen returns a survey in which so many sites answered, and so many answers have a time.
 func seen(answered, timed int64) *builder {
-	s := &survey.Survey{Manifest: &commit.Manifest{ScanDate: "2026-11-22"}, Tables: map[string]*survey.Table{}}
+	s := &tables.Survey{Manifest: &commit.Manifest{ScanDate: "2026-11-22"}, Tables: map[string]*tables.Table{}}
 	for _, d := range survey.Definitions() {
 		summary := &survey.Summary{Asked: 9, Answered: answered, Blocking: survey.Blocking{Definition: d.Name}}
 		if answered > 0 {
@@ -23,7 +24,7 @@ func seen(answered, timed int64) *builder {
 		s.Summaries = append(s.Summaries, summary)
 	}
 	if timed > 0 {
-		s.Tables["histograms"] = &survey.Table{Columns: []string{"kind", "from", "to", "sites"},
+		s.Tables["histograms"] = &tables.Table{Columns: []string{"kind", "from", "to", "sites"},
 			Rows: [][]any{{"total_ms", 16.0, 22.6, timed}}}
 	}
 	return &builder{survey: s, on: survey.Full}
@@ -75,7 +76,7 @@ func TestNumbersSayTheirDefinition(t *testing.T) {
 // TestFindingsSayWhoCounts checks that the page has the text of Unread about sites without rules.
 func TestFindingsSayWhoCounts(t *testing.T) {
 	b := seen(3, 3)
-	b.survey.Tables["findings"] = &survey.Table{Columns: []string{"finding", "sites"},
+	b.survey.Tables["findings"] = &tables.Table{Columns: []string{"finding", "sites"},
 		Rows: [][]any{{"server_error", int64(3)}}}
 	if v := b.findings().Variants[0]; v.Caveat != survey.Unread {
 		t.Errorf("the page says %q", v.Caveat)

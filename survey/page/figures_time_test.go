@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // TestOverTime shows the headline of the shares of several dates.
@@ -18,7 +19,7 @@ func TestOverTime(t *testing.T) {
 		for i, share := range shares {
 			rows = append(rows, []any{"GPTBot", survey.Full, "2026-11-2" + string(rune('0'+i)), share})
 		}
-		s.Tables["blocked-over-time"] = &survey.Table{Columns: []string{"token", "definition", "scan_date", "share"},
+		s.Tables["blocked-over-time"] = &tables.Table{Columns: []string{"token", "definition", "scan_date", "share"},
 			Rows: rows}
 		figure := (&builder{survey: s}).overTime()
 		if figure.Since != want && len(figure.Variants) == 0 {
@@ -44,7 +45,7 @@ func TestOverTimeOfOtherSites(t *testing.T) {
 	f := func(want string, before, after int64) {
 		t.Helper()
 		s := hostileSurvey()
-		s.Tables["blocked-over-time"] = &survey.Table{Columns: []string{"token", "definition", "scan_date", "share", "of"},
+		s.Tables["blocked-over-time"] = &tables.Table{Columns: []string{"token", "definition", "scan_date", "share", "of"},
 			Rows: [][]any{{"GPTBot", survey.Full, "2026-11-20", 0.1, before}, {"GPTBot", survey.Full, "2026-11-21", 0.5, after}}}
 		for _, v := range (&builder{survey: s}).overTime().Variants {
 			if v.Definition == survey.Full && v.Headline != want {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 //go:embed templates
@@ -120,7 +121,7 @@ type variant struct {
 
 type query struct{ Name, SQL string }
 
-func newBuilder(s *survey.Survey, o Options) (*builder, error) {
+func newBuilder(s *tables.Survey, o Options) (*builder, error) {
 	on := cmp.Or(o.Definition, survey.Full)
 	if !slices.Contains(survey.DefinitionNames(), on) {
 		return nil, fmt.Errorf("no definition %.40q", on)
@@ -129,7 +130,7 @@ func newBuilder(s *survey.Survey, o Options) (*builder, error) {
 }
 
 // Write writes the page of a survey.
-func Write(w io.Writer, s *survey.Survey, o Options) error {
+func Write(w io.Writer, s *tables.Survey, o Options) error {
 	b, err := newBuilder(s, o)
 	if err != nil {
 		return err

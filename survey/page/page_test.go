@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/html"
-
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
+
+	"golang.org/x/net/html"
 )
 
 // hostileTexts are texts that sites, lists and registries might choose. Each is harmful if it is shown unescaped.
@@ -35,13 +36,13 @@ var changedColumns = strings.Fields(
 	"token change host port requested last_before first_after rank label verdict_before line_before group_before rule_before verdict_after line_after group_after rule_after")
 
 // hostileSurvey has hostile texts wherever a text is not the program's own.
-func hostileSurvey() *survey.Survey {
+func hostileSurvey() *tables.Survey {
 	texts := hostileTexts()
 	// a registry allows no longer names
 	names := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return len(text) > 120 })
 	// the token that some figures ask for
 	first := "GPTBot"
-	s := &survey.Survey{List: texts[0] + `<script>` + texts[1], Tables: map[string]*survey.Table{},
+	s := &tables.Survey{List: texts[0] + `<script>` + texts[1], Tables: map[string]*tables.Table{},
 		Lines: append([]string{first}, names[:5]...)}
 	s.Manifest = &commit.Manifest{ScanID: `s<script>`, ScanDate: "2026-11-22", StartedAt: time.Unix(0, 0),
 		ToolVersion: `1"><script>`, RegistryVersion: `</p><script>`}
@@ -76,7 +77,7 @@ func hostileSurvey() *survey.Survey {
 		"findings", "crawl-delay", "content-usage", "content-signals",
 		"blocked-together", "blocked-over-time", "blocked-by-tld", "blocked-by-rank", "blocked-by-label", "blocked-by-cdn",
 		"ai-tokens-blocked", "ai-and-search", "unknown-agents"} {
-		t := &survey.Table{Name: name, Columns: columns, Rows: [][]any{row(first, "a", 1)}}
+		t := &tables.Table{Name: name, Columns: columns, Rows: [][]any{row(first, "a", 1)}}
 		for i, text := range texts {
 			token := names[i%len(names)]
 			if name == "blocked-by-tld" || name == "blocked-by-label" {
@@ -87,7 +88,7 @@ func hostileSurvey() *survey.Survey {
 		s.Tables[name] = t
 	}
 	s.Changes = 1000
-	changes := &survey.Table{Name: "changed-sites", Columns: changedColumns}
+	changes := &tables.Table{Name: "changed-sites", Columns: changedColumns}
 	for _, text := range texts {
 		changes.Rows = append(changes.Rows, []any{first, text, text, int64(1), text, text, text, int64(1), text, text,
 			int64(1), text, text, text, int64(1), text, nil})

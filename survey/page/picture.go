@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/bulkscan/bulkscan/internal/printable"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // This file writes one figure: its table as CSV, or its picture, an SVG that needs no other file. The plots are those
@@ -54,7 +54,7 @@ func (e *UnknownFigureError) Error() string {
 
 // WriteFigure writes a figure by the options' definition: as SVG, or its first table as CSV. If the survey cannot show
 // a figure, the error says why. For an unknown name it is an UnknownFigureError.
-func WriteFigure(w io.Writer, s *survey.Survey, o Options, name string, asTable bool) error {
+func WriteFigure(w io.Writer, s *tables.Survey, o Options, name string, asTable bool) error {
 	b, err := newBuilder(s, o)
 	if err != nil {
 		return err

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/net/html"
-
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
+
+	"golang.org/x/net/html"
 )
 
 // formulas are texts that some spreadsheet would run as a cell, or as a piece of one that it splits.
@@ -63,7 +63,7 @@ func runsNothing(t *testing.T, about, text string) (rows [][]string) {
 // tokens, which also name columns. Only quotes are added, and other texts and numbers stay unchanged.
 func TestCSVRunsNothing(t *testing.T) {
 	columns := []string{"host", "label", "key", "agent", "token"}
-	table := &survey.Table{Name: "unknown-keys", Columns: append(columns, formulas()...)}
+	table := &tables.Table{Name: "unknown-keys", Columns: append(columns, formulas()...)}
 	for i, text := range formulas() {
 		row := make([]any, len(table.Columns))
 		for j := range columns {
@@ -71,7 +71,7 @@ func TestCSVRunsNothing(t *testing.T) {
 		}
 		table.Rows = append(table.Rows, row)
 	}
-	s := &survey.Survey{Tables: map[string]*survey.Table{table.Name: table}, Manifest: &commit.Manifest{}}
+	s := &tables.Survey{Tables: map[string]*tables.Table{table.Name: table}, Manifest: &commit.Manifest{}}
 	var written string
 	err := WriteTables(s, func(name string, content []byte) error {
 		if name == table.Name+".csv" {

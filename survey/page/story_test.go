@@ -12,19 +12,20 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/net/html"
-
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
+
+	"golang.org/x/net/html"
 )
 
 // TestStory has surveys with and without labels, and with nights that observed few sites: the story has the figures
 // that they can show, in its order. Under each figure it says what the figure means and what it does not.
 func TestStory(t *testing.T) {
-	f := func(want string, change func(*survey.Survey)) {
+	f := func(want string, change func(*tables.Survey)) {
 		t.Helper()
 		b := groupsOf(10_000, 0, 30, 5000)
-		b.survey.Tables["first-blocked"] = &survey.Table{Columns: []string{"token", "first_blocked", "censoring", "sites"},
+		b.survey.Tables["first-blocked"] = &tables.Table{Columns: []string{"token", "first_blocked", "censoring", "sites"},
 			Rows: [][]any{{"GPTBot", "2026-11-21", "interval", int64(4)}, {"GPTBot", "2026-11-22", "interval", int64(6)}}}
 		change(b.survey)
 		groups, _ := b.shown()
@@ -49,15 +50,15 @@ func TestStory(t *testing.T) {
 			t.Errorf("a figure stands twice: %v", all)
 		}
 	}
-	even := func(s *survey.Survey) { // equally many sites on each date
+	even := func(s *tables.Survey) { // equally many sites on each date
 		for _, row := range s.Tables["blocked-over-time"].Rows {
 			row[4] = int64(5000)
 		}
 	}
 	f("tokens time ranks labels purposes", even)
-	f("tokens first ranks labels purposes", func(*survey.Survey) {})
-	f("tokens time ranks tlds purposes", func(s *survey.Survey) { even(s); delete(s.Tables, "blocked-by-label") })
-	f("tokens ranks purposes", func(s *survey.Survey) {
+	f("tokens first ranks labels purposes", func(*tables.Survey) {})
+	f("tokens time ranks tlds purposes", func(s *tables.Survey) { even(s); delete(s.Tables, "blocked-by-label") })
+	f("tokens ranks purposes", func(s *tables.Survey) {
 		for _, name := range []string{"blocked-by-label", "blocked-by-tld", "blocked-over-time", "first-blocked"} {
 			delete(s.Tables, name)
 		}
@@ -181,7 +182,7 @@ func TestMarksWithinAxes(t *testing.T) {
 		return v
 	}
 	began := groupsOf(10_000, 0, 5000)
-	began.survey.Tables["first-blocked"] = &survey.Table{Columns: []string{"token", "first_blocked", "censoring", "sites"},
+	began.survey.Tables["first-blocked"] = &tables.Table{Columns: []string{"token", "first_blocked", "censoring", "sites"},
 		Rows: [][]any{{"GPTBot", "2026-11-21", "interval", int64(100)}, {"GPTBot", "2026-11-22", "interval", int64(47)}}}
 	for name, b := range map[string]*builder{"groups": groupsOf(10_000, 0, 3, 29, 30, 99, 100, 5000),
 		"hostile": {survey: hostileSurvey(), on: survey.Full}, "one": groupsOf(8, 0, 8), "began": began} {

@@ -10,11 +10,12 @@ import (
 	"github.com/bulkscan/bulkscan/docs/queries"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // WriteTables writes the tables of a survey as CSV, each by one call of write, then datapackage.json, which describes
 // them.
-func WriteTables(s *survey.Survey, write func(name string, content []byte) error) error {
+func WriteTables(s *tables.Survey, write func(name string, content []byte) error) error {
 	about := s.Manifest.Package("bulkscan-" + strings.ToLower(s.Manifest.ScanID))
 	about.Description = s.LeftOut.Line()
 	tables := maps.Clone(s.Tables)
@@ -38,8 +39,8 @@ func WriteTables(s *survey.Survey, write func(name string, content []byte) error
 }
 
 // headlines are the headline shares by each definition, and how sure they are.
-func headlines(s *survey.Survey) *survey.Table {
-	t := &survey.Table{Name: "headlines", Note: "headline shares by each definition, and how sure they are",
+func headlines(s *tables.Survey) *tables.Table {
+	t := &tables.Table{Name: "headlines", Note: "headline shares by each definition, and how sure they are",
 		Columns: []string{"definition", "kind", "value", "blocking", "of", "enough", "interval_low", "interval_high",
 			"bound_low", "bound_high"}}
 	for _, by := range s.Summaries {
@@ -75,7 +76,7 @@ func about(name string) (question, rest string) {
 }
 
 // described is the description of a table: the comment of its query, and the types of its columns.
-func described(t *survey.Table) schema.Resource {
+func described(t *tables.Table) schema.Resource {
 	r := schema.Resource{Name: t.Name, Type: "table", Path: t.Name + ".csv", Format: "csv", Encoding: "utf-8"}
 	question, rest := about(t.Name)
 	r.Title, r.Description = question, strings.TrimSpace(rest+t.Note)

@@ -11,14 +11,14 @@ import (
 	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/scan"
 	"github.com/bulkscan/bulkscan/store"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // changesOf returns the rows of changed-sites for GPTBot as lines: the host, the change, the days of the two nights,
 // rank and label, and what decided before and after.
-func changesOf(t *testing.T, st store.Store, night int, all bool) (lines []string, s *survey.Survey) {
+func changesOf(t *testing.T, st store.Store, night int, all bool) (lines []string, s *tables.Survey) {
 	t.Helper()
-	s, err := survey.Take(t.Context(), st, fmt.Sprintf("n2026-01-%02d", night), survey.TakeOptions{AllTokens: all})
+	s, err := tables.Take(t.Context(), st, fmt.Sprintf("n2026-01-%02d", night), tables.Options{AllTokens: all})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,37 +16,38 @@ import (
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // surveyOf returns the tables over dates of a scan's survey.
-func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Registry) (s *survey.Survey,
-	tables map[string]*survey.Table) {
+func surveyOf(t *testing.T, st store.Store, scanID string, registry *tokens.Registry) (s *tables.Survey,
+	over map[string]*tables.Table) {
 	t.Helper()
-	s, err := survey.Take(t.Context(), st, scanID, survey.TakeOptions{Options: survey.Options{Registry: registry},
+	s, err := tables.Take(t.Context(), st, scanID, tables.Options{Options: survey.Options{Registry: registry},
 		AllTokens: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables = map[string]*survey.Table{}
+	over = map[string]*tables.Table{}
 	for _, name := range []string{"blocked-over-time", "changed-sites", "first-blocked", "transitions", "survival"} {
 		if s.Tables[name] != nil {
-			tables[name] = s.Tables[name]
+			over[name] = s.Tables[name]
 		}
 	}
-	return s, tables
+	return s, over
 }
 
 // compareOverDates compares the tables over dates of a scan's survey with the queries.
 func compareOverDates(t *testing.T, dir string, st store.Store, scanID string,
-	registry *tokens.Registry) (tables map[string]*survey.Table) {
+	registry *tokens.Registry) (over map[string]*tables.Table) {
 	t.Helper()
-	s, tables := surveyOf(t, st, scanID, registry)
+	s, over := surveyOf(t, st, scanID, registry)
 	manifest := s.Manifest
 	set := fmt.Sprintf("SET VARIABLE bulkscan_observer = %s; SET VARIABLE bulkscan_date = DATE '%s'; ",
 		literal(manifest.Observer.String()), manifest.ScanDate)
 	asked := []Query{{Name: "blocked-over-time", SQL: set + forToken(t, "blocked-over-time", "")}}
 	for _, name := range []string{"first-blocked", "transitions", "survival"} {
-		if tables[name] == nil {
+		if over[name] == nil {
 			continue
 		}
 		for i, token := range s.Lines {
@@ -57,15 +58,15 @@ func compareOverDates(t *testing.T, dir string, st store.Store, scanID string,
 				forToken(t, name, token))})
 		}
 	}
-	if tables["changed-sites"] != nil {
-		asked = append(asked, changedSites(t, tables["changed-sites"])...)
+	if over["changed-sites"] != nil {
+		asked = append(asked, changedSites(t, over["changed-sites"])...)
 	}
 	answers := map[string]Answer{}
 	for _, a := range ask(t, dir, asked) {
 		a.Rows = append(answers[a.Name].Rows, a.Rows...)
 		answers[a.Name] = a
 	}
-	for name, table := range tables {
+	for name, table := range over {
 		if name == "changed-sites" {
 			for _, rows := range [][][]any{table.Rows, answers[name].Rows} {
 				slices.SortFunc(rows, func(a, b []any) int { return strings.Compare(fmt.Sprintln(a...), fmt.Sprintln(b...)) })
@@ -76,11 +77,11 @@ func compareOverDates(t *testing.T, dir string, st store.Store, scanID string,
 		}
 		compareAnswers(t, answers[name], table.Rows)
 	}
-	return tables
+	return over
 }
 
 // changedSites returns the queries of all AI tokens, and removes all other columns than theirs from the table.
-func changedSites(t *testing.T, table *survey.Table) (all []Query) {
+func changedSites(t *testing.T, table *tables.Table) (all []Query) {
 	t.Helper()
 	for i := range tokens.Default().Tokens {
 		if token := &tokens.Default().Tokens[i]; token.Category == "ai" {
@@ -129,22 +130,22 @@ func TestSurveyOverDates(t *testing.T) {
 		t.Fatal(err)
 	}
 	withHistory(t, st)
-	tables := compareOverDates(t, dir, st, "gained-"+nights[49], more)
-	if !slices.ContainsFunc(tables["transitions"].Rows, func(row []any) bool {
+	over := compareOverDates(t, dir, st, "gained-"+nights[49], more)
+	if !slices.ContainsFunc(over["transitions"].Rows, func(row []any) bool {
 		return row[0] == "some-stranger" &&
 			row[1] == "unknown"
 	}) {
 		t.Error("some-stranger is known on the earlier nights")
 	}
-	if len(tables) != 5 || len(tables["changed-sites"].Rows) < 5 ||
-		tables["transitions"].Note != "from 2026-11-18 to 2026-11-19" {
-		t.Errorf("%d tables, transitions %+v", len(tables), tables["transitions"])
+	if len(over) != 5 || len(over["changed-sites"].Rows) < 5 ||
+		over["transitions"].Note != "from 2026-11-18 to 2026-11-19" {
+		t.Errorf("%d tables, transitions %+v", len(over), over["transitions"])
 	}
 	if s, _ := surveyOf(t, st, "gained-"+nights[49], nil); slices.Contains(s.Lines, "some-stranger") {
 		t.Error("a token that the registry at hand lacks is shown")
 	}
-	if tables := compareOverDates(t, dir, st, "there-"+nights[32], nil); len(tables) != 1 {
-		t.Errorf("%d tables of an observer that the ledger does not follow", len(tables))
+	if over := compareOverDates(t, dir, st, "there-"+nights[32], nil); len(over) != 1 {
+		t.Errorf("%d tables of an observer that the ledger does not follow", len(over))
 	}
 }
 
@@ -155,11 +156,11 @@ func TestSurveyWithoutDates(t *testing.T) {
 		t.Skip("SKIPPED: it computes statistics, which -short leaves out")
 	}
 	dir, st := write(t, Survey{Sites: 60, Dates: dates})
-	f := func(date string, tables int) map[string]*survey.Table {
+	f := func(date string, over int) map[string]*tables.Table {
 		t.Helper()
 		_, got := surveyOf(t, st, "survey-"+date, nil)
-		if len(got) != tables {
-			t.Errorf("%s: %d tables, want %d", date, len(got), tables)
+		if len(got) != over {
+			t.Errorf("%s: %d tables, want %d", date, len(got), over)
 		}
 		return got
 	}
@@ -190,7 +191,7 @@ func TestSurveyWithoutDates(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		_, err = survey.Take(t.Context(), st, "survey-"+dates[2], survey.TakeOptions{})
+		_, err = tables.Take(t.Context(), st, "survey-"+dates[2], tables.Options{})
 		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "history --rebuild") {
 			t.Errorf("damaged %s: %v", name, err)
 		}

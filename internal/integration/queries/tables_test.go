@@ -15,6 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // TestSurveyTables compares each table of a report with the answer to the query of its name.
@@ -88,7 +89,7 @@ func TestGivenTables(t *testing.T) {
 // compareTables compares the tables of a scan's report with DuckDB's answers.
 func compareTables(t *testing.T, dir string, st store.Store, scanID string) {
 	t.Helper()
-	survey, err := survey.Take(t.Context(), st, scanID, survey.TakeOptions{})
+	survey, err := tables.Take(t.Context(), st, scanID, tables.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func compareTables(t *testing.T, dir string, st store.Store, scanID string) {
 
 // compareTable compares a table with an answer, in order. If a table has a note, the answer may have rows with other
 // texts.
-func compareTable(t *testing.T, table *survey.Table, a Answer) {
+func compareTable(t *testing.T, table *tables.Table, a Answer) {
 	t.Helper()
 	if !slices.Equal(table.Columns, a.Columns) {
 		t.Errorf("%s has the columns %q, the query %q", a.Name, table.Columns, a.Columns)
@@ -136,7 +137,7 @@ func compareTable(t *testing.T, table *survey.Table, a Answer) {
 }
 
 // named reports whether each text of a row occurs in the table's column.
-func named(table *survey.Table, row []any) bool {
+func named(table *tables.Table, row []any) bool {
 	for i, value := range row {
 		if text, is := value.(string); is && !slices.ContainsFunc(table.Rows,
 			func(has []any) bool { return fmt.Sprint(has[i]) == text }) {
@@ -165,8 +166,8 @@ func TestLeastGroup(t *testing.T) {
 	s := Survey{Sites: 2500, Dates: dates[2:], Challenged: 7}
 	dir, st := write(t, s)
 	for _, least := range []int64{1, 0, 90, 5000} {
-		taken, err := survey.Take(t.Context(), st, "survey-"+s.Dates[0],
-			survey.TakeOptions{Options: survey.Options{Uncertainty: survey.Uncertainty{LeastGroup: least}}})
+		taken, err := tables.Take(t.Context(), st, "survey-"+s.Dates[0],
+			tables.Options{Options: survey.Options{Uncertainty: survey.Uncertainty{LeastGroup: least}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package survey
+package tables
 
 import (
 	"fmt"
@@ -17,20 +17,21 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // internal/integration/queries compares each table with the answer to its query. The tests here check what it does not
 // reach: the summaries, scans without evidence, and more values than the tables keep.
 
 // surveyed returns the summaries and the tables of sites of a scan.
-func surveyed(t *testing.T, st store.Store, scanID string, o Options) *Survey {
+func surveyed(t *testing.T, st store.Store, scanID string, o survey.Options) *Survey {
 	t.Helper()
 	scan, err := o.Open(t.Context(), st, scanID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Survey{Tables: map[string]*Table{}}
-	if err := s.fromSites(t.Context(), st, scan, &TakeOptions{Options: o.WithDefaults(),
+	if err := s.fromSites(t.Context(), st, scan, &Options{Options: o.WithDefaults(),
 		Counted: new(atomic.Int64)}); err != nil {
 		t.Fatal(err)
 	}
@@ -46,13 +47,13 @@ func TestSurveySummaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []*tokens.Registry{nil, foreign} {
-		s := surveyed(t, st, "cut", Options{Registry: r})
-		if len(s.Summaries) != len(Definitions()) {
+		s := surveyed(t, st, "cut", survey.Options{Registry: r})
+		if len(s.Summaries) != len(survey.Definitions()) {
 			t.Fatalf("%d summaries", len(s.Summaries))
 		}
-		for i, d := range DefinitionNames() {
-			want, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{Registry: r}, Definition: d,
-				Selection: Selection{Category: "ai"}})
+		for i, d := range survey.DefinitionNames() {
+			want, err := survey.Summarize(t.Context(), st, "cut", survey.SummaryOptions{Options: survey.Options{Registry: r}, Definition: d,
+				Selection: survey.Selection{Category: "ai"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +67,7 @@ func TestSurveySummaries(t *testing.T) {
 // TestSurveyTablesAgree compares tables with the summaries, which other code counts.
 func TestSurveyTablesAgree(t *testing.T) {
 	st := surveytest.Written(t, surveytest.Mixed(t, 1500, 6), surveytest.Cut{Rows: 400, Shards: 2, Seed: 6})
-	s := surveyed(t, st, "cut", Options{})
+	s := surveyed(t, st, "cut", survey.Options{})
 	column := func(table, name string) int { return slices.Index(s.Tables[table].Columns, name) }
 	sum := func(table, name string, of func(row []any) bool) (n int64) {
 		for _, row := range s.Tables[table].Rows {
@@ -77,14 +78,14 @@ func TestSurveyTablesAgree(t *testing.T) {
 		return n
 	}
 	all := func([]any) bool { return true }
-	for i, d := range DefinitionNames() {
+	for i, d := range survey.DefinitionNames() {
 		token := slices.IndexFunc(s.Summaries[i].Blocking.MostBlocked,
-			func(c TokenCount) bool { return c.Token == surveyedToken })
+			func(c survey.TokenCount) bool { return c.Token == surveyedToken })
 		if want, got := s.Summaries[i].Blocking.MostBlocked[token].Sites, sum("blocked-by-cdn", d, all); got != want {
 			t.Errorf("%d sites block by %s, want %d", got, d, want)
 		}
 	}
-	full := s.Summaries[slices.Index(DefinitionNames(), Full)]
+	full := s.Summaries[slices.Index(survey.DefinitionNames(), survey.Full)]
 	for _, c := range full.Blocking.MostBlocked {
 		if got := sum("blocked-together", "sites", func(row []any) bool {
 			return row[0] == c.Token &&
@@ -97,11 +98,11 @@ func TestSurveyTablesAgree(t *testing.T) {
 		full.Blocking.AtLeastOne; got != want || want == 0 {
 		t.Errorf("%d sites block AI, want %d", got, want)
 	}
-	everything, err := Summarize(t.Context(), st, "cut", SummaryOptions{})
+	everything, err := survey.Summarize(t.Context(), st, "cut", survey.SummaryOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for table, sums := range map[string][]Sum{"operators": everything.Blocking.ByOperator,
+	for table, sums := range map[string][]survey.Sum{"operators": everything.Blocking.ByOperator,
 		"purposes": everything.Blocking.ByPurpose} {
 		for _, c := range sums {
 			if got := sum(table, "blocked", func(row []any) bool { return row[0] == c.Value }); got != c.Sites {
@@ -141,7 +142,7 @@ func TestSurveyWithoutEvidence(t *testing.T) {
 		if err := w.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		got := surveyed(t, st, "one", Options{}).Tables["content-signals"]
+		got := surveyed(t, st, "one", survey.Options{}).Tables["content-signals"]
 		want := [][]any{{"*", "ai-train=no", int64(1)}, {"*", "search=yes", int64(1)}}
 		if tables == nil {
 			want = append(want, []any{"file", "ai-input=no", int64(1)}, []any{"file", "search=yes", int64(1)})
@@ -155,27 +156,27 @@ func TestSurveyWithoutEvidence(t *testing.T) {
 // TestSurveyBounds has more values of each kind than the tables keep.
 func TestSurveyBounds(t *testing.T) {
 	s := &Survey{Tables: map[string]*Table{}}
-	answers, blocks, records := newAnswerTables(), newBlockTables(&Policies{Registry: tokens.Default()}),
+	answers, blocks, records := newAnswerTables(), newBlockTables(&survey.Policies{Registry: tokens.Default()}),
 		newRecordTables()
 	const sites = maxDelays + 100
-	v := verdictColumns{Token: "*", Via: "star", id: NoToken}
+	v := survey.Verdict{Token: "*", Via: "star", ID: survey.NoToken}
 	for i := range sites {
 		delay := float64(i) / 3
 		records.row.Delay, v.Seq = &delay, int64(i)
-		records.verdict(&summaryColumns{Finding: "rules"}, &v)
+		records.verdict(&survey.Columns{Finding: "rules"}, &v)
 	}
 	invalid := math.NaN()
-	for i := range 3 * maxValues {
+	for i := range 3 * survey.MaxValues {
 		v.Token, v.Via, v.Seq = fmt.Sprint("agent", i), "own", int64(i)
 		records.row.Signal, records.row.Usage, records.row.Delay = fmt.Sprint("key", i, "=yes"), fmt.Sprint(i), &invalid
-		records.verdict(&summaryColumns{Finding: "rules"}, &v)
+		records.verdict(&survey.Columns{Finding: "rules"}, &v)
 		one := 1.0
 		records.row.Delay = &one
-		records.verdict(&summaryColumns{Finding: "rules"}, &v)
+		records.verdict(&survey.Columns{Finding: "rules"}, &v)
 		advice := fmt.Sprint("advice", i)
 		columns := surveyColumns{Rank: math.MaxInt64, CDN: fmt.Sprint(i), StepFetch: fmt.Sprint(i),
 			Advice: []int32{answers.adviceIndex(advice)}, License: "no URL"}
-		r := summaryColumns{Outcome: fmt.Sprint(i), Status: int32(i - 5), Score: float64(i), Access: "conditional",
+		r := survey.Columns{Outcome: fmt.Sprint(i), Status: int32(i - 5), Score: float64(i), Access: "conditional",
 			Finding: "rules", BodyBytes: -1}
 		if i%2 == 0 {
 			r.Score = math.NaN()
@@ -184,15 +185,15 @@ func TestSurveyBounds(t *testing.T) {
 		blocks.site(&r, &columns)
 		records.site(&r, &columns)
 	}
-	answers.tables(s, &Summary{Rows: 3 * maxValues, Asked: 3 * maxValues, Answered: 3 * maxValues}, blocks.networks)
-	s.Summaries = []*Summary{{Rules: 3 * maxValues}}
+	answers.tables(s, &survey.Summary{Rows: 3 * survey.MaxValues, Asked: 3 * survey.MaxValues, Answered: 3 * survey.MaxValues}, blocks.networks)
+	s.Summaries = []*survey.Summary{{Rules: 3 * survey.MaxValues}}
 	if err := blocks.tables(s, nil); err != nil {
 		t.Fatal(err)
 	}
 	records.tables(s)
 	for _, name := range []string{"outcomes-by-rank", "status-by-rank", "scores", "steps", "advice", "managed-blocks",
 		"blocked-by-cdn", "latency-by-cdn", "content-signals", "content-usage"} {
-		if table := s.Tables[name]; len(table.Rows) != maxValues && name != "latency-by-cdn" || !strings.Contains(table.Note,
+		if table := s.Tables[name]; len(table.Rows) != survey.MaxValues && name != "latency-by-cdn" || !strings.Contains(table.Note,
 			"the first 2000 ") {
 			t.Errorf("%s: %d rows, %q", name, len(table.Rows), table.Note)
 		}
@@ -211,7 +212,7 @@ func TestSurveyBounds(t *testing.T) {
 // TestSurveyPairs has a policy for each set of ten tokens.
 func TestSurveyPairs(t *testing.T) {
 	registry := tokens.Default()
-	policies, sites := &Policies{Registry: registry, ByID: map[int64]audit.Policy{}}, sitesByPolicy{}
+	policies, sites := &survey.Policies{Registry: registry, ByID: map[int64]audit.Policy{}}, survey.SitesByPolicy{}
 	var ai []uint16
 	for id := range registry.Tokens {
 		if registry.Tokens[id].Category == "ai" {
@@ -226,11 +227,11 @@ func TestSurveyPairs(t *testing.T) {
 				p.Named = append(p.Named, audit.NamedCell{Token: ai[bit], Cell: audit.CellOwn | audit.CellBlocked})
 			}
 		}
-		policies.ByID[i], sites[i] = p, &sitesOf{rules: 1 + i%3}
-		both += One(i>>3&1 == 1 && i>>9&1 == 1) * (1 + i%3)
-		four += One(bits.OnesCount64(uint64(i)) == 4) * (1 + i%3)
+		policies.ByID[i], sites[i] = p, &survey.SitesOf{Rules: 1 + i%3}
+		both += survey.One(i>>3&1 == 1 && i>>9&1 == 1) * (1 + i%3)
+		four += survey.One(bits.OnesCount64(uint64(i)) == 4) * (1 + i%3)
 	}
-	s := &Survey{Tables: map[string]*Table{}, Summaries: []*Summary{{}}}
+	s := &Survey{Tables: map[string]*Table{}, Summaries: []*survey.Summary{{}}}
 	if err := newBlockTables(policies).tables(s, sites); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +275,7 @@ func TestSurveyRecordsOfOthers(t *testing.T) {
 		if err := w.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return surveyed(t, st, "one", Options{}).Tables
+		return surveyed(t, st, "one", survey.Options{}).Tables
 	}
 	tables := []string{"content-signals", "content-usage", "crawl-delay", "licenses", "syntax"}
 	both := read(func(*audit.Site) {})

@@ -1,4 +1,4 @@
-package survey
+package tables
 
 import (
 	"cmp"
@@ -9,12 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file makes the tables of the report page that are in token_stats and record_stats.
@@ -24,12 +24,12 @@ var tldTokens = []string{"GPTBot", "ClaudeBot", "CCBot", "Google-Extended"}
 
 // fromStats adds the tables that the scan's statistics hold. Of the unknown agents, which may be millions, it keeps the
 // first hundred.
-func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) error {
+func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
 	var known []schema.TokenStatsRow
 	unknown := first[schema.TokenStatsRow]{most: topShown, compare: func(a, b *schema.TokenStatsRow) int {
 		return cmp.Or(cmp.Compare(b.Mention, a.Mention), cmp.Compare(a.Token, b.Token))
 	}}
-	err := eachStat(ctx, st, scan, &o.Options, schema.TokenStats, tokenStats, func(row *schema.TokenStatsRow) {
+	err := eachStat(ctx, st, scan, &o.Options, schema.TokenStats, survey.TokenStats, func(row *schema.TokenStatsRow) {
 		if row.Known {
 			known = append(known, *row)
 			s.Unobserved[row.SegmentKind+" "+row.SegmentValue] = row.SitesAll - row.SitesRules - row.AnsweredNoRules - row.AnsweredHTML - row.AnsweredNone - row.AnsweredRefused
@@ -57,10 +57,10 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 
 // eachStat calls do for each row of one of the scan's statistics: from its file if that counts the rows that are read,
 // else from compute. The row is valid until do returns.
-func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *Options, tableName string,
-	compute func(context.Context, *commit.Scan, *Options, func(T) error) error, do func(*T)) error {
+func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *survey.Options, tableName string,
+	compute func(context.Context, *commit.Scan, *survey.Options, func(T) error) error, do func(*T)) error {
 	if record, err := commit.ReadFileRecord(ctx, st, scan.Manifest.ScanID, tableName); err == nil &&
-		record.Unit != scan.Unit.Sum || o.Skip.lacks(ScanIDs(scan.Read())...) {
+		record.Unit != scan.Unit.Sum || o.Skip.Lacks(survey.ScanIDs(scan.Read())...) {
 		return compute(ctx, scan, o, func(row T) error {
 			do(&row)
 			return nil
@@ -72,9 +72,9 @@ func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *
 	case errors.Is(err, store.ErrNotExist):
 		return fmt.Errorf("table %s: %w", tableName, commit.ErrNoTable)
 	case err == nil:
-		err = eachOf(rows, func() { do(row) })
+		err = survey.EachRow(rows, func() { do(row) })
 	}
-	if IsDamage(err) {
+	if survey.IsDamage(err) {
 		err = fmt.Errorf("%w; bulkscan stats --scan-id %s computes it again", err, scan.Manifest.ScanID)
 	}
 	if err != nil {
@@ -87,7 +87,9 @@ func eachStat[T any](ctx context.Context, st store.Store, scan *commit.Scan, o *
 type measure struct{ blocking, of int64 }
 
 // measured returns the counts of a row by a definition.
-func measured(r *schema.TokenStatsRow, d *Definition) measure { return measure{*d.In(r), d.of(r)} }
+func measured(r *schema.TokenStatsRow, d *survey.Definition) measure {
+	return measure{*d.In(r), d.Of(r)}
+}
 
 func (m *measure) add(other measure) {
 	m.blocking += other.blocking
@@ -102,12 +104,12 @@ func shareOrNil(part, whole int64) any {
 	if whole == 0 {
 		return nil
 	}
-	return Share(part, whole)
+	return survey.Share(part, whole)
 }
 
 // sortedDefinitions lists the definitions by name, as ORDER BY does.
-func sortedDefinitions() []Definition {
-	return slices.SortedFunc(slices.Values(Definitions()), func(a, b Definition) int {
+func sortedDefinitions() []survey.Definition {
+	return slices.SortedFunc(slices.Values(survey.Definitions()), func(a, b survey.Definition) int {
 		return strings.Compare(a.Name, b.Name)
 	})
 }
@@ -170,11 +172,11 @@ func bySorted(known []schema.TokenStatsRow, kind string) (rows []*schema.TokenSt
 func (s *Survey) bySegment(known []schema.TokenStatsRow, kind, query string, takes func(*schema.TokenStatsRow) bool) {
 	t := s.add(query, nil, nil)
 	rows := slices.DeleteFunc(bySorted(known, kind), func(r *schema.TokenStatsRow) bool { return !takes(r) })
-	sites := map[string]int64{}
+	sites := survey.Counts{}
 	for _, r := range rows {
 		sites[r.SegmentValue] = r.SitesRules
 	}
-	values := ordered(sites)
+	values := sites.Ordered()
 	shown := map[string]bool{}
 	for _, v := range values[:min(len(values), mostShown)] {
 		shown[v.Value] = true
@@ -195,7 +197,7 @@ func (s *Survey) bySegment(known []schema.TokenStatsRow, kind, query string, tak
 	}
 }
 
-func (s *Survey) unknownKeys(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) error {
+func (s *Survey) unknownKeys(ctx context.Context, st store.Store, scan *commit.Scan, o *survey.Options) error {
 	t := s.add("unknown-keys", []string{"kind", "key", "sites", "lines"}, nil)
 	if !scan.Has(schema.Evidence) {
 		t.Note = "the scan has no table evidence"
@@ -205,7 +207,7 @@ func (s *Survey) unknownKeys(ctx context.Context, st store.Store, scan *commit.S
 		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(b.Lines, a.Lines), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Key, b.Key))
 	}}
-	err := eachStat(ctx, st, scan, o, schema.RecordStats, recordStats, func(row *schema.RecordStatsRow) {
+	err := eachStat(ctx, st, scan, o, schema.RecordStats, survey.RecordStats, func(row *schema.RecordStatsRow) {
 		if row.Kind == "unknown" || row.Kind == "legacy" {
 			keys.add(row)
 		}

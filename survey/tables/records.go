@@ -1,4 +1,4 @@
-package survey
+package tables
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/survey"
+
 	"github.com/cespare/xxhash/v2"
 )
 
@@ -68,14 +70,14 @@ type delays struct {
 
 func newRecordTables() *recordTables {
 	return &recordTables{
-		signals: newCells[sitesOnce](maxValues), usages: newCells[sitesOnce](maxValues),
+		signals: newCells[sitesOnce](survey.MaxValues), usages: newCells[sitesOnce](survey.MaxValues),
 		hosts: newCells[hostLicenses](maxHosts), licenses: map[uint64]struct{}{},
-		known: newCells[delays](maxKnown), others: newCells[delays](maxValues),
+		known: newCells[delays](maxKnown), others: newCells[delays](survey.MaxValues),
 	}
 }
 
 // verdict counts the records of a group.
-func (t *recordTables) verdict(r *summaryColumns, v *verdictColumns) {
+func (t *recordTables) verdict(r *survey.Columns, v *survey.Verdict) {
 	if r.Finding != "rules" || v.Lenient || v.Via != "own" && v.Via != "star" {
 		return
 	}
@@ -93,7 +95,7 @@ func (t *recordTables) verdict(r *summaryColumns, v *verdictColumns) {
 	}
 	if t.row.Delay != nil {
 		of := t.others
-		if v.id != NoToken || v.Token == "*" {
+		if v.ID != survey.NoToken || v.Token == "*" {
 			of = t.known
 		}
 		t.delay(of.at(key{a: v.Token}), *t.row.Delay)
@@ -150,7 +152,7 @@ func (d *delays) quantile(thousandths int64) float64 {
 // urlHost is that of the views: the host of an absolute URL, in lower case.
 var urlHost = regexp.MustCompile(`(?i)^[a-z]+://(?:[^/\\?#]*@)?(\[[^\]]*\]|[^/\\:?#]*)`)
 
-func (t *recordTables) site(r *summaryColumns, s *surveyColumns) {
+func (t *recordTables) site(r *survey.Columns, s *surveyColumns) {
 	if r.Finding != "rules" || s.License == "" {
 		return
 	}
@@ -190,9 +192,9 @@ func (t *recordTables) readEvidence(ctx context.Context, scan *commit.Scan) erro
 			}
 		}
 	}
-	return together(ctx, scan, sites, schema.Evidence, fields, func(commit *commit.Commit, sites,
+	return survey.OpenBeside(ctx, scan, sites, schema.Evidence, fields, func(commit *commit.Commit, sites,
 		evidence *table.Cursor) error {
-		return beside(commit, sites, &site, evidence, &seq, row, func() {})
+		return survey.ReadBeside(commit, sites, &site, evidence, &seq, row, func() {})
 	})
 }
 

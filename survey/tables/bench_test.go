@@ -1,4 +1,4 @@
-package survey
+package tables
 
 import (
 	"errors"
@@ -15,11 +15,12 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // BenchmarkReport reads a scan of 200,000 sites with real bodies, in four parts.
 //
-//	go test ./survey -run '^$' -bench Report -benchtime 1x -benchmem
+//	go test ./survey/tables -run '^$' -bench Report -benchtime 1x -benchmem
 func BenchmarkReport(b *testing.B) {
 	const sites = 200_000
 	bodies := sharedtest.Bodies(b, "typical12k")
@@ -30,18 +31,18 @@ func BenchmarkReport(b *testing.B) {
 	b.Run("stats", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := Stats(b.Context(), dir, "bench", Options{}); err != nil {
+			if err := survey.Stats(b.Context(), dir, "bench", survey.Options{}); err != nil {
 				b.Fatal(err)
 			}
 		}
 		perSite(b)
 	})
-	for _, d := range Definitions() {
+	for _, d := range survey.Definitions() {
 		b.Run("summary/"+d.Name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Summarize(b.Context(), dir, "bench", SummaryOptions{Definition: d.Name,
-					Selection: Selection{Category: "ai"}}); err != nil {
+				if _, err := survey.Summarize(b.Context(), dir, "bench", survey.SummaryOptions{Definition: d.Name,
+					Selection: survey.Selection{Category: "ai"}}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -53,7 +54,7 @@ func BenchmarkReport(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		o := TakeOptions{Options: Options{}.WithDefaults(), Counted: new(atomic.Int64)}
+		o := Options{Options: survey.Options{}.WithDefaults(), Counted: new(atomic.Int64)}
 		b.ReportAllocs()
 		for b.Loop() {
 			s := Survey{Tables: map[string]*Table{}}
@@ -68,7 +69,7 @@ func BenchmarkReport(b *testing.B) {
 // BenchmarkOverTime reads the statistics of 365 nights, each of a million sites: some thousand segments of registry
 // tokens, and agents that the registry does not have.
 //
-//	go test ./survey -run '^$' -bench OverTime -benchtime 1x -benchmem
+//	go test ./survey/tables -run '^$' -bench OverTime -benchtime 1x -benchmem
 func BenchmarkOverTime(b *testing.B) {
 	st, err := store.NewDir(b.TempDir())
 	if err != nil {
@@ -115,7 +116,7 @@ func BenchmarkOverTime(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s := &Survey{Tables: map[string]*Table{}}
-		if err := s.overTime(b.Context(), st, nights, &TakeOptions{AllTokens: true}); err != nil {
+		if err := s.overTime(b.Context(), st, nights, &Options{AllTokens: true}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package survey
+package tables
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file counts, for the report page, which crawlers sites block: by operator and purpose, together, and behind
@@ -21,70 +22,70 @@ const maxPaired = 1 << 10
 
 // blockTables counts the sites with rules by what they block.
 type blockTables struct {
-	policies *Policies
-	surveyed *tokenCells     // of surveyedToken
-	managed  *cells[measure] // by network, and 1 for a managed block
+	policies *survey.Policies
+	surveyed *survey.TokenCells // of surveyedToken
+	managed  *cells[measure]    // by network, and 1 for a managed block
 	networks *cells[network]
 }
 
 type network struct {
 	rules, answered int64
 	blocking        [len(audit.Definitions)]int64
-	ttfb, total     histogram
+	ttfb, total     survey.Histogram
 }
 
-func newBlockTables(policies *Policies) *blockTables {
-	return &blockTables{policies: policies, surveyed: policies.token(surveyedToken), managed: newCells[measure](maxValues),
-		networks: newCells[network](maxValues)}
+func newBlockTables(policies *survey.Policies) *blockTables {
+	return &blockTables{policies: policies, surveyed: policies.Token(surveyedToken),
+		managed: newCells[measure](survey.MaxValues), networks: newCells[network](survey.MaxValues)}
 }
 
 // networkName is the name of a site's network in tables.
 func networkName(cdn string) string { return cmp.Or(cdn, "none") }
 
-func (t *blockTables) site(r *summaryColumns, s *surveyColumns) {
-	rules := r.Finding == findingRules
-	cell := t.surveyed.of(r.PolicyID, r.Access, s.Origin)
+func (t *blockTables) site(r *survey.Columns, s *surveyColumns) {
+	rules := r.Finding == survey.FindingRules
+	cell := t.surveyed.Of(r.PolicyID, r.Access, s.Origin)
 	n := t.networks.at(key{a: networkName(s.CDN)})
-	n.rules += One(rules)
+	n.rules += survey.One(rules)
 	if r.Status != 0 {
 		n.answered++
-		n.ttfb.add(float64(s.TTFBMillis))
-		n.total.add(float64(r.TotalMillis))
+		n.ttfb.Add(float64(s.TTFBMillis))
+		n.total.Add(float64(r.TotalMillis))
 	}
-	definitions := Definitions()
+	definitions := survey.Definitions()
 	for i := range definitions {
 		d := &definitions[i]
 		blocks := rules && d.Blocks(cell)
 		if d.Answered() {
-			blocks = r.Status != 0 && (r.Access == fullDisallow || r.Access == conditional && d.Blocks(cell))
+			blocks = r.Status != 0 && (r.Access == survey.FullDisallow || r.Access == survey.Conditional && d.Blocks(cell))
 		}
-		n.blocking[i] += One(blocks)
+		n.blocking[i] += survey.One(blocks)
 	}
 	if rules {
-		managed := t.managed.at(key{a: networkName(s.CDN), n: float64(One(r.Managed))})
+		managed := t.managed.at(key{a: networkName(s.CDN), n: float64(survey.One(r.Managed))})
 		managed.of++
-		managed.blocking += One(cell&audit.CellBlocked != 0)
+		managed.blocking += survey.One(cell&audit.CellBlocked != 0)
 	}
 }
 
-func (t *blockTables) tables(s *Survey, sites sitesByPolicy) error {
+func (t *blockTables) tables(s *Survey, sites survey.SitesByPolicy) error {
 	registry := t.policies.Registry
 	operators, purposes := newStrictest(registry, tokens.Operator), newStrictest(registry, tokens.Purpose)
 	pairs := newPairs(registry)
 	numbers, aiAndSearch := map[int64]int64{}, [2][2]int64{}
-	err := t.policies.each(sites, func(_ *audit.Policy, cells []audit.Cell, n *sitesOf) {
-		operators.count(cells, n.rules)
-		purposes.count(cells, n.rules)
+	err := t.policies.Each(sites, func(_ *audit.Policy, cells []audit.Cell, n *survey.SitesOf) {
+		operators.count(cells, n.Rules)
+		purposes.count(cells, n.Rules)
 		ai, search := int64(0), int64(0)
 		for id, cell := range cells {
 			if cell&audit.CellBlocked != 0 {
-				ai += One(registry.Tokens[id].Category == surveyCategory)
-				search |= One(registry.Tokens[id].Category == "search")
+				ai += survey.One(registry.Tokens[id].Category == surveyCategory)
+				search |= survey.One(registry.Tokens[id].Category == "search")
 			}
 		}
-		numbers[ai] += n.rules
-		aiAndSearch[min(ai, 1)][search] += n.rules
-		pairs.count(cells, n.rules)
+		numbers[ai] += n.Rules
+		aiAndSearch[min(ai, 1)][search] += n.Rules
+		pairs.count(cells, n.Rules)
 	})
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ func (t *blockTables) tables(s *Survey, sites sitesByPolicy) error {
 	for ai, bySearch := range aiAndSearch {
 		for search, sites := range bySearch {
 			if sites > 0 {
-				both.Rows = append(both.Rows, []any{ai == 1, search == 1, sites, Share(sites, rules)})
+				both.Rows = append(both.Rows, []any{ai == 1, search == 1, sites, survey.Share(sites, rules)})
 			}
 		}
 	}
@@ -112,33 +113,42 @@ func (t *blockTables) tables(s *Survey, sites sitesByPolicy) error {
 }
 
 // strictest counts sites by the strictest verdict on the tokens that share a property.
-type strictest struct{ blocked, partial *groups }
-
-func newStrictest(registry *tokens.Registry, property tokens.Field) strictest {
-	return strictest{newGroups(registry, property), newGroups(registry, property)}
+type strictest struct {
+	values           []string                          // of the property
+	places           []int                             // of the tokens of the registry, in values
+	blocked, partial []int64                           // sites, by index in values
+	here             []struct{ blocked, partial bool } // of the current policy, by index in values
 }
 
-func (g strictest) count(cells []audit.Cell, sites int64) {
+func newStrictest(registry *tokens.Registry, property tokens.Field) *strictest {
+	g := &strictest{}
+	g.values, g.places = survey.GroupTokens(registry, property)
+	g.blocked, g.partial = make([]int64, len(g.values)), make([]int64, len(g.values))
+	g.here = make([]struct{ blocked, partial bool }, len(g.values))
+	return g
+}
+
+func (g *strictest) count(cells []audit.Cell, sites int64) {
+	clear(g.here)
 	for id, cell := range cells {
-		switch cell.Decision() {
+		switch here := &g.here[g.places[id]]; cell.Decision() {
 		case audit.Blocked:
-			g.blocked.mark(id)
+			here.blocked = true
 		case audit.Partial:
-			g.partial.mark(id)
+			here.partial = true
 		}
 	}
-	for i, blocked := range g.blocked.marked {
-		g.partial.marked[i] = g.partial.marked[i] && !blocked
+	for i, here := range g.here {
+		g.blocked[i] += survey.One(here.blocked) * sites
+		g.partial[i] += survey.One(here.partial && !here.blocked) * sites
 	}
-	g.blocked.count(sites)
-	g.partial.count(sites)
 }
 
-func (g strictest) table(s *Survey, query, column string, rules int64) {
+func (g *strictest) table(s *Survey, query, column string, rules int64) {
 	var rows [][]any
-	for i, v := range g.blocked.values {
-		if partial := g.partial.values[i].Sites; rules > 0 {
-			rows = append(rows, []any{v.Value, v.Sites, partial, rules - v.Sites - partial, Share(v.Sites, rules)})
+	for i, value := range g.values {
+		if blocked, partial := g.blocked[i], g.partial[i]; rules > 0 {
+			rows = append(rows, []any{value, blocked, partial, rules - blocked - partial, survey.Share(blocked, rules)})
 		}
 	}
 	s.add(query, []string{column, "blocked", "partial", "allowed", "share_blocked"}, sorted(rows, ^1, 0))
@@ -171,7 +181,7 @@ func newPairs(registry *tokens.Registry) *pairs {
 func (p *pairs) count(cells []audit.Cell, sites int64) {
 	clear(p.set)
 	for place, id := range p.ids {
-		p.set[place/8] |= byte(One(cells[id]&audit.CellBlocked != 0)) << (place % 8)
+		p.set[place/8] |= byte(survey.One(cells[id]&audit.CellBlocked != 0)) << (place % 8)
 	}
 	p.sets[string(p.set)] += sites
 }
@@ -224,7 +234,7 @@ func (p *pairs) table(s *Survey) {
 	for _, a := range shown {
 		for _, b := range shown {
 			if sites := of(a, b); sites > 0 {
-				table.Rows = append(table.Rows, []any{p.ai[a], p.ai[b], sites, Share(sites, of(a, a))})
+				table.Rows = append(table.Rows, []any{p.ai[a], p.ai[b], sites, survey.Share(sites, of(a, a))})
 			}
 		}
 	}
@@ -233,13 +243,13 @@ func (p *pairs) table(s *Survey) {
 func (t *blockTables) networkTables(s *Survey) {
 	s.add("managed-blocks", []string{"cdn", "managed_block", "sites", "blocking", "share"},
 		sorted(t.managed.rows(func(k key, n measure) []any {
-			return []any{k.a, k.n == 1, n.of, n.blocking, Share(n.blocking, n.of)}
+			return []any{k.a, k.n == 1, n.of, n.blocking, survey.Share(n.blocking, n.of)}
 		}), 0, 1)).Note = t.managed.note("networks")
 
-	byCDN := s.add("blocked-by-cdn", append(append([]string{"cdn", "sites", "sites_answered"}, DefinitionNames()...),
-		"share_full"), nil)
-	if t.surveyed.id >= 0 {
-		full := slices.Index(DefinitionNames(), Full)
+	byCDN := s.add("blocked-by-cdn", slices.Concat([]string{"cdn", "sites", "sites_answered"}, survey.DefinitionNames(),
+		[]string{"share_full"}), nil)
+	if t.surveyed.Known {
+		full := slices.Index(survey.DefinitionNames(), survey.Full)
 		byCDN.Rows = sorted(t.networks.rows(func(k key, n network) []any {
 			row := []any{k.a, n.rules, n.answered}
 			for _, sites := range n.blocking {
@@ -255,8 +265,8 @@ func (t *blockTables) networkTables(s *Survey) {
 		if n.answered == 0 {
 			return nil
 		}
-		return []any{k.a, n.answered, n.ttfb.quantileOrNil(0.5), n.ttfb.quantileOrNil(0.9), n.ttfb.quantileOrNil(0.99),
-			n.total.quantileOrNil(0.5), n.total.quantileOrNil(0.99)}
+		return []any{k.a, n.answered, quantileOrNil(&n.ttfb, 0.5), quantileOrNil(&n.ttfb, 0.9),
+			quantileOrNil(&n.ttfb, 0.99), quantileOrNil(&n.total, 0.5), quantileOrNil(&n.total, 0.99)}
 	}), ^1, 0))
 	if latency.Note = "percentiles are right within 2 %"; t.networks.rest != nil {
 		latency.Note += "; " + t.networks.note("networks")
@@ -264,9 +274,9 @@ func (t *blockTables) networkTables(s *Survey) {
 }
 
 // quantileOrNil is nil without values, as SQL has it.
-func (h *histogram) quantileOrNil(q float64) any {
-	if h.total == 0 {
-		return nil
+func quantileOrNil(h *survey.Histogram, q float64) any {
+	if v, ok := h.Quantile(q); ok {
+		return v
 	}
-	return h.quantile(q)
+	return nil
 }

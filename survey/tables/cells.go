@@ -1,4 +1,4 @@
-package survey
+package tables
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file counts by values of unknown number in bounded memory, for the tables of the report page.
@@ -100,7 +102,7 @@ func compareValues(a, b any) int {
 	case float64:
 		return cmp.Compare(a, b.(float64))
 	case bool:
-		return cmp.Compare(One(a), One(b.(bool)))
+		return cmp.Compare(survey.One(a), survey.One(b.(bool)))
 	}
 	panic(fmt.Sprintf("a column of %T is not sorted", a))
 }

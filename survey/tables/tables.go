@@ -1,4 +1,7 @@
-package survey
+// Package tables answers one question: which tables does the report page show of a scan? Those of docs/queries, and some
+// figures beside them. stats.go takes tables from token_stats and record_stats, sites.go counts others in one pass over
+// the parts (with blocks.go, records.go and cells.go), and history.go counts those over dates.
+package tables
 
 import (
 	"cmp"
@@ -11,10 +14,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
-
-// This file gathers what the report page shows of a scan, as tables. surveystats.go takes tables from token_stats and
-// record_stats, surveysites.go counts others in one pass over the parts, surveyhistory.go those over dates.
 
 // Table is rows as the query of its name in docs/queries returns them: with its columns, in its order.
 type Table struct {
@@ -30,25 +31,26 @@ type Table struct {
 type Survey struct {
 	Manifest   *commit.Manifest
 	List       string            // what the scan's list is called
-	Summaries  []*Summary        // one a definition, in the order of Definitions, of the AI tokens
+	Summaries  []*survey.Summary // one a definition, in the order of Definitions, of the AI tokens
 	Tables     map[string]*Table // by name
 	Unobserved map[string]int64  // sites that were not observed, by segment: its kind, a blank, its value
 	// the tokens shown over ranks and dates: the AI tokens that most files name, at most maxLines
 	Lines       []string
-	Sensitivity *Sensitivity // of the first of Lines by full; nil without Lines, and where verdicts are missing
-	Changes     int64        // of sites towards the tokens of Lines; changed-sites has the newest
-	Judged      []Judged     // between the nights of blocked-over-time
-	Pruned      string       // date of the last pruned night, which blocked-over-time lacks with all before it, or ""
-	Method      []Section
-	LeftOut     Omissions // by Options.Skip
+	Sensitivity *survey.Sensitivity // of the first of Lines by full; nil without Lines, and where verdicts are missing
+	Changes     int64               // of sites towards the tokens of Lines; changed-sites has the newest
+	Judged      []Judged            // between the nights of blocked-over-time
+	Method      []survey.Section
+	LeftOut     survey.Omissions // by Options.Skip
+
+	Pruned string // date of the last pruned night, which blocked-over-time lacks with all before it, or ""
 }
 
 // Judged is the first night that another version of the token registry judged.
 type Judged struct{ Date, Registry string }
 
-// TakeOptions are the options of Take.
-type TakeOptions struct {
-	Options
+// Options are the options of Take.
+type Options struct {
+	survey.Options
 
 	Counted   *atomic.Int64 // sites counted so far, for a display; may be nil
 	AllTokens bool          // tables over dates and of changed sites have all tokens: many rows
@@ -66,7 +68,7 @@ const surveyCategory = "ai"
 // Take gathers the survey of a complete scan. The statistics of the scan must be there: the error is commit.ErrNoTable
 // without them, or without the tables sites, verdicts and policies. It is a *commit.LostError if the scan has lost
 // commits. Its memory depends on the number of policies, not on that of sites.
-func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*Survey, error) {
+func Take(ctx context.Context, st store.Store, scanID string, o Options) (*Survey, error) {
 	o.Options = o.WithDefaults()
 	scan, err := o.Open(ctx, st, scanID)
 	if err != nil {
@@ -80,7 +82,7 @@ func Take(ctx context.Context, st store.Store, scanID string, o TakeOptions) (*S
 	if o.Counted == nil {
 		o.Counted = new(atomic.Int64)
 	}
-	for _, stage := range []func(context.Context, store.Store, *commit.Scan, *TakeOptions) error{
+	for _, stage := range []func(context.Context, store.Store, *commit.Scan, *Options) error{
 		s.fromStats,
 		s.fromSites,
 		s.fromHistory,
@@ -102,16 +104,16 @@ func (s *Survey) add(name string, columns []string, rows [][]any) *Table {
 }
 
 // sensitivity counts how the share of the token that most files name depends on choices.
-func (s *Survey) sensitivity(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) (err error) {
+func (s *Survey) sensitivity(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) (err error) {
 	if len(s.Lines) > 0 {
-		s.Sensitivity, err = SensitivityOf(ctx, st, scan.Manifest.ScanID, s.Lines[0], SummaryOptions{Options: o.Options,
-			Definition: Full})
+		s.Sensitivity, err = survey.SensitivityOf(ctx, st, scan.Manifest.ScanID, s.Lines[0],
+			survey.SummaryOptions{Options: o.Options, Definition: survey.Full})
 	}
 	return err
 }
 
-func (s *Survey) method(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) (err error) {
-	s.Method, err = Method(ctx, st, scan.Manifest.ScanID, o.Options)
+func (s *Survey) method(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) (err error) {
+	s.Method, err = survey.Method(ctx, st, scan.Manifest.ScanID, o.Options)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package survey
+package tables
 
 import (
 	"cmp"
@@ -10,14 +10,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file makes the tables of the report page over dates: from the token_stats of the nights, and from the ledger of
@@ -25,7 +25,7 @@ import (
 
 // fromHistory adds the tables over dates, if the scan's observer has several dates up to the scan's. The ledger, which
 // also has pruned nights, is left out unless it contains the scan and an earlier night.
-func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *TakeOptions) (err error) {
+func (s *Survey) fromHistory(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) (err error) {
 	defer func() {
 		if o.Skip.Without("figures over dates", scan.Manifest.ScanID, err) {
 			err = nil
@@ -156,7 +156,7 @@ func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []sc
 		{Name: "token", Into: &row.Token}, {Name: "category", Into: &row.Category},
 		{Name: "sites_answered", Into: &row.SitesAnswered}, {Name: "sites_rules", Into: &row.SitesRules},
 	}
-	for _, d := range Definitions() {
+	for _, d := range survey.Definitions() {
 		fields = append(fields, table.Field{Name: d.Name, Into: d.In(&row)})
 	}
 	counts, err := open(fields...)
@@ -176,14 +176,14 @@ func knownTokens(ctx context.Context, st store.Store, file index.Row) (rows []sc
 }
 
 // countedTokens are the rows of knownTokens, counted again from a scan's parts.
-func countedTokens(ctx context.Context, st store.Store, o Options, scanID string) (rows []schema.TokenStatsRow,
+func countedTokens(ctx context.Context, st store.Store, o survey.Options, scanID string) (rows []schema.TokenStatsRow,
 	err error) {
 	o.Alone = false
 	scan, err := o.Open(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
-	err = tokenStats(ctx, scan, &o, func(row schema.TokenStatsRow) error {
+	err = survey.TokenStats(ctx, scan, &o, func(row schema.TokenStatsRow) error {
 		if row.Known && row.SegmentKind == "all" {
 			rows = append(rows, row)
 		}
@@ -193,14 +193,14 @@ func countedTokens(ctx context.Context, st store.Store, o Options, scanID string
 }
 
 // eachNight calls do for the rows of knownTokens of each file, in order.
-func eachNight(ctx context.Context, st store.Store, o *Options, files []index.Row,
+func eachNight(ctx context.Context, st store.Store, o *survey.Options, files []index.Row,
 	do func(index.Row, []schema.TokenStatsRow)) error {
 	readFile := func(ctx context.Context, file index.Row) ([]schema.TokenStatsRow, error) {
 		return knownTokens(ctx, st, file)
 	}
 	for file, r := range store.ReadAhead(ctx, files, readFile) {
 		if o.Skip.Without("nothing, since scan "+file.ScanID+" is counted again", file.ScanID, r.Err) ||
-			o.Skip.lacks(file.ScanID) {
+			o.Skip.Lacks(file.ScanID) {
 			r.Value, r.Err = countedTokens(ctx, st, *o, file.ScanID)
 		}
 		if r.Err != nil {
@@ -214,7 +214,7 @@ func eachNight(ctx context.Context, st store.Store, o *Options, files []index.Ro
 
 // overTime adds the series of the tokens of the category: of those that the page shows, or of all. Files of one date
 // are added up.
-func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Row, o *TakeOptions) error {
+func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Row, o *Options) error {
 	type night struct {
 		date   any // a string, once for all rows
 		counts []measure
@@ -264,7 +264,7 @@ func (s *Survey) overTime(ctx context.Context, st store.Store, nights []index.Ro
 
 // lackedTokens returns a function that reports whether a version of the registry lacks a token. The tokens of a version
 // come from its statistics, or from the record of pruned nights. A version without either lacks none.
-func lackedTokens(ctx context.Context, st store.Store, o *Options, judged map[string]index.Row,
+func lackedTokens(ctx context.Context, st store.Store, o *survey.Options, judged map[string]index.Row,
 	pruned map[string][]string) (func(version, token string) bool, error) {
 	known, err := tokensBy(ctx, st, o, judged)
 	if err != nil {
@@ -283,7 +283,7 @@ func lackedTokens(ctx context.Context, st store.Store, o *Options, judged map[st
 }
 
 // tokensBy returns the tokens of each version of the registry, by its file of token_stats.
-func tokensBy(ctx context.Context, st store.Store, o *Options, judged map[string]index.Row) (map[string][]string,
+func tokensBy(ctx context.Context, st store.Store, o *survey.Options, judged map[string]index.Row) (map[string][]string,
 	error) {
 	tokens := map[string][]string{}
 	err := eachNight(ctx, st, o, slices.Collect(maps.Values(judged)), func(file index.Row, rows []schema.TokenStatsRow) {
@@ -310,7 +310,7 @@ func RegistriesOnlyOf(ctx context.Context, st store.Store, scans []*commit.Manif
 	maps.DeleteFunc(judged, func(_ string, newest index.Row) bool {
 		return !slices.ContainsFunc(scans, func(m *commit.Manifest) bool { return m.ScanID == newest.ScanID })
 	})
-	return tokensBy(ctx, st, &Options{}, judged)
+	return tokensBy(ctx, st, &survey.Options{}, judged)
 }
 
 func (s *Survey) fromLedger(counts *history.TokenCounts) {
@@ -334,7 +334,7 @@ func (s *Survey) fromLedger(counts *history.TokenCounts) {
 		}
 		for _, n := range of.Survival {
 			survival.Rows = append(survival.Rows, []any{token, n.Night.String(), n.ByThen, n.Maybe, n.Sites,
-				Share(n.ByThen, n.Sites), Share(n.Maybe, n.Sites)})
+				survey.Share(n.ByThen, n.Sites), survey.Share(n.Maybe, n.Sites)})
 		}
 	}
 }
@@ -349,7 +349,7 @@ const (
 
 // changedSites adds the table of the sites that began or ceased to block a token: the newest first, those of a night by
 // rank.
-func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOptions,
+func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *Options,
 	counts *history.TokenCounts) error {
 	type listed struct {
 		rank  int64
@@ -366,7 +366,7 @@ func (s *Survey) changedSites(ctx context.Context, scan *commit.Scan, o *TakeOpt
 	}
 	fields := []table.Field{{Name: "host", Into: &r.Host}, {Name: "port", Into: &r.Port},
 		{Name: "requested", Into: &r.Requested}, {Name: "rank", Into: &r.Rank}, {Name: "label", Into: &r.Label}}
-	err := EachSite(ctx, scan, fields, func() {
+	err := survey.EachSite(ctx, scan, fields, func() {
 		_, site := schema.FoldedKey(scan.Manifest.Observer.Source == commit.Archive, r.Host, r.Port, r.Requested)
 		if _, changed := sites[site]; changed {
 			sites[site] = listed{r.Rank, strings.Clone(r.Label)}

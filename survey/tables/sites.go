@@ -1,45 +1,48 @@
-package survey
+package tables
 
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file makes the tables of the report page that are counted from rows. One pass over sites, with verdicts, counts
 // the summaries and all tables but the part of content-signals that is in evidence. Here are the tables of answers and
-// files; surveyblocks.go counts who is blocked, surveyrecords.go the records of files, and surveycells.go bounds the
+// files; blocks.go counts who is blocked, records.go the records of files, and cells.go bounds the
 // memory of each.
 
 // fromSites counts the summaries by all definitions and the tables.
-func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan, o *TakeOptions) error {
-	of := SummaryOptions{Options: o.Options, Selection: Selection{Category: surveyCategory}}
-	policies, err := ReadPolicies(ctx, scan, o.Registry)
+func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan, o *Options) error {
+	of := survey.SummaryOptions{Options: o.Options, Selection: survey.Selection{Category: surveyCategory}}
+	policies, err := survey.ReadPolicies(ctx, scan, o.Registry)
 	if err != nil {
 		return err
 	}
 	answers, blocks, records := newAnswerTables(), newBlockTables(policies), newRecordTables()
 	var columns surveyColumns
-	var sites sitesByPolicy
-	s.Summaries, sites, err = summaries(ctx, scan, &of, policies, Definitions(), further{
-		sites: append(table.FieldsOf(&columns, false, nil), table.Field{Name: "advice", Into: &columns.Advice,
+	var sites survey.SitesByPolicy
+	s.Summaries, sites, err = survey.ByDefinitions(ctx, scan, &of, policies, survey.Definitions(), survey.Further{
+		Sites: append(table.FieldsOf(&columns, false, nil), table.Field{Name: "advice", Into: &columns.Advice,
 			Index: answers.adviceIndex}),
-		verdicts: table.FieldsOf(&records.row, false, nil),
-		verdict:  records.verdict,
-		site: func(r *summaryColumns) {
+		Verdicts: table.FieldsOf(&records.row, false, nil),
+		Verdict:  records.verdict,
+		Site: func(r *survey.Columns) {
 			answers.site(r, &columns)
 			blocks.site(r, &columns)
 			records.site(r, &columns)
 			o.Counted.Add(1)
 		},
 	})
-	if err = cmp.Or(err, blocks.surveyed.err); err != nil {
+	if err = cmp.Or(err, blocks.surveyed.Err); err != nil {
 		return err
 	}
 	if err := records.readEvidence(ctx, scan); err != nil {
@@ -73,8 +76,8 @@ type surveyColumns struct {
 
 // answerTables counts answers, and what is wrong with files.
 type answerTables struct {
-	ranked, rankedAnswered [lastBucket + 2]int64 // sites by rankBucket; the last have no rank
-	outcomes, statuses     *cells[int64]         // by rankBucket, and outcome or status
+	ranked, rankedAnswered [survey.LastBucket + 2]int64 // sites by RankBucket; the last have no rank
+	outcomes, statuses     *cells[int64]                // by RankBucket, and outcome or status
 
 	sizes [len(sizeClasses)]struct{ sites, bytes int64 }
 	bytes [64]int64 // sites by the logarithm of their size, to the base of 2
@@ -96,9 +99,9 @@ type advised struct {
 
 func newAnswerTables() *answerTables {
 	return &answerTables{
-		outcomes: newCells[int64](maxValues), statuses: newCells[int64](maxValues), scores: newCells[int64](maxValues),
-		steps:     newCells[int64](maxValues),
-		adviceIDs: newCells[int32](maxValues),
+		outcomes: newCells[int64](survey.MaxValues), statuses: newCells[int64](survey.MaxValues),
+		scores: newCells[int64](survey.MaxValues), steps: newCells[int64](survey.MaxValues),
+		adviceIDs: newCells[int32](survey.MaxValues),
 	}
 }
 
@@ -107,7 +110,7 @@ func (a *answerTables) adviceIndex(id string) int32 {
 	i := a.adviceIDs.at(key{a: id})
 	switch {
 	case i == a.adviceIDs.rest:
-		return NoToken
+		return survey.NoToken
 	case *i == 0: // new
 		a.advice = append(a.advice, advised{id: strings.Clone(id)})
 		*i = int32(len(a.advice))
@@ -124,7 +127,7 @@ var sizeClasses = [...]struct {
 	{"up to 500 KiB", 500<<10 + 1}, {"above 500 KiB", math.MaxInt64},
 }
 
-func sizeClass(r *summaryColumns) int {
+func sizeClass(r *survey.Columns) int {
 	class := 0
 	for class < len(sizeClasses)-1 && (r.Truncated || r.BodyBytes >= sizeClasses[class].below) {
 		class++
@@ -137,10 +140,10 @@ var faultKinds = [...]string{"invalid", "unknown", "legacy", "typo", "orphan", "
 
 const countedFaults = 5
 
-func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
-	bucket := lastBucket + 1
+func (a *answerTables) site(r *survey.Columns, s *surveyColumns) {
+	bucket := survey.LastBucket + 1
 	if s.Rank > 0 {
-		bucket = rankBucket(s.Rank)
+		bucket = survey.RankBucket(s.Rank)
 	}
 	a.ranked[bucket]++
 	*a.outcomes.at(key{a: r.Outcome, n: float64(bucket)})++
@@ -168,7 +171,7 @@ func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
 		a.file(s)
 	}
 	for _, i := range s.Advice {
-		if i != NoToken {
+		if i != survey.NoToken {
 			to := &a.advice[i]
 			if to.sites++; to.sites == 1 || s.Origin < to.origin {
 				to.origin = strings.Clone(s.Origin)
@@ -179,19 +182,19 @@ func (a *answerTables) site(r *summaryColumns, s *surveyColumns) {
 
 func (a *answerTables) file(s *surveyColumns) {
 	for i, lines := range [countedFaults]int32{s.Invalid, s.Unknown, s.Legacy, s.Typo, s.Orphan} {
-		a.faults[i].sites += One(lines > 0)
+		a.faults[i].sites += survey.One(lines > 0)
 		a.faults[i].lines += int64(lines)
 	}
 	for i, is := range [len(faultKinds) - countedFaults]bool{s.BOM, s.UTF8 != nil && !*s.UTF8, s.Groups == 0} {
-		a.faults[countedFaults+i].sites += One(is)
+		a.faults[countedFaults+i].sites += survey.One(is)
 	}
 }
 
 // tables adds the tables to a survey. all is any of its summaries.
-func (a *answerTables) tables(s *Survey, all *Summary, networks *cells[network]) {
+func (a *answerTables) tables(s *Survey, all *survey.Summary, networks *cells[network]) {
 	findings := s.add("findings", []string{"finding", "sites", "share"}, nil)
 	for _, c := range all.Findings {
-		findings.Rows = append(findings.Rows, []any{c.Value, c.Rows, Share(c.Rows, all.Rows)})
+		findings.Rows = append(findings.Rows, []any{c.Value, c.Rows, survey.Share(c.Rows, all.Rows)})
 	}
 	byRank(s, "outcomes-by-rank", "outcome", a.outcomes, &a.ranked, func(k key) any { return k.a })
 	byRank(s, "status-by-rank", "status", a.statuses, &a.rankedAnswered, func(k key) any { return int64(k.m) })
@@ -202,16 +205,16 @@ func (a *answerTables) tables(s *Survey, all *Summary, networks *cells[network])
 }
 
 // byRank adds a table of sites by rank and another value.
-func byRank(s *Survey, query, column string, counts *cells[int64], ranked *[lastBucket + 2]int64,
+func byRank(s *Survey, query, column string, counts *cells[int64], ranked *[survey.LastBucket + 2]int64,
 	value func(k key) any) {
 	rows := sorted(counts.rows(func(k key, sites int64) []any {
 		bucket := int64(k.n)
-		return []any{bucket, value(k), sites, Share(sites, ranked[bucket])}
+		return []any{bucket, value(k), sites, survey.Share(sites, ranked[bucket])}
 	}), 0, ^2, 1)
 	for _, row := range rows {
 		bucket := int(row[0].(int64))
-		if row[0] = nil; bucket <= lastBucket {
-			row[0] = rankLimit(bucket)
+		if row[0] = nil; bucket <= survey.LastBucket {
+			row[0] = survey.RankLimit(bucket)
 		}
 	}
 	s.add(query, []string{"ranks_to", column, "sites", "share"}, rows).Note = counts.note("pairs of a rank and " + column)
@@ -225,7 +228,7 @@ func (a *answerTables) sizeTables(s *Survey, networks *cells[network]) {
 	sizes := s.add("sizes", []string{"size", "sites", "share", "bytes"}, nil)
 	for i, size := range a.sizes {
 		if size.sites > 0 {
-			sizes.Rows = append(sizes.Rows, []any{sizeClasses[i].name, size.sites, Share(size.sites, sites), size.bytes})
+			sizes.Rows = append(sizes.Rows, []any{sizeClasses[i].name, size.sites, survey.Share(size.sites, sites), size.bytes})
 		}
 	}
 	bins := s.add("histograms", []string{"kind", "from", "to", "sites"}, nil)
@@ -238,22 +241,21 @@ func (a *answerTables) sizeTables(s *Survey, networks *cells[network]) {
 	for at, sites := range a.bytes {
 		add("body_bytes", at, 1, sites)
 	}
-	const half = bucketsPerDoubling / 2
-	var millis [len(histogram{}.counts) / half]int64
+	millis := map[int]int64{}
 	for n := range networks.each() {
-		for bucket, sites := range n.total.counts {
-			millis[bucket/half] += sites
+		for at, sites := range n.total.HalfDoublings() {
+			millis[at] += sites
 		}
 	}
-	for at, sites := range millis {
-		add("total_ms", at-bucketOfOne/half, 2, sites)
+	for _, at := range slices.Sorted(maps.Keys(millis)) {
+		add("total_ms", at, 2, millis[at])
 	}
 }
 
-func (a *answerTables) checkTables(s *Survey, all *Summary) {
+func (a *answerTables) checkTables(s *Survey, all *survey.Summary) {
 	s.add("scores", []string{"score", "check_status", "sites", "share"},
 		sorted(a.scores.rows(func(k key, sites int64) []any {
-			return []any{k.n, k.a, sites, Share(sites, all.Asked)}
+			return []any{k.n, k.a, sites, survey.Share(sites, all.Asked)}
 		}), 0, 1)).Note = a.scores.note("scores")
 	s.add("steps", []string{"step", "status", "sites"}, sorted(a.steps.rows(func(k key, sites int64) []any {
 		return []any{k.a, k.b, sites}
@@ -272,7 +274,7 @@ func (a *answerTables) faultTable(s *Survey, rules int64) {
 	s.add("syntax", []string{"kind", "sites", "share", "lines"}, sorted(rows, ^1, 0))
 }
 
-func (a *answerTables) adviceTable(s *Survey, all *Summary) {
+func (a *answerTables) adviceTable(s *Survey, all *survey.Summary) {
 	rows := [][]any{}
 	for _, to := range a.advice {
 		if to.sites > 0 {
