@@ -22,6 +22,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // BenchmarkHistory has DuckDB read views.sql, and run each macro of the history, with two threads on the ledger of a
@@ -38,7 +39,7 @@ func BenchmarkHistory(b *testing.B) {
 		}
 		survey := queries.Survey{Sites: 1000, Dates: []string{ledger.Last}, Statistics: func(ctx context.Context,
 			st store.Store, id string) error {
-			return survey.Stats(ctx, st, id, survey.Options{})
+			return stats.Write(ctx, st, id, survey.Options{})
 		}}
 		if err := errors.Join(survey.Write(b.Context(), st), ledger.Write(b.Context(), st), views.Write(b.Context(), st,
 			nil)); err != nil {
@@ -124,7 +125,7 @@ func writeNights(b *testing.B, dir string, nights int) string {
 	const last = "2026-11-21"
 	survey := queries.Survey{Sites: 100, Dates: []string{"2026-10-30", "2026-10-31", last},
 		Statistics: func(ctx context.Context, st store.Store, id string) error {
-			return survey.Stats(ctx, st, id, survey.Options{})
+			return stats.Write(ctx, st, id, survey.Options{})
 		}}
 	ledger := queries.Ledger{Sites: 1000, Nights: nights, Last: last}
 	if err := errors.Join(survey.Write(b.Context(), st), ledger.Write(b.Context(), st), index.RollUp(b.Context(), st,

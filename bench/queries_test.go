@@ -15,6 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // BenchmarkQueries has DuckDB run each query of docs/queries with two threads on 365 nights, of which the last two have
@@ -35,7 +36,7 @@ func BenchmarkQueries(b *testing.B) {
 		b.Fatal(err)
 	}
 	statistics := func(ctx context.Context, st store.Store, id string) error {
-		return survey.Stats(ctx, st, id, survey.Options{})
+		return stats.Write(ctx, st, id, survey.Options{})
 	}
 	last := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	var nights []string

@@ -30,6 +30,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // team is a dataset with a list and a web, whose nights a test runs.
@@ -114,7 +115,7 @@ func (m *team) scan(ctx context.Context, s Scan) error {
 			return errors.Join(err, w.Abort())
 		}
 	}
-	return errors.Join(w.Flush(ctx), survey.Stats(ctx, m.store, s.ScanID, survey.Options{Registry: tokens.Default(),
+	return errors.Join(w.Flush(ctx), stats.Write(ctx, m.store, s.ScanID, survey.Options{Registry: tokens.Default(),
 		Log: slog.New(slog.DiscardHandler)}), w.Complete(ctx), w.Close(ctx))
 }
 

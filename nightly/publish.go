@@ -18,6 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/diff"
 	"github.com/bulkscan/bulkscan/survey/page"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
@@ -102,11 +103,11 @@ func (o *Options) pagesBy(ctx context.Context, n *Night, by survey.Options) erro
 			}
 		}
 	}
-	summary, err := survey.Summarize(ctx, o.Store, n.ScanID, survey.SummaryOptions{Options: by, Definition: survey.Full})
+	figures, err := summary.Of(ctx, o.Store, n.ScanID, summary.Options{Options: by, Definition: survey.Full})
 	if err != nil {
 		return err
 	}
-	if err := o.writeJSON(ctx, n, summaryName, summary); err != nil {
+	if err := o.writeJSON(ctx, n, summaryName, figures); err != nil {
 		return err
 	}
 	taken, err := tables.Take(ctx, o.Store, n.ScanID, tables.Options{Options: by})

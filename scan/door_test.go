@@ -27,6 +27,8 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/diff"
+	"github.com/bulkscan/bulkscan/survey/stats"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
@@ -65,7 +67,7 @@ type asker struct {
 
 func summaryOf(night string) func(ctx context.Context, st store.Store) (any, error) {
 	return func(ctx context.Context, st store.Store) (any, error) {
-		return survey.Summarize(ctx, st, night, survey.SummaryOptions{Options: doorOptions()})
+		return summary.Of(ctx, st, night, summary.Options{Options: doorOptions()})
 	}
 }
 
@@ -113,7 +115,7 @@ func askers(nights []string) (all []asker) {
 		}},
 		asker{"history", false, toldOf},
 		asker{"stats", true, func(ctx context.Context, st store.Store) (any, error) {
-			if err := survey.Stats(ctx, st, nights[1], doorOptions()); err != nil {
+			if err := stats.Write(ctx, st, nights[1], doorOptions()); err != nil {
 				return nil, err
 			}
 			tokens, err := rowsOfFile[schema.TokenStatsRow](ctx, st, schema.TokenStats, nights[1])

@@ -27,6 +27,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 	"github.com/bulkscan/bulkscan/warc/archive"
 	"github.com/bulkscan/bulkscan/warc/replay"
 )
@@ -427,7 +428,7 @@ func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
 // complete computes the statistics and completes the scan, whose list was read to its end. A scan that writes too few
 // tables for any statistics has none.
 func (j *Job) complete(ctx context.Context, p *pipeline.Progress) error {
-	err := survey.Stats(ctx, j.Store, j.scanID, survey.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion,
+	err := stats.Write(ctx, j.Store, j.scanID, survey.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion,
 		Unlisted: j.Sink.Unlisted, Log: j.Log})
 	if err != nil && !errors.Is(err, commit.ErrNoTable) {
 		return err

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // writeNights makes a dataset of so many published nights of three sites, up to 2026-10-31. All but the last are copies
@@ -78,7 +79,7 @@ func scanned(t testing.TB, st store.Store, date string) {
 		}
 	}
 	if err == nil {
-		err = errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), st, id, survey.Options{}), w.Complete(t.Context()),
+		err = errors.Join(w.Flush(t.Context()), stats.Write(t.Context(), st, id, survey.Options{}), w.Complete(t.Context()),
 			w.Close(t.Context()))
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/method"
 	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
@@ -204,7 +204,7 @@ func (p *pruning) remove(ctx context.Context, removing []commit.PrunedScan, o Pu
 	}
 	p.done.Nights = slices.Compact(p.done.Nights)
 	if err := errors.Join(index.Update(ctx, p.store), index.RollUp(ctx, p.store, o.ToolVersion),
-		survey.WriteReadme(ctx, p.store)); err != nil {
+		method.WriteReadme(ctx, p.store)); err != nil {
 		return err
 	}
 	return commit.Removed(ctx, p.store, o.Log)

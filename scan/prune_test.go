@@ -28,6 +28,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // nightOf writes and publishes a night of four sites. One of them gives another answer every night, and one of them is
@@ -72,7 +73,7 @@ func nightWith(t *testing.T, st store.Store, night int, publish bool, publishing
 			t.Fatal(err)
 		}
 	}
-	err = errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), st, id, survey.Options{Registry: publishing.Registry,
+	err = errors.Join(w.Flush(t.Context()), stats.Write(t.Context(), st, id, survey.Options{Registry: publishing.Registry,
 		Log: publishing.Log}), w.Complete(t.Context()), w.Close(t.Context()))
 	if err == nil {
 		err = Publish(t.Context(), st, id, publishing)
@@ -299,7 +300,7 @@ func TestForeignFilesStay(t *testing.T) {
 	nightOf(t, dir, 8, true)
 	stay("a night")
 	if _, err = compact.Scan(t.Context(), dir, "night-2026-11-29", compact.Options{}); err == nil {
-		err = survey.Stats(t.Context(), dir, "night-2026-11-29", survey.Options{Registry: publishing.Registry,
+		err = stats.Write(t.Context(), dir, "night-2026-11-29", survey.Options{Registry: publishing.Registry,
 			Log: publishing.Log})
 	}
 	if err != nil {
@@ -432,7 +433,7 @@ func TestPrunedMeanwhile(t *testing.T) {
 	if _, err := Prune(t.Context(), dir, keeps, publishing); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), dir, "slow",
+	if err := errors.Join(w.Flush(t.Context()), stats.Write(t.Context(), dir, "slow",
 		survey.Options{Registry: publishing.Registry, Log: publishing.Log}), w.Complete(t.Context()),
 		w.Close(t.Context())); err != nil {
 		t.Fatal(err)

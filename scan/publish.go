@@ -16,6 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/method"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // Publishing says how a complete scan is published.
@@ -77,7 +79,7 @@ func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) e
 // derive updates the files that readers open, except the history.
 func derive(ctx context.Context, st store.Store, o Publishing) error {
 	err := index.Update(ctx, st)
-	if statsErr := survey.StatsOfUnits(ctx, st, survey.Options{Registry: o.Registry, ToolVersion: o.ToolVersion,
+	if statsErr := stats.WriteUnits(ctx, st, survey.Options{Registry: o.Registry, ToolVersion: o.ToolVersion,
 		Log: o.Log}); statsErr != nil {
 		o.Log.Warn("statistics are not of all scans of a date, observer and list", "error", statsErr, "remedy",
 			"the next scan computes them again; bulkscan stats does, too")
@@ -86,7 +88,7 @@ func derive(ctx context.Context, st store.Store, o Publishing) error {
 		o.Log.Warn("statistics of past months were not merged; readers take those of each scan", "error", monthsErr)
 	}
 	err = errors.Join(err, views.Write(ctx, st, o.Registry))
-	if readmeErr := survey.WriteReadme(ctx, st); readmeErr != nil {
+	if readmeErr := method.WriteReadme(ctx, st); readmeErr != nil {
 		o.Log.Warn("the dataset's README was not written", "error", readmeErr, "remedy", "bulkscan stats writes it")
 	}
 	return err

@@ -11,6 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // reportEvery is how often a share reports its progress.
@@ -103,7 +105,7 @@ func Collect(ctx context.Context, st store.Store, scanID string, o Publishing) (
 		if err := c.Gather(ctx); err != nil {
 			return nil, err
 		}
-		err = survey.Stats(ctx, st, scanID, survey.Options{Registry: o.Registry, ToolVersion: o.ToolVersion, Log: o.Log})
+		err = stats.Write(ctx, st, scanID, survey.Options{Registry: o.Registry, ToolVersion: o.ToolVersion, Log: o.Log})
 		if err != nil && !errors.Is(err, commit.ErrNoTable) {
 			return nil, err
 		}
@@ -142,15 +144,15 @@ func (o *Publishing) publication(ctx context.Context, st store.Store, scanID str
 
 // Collected says how a scan in shares went. If --tables leaves out the table that shows answers, the scan counts as
 // having some.
-func Collected(ctx context.Context, st store.Store, scanID string) (*survey.Ending, error) {
-	outcomes, err := survey.CountOutcomes(ctx, st, scanID)
+func Collected(ctx context.Context, st store.Store, scanID string) (*summary.Ending, error) {
+	outcomes, err := summary.CountOutcomes(ctx, st, scanID)
 	if errors.Is(err, commit.ErrNoTable) {
-		return &survey.Ending{ScanID: scanID, AlreadyKept: 1, Entries: 1, Stored: true}, nil
+		return &summary.Ending{ScanID: scanID, AlreadyKept: 1, Entries: 1, Stored: true}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	e := &survey.Ending{ScanID: scanID, Outcomes: outcomes, Stored: true}
+	e := &summary.Ending{ScanID: scanID, Outcomes: outcomes, Stored: true}
 	for _, c := range outcomes {
 		e.Kept += c.Rows
 	}

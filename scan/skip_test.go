@@ -14,12 +14,14 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/method"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
 // figures are the parts of an answer that depend on the sites, as text by name: a summary, or the tables and summaries
 // of a report.
-func summaryFigures(s *survey.Summary) map[string]string {
+func summaryFigures(s *summary.Summary) map[string]string {
 	counted := *s
 	counted.StartedAt, counted.FinishedAt, counted.DatasetBytes, counted.Lost,
 		counted.LeftOut = s.StartedAt.UTC().Truncate(1<<62), nil, 0, nil, nil
@@ -66,12 +68,12 @@ var (
 func TestSkipDamaged(t *testing.T) {
 	files, nights := newDoor(t, -1)
 	asked := nights[1]
-	ask := func(st store.Store, skip *survey.Skip) (summary, report map[string]string, errs []error) {
+	ask := func(st store.Store, skip *survey.Skip) (sums, report map[string]string, errs []error) {
 		o := doorOptions()
 		o.Skip = skip
-		s, errSummary := survey.Summarize(t.Context(), st, asked, survey.SummaryOptions{Options: o})
+		s, errSummary := summary.Of(t.Context(), st, asked, summary.Options{Options: o})
 		if errSummary == nil {
-			summary = summaryFigures(s)
+			sums = summaryFigures(s)
 			if skip != nil && skip.On && !slices.Equal(s.LeftOut, skip.Omissions()) {
 				t.Errorf("the summary has %v", s.LeftOut)
 			}
@@ -86,7 +88,7 @@ func TestSkipDamaged(t *testing.T) {
 				*skip = *o.Skip
 			}
 		}
-		return summary, report, []error{errSummary, errReport}
+		return sums, report, []error{errSummary, errReport}
 	}
 	whole, wholeReport, errs := ask(placed(t, files), nil)
 	if errors.Join(errs...) != nil {
@@ -143,7 +145,7 @@ func TestSkipDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			skip := &survey.Skip{On: true}
-			summary, report, errs := ask(st, skip)
+			sums, report, errs := ask(st, skip)
 			line := skip.Omissions().Line()
 			_, _, refused := ask(st, nil)
 			says := func(parts ...string) {
@@ -185,7 +187,7 @@ func TestSkipDamaged(t *testing.T) {
 				if says("1 of 2 parts (2 of 4 sites) of scan "+asked+": ", " is damaged ("); kind != "delete" || ofPart {
 					says(name)
 				}
-				equal(what, summary, without[part][0])
+				equal(what, sums, without[part][0])
 				equal(what, report, without[part][1], ofLedger...)
 				for _, table := range ofLedger[:3] { // of the tokens of the lines; the ledger has the sites
 					if report["lines"] != wholeReport["lines"] {
@@ -200,7 +202,7 @@ func TestSkipDamaged(t *testing.T) {
 				strings.Contains(name, asked)),
 				strings.HasPrefix(name, commit.FilesFolder(asked)), name == commit.FileRecordName(nights[0], schema.TokenStats):
 				sorts["statistics"]++
-				equal(what, summary, whole)
+				equal(what, sums, whole)
 				equal(what, report, wholeReport)
 				if line == "" && kind == "flip" && strings.Contains(name, nights[0]) && refused[1] == nil {
 					continue // a column that a series does not need
@@ -210,7 +212,7 @@ func TestSkipDamaged(t *testing.T) {
 				}
 			case ofHistory(name), (name == history.LedgerName || name == schema.IndexName) && kind != "delete":
 				sorts["over dates"]++
-				equal(what, summary, whole)
+				equal(what, sums, whole)
 				equal(what, report, wholeReport, overDates...)
 				says("figures over dates: ", name)
 				if _, series := report["blocked-over-time"]; series != (name != schema.IndexName) {
@@ -221,7 +223,7 @@ func TestSkipDamaged(t *testing.T) {
 				}
 			default: // what is not read, or stands elsewhere
 				sorts["others"]++
-				equal(what, summary, whole)
+				equal(what, sums, whole)
 				if equal(what, report, wholeReport, overDates...); line != "" {
 					says(name)
 				}
@@ -249,14 +251,14 @@ func TestSkipDamagedOfUnit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := survey.SummaryOptions{Options: doorOptions()}
-		if _, err := survey.Summarize(t.Context(), st, "two", o); survey.IsDamage(err) == strings.HasPrefix(name,
+		o := summary.Options{Options: doorOptions()}
+		if _, err := summary.Of(t.Context(), st, "two", o); survey.IsDamage(err) == strings.HasPrefix(name,
 			schema.Bodies) {
 			// which a summary does not read
 			t.Errorf("%s: without Skip: %v", name, err)
 		}
 		o.Skip = &survey.Skip{On: true}
-		s, err := survey.Summarize(t.Context(), st, "two", o)
+		s, err := summary.Of(t.Context(), st, "two", o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,13 +267,13 @@ func TestSkipDamagedOfUnit(t *testing.T) {
 			t.Errorf("%s: %d rows, %d replaced, %s", name, s.Rows, s.Replaced, got)
 		}
 		o.Skip = &survey.Skip{On: true} // a report opens the scans several times
-		_, errSensitivity := survey.SensitivityOf(t.Context(), st, "two", "GPTBot", o)
-		_, errMethod := survey.Method(t.Context(), st, "two", o.Options)
+		_, errSensitivity := summary.SensitivityOf(t.Context(), st, "two", "GPTBot", o)
+		_, errMethod := method.Of(t.Context(), st, "two", o.Options)
 		if again := o.Skip.Omissions(); errSensitivity != nil || errMethod != nil || !slices.Equal(again, s.LeftOut) {
 			t.Errorf("%s: %v, %v, %v", name, again, errSensitivity, errMethod)
 		}
 		o.Alone, o.Skip = true, &survey.Skip{On: true}
-		if s, err := survey.Summarize(t.Context(), st, "two", o); err != nil || len(s.LeftOut) > 0 != strings.Contains(name,
+		if s, err := summary.Of(t.Context(), st, "two", o); err != nil || len(s.LeftOut) > 0 != strings.Contains(name,
 			"two") {
 			t.Errorf("%s: alone %v, %v", name, s, err)
 		}

@@ -24,6 +24,8 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/diff"
+	"github.com/bulkscan/bulkscan/survey/stats"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
@@ -69,7 +71,7 @@ func write(t *testing.T, st store.Store, o sink.Options, answers []answer) {
 	}
 	err = w.Flush(t.Context())
 	if err == nil {
-		err = survey.Stats(t.Context(), st, o.ScanID, survey.Options{})
+		err = stats.Write(t.Context(), st, o.ScanID, survey.Options{})
 	}
 	if err := errors.Join(err, w.Complete(t.Context()), w.Close(t.Context())); err != nil {
 		t.Fatal(err)
@@ -99,7 +101,7 @@ func figures(t *testing.T, st store.Store, id string, alone bool) map[string]str
 	}
 	o := survey.Options{Alone: alone}
 	for _, definition := range survey.DefinitionNames() {
-		s, err := survey.Summarize(t.Context(), st, id, survey.SummaryOptions{Options: o, Definition: definition})
+		s, err := summary.Of(t.Context(), st, id, summary.Options{Options: o, Definition: definition})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +335,7 @@ func TestRescanThatFails(t *testing.T) {
 	for _, id := range []string{"first", "again"} {
 		same(t, "by "+id, figures(t, st, id, false), want)
 	}
-	s, err := survey.Summarize(t.Context(), st, "again", survey.SummaryOptions{})
+	s, err := summary.Of(t.Context(), st, "again", summary.Options{})
 	if err != nil || s.Replaced != hosts || fmt.Sprint(s.Unit) != "[first again]" || s.Alone {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -350,11 +352,11 @@ func TestRescanThatFails(t *testing.T) {
 	other.ListID = "another"
 	write(t, st, other, failing)
 	release(t, st, "other", true)
-	if s, err := survey.Summarize(t.Context(), st, "other", survey.SummaryOptions{}); err != nil || s.Answered != 8 ||
+	if s, err := summary.Of(t.Context(), st, "other", summary.Options{}); err != nil || s.Answered != 8 ||
 		s.Rules != 0 || s.Replaced != 0 || len(s.Unit) != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if s, err := survey.Summarize(t.Context(), st, "again", survey.SummaryOptions{}); err != nil || s.Rules != 8 ||
+	if s, err := summary.Of(t.Context(), st, "again", summary.Options{}); err != nil || s.Rules != 8 ||
 		s.Replaced != hosts {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -364,7 +366,7 @@ func TestRescanThatFails(t *testing.T) {
 	again.Restart = true
 	write(t, st, again, first[:1])
 	release(t, st, "again", true)
-	if s, err := survey.Summarize(t.Context(), st, "again", survey.SummaryOptions{}); err != nil || s.Rules != 8 ||
+	if s, err := summary.Of(t.Context(), st, "again", summary.Options{}); err != nil || s.Rules != 8 ||
 		s.Replaced != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -406,7 +408,7 @@ func TestUnitOfFewTables(t *testing.T) {
 			t.Errorf("%+v, %v", row, err)
 		}
 	}
-	if s, err := survey.Summarize(t.Context(), st, "all", survey.SummaryOptions{}); err != nil || s.Rows != 2 ||
+	if s, err := summary.Of(t.Context(), st, "all", summary.Options{}); err != nil || s.Rows != 2 ||
 		s.Rules != 1 || s.Replaced != 1 || len(s.Unit) != 2 {
 		t.Errorf("%+v, %v", s, err)
 	}

@@ -1,9 +1,8 @@
-// Package survey answers one question: what do scans tell? It says how sites are read and counted: with which options
-// (options.go), from which rows (rows.go), without damaged files (skip.go), by policy (policies.go), by six definitions
-// of blocking (definition.go), and how sure a share is (uncertainty.go). With these it computes the statistics of a
-// scan (stats.go) and its headline figures (summary.go); package tables counts what the report page shows, and package
-// diff compares two scans. The memory of statistics and summaries is bounded, however many sites there are, and however
-// many agents they name.
+// Package survey answers one question: how are the sites of scans counted? With which options (options.go), from
+// which rows (rows.go), without damaged files (skip.go), by policy (policies.go), by six definitions of blocking
+// (definition.go), by value (counts.go, histogram.go), and how sure a share is (uncertainty.go). The rooms beside it
+// say what comes of that: package stats computes the statistics of a scan, summary its headline figures, tables those
+// of the report page, which page writes, method says how a dataset was made, and diff compares two scans.
 package survey
 
 import (
@@ -27,7 +26,7 @@ type Options struct {
 	Unlisted    bool // as in sink.Options
 	Alone       bool // read the scan by itself, and not the scans of its date, observer and list
 
-	// Skip lets Summarize, SensitivityOf and Take leave out damaged files, and lists them afterwards.
+	// Skip lets summaries, sensitivity and tables leave out damaged files, and lists these afterwards.
 	Skip *Skip
 
 	Uncertainty // without LeastGroup the constant counts, and without SampleOf the scan's --sample

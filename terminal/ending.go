@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // The last page of a scan: how it went, where its dataset is, and what to do next.
@@ -28,7 +29,7 @@ type Fact struct{ Name, Text string }
 const endingWidth = 80
 
 // Ending shows how a scan went.
-func Ending(w io.Writer, e *survey.Ending, o EndingOptions) error {
+func Ending(w io.Writer, e *summary.Ending, o EndingOptions) error {
 	p := newPage(w, ColorAuto)
 	p.width = min(p.width, endingWidth)
 	a := e.Answers()
@@ -100,7 +101,7 @@ func kindsText(counts []survey.Count) string {
 }
 
 // mostBlocked names the first tokens with their shares.
-func mostBlocked(b *survey.Blocking) string {
+func mostBlocked(b *summary.Blocking) string {
 	var list []string
 	for _, c := range b.MostBlocked {
 		list = append(list, c.Token+" "+percentOf(c.Sites, b.Sites))

@@ -11,14 +11,15 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
-func anEnding() *survey.Ending {
+func anEnding() *summary.Ending {
 	scan := aSummary()
 	scan.Outcomes = []survey.Count{{Value: "answered", Rows: 18203}, {Value: "dns_not_found", Rows: 900},
 		{Value: "connect_timeout", Rows: 500}, {Value: "tls_failed", Rows: 300}, {Value: "opted_out", Rows: 97}}
 	scan.Blocking.MostBlocked = scan.Blocking.MostBlocked[:3]
-	return &survey.Ending{
+	return &summary.Ending{
 		ScanID: "20261121-5f3a9c", Kept: 15000, AlreadyKept: 5000, Throttled: 120, Rejected: 23, Duplicates: 1,
 		Entries: 20000, Lines: 20023, Stored: true, Scan: scan,
 	}
@@ -26,7 +27,7 @@ func anEnding() *survey.Ending {
 
 // TestEnding shows the last page of a scan with a dataset, and of a scan that only prints.
 func TestEnding(t *testing.T) {
-	f := func(name string, e *survey.Ending, o EndingOptions) {
+	f := func(name string, e *summary.Ending, o EndingOptions) {
 		t.Helper()
 		var out bytes.Buffer
 		if err := Ending(&out, e, o); err != nil {
@@ -44,9 +45,9 @@ func TestEnding(t *testing.T) {
 			t.Errorf("%d sites, %v:\n%s", sites, err, &out)
 		}
 	}
-	f("ending-lines", &survey.Ending{ScanID: "s", Kept: 3, Outcomes: []survey.Count{{Value: "answered", Rows: 2},
+	f("ending-lines", &summary.Ending{ScanID: "s", Kept: 3, Outcomes: []survey.Count{{Value: "answered", Rows: 2},
 		{Value: "timeout", Rows: 1}}, Entries: 3, Lines: 3}, EndingOptions{Out: "-", Took: 1234 * time.Millisecond})
-	f("ending-empty", &survey.Ending{ScanID: "s", Lines: 2, Rejected: 2, Stored: true},
+	f("ending-empty", &summary.Ending{ScanID: "s", Lines: 2, Rejected: 2, Stored: true},
 		EndingOptions{Out: "a/b", Took: 61 * time.Second})
 }
 

@@ -5,11 +5,11 @@ import (
 	"io"
 
 	"github.com/bulkscan/bulkscan/internal/printable"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // Sensitivity prints how much one token's share depends on choices, one row per choice.
-func Sensitivity(w io.Writer, s *survey.Sensitivity, when Color) error {
+func Sensitivity(w io.Writer, s *summary.Sensitivity, when Color) error {
 	p, scans := newPage(w, when), "scan "+s.ScanID
 	if n := len(s.Scans); n > 1 {
 		scans = fmt.Sprintf("%d scans together, the last one %s,", n, s.ScanID)

@@ -9,13 +9,14 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // The headline figures of a scan on a page: after a few lines about the scan itself, sections of rows that all have the
 // same columns, a name, a number, its share and a bar, so that the bars of the whole page stand below each other.
 
 // Summary shows the headline figures of a scan.
-func Summary(w io.Writer, s *survey.Summary, when Color) error {
+func Summary(w io.Writer, s *summary.Summary, when Color) error {
 	x := &summaryPage{page: newPage(w, when), s: s, signs: asciiBars}
 	if showsBlocks(w) {
 		x.signs = blockBars
@@ -41,7 +42,7 @@ func Summary(w io.Writer, s *survey.Summary, when Color) error {
 // summaryPage is a summary for people.
 type summaryPage struct {
 	page  *page
-	s     *survey.Summary
+	s     *summary.Summary
 	signs barSigns
 
 	sections []section
@@ -122,7 +123,7 @@ func (x *summaryPage) head() {
 }
 
 // openPart says when the first part is committed.
-func openPart(s *survey.Summary) string {
+func openPart(s *summary.Summary) string {
 	if s.PartRows == nil || s.PartSeconds == nil {
 		return ""
 	}
@@ -363,7 +364,7 @@ func (x *summaryPage) statuses() {
 		for _, c := range x.s.Statuses {
 			status, err := strconv.Atoi(c.Value)
 			switch {
-			case err != nil || survey.StatusClass(status) != class.Value:
+			case err != nil || summary.StatusClass(status) != class.Value:
 			case shown[c.Value]:
 				part(c.Value, c.Rows)
 			default:

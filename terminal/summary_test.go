@@ -14,21 +14,22 @@ import (
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // aSummary is one that has a bit of everything: a million sites, shares that two digits cannot distinguish, reasons of
 // each kind.
-func aSummary() *survey.Summary {
+func aSummary() *summary.Summary {
 	mean, median, p99 := 0.7312, 412.0, 8123.0
 	begun := time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
 	finished := begun.Add(3*time.Hour + 83*time.Second)
-	s := &survey.Summary{
+	s := &summary.Summary{
 		ScanID: "20261121-abcdef", ScanDate: "2026-11-21", State: "complete", StartedAt: begun, FinishedAt: &finished,
 		SchemaVersion: 1, ToolVersion: "1.2.3", RegistryVersion: "2026.11.21",
 		Observer: "live bulkscan any https+http HTTP/1.1 from frankfurt", ListID: "tranco-K2XYW",
-		OtherScans: []survey.OtherScan{{ScanID: "first", ScanDate: "2026-08-01", State: "complete"},
+		OtherScans: []summary.OtherScan{{ScanID: "first", ScanDate: "2026-08-01", State: "complete"},
 			{ScanID: "second", ScanDate: "2026-09-01", State: "running"},
 			{ScanID: "third", ScanDate: "2026-10-01", State: "complete"}, {ScanID: "fourth", ScanDate: "2026-11-01",
 				State: "complete"}},
@@ -52,16 +53,16 @@ func aSummary() *survey.Summary {
 			{Value: "warn", Rows: 52_000}},
 		MeanScore: &mean, MedianMillis: &median, P99Millis: &p99,
 		BodyBytes: 4_321_098_765, DatasetBytes: 75_000_000, Parts: 20,
-		Blocking: survey.Blocking{
+		Blocking: summary.Blocking{
 			Registry: "2026.11.21", Definition: "full", Question: "is everything denied to it, by whatever group it follows?",
 			Over: "sites_rules", Sites: 712_345,
 			Selection: survey.Selection{Category: "ai"}, Selected: 163, Blocked: 6, AtLeastOne: 130_000, OneByName: 110_000,
 			OneFallback: 700, OneByStar: 19_300, NameOne: 141_000, StarBlocks: 14_000,
-			ByPurpose: []survey.Sum{{Value: "training", Tokens: 37, Sites: 128_000}, {Value: "search", Tokens: 28,
+			ByPurpose: []summary.Sum{{Value: "training", Tokens: 37, Sites: 128_000}, {Value: "search", Tokens: 28,
 				Sites: 60_000}, {Value: "ads", Tokens: 1, Sites: 14_000}},
-			ByOperator: []survey.Sum{{Value: "OpenAI", Tokens: 7, Sites: 119_000}, {Value: "Anthropic", Tokens: 5,
+			ByOperator: []summary.Sum{{Value: "OpenAI", Tokens: 7, Sites: 119_000}, {Value: "Anthropic", Tokens: 5,
 				Sites: 100_000}},
-			MostBlocked: []survey.TokenCount{
+			MostBlocked: []summary.TokenCount{
 				{Token: "GPTBot", Operator: "OpenAI", Purpose: "training", Sites: 118_000, ViaOwn: 104_000, ViaStar: 14_000},
 				{Token: "CCBot", Operator: "Common Crawl Foundation", Purpose: "data-provider", Sites: 90_000, ViaOwn: 90_000},
 				{Token: "Cloudflare-AutoRAG", Operator: "Cloudflare", Purpose: "search", Sites: 14_020, ViaOwn: 10, ViaFallback: 10,
@@ -69,19 +70,19 @@ func aSummary() *survey.Summary {
 				{Token: "Perplexity-User", Operator: "Perplexity", Purpose: "user-fetch", Sites: 300, ViaStar: 300},
 				{Token: "RareBot", Operator: "検索", Purpose: "search", Sites: 3, ViaOwn: 3},
 			},
-			Lenient: []survey.LenientCount{{Token: "AI2Bot", Sites: 66_000}, {Token: "ChatGPT Agent", Sites: 12}},
+			Lenient: []summary.LenientCount{{Token: "AI2Bot", Sites: 66_000}, {Token: "ChatGPT Agent", Sites: 12}},
 		},
 	}
 	s.LeastGroup = survey.LeastGroup
 	surely(s)
 	for i, n := range []int64{200_000, 0, 0, 97_990, 0, 12, 1000, 20_000, 30_988, 650_000} {
-		s.Scores = append(s.Scores, survey.Bin{From: float64(i) / 10, To: float64(i+1) / 10, Rows: n})
+		s.Scores = append(s.Scores, summary.Bin{From: float64(i) / 10, To: float64(i+1) / 10, Rows: n})
 	}
 	return s
 }
 
 // surely says how sure the shares of a summary are: 96,544 sites were not observed.
-func surely(s *survey.Summary) {
+func surely(s *summary.Summary) {
 	s.Blocking.Unobserved = 96_544
 	s.Blocking.EachHeadline(func(_, _ string, sites int64, sure *survey.Certainty) {
 		*sure = s.Of(sites, s.Blocking.Sites, s.Blocking.Unobserved)
@@ -107,7 +108,7 @@ func goldenPage(t *testing.T, name, page string) {
 }
 
 // pageOf returns the page of a summary in a file or a pipe.
-func pageOf(t *testing.T, s *survey.Summary) string {
+func pageOf(t *testing.T, s *summary.Summary) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := Summary(&out, s, ColorAuto); err != nil {
@@ -127,8 +128,8 @@ func TestSummaryPage(t *testing.T) {
 	s.Rows, s.Asked, s.Answered, s.WithFile, s.Rules, s.Redirected, s.HTML, s.Truncated = 0, 0, 0, 0, 0, 0, 0, 0
 	s.Outcomes, s.StatusClasses, s.Statuses, s.Access, s.Checks, s.MeanScore, s.MedianMillis, s.P99Millis = nil, nil, nil,
 		nil, nil, nil, nil, nil
-	s.Blocking = survey.Blocking{Registry: "2026.11.21", Definition: "rfc_effective", Question: "may it?",
-		Over: "sites_answered", Selected: 163, Lenient: []survey.LenientCount{}}
+	s.Blocking = summary.Blocking{Registry: "2026.11.21", Definition: "rfc_effective", Question: "may it?",
+		Over: "sites_answered", Selected: 163, Lenient: []summary.LenientCount{}}
 	for i := range s.Scores {
 		s.Scores[i].Rows = 0
 	}
@@ -182,7 +183,7 @@ func TestSummaryPage(t *testing.T) {
 	// Of many operators and lenient names only some are shown, with a note that there are more.
 	s = aSummary()
 	for i := range 12 {
-		s.Blocking.Lenient = append(s.Blocking.Lenient, survey.LenientCount{Token: "Bot " + strconv.Itoa(i), Sites: 9})
+		s.Blocking.Lenient = append(s.Blocking.Lenient, summary.LenientCount{Token: "Bot " + strconv.Itoa(i), Sites: 9})
 	}
 	if page := pageOf(t, s); !strings.Contains(page, "  Bot 9 ") || strings.Contains(page, "  Bot 10 ") ||
 		!strings.Contains(page, "\n  and 2 more; --json has them\n") {
@@ -190,7 +191,7 @@ func TestSummaryPage(t *testing.T) {
 	}
 	s.Blocking.ByPurpose = s.Blocking.ByPurpose[:1]
 	for i := range 13 {
-		s.Blocking.ByOperator = append(s.Blocking.ByOperator, survey.Sum{Value: "Operator " + strconv.Itoa(i), Tokens: 1,
+		s.Blocking.ByOperator = append(s.Blocking.ByOperator, summary.Sum{Value: "Operator " + strconv.Itoa(i), Tokens: 1,
 			Sites: 9})
 	}
 	if page := pageOf(t, s); !strings.Contains(page, "  Operator 9 ") || strings.Contains(page, "  Operator 10 ") ||

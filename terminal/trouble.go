@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/pipeline"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // Warnings about a scan while it runs.
@@ -42,7 +42,7 @@ func (d *Display) Troubles(ctx context.Context, log *slog.Logger) {
 		}
 		if outcome, n, of := failures.look(countsOf(d.Progress), d.Progress.ListDone()); n > 0 {
 			log.Warn("most sites fail for one reason", "outcome", outcome, "sites", n, "of", of, "remedy",
-				survey.Suspicion(outcome.String()))
+				summary.Suspicion(outcome.String()))
 		}
 	}
 }

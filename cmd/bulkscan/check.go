@@ -11,9 +11,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
@@ -21,8 +18,11 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/pipeline"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/terminal"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func (a *app) checkCommand() *cobra.Command {
@@ -117,7 +117,7 @@ func nothingKnown(r *audit.Result, optOut string) error {
 	if r.Error != "" {
 		what += ", " + r.Error
 	}
-	remedy := survey.Suspicion(r.Outcome)
+	remedy := summary.Suspicion(r.Outcome)
 	if r.Outcome == exchange.DNSNotFound.String() {
 		remedy = "check how the name is spelled, and the name servers (--resolver)"
 	}

@@ -10,14 +10,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/simweb/demo"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/terminal"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // demoFlags are the flags of demo.
@@ -91,9 +92,9 @@ func (a *app) demo(ctx context.Context, f *demoFlags) error {
 	}
 	fmt.Fprintf(a.stderr, "Scanning %d hosts of a simulated web on this machine (seed %d).\n", f.origins, f.seed)
 
-	var ending *survey.Ending
+	var ending *summary.Ending
 	o := terminal.EndingOptions{Out: f.out}
-	scan.show = func(e *survey.Ending, took time.Duration) { ending, o.Took = e, took }
+	scan.show = func(e *summary.Ending, took time.Duration) { ending, o.Took = e, took }
 	if err := a.scan(ctx, scan, settings(flags), []string{folder.List()}); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 const demoDate = "2026-11-21"
@@ -74,7 +75,7 @@ func demoDataset(t *testing.T) (dir string) {
 		}
 		f.Body = nil // the web's
 	}
-	if err := errors.Join(w.Flush(t.Context()), survey.Stats(t.Context(), st, demo.Scan, survey.Options{}),
+	if err := errors.Join(w.Flush(t.Context()), stats.Write(t.Context(), st, demo.Scan, survey.Options{}),
 		w.Complete(t.Context()), w.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}

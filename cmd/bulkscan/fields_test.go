@@ -12,8 +12,8 @@ import (
 	"github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/nightly"
 	"github.com/bulkscan/bulkscan/sink/schema"
-	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/diff"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 const fieldsPage = "../../docs/FIELDS.md"
@@ -38,8 +38,8 @@ known. Dates have the form YYYY-MM-DD, and times that of RFC 3339. A nested obje
 			fieldRow(t, &b, c.Name, c.Type, c.Meaning)
 		}
 	}
-	json("`summary --json`", reflect.TypeFor[survey.Summary]())
-	json("`summary --sensitivity TOKEN --json`", reflect.TypeFor[survey.Sensitivity]())
+	json("`summary --json`", reflect.TypeFor[summary.Summary]())
+	json("`summary --sensitivity TOKEN --json`", reflect.TypeFor[summary.Sensitivity]())
 	json("`diff --json`", reflect.TypeFor[diff.Diff]())
 	json("`diff --paired --json`", reflect.TypeFor[diff.Paired]())
 	columns("`changes.parquet` of `diff -o`", reflect.TypeFor[diff.ChangeRow]())

@@ -267,7 +267,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "at most {} bytes, goes", code("inputs.MaxLabel"))
 	f(page, "a number of more than {} digits is no rank", in("inputs/record.go", `maxNumber = 1e(\d+)`))
 	f(page, "`--dry-run` ends with {}.", code("cmd/bulkscan.exitUsage"))
-	f(page, "for each of up to {} labels", grouped("survey.maxLabels"))
+	f(page, "for each of up to {} labels", grouped("survey/stats.maxLabels"))
 	f(page, "The first {} lines, up to {} KiB, decide", code("inputs.sampleLines"), kib("inputs.headBytes"))
 	f(page, "pages of more than {} MiB, {} million values or a header of {} MiB", mib("sink/table.maxPage"),
 		mib("sink/table.maxPageValues"), mib("sink/table.maxPageHeader"))
@@ -404,9 +404,9 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "need {} sites in the group", code("survey.LeastGroup"))
 	f(page, "fewer than {} is flagged", code("survey.FewSites"))
 	f(page, "sampling interval at {} %", in("survey/uncertainty.go", `interval of k of n sites at (\d+) %`))
-	f(page, "for every file that {} domains", code("survey.sharedBy"))
+	f(page, "for every file that {} domains", code("survey/summary.sharedBy"))
 	page = "docs/FIELDS.md"
-	f(page, "| {} bins of asked rows", numberWords[c("survey.scoreBins")])
+	f(page, "| {} bins of asked rows", numberWords[c("survey/summary.scoreBins")])
 	f(page, "total_ms of answered rows, within {} %", in("survey/histogram_test.go", `want %v within (\d+) %%`))
 	return all
 }

@@ -83,7 +83,7 @@ func TestListings(t *testing.T) {
 		s.all("inputs/detect.go", `(?s)var HostNames = (.*?)\}`, `"([^"]+)"`))
 	f("docs/inputs.md", "ranks under", ".", quoted, s.all("inputs/detect.go", `(?s)var RankNames = (.*?)\}`, `"([^"]+)"`))
 	f("docs/summary.md", "over other denominators", "FIELDS.md", regexp.MustCompile("`([a-z_]+)(?:_…)?`"),
-		unique(s.all("survey/sensitivity.go", `(?s)var choices = (.*?)\n}`,
+		unique(s.all("survey/summary/sensitivity.go", `(?s)var choices = (.*?)\n}`,
 			`\{"([a-z]+|same_domain|unobserved|unread)(?:_open|_blocking)?",`)))
 	f("docs/divergences.md", "In `google` alone:\n", "are keys", regexp.MustCompile("`([^`]+)`"),
 		lacking(s.all("parser/key.go", `(?s)var tolerated = (.*?)\n}\n`, `\{"([^"]+)"`), []string{"user-agent", "allow",

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
@@ -22,7 +20,10 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 	"github.com/bulkscan/bulkscan/terminal"
+
+	"github.com/spf13/cobra"
 )
 
 // reauditFlags are the flags of reaudit.
@@ -201,7 +202,7 @@ func (a *app) reauditScan(ctx context.Context, from, to store.Store, id string, 
 		},
 		Done: &done, Kept: kept, Log: log,
 		Finish: func(ctx context.Context) error {
-			err := survey.Stats(ctx, to, id, survey.Options{Registry: registry, ToolVersion: toolVersion(), Log: log})
+			err := stats.Write(ctx, to, id, survey.Options{Registry: registry, ToolVersion: toolVersion(), Log: log})
 			if errors.Is(err, commit.ErrNoTable) {
 				return nil
 			}

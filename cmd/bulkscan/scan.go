@@ -15,9 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/limits"
@@ -28,10 +25,13 @@ import (
 	"github.com/bulkscan/bulkscan/sink/repair"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/terminal"
 	"github.com/bulkscan/bulkscan/warc/archive"
 	"github.com/bulkscan/bulkscan/warc/replay"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // scanFlags are the flags of scan.
@@ -76,7 +76,7 @@ type scanFlags struct {
 	signals  *sharedSignals // nil: the scan watches for signals itself
 
 	// receives how the scan went and how long it took, instead of the log; nil: the log receives it
-	show func(*survey.Ending, time.Duration)
+	show func(*summary.Ending, time.Duration)
 
 	filesEach int // files that an exchange takes: more than 1 if its server is in this process too; 0 is 1
 }
@@ -355,7 +355,7 @@ func (a *app) describe(ctx context.Context, f *scanFlags, j *scan.Job) error {
 	case s.Entries > 0 || f.allowEmpty || !f.share.Whole(): // a share may be empty
 		return nil
 	}
-	return &exitError{exitThreshold, fmt.Errorf("no usable site on the list; see %s", survey.FormFlags(s.Nights != nil))}
+	return &exitError{exitThreshold, fmt.Errorf("no usable site on the list; see %s", summary.FormFlags(s.Nights != nil))}
 }
 
 // jobOptions returns the options of a scan by its flags.

@@ -7,14 +7,14 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/bulkscan/bulkscan/fetcher/resolve"
 	"github.com/bulkscan/bulkscan/internal/limits"
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/scan"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/terminal"
+
+	"github.com/spf13/pflag"
 )
 
 // judgeRun reports the result of a scan, on a page for a person and in one line for programs. Its error says whether
@@ -26,7 +26,7 @@ func (f *scanFlags) judgeRun(ctx context.Context, j *scan.Job, p *pipeline.Progr
 	page := f.show != nil || whole && j.Nights < 2 && terminal.Speaks(stderr, f.logFormat) &&
 		log.Enabled(ctx, slog.LevelInfo)
 	e := j.Ending(ctx, p, page)
-	a, empty := survey.AnswersOf(e.Outcomes), e.Empty()
+	a, empty := summary.AnswersOf(e.Outcomes), e.Empty()
 	if f.show != nil {
 		f.show(e, took)
 	} else if page {
@@ -82,7 +82,7 @@ func (b *endBounds) check() error {
 
 // judge returns an error if the scan has no results, for the reason in empty, or if more origins of this run were
 // silent than is allowed.
-func (b *endBounds) judge(e *survey.Ending, empty string, a survey.Answers, log *slog.Logger) error {
+func (b *endBounds) judge(e *summary.Ending, empty string, a summary.Answers, log *slog.Logger) error {
 	switch {
 	case empty != "" && b.allowEmpty:
 		log.Warn(empty)

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/cobra"
-
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/statistics"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/method"
+	"github.com/bulkscan/bulkscan/survey/stats"
 	"github.com/bulkscan/bulkscan/terminal"
+
+	"github.com/spf13/cobra"
 )
 
 func (a *app) statsCommand() *cobra.Command {
@@ -48,7 +50,7 @@ counts at any time, and writes nothing. DIR is a folder, or s3://BUCKET/PREFIX; 
 	return c
 }
 
-// computeStats runs survey.Stats under the lock of the statistics.
+// computeStats runs stats.Write under the lock of the statistics.
 func computeStats(ctx context.Context, st store.Store, scanID string, o survey.Options) (err error) {
 	lock, err := statistics.Lock(ctx, st, scanID)
 	if held, ok := errors.AsType[*commit.HeldError](err); ok && held.Holder.Doing == "" {
@@ -59,10 +61,10 @@ func computeStats(ctx context.Context, st store.Store, scanID string, o survey.O
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	if err := survey.Stats(ctx, st, scanID, o); err != nil {
+	if err := stats.Write(ctx, st, scanID, o); err != nil {
 		return err
 	}
-	if err := survey.WriteReadme(ctx, st); !errors.Is(err, store.ErrNotExist) { // no scan is complete
+	if err := method.WriteReadme(ctx, st); !errors.Is(err, store.ErrNotExist) { // no scan is complete
 		return err
 	}
 	return nil

@@ -7,11 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
+	"github.com/bulkscan/bulkscan/terminal"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/bulkscan/bulkscan/survey"
-	"github.com/bulkscan/bulkscan/terminal"
 )
 
 // summaryFlags are the flags of summary.
@@ -126,7 +127,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		return err
 	}
 	o.Uncertainty = f.sure
-	of := survey.SummaryOptions{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top}
+	of := summary.Options{Options: o, Definition: definition.Name, Selection: f.filter.Selection, Top: f.top}
 	if f.sensitive != "" {
 		if f.sure.SampleOf > 0 {
 			return usagef("--sample-of: --sensitivity has no intervals; leave one of the two out")
@@ -141,13 +142,13 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		return err
 	}
 	if f.sensitive != "" {
-		s, err := survey.SensitivityOf(ctx, st, scans.chosen.ScanID, f.sensitive, of)
+		s, err := summary.SensitivityOf(ctx, st, scans.chosen.ScanID, f.sensitive, of)
 		if err := a.skipped(f.choice.skip, err); err != nil {
 			return err
 		}
 		return show(a, f.shownAs, s, terminal.Sensitivity)
 	}
-	s, err := survey.Summarize(ctx, st, scans.chosen.ScanID, of)
+	s, err := summary.Of(ctx, st, scans.chosen.ScanID, of)
 	if err := a.skipped(f.choice.skip, err); err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (a *app) summary(ctx context.Context, dir string, f *summaryFlags) error {
 		if !s.Alone && slices.Contains(s.Unit, m.ScanID) {
 			continue
 		}
-		s.OtherScans = append(s.OtherScans, survey.OtherScan{ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State),
+		s.OtherScans = append(s.OtherScans, summary.OtherScan{ScanID: m.ScanID, ScanDate: m.ScanDate, State: string(m.State),
 			Observer: m.Observer.String()})
 	}
 	return show(a, f.shownAs, s, terminal.Summary)

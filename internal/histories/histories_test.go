@@ -32,6 +32,7 @@ import (
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // history is a dataset, the commands run on it, and the oracle's knowledge about it.
@@ -241,7 +242,7 @@ func (h *history) counting(s *scanState, _, _ byte) *command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(survey.Stats(ctx, st, s.id, survey.Options{Registry: tokens.Default(), Log: quiet}), lock.Unlock())
+			return errors.Join(stats.Write(ctx, st, s.id, survey.Options{Registry: tokens.Default(), Log: quiet}), lock.Unlock())
 		}}
 }
 

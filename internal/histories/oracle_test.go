@@ -29,6 +29,7 @@ import (
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/diff"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
 
 	"github.com/parquet-go/parquet-go"
@@ -595,8 +596,8 @@ func (h *history) answers(st store.Store) map[string]string {
 		return cmp.Or(strings.Compare(h.scans[a].date, h.scans[b].date), strings.Compare(a, b))
 	})
 	for i, id := range ids {
-		summary, err := survey.Summarize(ctx, st, id, survey.SummaryOptions{Options: o})
-		ask("summary of "+id, summary, err)
+		figures, err := summary.Of(ctx, st, id, summary.Options{Options: o})
+		ask("summary of "+id, figures, err)
 		if i > 0 {
 			diff, err := diff.Scans(ctx, diff.ScanAt{Store: st, ScanID: ids[i-1]}, diff.ScanAt{Store: st, ScanID: id},
 				diff.Options{Options: o})

@@ -16,19 +16,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/verify"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // openScan opens a small dataset.
@@ -105,7 +105,7 @@ func surveyed(s *Store) error {
 		err = w.Flush(ctx)
 	}
 	if err == nil {
-		err = survey.Stats(ctx, s, "s", survey.Options{})
+		err = stats.Write(ctx, s, "s", survey.Options{})
 	}
 	if err == nil {
 		err = w.Complete(ctx)

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/docs/queries"
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
@@ -128,7 +129,7 @@ func (b *builder) single(id, short string, v variant, names ...string) figure {
 
 // switched is a figure with a variant for each definition. It is missing if all are empty.
 func (b *builder) switched(id, short string, names []string, of func(id string, d survey.Definition,
-	s *survey.Summary) variant) figure {
+	s *summary.Summary) variant) figure {
 	f := figure{ID: id, Short: short, Queries: sqlOf(names...)}
 	shown, since := false, ""
 	for i, d := range survey.Definitions() {
@@ -316,7 +317,7 @@ func reasonKeys(d survey.Definition) []key {
 func partly(d survey.Definition) bool { return d.Name == survey.Full || d.Answered() }
 
 // reasons are the parts of a token's bar, which add up to all.
-func reasons(t *survey.TokenCount, d survey.Definition, of int64) lengths {
+func reasons(t *summary.TokenCount, d survey.Definition, of int64) lengths {
 	part := func(n int64) float64 { return ratio(n, of) }
 	parts := lengths{{"own", part(t.ViaOwn)}, {"fallback", part(t.ViaFallback)}, {"star", part(t.ViaStar)},
 		{"failing", part(t.ViaHTTP)}}

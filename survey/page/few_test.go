@@ -11,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
@@ -28,11 +29,11 @@ func groupsOf(all, sampleOf int64, sizes ...int64) *builder {
 		t.Rows = append(t.Rows, row)
 	}
 	rules := survey.Uncertainty{LeastGroup: survey.LeastGroup, SampleOf: sampleOf}
-	var tokens []survey.TokenCount
+	var tokens []summary.TokenCount
 	for i, n := range sizes {
 		name, blocking := fmt.Sprintf("group-%d", n), n/2+(n/2)/int64(i+1)*int64(1-2*(i%2))
 		share := float64(blocking) / float64(n)
-		tokens = append(tokens, survey.TokenCount{Token: name, Operator: name, Named: 1, Sites: n,
+		tokens = append(tokens, summary.TokenCount{Token: name, Operator: name, Named: 1, Sites: n,
 			Share: float64(n) / float64(all), ViaOwn: n})
 		for _, other := range sizes {
 			add("blocked-together", []string{"token", "other", "sites", "share"}, name, fmt.Sprintf("group-%d", other),
@@ -73,15 +74,15 @@ func groupsOf(all, sampleOf int64, sizes ...int64) *builder {
 	add("histograms", nil, "body_bytes", int64(1), int64(2), all)
 	add("transitions", []string{"token", "before", "after", "change", "sites"}, "GPTBot", "open", "blocked", "began", all)
 	share, half := 0.5, 20.0
-	s.Sensitivity = &survey.Sensitivity{Token: "GPTBot", Rows: []survey.Choice{{ID: "rules", Sites: all / 2, Of: all,
+	s.Sensitivity = &summary.Sensitivity{Token: "GPTBot", Rows: []summary.Choice{{ID: "rules", Sites: all / 2, Of: all,
 		Share: &share}}}
 	for _, d := range survey.Definitions() {
-		sum := &survey.Summary{Uncertainty: rules, Rows: 2 * all, Asked: all, Answered: all, Rules: all, MedianMillis: &half,
+		sum := &summary.Summary{Uncertainty: rules, Rows: 2 * all, Asked: all, Answered: all, Rules: all, MedianMillis: &half,
 			P99Millis: &half,
-			Statuses:  []survey.Count{{Value: "200", Rows: all}}, Scores: []survey.Bin{{To: 1, Rows: all}},
+			Statuses:  []survey.Count{{Value: "200", Rows: all}}, Scores: []summary.Bin{{To: 1, Rows: all}},
 			Checks: []survey.Count{{Value: "pass", Rows: all}}}
-		sums := []survey.Sum{{Value: "x", Tokens: 1, Sites: all / 2, Share: 0.5}}
-		sum.Blocking = survey.Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: all,
+		sums := []summary.Sum{{Value: "x", Tokens: 1, Sites: all / 2, Share: 0.5}}
+		sum.Blocking = summary.Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: all,
 			AtLeastOne: all / 2, Unobserved: all,
 			MostBlocked: tokens, ByPurpose: sums, ByOperator: slices.Clone(sums)}
 		sum.Blocking.EachHeadline(func(_, _ string, sites int64, sure *survey.Certainty) {
@@ -196,7 +197,7 @@ func TestLeads(t *testing.T) {
 	for second, want := range map[int64]bool{4999: true, 5000: false} {
 		b := groupsOf(10_000, 0, 5000)
 		s := b.full()
-		s.Blocking.MostBlocked = append(s.Blocking.MostBlocked, survey.TokenCount{Token: "second", Sites: second,
+		s.Blocking.MostBlocked = append(s.Blocking.MostBlocked, summary.TokenCount{Token: "second", Sites: second,
 			Share: float64(second) / 10_000})
 		if got := b.answer(s); strings.Contains(got, "leads") != want {
 			t.Errorf("5000 and %d sites: %s", second, got)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // This file makes the figures about who is blocked: the first screen, and the figures that the definition switches.
@@ -43,7 +44,7 @@ func (b *builder) groups() []group {
 }
 
 // full is the summary by full.
-func (b *builder) full() *survey.Summary {
+func (b *builder) full() *summary.Summary {
 	for i, d := range survey.Definitions() {
 		if d.Name == survey.Full {
 			return b.survey.Summaries[i]
@@ -66,7 +67,7 @@ func (b *builder) numbers() []number {
 }
 
 // answer is the first screen: one sentence.
-func (b *builder) answer(s *survey.Summary) string {
+func (b *builder) answer(s *summary.Summary) string {
 	d, _ := survey.DefinitionNamed(s.Blocking.Definition)
 	if s.Blocking.Sites == 0 {
 		return "No site answered with rules, so there is nothing to say of who is blocked."
@@ -87,7 +88,7 @@ func (b *builder) answer(s *survey.Summary) string {
 
 // alike returns tokens that share a bar. No file names them, or a token that they follow. So the group of `*` decides
 // for them, and equally many sites block each, and restrict each.
-func alike(list []survey.TokenCount) (tokens []string) {
+func alike(list []summary.TokenCount) (tokens []string) {
 	groups := map[[2]int64][]string{}
 	for i := range list {
 		if t := &list[i]; t.Named == 0 && t.ViaFallback == 0 {
@@ -102,7 +103,7 @@ func alike(list []survey.TokenCount) (tokens []string) {
 
 func (b *builder) tokens() figure {
 	f := b.switched("tokens", "Crawlers", []string{"blocked-by-definition", "explicit-or-star"},
-		func(id string, d survey.Definition, s *survey.Summary) variant {
+		func(id string, d survey.Definition, s *summary.Summary) variant {
 			v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites,
 				Caveat: "Each bar is all these sites, and its first parts are those that block the crawler, by whose rules. It does not say that the crawler obeys, nor, where the rule is that of *, that the site thought of this crawler."}
 			list := s.Blocking.MostBlocked
@@ -122,7 +123,7 @@ func (b *builder) tokens() figure {
 			v.Plots = []any{tokenBars(id, d, s)}
 			return v
 		})
-	full := map[string]survey.TokenCount{}
+	full := map[string]summary.TokenCount{}
 	for _, t := range b.full().Blocking.MostBlocked {
 		full[t.Token] = t
 	}
@@ -149,7 +150,7 @@ func (b *builder) tokens() figure {
 }
 
 // tokenBars are a bar for each token. Those that are alike have one, the last.
-func tokenBars(id string, d survey.Definition, s *survey.Summary) *bars {
+func tokenBars(id string, d survey.Definition, s *summary.Summary) *bars {
 	list := s.Blocking.MostBlocked
 	chart, scale := newBars(id, "share of "+overWhat(d), 1, reasonKeys(d)...)
 	others := alike(list)
@@ -162,7 +163,7 @@ func tokenBars(id string, d survey.Definition, s *survey.Summary) *bars {
 	}
 	chart.folded(shownTokens)
 	if len(others) > 0 {
-		t := &list[slices.IndexFunc(list, func(t survey.TokenCount) bool { return t.Token == others[0] })]
+		t := &list[slices.IndexFunc(list, func(t summary.TokenCount) bool { return t.Token == others[0] })]
 		chart.add(scale, printable.Count(len(others), "other"), "no file names them: blocked only by *"+t.Ranges(percent),
 			percent(t.Share), reasons(t, d, s.Blocking.Sites))
 		chart.between(scale, t.Certainty)
@@ -173,8 +174,8 @@ func tokenBars(id string, d survey.Definition, s *survey.Summary) *bars {
 func (b *builder) operators() figure {
 	return b.sums("operators", "Operators", "operator",
 		"A site counts if it does so to at least one AI crawler of the operator: the more crawlers, the more sites. The query has the verdicts of all categories.",
-		func(s *survey.Summary) []survey.Sum { return s.Blocking.ByOperator },
-		func(d survey.Definition, list []survey.Sum) string {
+		func(s *summary.Summary) []summary.Sum { return s.Blocking.ByOperator },
+		func(d survey.Definition, list []summary.Sum) string {
 			return sitesBlock(d, list[0].Share, "at least one crawler of "+list[0].Value+list[0].Ranges(percent))
 		})
 }
@@ -183,10 +184,10 @@ func (b *builder) operators() figure {
 func (b *builder) purposes() figure {
 	f := b.sums("purposes", "Training and search", "purpose",
 		"A site counts under a purpose if it blocks at least one AI crawler whose operator states that purpose, so that a purpose of more crawlers has more sites. It does not say what is done with the pages, nor that a site has weighed one purpose against another.",
-		func(s *survey.Summary) []survey.Sum { return s.Blocking.ByPurpose },
-		func(d survey.Definition, list []survey.Sum) string {
-			find := func(purpose string) survey.Sum {
-				return list[max(0, slices.IndexFunc(list, func(s survey.Sum) bool { return s.Value == purpose }))]
+		func(s *summary.Summary) []summary.Sum { return s.Blocking.ByPurpose },
+		func(d survey.Definition, list []summary.Sum) string {
+			find := func(purpose string) summary.Sum {
+				return list[max(0, slices.IndexFunc(list, func(s summary.Sum) bool { return s.Value == purpose }))]
 			}
 			first, search := find("training"), find("search")
 			text := sitesBlock(d, first.Share, "a crawler for "+first.Value+first.Ranges(percent))
@@ -225,9 +226,9 @@ func (b *builder) purposes() figure {
 }
 
 // sums is a figure of operators or purposes.
-func (b *builder) sums(id, short, property, caveat string, of func(*survey.Summary) []survey.Sum,
-	headline func(survey.Definition, []survey.Sum) string) figure {
-	f := b.switched(id, short, []string{id}, func(id string, d survey.Definition, s *survey.Summary) variant {
+func (b *builder) sums(id, short, property, caveat string, of func(*summary.Summary) []summary.Sum,
+	headline func(survey.Definition, []summary.Sum) string) figure {
+	f := b.switched(id, short, []string{id}, func(id string, d survey.Definition, s *summary.Summary) variant {
 		v := variant{Subtitle: b.by(d, s.Blocking.Sites), Sites: s.Blocking.Sites, Caveat: caveat}
 		list := of(s)
 		if len(list) == 0 {
@@ -236,7 +237,7 @@ func (b *builder) sums(id, short, property, caveat string, of func(*survey.Summa
 		}
 		v.Headline = headline(d, list)
 		shown := list[:min(len(list), shownSums)]
-		chart, scale := newBars(id, "share of "+overWhat(d), most(shown, func(s *survey.Sum) float64 {
+		chart, scale := newBars(id, "share of "+overWhat(d), most(shown, func(s *summary.Sum) float64 {
 			if s.Bounds != nil {
 				return s.Bounds[1]
 			}
@@ -263,7 +264,7 @@ func (b *builder) sums(id, short, property, caveat string, of func(*survey.Summa
 func (b *builder) ranks() figure {
 	t := b.table("blocked-by-rank")
 	f := b.switched("ranks", "Ranks", []string{"blocked-by-rank"}, func(id string, d survey.Definition,
-		_ *survey.Summary) variant {
+		_ *summary.Summary) variant {
 		v := variant{Caveat: "Each point is the share among the first so many sites of the list, so that the points to the right contain those to the left; sites without a rank are left out. It does not say that rank is the reason: popular sites are of other kinds, languages and networks, too."}
 		rows := t.where("definition", d.Name)
 		var limits []int64

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
@@ -13,15 +14,15 @@ import (
 func seen(answered, timed int64) *builder {
 	s := &tables.Survey{Manifest: &commit.Manifest{ScanDate: "2026-11-22"}, Tables: map[string]*tables.Table{}}
 	for _, d := range survey.Definitions() {
-		summary := &survey.Summary{Asked: 9, Answered: answered, Blocking: survey.Blocking{Definition: d.Name}}
+		of := &summary.Summary{Asked: 9, Answered: answered, Blocking: summary.Blocking{Definition: d.Name}}
 		if answered > 0 {
-			summary.Statuses = []survey.Count{{Value: "404", Rows: answered}}
+			of.Statuses = []survey.Count{{Value: "404", Rows: answered}}
 		}
 		if timed > 0 {
 			half, most := 20.0, 30.0
-			summary.MedianMillis, summary.P99Millis = &half, &most
+			of.MedianMillis, of.P99Millis = &half, &most
 		}
-		s.Summaries = append(s.Summaries, summary)
+		s.Summaries = append(s.Summaries, of)
 	}
 	if timed > 0 {
 		s.Tables["histograms"] = &tables.Table{Columns: []string{"kind", "from", "to", "sites"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // This file makes the figures over dates.
@@ -53,7 +54,7 @@ func (c calendar) ticks() (list []tick) {
 func (b *builder) overTime() figure {
 	t := b.table("blocked-over-time")
 	f := b.switched("time", "Over time", []string{"blocked-over-time"}, func(id string, d survey.Definition,
-		s *survey.Summary) variant {
+		s *summary.Summary) variant {
 		v := variant{Subtitle: b.by(d, s.Blocking.Sites),
 			Caveat: "Each line is the share that blocks a crawler of the sites observed on a date: files that an archive carried forward are left out, and where the line breaks, a night is missing for eight days or more. It does not follow the same sites: dates compare only as far as their lists do."}
 		if b.survey.Pruned != "" {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/printable"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/method"
 	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
@@ -71,11 +72,11 @@ type view struct {
 	Explain                string  // what flags and ranges mean
 	Groups                 []group // those of the story first
 	Missing                []string
-	Method                 []survey.Section
-	Citation               survey.Section
+	Method                 []method.Section
+	Citation               method.Section
 	Tool, Registry, ScanID string
 	LeftOut                string // see survey.Omissions.Line
-	Counted                string // see survey.Summary.Counted
+	Counted                string // see summary.Summary.Counted
 	Description            string // of the page, for what shows a link to it
 	Source                 string // of each figure
 }

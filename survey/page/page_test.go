@@ -11,6 +11,8 @@ import (
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/method"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
 
 	"golang.org/x/net/html"
@@ -47,18 +49,18 @@ func hostileSurvey() *tables.Survey {
 	s.Manifest = &commit.Manifest{ScanID: `s<script>`, ScanDate: "2026-11-22", StartedAt: time.Unix(0, 0),
 		ToolVersion: `1"><script>`, RegistryVersion: `</p><script>`}
 	for _, d := range survey.Definitions() {
-		summary := &survey.Summary{Asked: 500, Answered: 400, WithFile: 300, Rules: 200,
-			Statuses: []survey.Count{{Value: "200", Rows: 400}}, Scores: []survey.Bin{{From: 0, To: 1, Rows: 500}}}
-		b := &summary.Blocking
+		of := &summary.Summary{Asked: 500, Answered: 400, WithFile: 300, Rules: 200,
+			Statuses: []survey.Count{{Value: "200", Rows: 400}}, Scores: []summary.Bin{{From: 0, To: 1, Rows: 500}}}
+		b := &of.Blocking
 		b.Definition, b.Question, b.Over, b.Sites, b.AtLeastOne, b.OneByName = d.Name, d.Question, d.Over, 200, 100, 50
 		for i, text := range names {
 			n := int64(len(names) - i)
-			b.MostBlocked = append(b.MostBlocked, survey.TokenCount{Token: text, Operator: text, Purpose: text, Sites: n,
+			b.MostBlocked = append(b.MostBlocked, summary.TokenCount{Token: text, Operator: text, Purpose: text, Sites: n,
 				Share: float64(n) / 200, ViaOwn: n})
-			b.ByOperator = append(b.ByOperator, survey.Sum{Value: text, Tokens: 1, Sites: n, Share: float64(n) / 200})
-			b.ByPurpose = append(b.ByPurpose, survey.Sum{Value: text, Tokens: 1, Sites: n, Share: float64(n) / 200})
+			b.ByOperator = append(b.ByOperator, summary.Sum{Value: text, Tokens: 1, Sites: n, Share: float64(n) / 200})
+			b.ByPurpose = append(b.ByPurpose, summary.Sum{Value: text, Tokens: 1, Sites: n, Share: float64(n) / 200})
 		}
-		s.Summaries = append(s.Summaries, summary)
+		s.Summaries = append(s.Summaries, of)
 	}
 	// The columns of all tables, by which figures find their values.
 	columns := []string{"token", "other", "tld", "label", "agent", "key", "license_host", "signal", "content_usage",
@@ -99,10 +101,10 @@ func hostileSurvey() *tables.Survey {
 		agents.Rows = append(agents.Rows, row("", fmt.Sprintf("agent-%d<b>", i), 1))
 	}
 	for _, text := range names {
-		s.Method = append(s.Method, survey.Section{Title: text, Text: []string{text}, List: []string{text},
+		s.Method = append(s.Method, method.Section{Title: text, Text: []string{text}, List: []string{text},
 			Table: [][]string{{text}, {text}}, Code: text})
 	}
-	s.Method = append(s.Method, survey.Section{Title: "How to cite", Text: names, Code: hostiletest.Lines()})
+	s.Method = append(s.Method, method.Section{Title: "How to cite", Text: names, Code: hostiletest.Lines()})
 	return s
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
 
 	"golang.org/x/net/html"
@@ -101,10 +102,10 @@ func TestNotShown(t *testing.T) {
 // TestAlike finds the tokens that share a bar: they have equal numbers, and no file names them or a token that they
 // follow.
 func TestAlike(t *testing.T) {
-	token := func(name string, named, fallback, sites, partial int64) survey.TokenCount {
-		return survey.TokenCount{Token: name, Named: named, ViaFallback: fallback, Sites: sites, Partial: partial}
+	token := func(name string, named, fallback, sites, partial int64) summary.TokenCount {
+		return summary.TokenCount{Token: name, Named: named, ViaFallback: fallback, Sites: sites, Partial: partial}
 	}
-	f := func(want string, list ...survey.TokenCount) {
+	f := func(want string, list ...summary.TokenCount) {
 		t.Helper()
 		if got := strings.Join(alike(list), " "); got != want {
 			t.Errorf("%v: %q, want %q", list, got, want)
@@ -120,7 +121,7 @@ func TestAlike(t *testing.T) {
 	for i := range b.survey.Summaries {
 		blocking := &b.survey.Summaries[i].Blocking
 		for n := range 141 {
-			blocking.MostBlocked = append(blocking.MostBlocked, survey.TokenCount{Token: fmt.Sprint("unnamed-", n), Sites: 100,
+			blocking.MostBlocked = append(blocking.MostBlocked, summary.TokenCount{Token: fmt.Sprint("unnamed-", n), Sites: 100,
 				Share: 0.01, ViaStar: 100})
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // BenchmarkReport reads a scan of 200,000 sites with real bodies, in four parts.
@@ -31,7 +33,7 @@ func BenchmarkReport(b *testing.B) {
 	b.Run("stats", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := survey.Stats(b.Context(), dir, "bench", survey.Options{}); err != nil {
+			if err := stats.Write(b.Context(), dir, "bench", survey.Options{}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -41,7 +43,7 @@ func BenchmarkReport(b *testing.B) {
 		b.Run("summary/"+d.Name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := survey.Summarize(b.Context(), dir, "bench", survey.SummaryOptions{Definition: d.Name,
+				if _, err := summary.Of(b.Context(), dir, "bench", summary.Options{Definition: d.Name,
 					Selection: survey.Selection{Category: "ai"}}); err != nil {
 					b.Fatal(err)
 				}

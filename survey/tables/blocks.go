@@ -9,6 +9,7 @@ import (
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // This file counts, for the report page, which crawlers sites block: by operator and purpose, together, and behind
@@ -42,7 +43,7 @@ func newBlockTables(policies *survey.Policies) *blockTables {
 // networkName is the name of a site's network in tables.
 func networkName(cdn string) string { return cmp.Or(cdn, "none") }
 
-func (t *blockTables) site(r *survey.Columns, s *surveyColumns) {
+func (t *blockTables) site(r *summary.Columns, s *surveyColumns) {
 	rules := r.Finding == survey.FindingRules
 	cell := t.surveyed.Of(r.PolicyID, r.Access, s.Origin)
 	n := t.networks.at(key{a: networkName(s.CDN)})

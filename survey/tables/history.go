@@ -18,6 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // This file makes the tables of the report page over dates: from the token_stats of the nights, and from the ledger of
@@ -183,7 +184,7 @@ func countedTokens(ctx context.Context, st store.Store, o survey.Options, scanID
 	if err != nil {
 		return nil, err
 	}
-	err = survey.TokenStats(ctx, scan, &o, func(row schema.TokenStatsRow) error {
+	err = stats.Tokens(ctx, scan, &o, func(row schema.TokenStatsRow) error {
 		if row.Known && row.SegmentKind == "all" {
 			rows = append(rows, row)
 		}

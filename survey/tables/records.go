@@ -13,6 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -77,7 +78,7 @@ func newRecordTables() *recordTables {
 }
 
 // verdict counts the records of a group.
-func (t *recordTables) verdict(r *survey.Columns, v *survey.Verdict) {
+func (t *recordTables) verdict(r *summary.Columns, v *survey.Verdict) {
 	if r.Finding != "rules" || v.Lenient || v.Via != "own" && v.Via != "star" {
 		return
 	}
@@ -152,7 +153,7 @@ func (d *delays) quantile(thousandths int64) float64 {
 // urlHost is that of the views: the host of an absolute URL, in lower case.
 var urlHost = regexp.MustCompile(`(?i)^[a-z]+://(?:[^/\\?#]*@)?(\[[^\]]*\]|[^/\\:?#]*)`)
 
-func (t *recordTables) site(r *survey.Columns, s *surveyColumns) {
+func (t *recordTables) site(r *summary.Columns, s *surveyColumns) {
 	if r.Finding != "rules" || s.License == "" {
 		return
 	}

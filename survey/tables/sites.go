@@ -13,6 +13,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // This file makes the tables of the report page that are counted from rows. One pass over sites, with verdicts, counts
@@ -22,7 +24,7 @@ import (
 
 // fromSites counts the summaries by all definitions and the tables.
 func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan, o *Options) error {
-	of := survey.SummaryOptions{Options: o.Options, Selection: survey.Selection{Category: surveyCategory}}
+	of := summary.Options{Options: o.Options, Selection: survey.Selection{Category: surveyCategory}}
 	policies, err := survey.ReadPolicies(ctx, scan, o.Registry)
 	if err != nil {
 		return err
@@ -30,12 +32,12 @@ func (s *Survey) fromSites(ctx context.Context, _ store.Store, scan *commit.Scan
 	answers, blocks, records := newAnswerTables(), newBlockTables(policies), newRecordTables()
 	var columns surveyColumns
 	var sites survey.SitesByPolicy
-	s.Summaries, sites, err = survey.ByDefinitions(ctx, scan, &of, policies, survey.Definitions(), survey.Further{
+	s.Summaries, sites, err = summary.ByDefinitions(ctx, scan, &of, policies, survey.Definitions(), summary.Further{
 		Sites: append(table.FieldsOf(&columns, false, nil), table.Field{Name: "advice", Into: &columns.Advice,
 			Index: answers.adviceIndex}),
 		Verdicts: table.FieldsOf(&records.row, false, nil),
 		Verdict:  records.verdict,
-		Site: func(r *survey.Columns) {
+		Site: func(r *summary.Columns) {
 			answers.site(r, &columns)
 			blocks.site(r, &columns)
 			records.site(r, &columns)
@@ -76,8 +78,8 @@ type surveyColumns struct {
 
 // answerTables counts answers, and what is wrong with files.
 type answerTables struct {
-	ranked, rankedAnswered [survey.LastBucket + 2]int64 // sites by RankBucket; the last have no rank
-	outcomes, statuses     *cells[int64]                // by RankBucket, and outcome or status
+	ranked, rankedAnswered [stats.LastBucket + 2]int64 // sites by RankBucket; the last have no rank
+	outcomes, statuses     *cells[int64]               // by RankBucket, and outcome or status
 
 	sizes [len(sizeClasses)]struct{ sites, bytes int64 }
 	bytes [64]int64 // sites by the logarithm of their size, to the base of 2
@@ -127,7 +129,7 @@ var sizeClasses = [...]struct {
 	{"up to 500 KiB", 500<<10 + 1}, {"above 500 KiB", math.MaxInt64},
 }
 
-func sizeClass(r *survey.Columns) int {
+func sizeClass(r *summary.Columns) int {
 	class := 0
 	for class < len(sizeClasses)-1 && (r.Truncated || r.BodyBytes >= sizeClasses[class].below) {
 		class++
@@ -140,10 +142,10 @@ var faultKinds = [...]string{"invalid", "unknown", "legacy", "typo", "orphan", "
 
 const countedFaults = 5
 
-func (a *answerTables) site(r *survey.Columns, s *surveyColumns) {
-	bucket := survey.LastBucket + 1
+func (a *answerTables) site(r *summary.Columns, s *surveyColumns) {
+	bucket := stats.LastBucket + 1
 	if s.Rank > 0 {
-		bucket = survey.RankBucket(s.Rank)
+		bucket = stats.RankBucket(s.Rank)
 	}
 	a.ranked[bucket]++
 	*a.outcomes.at(key{a: r.Outcome, n: float64(bucket)})++
@@ -191,7 +193,7 @@ func (a *answerTables) file(s *surveyColumns) {
 }
 
 // tables adds the tables to a survey. all is any of its summaries.
-func (a *answerTables) tables(s *Survey, all *survey.Summary, networks *cells[network]) {
+func (a *answerTables) tables(s *Survey, all *summary.Summary, networks *cells[network]) {
 	findings := s.add("findings", []string{"finding", "sites", "share"}, nil)
 	for _, c := range all.Findings {
 		findings.Rows = append(findings.Rows, []any{c.Value, c.Rows, survey.Share(c.Rows, all.Rows)})
@@ -205,7 +207,7 @@ func (a *answerTables) tables(s *Survey, all *survey.Summary, networks *cells[ne
 }
 
 // byRank adds a table of sites by rank and another value.
-func byRank(s *Survey, query, column string, counts *cells[int64], ranked *[survey.LastBucket + 2]int64,
+func byRank(s *Survey, query, column string, counts *cells[int64], ranked *[stats.LastBucket + 2]int64,
 	value func(k key) any) {
 	rows := sorted(counts.rows(func(k key, sites int64) []any {
 		bucket := int64(k.n)
@@ -213,8 +215,8 @@ func byRank(s *Survey, query, column string, counts *cells[int64], ranked *[surv
 	}), 0, ^2, 1)
 	for _, row := range rows {
 		bucket := int(row[0].(int64))
-		if row[0] = nil; bucket <= survey.LastBucket {
-			row[0] = survey.RankLimit(bucket)
+		if row[0] = nil; bucket <= stats.LastBucket {
+			row[0] = stats.RankLimit(bucket)
 		}
 	}
 	s.add(query, []string{"ranks_to", column, "sites", "share"}, rows).Note = counts.note("pairs of a rank and " + column)
@@ -252,7 +254,7 @@ func (a *answerTables) sizeTables(s *Survey, networks *cells[network]) {
 	}
 }
 
-func (a *answerTables) checkTables(s *Survey, all *survey.Summary) {
+func (a *answerTables) checkTables(s *Survey, all *summary.Summary) {
 	s.add("scores", []string{"score", "check_status", "sites", "share"},
 		sorted(a.scores.rows(func(k key, sites int64) []any {
 			return []any{k.n, k.a, sites, survey.Share(sites, all.Asked)}
@@ -274,7 +276,7 @@ func (a *answerTables) faultTable(s *Survey, rules int64) {
 	s.add("syntax", []string{"kind", "sites", "share", "lines"}, sorted(rows, ^1, 0))
 }
 
-func (a *answerTables) adviceTable(s *Survey, all *survey.Summary) {
+func (a *answerTables) adviceTable(s *Survey, all *summary.Summary) {
 	rows := [][]any{}
 	for _, to := range a.advice {
 		if to.sites > 0 {

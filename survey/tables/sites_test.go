@@ -18,6 +18,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // internal/integration/queries compares each table with the answer to its query. The tests here check what it does not
@@ -38,7 +39,7 @@ func surveyed(t *testing.T, st store.Store, scanID string, o survey.Options) *Su
 	return s
 }
 
-// TestSurveySummaries compares the summaries of one pass with those of Summarize.
+// TestSurveySummaries compares the summaries of one pass with those of package summary.
 func TestSurveySummaries(t *testing.T) {
 	st := surveytest.Written(t, surveytest.Mixed(t, 1500, 5), surveytest.Cut{Rows: 400, Shards: 2, Seed: 5})
 	// dpi_all needs a further pass to leave the token out
@@ -52,7 +53,7 @@ func TestSurveySummaries(t *testing.T) {
 			t.Fatalf("%d summaries", len(s.Summaries))
 		}
 		for i, d := range survey.DefinitionNames() {
-			want, err := survey.Summarize(t.Context(), st, "cut", survey.SummaryOptions{Options: survey.Options{Registry: r}, Definition: d,
+			want, err := summary.Of(t.Context(), st, "cut", summary.Options{Options: survey.Options{Registry: r}, Definition: d,
 				Selection: survey.Selection{Category: "ai"}})
 			if err != nil {
 				t.Fatal(err)
@@ -80,7 +81,7 @@ func TestSurveyTablesAgree(t *testing.T) {
 	all := func([]any) bool { return true }
 	for i, d := range survey.DefinitionNames() {
 		token := slices.IndexFunc(s.Summaries[i].Blocking.MostBlocked,
-			func(c survey.TokenCount) bool { return c.Token == surveyedToken })
+			func(c summary.TokenCount) bool { return c.Token == surveyedToken })
 		if want, got := s.Summaries[i].Blocking.MostBlocked[token].Sites, sum("blocked-by-cdn", d, all); got != want {
 			t.Errorf("%d sites block by %s, want %d", got, d, want)
 		}
@@ -98,11 +99,11 @@ func TestSurveyTablesAgree(t *testing.T) {
 		full.Blocking.AtLeastOne; got != want || want == 0 {
 		t.Errorf("%d sites block AI, want %d", got, want)
 	}
-	everything, err := survey.Summarize(t.Context(), st, "cut", survey.SummaryOptions{})
+	everything, err := summary.Of(t.Context(), st, "cut", summary.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for table, sums := range map[string][]survey.Sum{"operators": everything.Blocking.ByOperator,
+	for table, sums := range map[string][]summary.Sum{"operators": everything.Blocking.ByOperator,
 		"purposes": everything.Blocking.ByPurpose} {
 		for _, c := range sums {
 			if got := sum(table, "blocked", func(row []any) bool { return row[0] == c.Value }); got != c.Sites {
@@ -163,20 +164,20 @@ func TestSurveyBounds(t *testing.T) {
 	for i := range sites {
 		delay := float64(i) / 3
 		records.row.Delay, v.Seq = &delay, int64(i)
-		records.verdict(&survey.Columns{Finding: "rules"}, &v)
+		records.verdict(&summary.Columns{Finding: "rules"}, &v)
 	}
 	invalid := math.NaN()
 	for i := range 3 * survey.MaxValues {
 		v.Token, v.Via, v.Seq = fmt.Sprint("agent", i), "own", int64(i)
 		records.row.Signal, records.row.Usage, records.row.Delay = fmt.Sprint("key", i, "=yes"), fmt.Sprint(i), &invalid
-		records.verdict(&survey.Columns{Finding: "rules"}, &v)
+		records.verdict(&summary.Columns{Finding: "rules"}, &v)
 		one := 1.0
 		records.row.Delay = &one
-		records.verdict(&survey.Columns{Finding: "rules"}, &v)
+		records.verdict(&summary.Columns{Finding: "rules"}, &v)
 		advice := fmt.Sprint("advice", i)
 		columns := surveyColumns{Rank: math.MaxInt64, CDN: fmt.Sprint(i), StepFetch: fmt.Sprint(i),
 			Advice: []int32{answers.adviceIndex(advice)}, License: "no URL"}
-		r := survey.Columns{Outcome: fmt.Sprint(i), Status: int32(i - 5), Score: float64(i), Access: "conditional",
+		r := summary.Columns{Outcome: fmt.Sprint(i), Status: int32(i - 5), Score: float64(i), Access: "conditional",
 			Finding: "rules", BodyBytes: -1}
 		if i%2 == 0 {
 			r.Score = math.NaN()
@@ -185,8 +186,8 @@ func TestSurveyBounds(t *testing.T) {
 		blocks.site(&r, &columns)
 		records.site(&r, &columns)
 	}
-	answers.tables(s, &survey.Summary{Rows: 3 * survey.MaxValues, Asked: 3 * survey.MaxValues, Answered: 3 * survey.MaxValues}, blocks.networks)
-	s.Summaries = []*survey.Summary{{Rules: 3 * survey.MaxValues}}
+	answers.tables(s, &summary.Summary{Rows: 3 * survey.MaxValues, Asked: 3 * survey.MaxValues, Answered: 3 * survey.MaxValues}, blocks.networks)
+	s.Summaries = []*summary.Summary{{Rules: 3 * survey.MaxValues}}
 	if err := blocks.tables(s, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,7 @@ func TestSurveyPairs(t *testing.T) {
 		both += survey.One(i>>3&1 == 1 && i>>9&1 == 1) * (1 + i%3)
 		four += survey.One(bits.OnesCount64(uint64(i)) == 4) * (1 + i%3)
 	}
-	s := &Survey{Tables: map[string]*Table{}, Summaries: []*survey.Summary{{}}}
+	s := &Survey{Tables: map[string]*Table{}, Summaries: []*summary.Summary{{}}}
 	if err := newBlockTables(policies).tables(s, sites); err != nil {
 		t.Fatal(err)
 	}

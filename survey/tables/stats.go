@@ -15,6 +15,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // This file makes the tables of the report page that are in token_stats and record_stats.
@@ -29,7 +30,7 @@ func (s *Survey) fromStats(ctx context.Context, st store.Store, scan *commit.Sca
 	unknown := first[schema.TokenStatsRow]{most: topShown, compare: func(a, b *schema.TokenStatsRow) int {
 		return cmp.Or(cmp.Compare(b.Mention, a.Mention), cmp.Compare(a.Token, b.Token))
 	}}
-	err := eachStat(ctx, st, scan, &o.Options, schema.TokenStats, survey.TokenStats, func(row *schema.TokenStatsRow) {
+	err := eachStat(ctx, st, scan, &o.Options, schema.TokenStats, stats.Tokens, func(row *schema.TokenStatsRow) {
 		if row.Known {
 			known = append(known, *row)
 			s.Unobserved[row.SegmentKind+" "+row.SegmentValue] = row.SitesAll - row.SitesRules - row.AnsweredNoRules - row.AnsweredHTML - row.AnsweredNone - row.AnsweredRefused
@@ -207,7 +208,7 @@ func (s *Survey) unknownKeys(ctx context.Context, st store.Store, scan *commit.S
 		return cmp.Or(cmp.Compare(b.Sites, a.Sites), cmp.Compare(b.Lines, a.Lines), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Key, b.Key))
 	}}
-	err := eachStat(ctx, st, scan, o, schema.RecordStats, survey.RecordStats, func(row *schema.RecordStatsRow) {
+	err := eachStat(ctx, st, scan, o, schema.RecordStats, stats.Records, func(row *schema.RecordStatsRow) {
 		if row.Kind == "unknown" || row.Kind == "legacy" {
 			keys.add(row)
 		}

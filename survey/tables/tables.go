@@ -1,6 +1,6 @@
-// Package tables answers one question: which tables does the report page show of a scan? Those of docs/queries, and some
-// figures beside them. stats.go takes tables from token_stats and record_stats, sites.go counts others in one pass over
-// the parts (with blocks.go, records.go and cells.go), and history.go counts those over dates.
+// Package tables answers one question: which tables does the report page show of a scan? Those of docs/queries, and
+// some figures beside them. stats.go takes tables from token_stats and record_stats, sites.go counts others in one pass
+// over the parts (with blocks.go, records.go and cells.go), and history.go counts those over dates.
 package tables
 
 import (
@@ -15,6 +15,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/method"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // Table is rows as the query of its name in docs/queries returns them: with its columns, in its order.
@@ -30,16 +32,16 @@ type Table struct {
 // Survey is all that the report page shows of a scan.
 type Survey struct {
 	Manifest   *commit.Manifest
-	List       string            // what the scan's list is called
-	Summaries  []*survey.Summary // one a definition, in the order of Definitions, of the AI tokens
-	Tables     map[string]*Table // by name
-	Unobserved map[string]int64  // sites that were not observed, by segment: its kind, a blank, its value
+	List       string             // what the scan's list is called
+	Summaries  []*summary.Summary // one a definition, in the order of Definitions, of the AI tokens
+	Tables     map[string]*Table  // by name
+	Unobserved map[string]int64   // sites that were not observed, by segment: its kind, a blank, its value
 	// the tokens shown over ranks and dates: the AI tokens that most files name, at most maxLines
 	Lines       []string
-	Sensitivity *survey.Sensitivity // of the first of Lines by full; nil without Lines, and where verdicts are missing
-	Changes     int64               // of sites towards the tokens of Lines; changed-sites has the newest
-	Judged      []Judged            // between the nights of blocked-over-time
-	Method      []survey.Section
+	Sensitivity *summary.Sensitivity // of the first of Lines by full; nil without Lines, and where verdicts are missing
+	Changes     int64                // of sites towards the tokens of Lines; changed-sites has the newest
+	Judged      []Judged             // between the nights of blocked-over-time
+	Method      []method.Section
 	LeftOut     survey.Omissions // by Options.Skip
 
 	Pruned string // date of the last pruned night, which blocked-over-time lacks with all before it, or ""
@@ -106,14 +108,14 @@ func (s *Survey) add(name string, columns []string, rows [][]any) *Table {
 // sensitivity counts how the share of the token that most files name depends on choices.
 func (s *Survey) sensitivity(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) (err error) {
 	if len(s.Lines) > 0 {
-		s.Sensitivity, err = survey.SensitivityOf(ctx, st, scan.Manifest.ScanID, s.Lines[0],
-			survey.SummaryOptions{Options: o.Options, Definition: survey.Full})
+		s.Sensitivity, err = summary.SensitivityOf(ctx, st, scan.Manifest.ScanID, s.Lines[0],
+			summary.Options{Options: o.Options, Definition: survey.Full})
 	}
 	return err
 }
 
 func (s *Survey) method(ctx context.Context, st store.Store, scan *commit.Scan, o *Options) (err error) {
-	s.Method, err = survey.Method(ctx, st, scan.Manifest.ScanID, o.Options)
+	s.Method, err = method.Of(ctx, st, scan.Manifest.ScanID, o.Options)
 	return err
 }
 

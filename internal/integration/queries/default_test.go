@@ -13,7 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	datasetviews "github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/method"
 )
 
 // TestDefaultScan shows that all readers choose the same scan if none is named, whichever scans of other kinds are
@@ -31,7 +31,7 @@ func TestDefaultScan(t *testing.T) {
 			as == commit.PublicationHeld || as == commit.PublicationDiscarded}, sites, as)
 		want = strings.ReplaceAll(want, "this", id)
 		if err := errors.Join(index.Update(t.Context(), st), datasetviews.Write(t.Context(), st, nil),
-			survey.WriteReadme(t.Context(), st)); err != nil {
+			method.WriteReadme(t.Context(), st)); err != nil {
 			t.Fatal(err)
 		}
 		scans, err := commit.Scans(t.Context(), st)
@@ -41,7 +41,7 @@ func TestDefaultScan(t *testing.T) {
 		of := commit.Default(scans)
 		answers := ask(t, dir, []Query{{Name: "default",
 			SQL: `SELECT arg_max(scan_id, {'date': scan_date, 'started': started_at}), CAST(latest() AS VARCHAR) FROM scans WHERE chosen`}})
-		readme, err := store.ReadAll(t.Context(), st, survey.ReadmeName, 1<<20)
+		readme, err := store.ReadAll(t.Context(), st, method.ReadmeName, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}

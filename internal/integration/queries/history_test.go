@@ -16,6 +16,7 @@ import (
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // TestPoliciesBlocking checks, for every token of the registry, that the policies of the ledger block the same sites as
@@ -502,7 +503,7 @@ func TestRegistries(t *testing.T) {
 	}
 	later := Survey{Name: "later", Sites: 300, Dates: dates[2:], Registry: more, Statistics: func(ctx context.Context,
 		st store.Store, id string) error {
-		return survey.Stats(ctx, st, id, survey.Options{Registry: more})
+		return stats.Write(ctx, st, id, survey.Options{Registry: more})
 	}}
 	if err := later.Write(t.Context(), st); err != nil {
 		t.Fatal(err)

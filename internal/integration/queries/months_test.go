@@ -14,6 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // TestMonths shows that the views of statistics answer the same whether or not past months are merged, whatever a
@@ -88,7 +89,7 @@ func TestMonths(t *testing.T) {
 
 	// Statistics of one token: only that night changes.
 	id := "here-" + nights[2]
-	if err := survey.Stats(t.Context(), st, id, survey.Options{Only: []string{"GPTBot"}}); err != nil {
+	if err := stats.Write(t.Context(), st, id, survey.Options{Only: []string{"GPTBot"}}); err != nil {
 		t.Fatal(err)
 	}
 	rows := ask(t, dir,

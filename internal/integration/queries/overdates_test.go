@@ -16,6 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 	"github.com/bulkscan/bulkscan/survey/tables"
 )
 
@@ -119,7 +120,7 @@ func TestSurveyOverDates(t *testing.T) {
 		{Name: "gained", Sites: 60, Dates: nights[49:], Observer: here, Registry: more,
 			Bodies: [][]byte{[]byte("User-agent: some-stranger\nDisallow: /\n")}, Statistics: func(ctx context.Context,
 				st store.Store, id string) error {
-				return survey.Stats(ctx, st, id, survey.Options{Registry: more})
+				return stats.Write(ctx, st, id, survey.Options{Registry: more})
 			}},
 	} {
 		if err := s.Write(t.Context(), st); err != nil {

@@ -15,6 +15,7 @@ import (
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 // TestPrunedDates queries pruned nights: the tables refuse, and the history answers.
@@ -95,7 +96,7 @@ func TestPrunedRegistries(t *testing.T) {
 		}
 		s := Survey{Name: "night", Sites: 40, Dates: []string{date}, Registry: registry, Bodies: [][]byte{[]byte(file)},
 			Statistics: func(ctx context.Context, st store.Store, id string) error {
-				return survey.Stats(ctx, st, id, survey.Options{Registry: registry})
+				return stats.Write(ctx, st, id, survey.Options{Registry: registry})
 			}}
 		if err := s.Write(t.Context(), st); err != nil {
 			t.Fatal(err)

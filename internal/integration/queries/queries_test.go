@@ -18,13 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkscan/bulkscan/sink/read"
-
 	"github.com/bulkscan/bulkscan/internal/sharedtest"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 var update = flag.Bool("update", false, "write testdata and docs/queries/README.md")
@@ -51,7 +51,7 @@ func needDuckDB(t *testing.T) {
 }
 
 func statistics(ctx context.Context, st store.Store, id string) error {
-	return survey.Stats(ctx, st, id, survey.Options{})
+	return stats.Write(ctx, st, id, survey.Options{})
 }
 
 // write writes the survey into a new dataset.
@@ -102,7 +102,7 @@ func TestSeveralScansOfADate(t *testing.T) {
 	only := slices.DeleteFunc(load(t), func(q Query) bool { return q.Name != "explicit-or-star" })
 	goldenAnswers(t, "one-of-two", ask(t, dir, only))
 	for _, date := range second.Dates {
-		if err := survey.Stats(t.Context(), st, "second-"+date, survey.Options{}); err != nil {
+		if err := stats.Write(t.Context(), st, "second-"+date, survey.Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}

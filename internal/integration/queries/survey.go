@@ -47,7 +47,7 @@ type Survey struct {
 	// Judged is called for each row before it is written, if it is not nil. A row for which it returns false is left out.
 	Judged func(scanID string, row *audit.Site) bool
 
-	// Statistics computes the statistics of a scan whose sites are all committed, as survey.Stats does.
+	// Statistics computes the statistics of a scan whose sites are all committed, as stats.Write does.
 	Statistics func(ctx context.Context, st store.Store, scanID string) error
 }
 

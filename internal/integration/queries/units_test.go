@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // TestUnits shows that the views have each site of a date, observer and list once, with its rows of verdicts and
@@ -28,7 +28,7 @@ func TestUnits(t *testing.T) {
 	if !strings.Contains(text(), "superseded USING") {
 		t.Error("the views leave no rows out")
 	}
-	s, err := survey.Summarize(t.Context(), st, "b-"+dates[1], survey.SummaryOptions{})
+	s, err := summary.Of(t.Context(), st, "b-"+dates[1], summary.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

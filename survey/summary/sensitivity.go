@@ -1,4 +1,4 @@
-package survey
+package summary
 
 import (
 	"cmp"
@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // This file counts one token's share again and again, each time with another choice that a survey has to make: which
@@ -32,8 +33,8 @@ type Sensitivity struct {
 	Token           string   `json:"token" about:"--sensitivity"`
 	Definition      string   `json:"definition" about:"--definition"`
 
-	LeftOut Omissions `json:"left_out" about:"what --skip-damaged left out"`
-	Rows    []Choice  `json:"rows" about:"one choice each"`
+	LeftOut survey.Omissions `json:"left_out" about:"what --skip-damaged left out"`
+	Rows    []Choice         `json:"rows" about:"one choice each"`
 }
 
 // Choice is a share under one choice.
@@ -90,14 +91,14 @@ var choices = [numChoices]struct{ id, about string }{
 
 // SensitivityOf reads the committed parts of a scan twice. token is one of the registry's. It takes no lock and writes
 // nothing. If the scan lacks the table sites or policies, the error is commit.ErrNoTable.
-func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o SummaryOptions) (*Sensitivity, error) {
+func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o Options) (*Sensitivity, error) {
 	o.Options = o.WithDefaults()
 	fail := func(err error) error { return fmt.Errorf("cannot count %s in scan %s: %w", token, scanID, err) }
-	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
+	definition, ok := survey.DefinitionNamed(cmp.Or(o.Definition, survey.Full))
 	id := o.Registry.Lookup(token)
 	if !ok || definition.Answered() || id < 0 {
 		return nil, fail(fmt.Errorf("the registry must have the token, and the definition %.40q be one of %v", o.Definition,
-			NamesOverRules()))
+			survey.NamesOverRules()))
 	}
 	scan, err := o.Open(ctx, st, scanID)
 	if err != nil {
@@ -106,7 +107,7 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 	if !scan.Has(schema.Sites) {
 		return nil, fail(fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable))
 	}
-	policies, err := ReadPolicies(ctx, scan, o.Registry)
+	policies, err := survey.ReadPolicies(ctx, scan, o.Registry)
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -120,17 +121,17 @@ func SensitivityOf(ctx context.Context, st store.Store, scanID, token string, o 
 		}
 	}
 	return &Sensitivity{
-		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: ScanIDs(scan.Read()), Observer: m.Observer.String(), ListID: m.ListID,
-		RegistryVersion: m.RegistryVersion,
-		Token:           o.Registry.Tokens[id].Name, Definition: definition.Name, LeftOut: o.Skip.Omissions(),
+		ScanID: m.ScanID, ScanDate: m.ScanDate, Scans: survey.ScanIDs(scan.Read()), Observer: m.Observer.String(),
+		ListID: m.ListID, RegistryVersion: m.RegistryVersion,
+		Token: o.Registry.Tokens[id].Name, Definition: definition.Name, LeftOut: o.Skip.Omissions(),
 		Rows: s.finish(),
 	}, nil
 }
 
 type sensitivity struct {
 	scan  *commit.Scan
-	by    *Definition
-	cells *TokenCells
+	by    *survey.Definition
+	cells *survey.TokenCells
 
 	site struct {
 		Seq       int64  `parquet:"seq"`
@@ -175,7 +176,7 @@ type sharedFile struct {
 }
 
 func (s *sensitivity) countSites(ctx context.Context) error {
-	if err := EachSite(ctx, s.scan, table.FieldsOf(&s.site, false, nil), s.count); err != nil {
+	if err := survey.EachSite(ctx, s.scan, table.FieldsOf(&s.site, false, nil), s.count); err != nil {
 		return err
 	}
 	return s.cells.Err
@@ -186,7 +187,7 @@ func (s *sensitivity) countDomainsOfFiles(ctx context.Context) error {
 	for _, f := range s.files {
 		if f.sites >= sharedBy {
 			r := &s.site
-			return EachSite(ctx, s.scan, []table.Field{
+			return survey.EachSite(ctx, s.scan, []table.Field{
 				{Name: "registrable_domain", Into: &r.Domain}, {Name: "host", Into: &r.Host}, {Name: "finding", Into: &r.Finding},
 				{Name: "body_hash", Into: &r.BodyHash},
 			}, s.domainsOfFiles)
@@ -202,7 +203,7 @@ func (s *sensitivity) count() {
 	add := func(choice int, in, blocks bool) {
 		if in {
 			s.counts[choice].of++
-			s.counts[choice].sites += One(blocks)
+			s.counts[choice].sites += survey.One(blocks)
 		}
 	}
 	add(choiceRules, rules, blocks)
@@ -213,7 +214,7 @@ func (s *sensitivity) count() {
 	add(choiceUnmanaged, rules && !r.Managed, blocks)
 	byRFC, known := s.cells.ByID[r.RFCPolicy]
 	add(choiceRFC, rules && known, s.by.Blocks(byRFC))
-	s.notByRFC += One(rules && !known)
+	s.notByRFC += survey.One(rules && !known)
 	switch f, known := audit.FindingNamed(r.Finding); {
 	case known && f.IsGap():
 		s.unobserved++
@@ -273,12 +274,12 @@ func (s *sensitivity) finish() []Choice {
 	rules := s.counts[choiceRules]
 	for choice, unseen := range map[int]int64{choiceUnobservedOpen: s.unobserved, choiceUnreadOpen: s.unobserved +
 		s.unread} {
-		open, blocking, of := Bounds(rules.sites, rules.of, unseen)
+		open, blocking, of := survey.Bounds(rules.sites, rules.of, unseen)
 		s.counts[choice], s.counts[choice+1] = part{open, of}, part{blocking, of}
 	}
 	for _, d := range s.domains {
-		s.counts[choiceDomains].of += One(d.rules)
-		s.counts[choiceDomains].sites += One(d.blocks)
+		s.counts[choiceDomains].of += survey.One(d.rules)
+		s.counts[choiceDomains].sites += survey.One(d.blocks)
 	}
 	for _, f := range s.files {
 		n := f.sites
@@ -297,7 +298,7 @@ func (s *sensitivity) finish() []Choice {
 			rows[i] = Choice{ID: choices[i].id, About: choices[i].about,
 				Why: fmt.Sprintf("%d of their files were not at hand when bulkscan reaudit made policies", s.notByRFC)}
 		} else if c.of > 0 {
-			share := Share(c.sites, c.of)
+			share := survey.Share(c.sites, c.of)
 			rows[i].Share = &share
 		}
 	}

@@ -1,7 +1,8 @@
-package survey
+package stats
 
 import (
 	"github.com/bulkscan/bulkscan/audit"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // tally counts sites by what they make of one token.
@@ -9,17 +10,17 @@ type tally struct {
 	blocks  [len(audit.Definitions)]int64 // by definition
 	partial int64
 	// sites with rules by whose group decides: all, those that block the token, and those that block at least a part
-	via, full, any [NumVias]int64
+	via, full, any [survey.NumVias]int64
 }
 
-func (t *tally) add(c audit.Cell, n SitesOf) {
-	definitions := Definitions()
+func (t *tally) add(c audit.Cell, n survey.SitesOf) {
+	definitions := survey.Definitions()
 	for i := range definitions {
 		if blocksBy[c]>>i&1 == 1 {
 			t.blocks[i] += n.Over(&definitions[i])
 		}
 	}
-	by := Via(c)
+	by := survey.Via(c)
 	if by < 0 {
 		return
 	}
@@ -40,7 +41,7 @@ func (t *tally) merge(o *tally, times int64) {
 		t.blocks[i] += n * times
 	}
 	t.partial += o.partial * times
-	for i := range NumVias {
+	for i := range survey.NumVias {
 		t.via[i] += o.via[i] * times
 		t.full[i] += o.full[i] * times
 		t.any[i] += o.any[i] * times
@@ -50,8 +51,8 @@ func (t *tally) merge(o *tally, times int64) {
 // blocksBy has for each cell a bit for each definition by which it blocks.
 var blocksBy = func() (m [1 << 8]uint16) {
 	for c := range m {
-		for i, d := range Definitions() {
-			m[c] |= uint16(One(d.Blocks(audit.Cell(c)))) << i
+		for i, d := range survey.Definitions() {
+			m[c] |= uint16(survey.One(d.Blocks(audit.Cell(c)))) << i
 		}
 	}
 	return m

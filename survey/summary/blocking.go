@@ -1,4 +1,4 @@
-package survey
+package summary
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file counts, for a summary, the sites that block tokens by one definition. token_stats has all definitions in
@@ -18,23 +19,23 @@ type Blocking struct {
 	Over       string `json:"denominator" about:"column of token_stats that is the denominator: sites_rules or sites_answered"`
 	Sites      int64  `json:"sites" about:"the denominator, of which all shares are"`
 	Unobserved int64  `json:"unobserved" about:"sites without an observation that may belong to sites"`
-	Selection
+	survey.Selection
 	Registry string `json:"registry_version" about:"token registry that says which tokens there are: the scan's, unless --tokens gives another"`
 	Selected int    `json:"tokens_selected" about:"selected tokens"`
 	Blocked  int    `json:"tokens_blocked" about:"selected tokens that at least one site blocks"`
 
 	// Sites that block at least one of the tokens, a number that grows with the registry, and its parts.
-	AtLeastOne  int64        `json:"at_least_one" about:"sites blocking one: the sum of the next four; grows with the registry"`
-	OneSure     Certainty    `json:"at_least_one_certainty" about:"of its share of blocking.sites"`
-	OneByName   int64        `json:"at_least_one_by_name" about:"one by a group that names it"`
-	OneFallback int64        `json:"at_least_one_by_fallback" about:"else one by its fallback's group"`
-	OneByStar   int64        `json:"at_least_one_by_star" about:"else one by *"`
-	OneByHTTP   int64        `json:"at_least_one_by_http" about:"sites without rules whose server fails, which forbids everything"`
-	NameOne     int64        `json:"name_at_least_one" about:"sites naming one, of rules"`
-	StarBlocks  int64        `json:"block_whoever_else" about:"sites that block all unnamed agents, of rules"`
-	ByPurpose   []Sum        `json:"by_purpose" about:"by purpose, the largest first"`
-	ByOperator  []Sum        `json:"by_operator" about:"by operator, the largest first"`
-	MostBlocked []TokenCount `json:"most_blocked" about:"the --top tokens that most sites block"`
+	AtLeastOne  int64            `json:"at_least_one" about:"sites blocking one: the sum of the next four; grows with the registry"`
+	OneSure     survey.Certainty `json:"at_least_one_certainty" about:"of its share of blocking.sites"`
+	OneByName   int64            `json:"at_least_one_by_name" about:"one by a group that names it"`
+	OneFallback int64            `json:"at_least_one_by_fallback" about:"else one by its fallback's group"`
+	OneByStar   int64            `json:"at_least_one_by_star" about:"else one by *"`
+	OneByHTTP   int64            `json:"at_least_one_by_http" about:"sites without rules whose server fails, which forbids everything"`
+	NameOne     int64            `json:"name_at_least_one" about:"sites naming one, of rules"`
+	StarBlocks  int64            `json:"block_whoever_else" about:"sites that block all unnamed agents, of rules"`
+	ByPurpose   []Sum            `json:"by_purpose" about:"by purpose, the largest first"`
+	ByOperator  []Sum            `json:"by_operator" about:"by operator, the largest first"`
+	MostBlocked []TokenCount     `json:"most_blocked" about:"the --top tokens that most sites block"`
 
 	// The selected tokens that files name only by the lenient reading, the most common first; nil if the scan has no
 	// verdicts. No definition counts such sites.
@@ -54,7 +55,7 @@ type Sum struct {
 	Tokens int     `json:"tokens" about:"tokens selected"`
 	Sites  int64   `json:"sites" about:"blocking one"`
 	Share  float64 `json:"share" about:"of blocking.sites"`
-	Certainty
+	survey.Certainty
 }
 
 // TokenCount is how many sites block a token, and why. The four reasons add up to Sites.
@@ -65,7 +66,7 @@ type TokenCount struct {
 	Purpose  string  `json:"purpose" about:"purpose"`
 	Sites    int64   `json:"sites" about:"blocking it"`
 	Share    float64 `json:"share" about:"of blocking.sites"`
-	Certainty
+	survey.Certainty
 
 	ViaOwn      int64 `json:"via_own" about:"a group names it"`
 	ViaFallback int64 `json:"via_fallback" about:"a group names a crawler that it falls back to"`
@@ -78,21 +79,21 @@ type TokenCount struct {
 
 // blockCounts are what a pass over the sites counts for Blocking by any definition.
 type blockCounts struct {
-	sites   SitesByPolicy
+	sites   survey.SitesByPolicy
 	failing int64   // sites that answered and have access full_disallow: they forbid everything
 	lenient []int64 // sites with rules that name a token only by the lenient reading, by registry index
-	traces  *Traces
+	traces  *survey.Traces
 }
 
 // tokenReasons counts the sites that treat a token in a way.
 type tokenReasons struct {
-	blocks         [NumVias]int64 // by whose group
+	blocks         [survey.NumVias]int64 // by whose group
 	named, partial int64
 }
 
 // blocking counts by a definition, over so many sites. top bounds the tokens listed; 0 is all.
-func (c *blockCounts) blocking(policies *Policies, d *Definition, about Selection, s *Summary, top int) (Blocking,
-	error) {
+func (c *blockCounts) blocking(policies *survey.Policies, d *survey.Definition, about survey.Selection, s *Summary,
+	top int) (Blocking, error) {
 	all := Blocking{Definition: d.Name, Question: d.Question, Over: d.Over, Sites: s.Rules,
 		Registry: policies.Registry.Version, Selection: about, MostBlocked: []TokenCount{}, Lenient: []LenientCount{}}
 	failing := int64(0)
@@ -110,9 +111,9 @@ func (c *blockCounts) blocking(policies *Policies, d *Definition, about Selectio
 		}
 	}
 	reasons := make([]tokenReasons, len(registry.Tokens))
-	var atLeastOne [NumVias]int64 // by the nearest group
-	err := policies.Each(c.sites, func(p *audit.Policy, cells []audit.Cell, n *SitesOf) {
-		over, nearest, names := n.Over(d), NumVias, false
+	var atLeastOne [survey.NumVias]int64 // by the nearest group
+	err := policies.Each(c.sites, func(p *audit.Policy, cells []audit.Cell, n *survey.SitesOf) {
+		over, nearest, names := n.Over(d), survey.NumVias, false
 		for _, id := range chosen {
 			cell, r := cells[id], &reasons[id]
 			if cell&audit.CellOwn != 0 {
@@ -125,9 +126,9 @@ func (c *blockCounts) blocking(policies *Policies, d *Definition, about Selectio
 			if !d.Blocks(cell) {
 				continue
 			}
-			by := Via(cell)
+			by := survey.Via(cell)
 			if by < 0 { // by dpi_all `*` also applies to tokens that ignore it
-				by = ViaStar
+				by = survey.ViaStar
 			}
 			r.blocks[by] += over
 			nearest = min(nearest, by)
@@ -136,11 +137,11 @@ func (c *blockCounts) blocking(policies *Policies, d *Definition, about Selectio
 		}
 		purposes.count(over)
 		operators.count(over)
-		if nearest < NumVias {
+		if nearest < survey.NumVias {
 			atLeastOne[nearest] += over
 		}
-		all.NameOne += One(names) * n.Rules
-		all.StarBlocks += One(p.Star.Decision() == audit.Blocked) * n.Rules
+		all.NameOne += survey.One(names) * n.Rules
+		all.StarBlocks += survey.One(p.Star.Decision() == audit.Blocked) * n.Rules
 	})
 	if err != nil {
 		return all, err
@@ -148,25 +149,26 @@ func (c *blockCounts) blocking(policies *Policies, d *Definition, about Selectio
 	for _, id := range chosen {
 		r, token := &reasons[id], &registry.Tokens[id]
 		if c.lenient[id] > 0 {
-			all.Lenient = append(all.Lenient, LenientCount{Token: token.Name, Sites: c.lenient[id], Share: Share(c.lenient[id],
-				s.Rules)})
+			all.Lenient = append(all.Lenient, LenientCount{Token: token.Name, Sites: c.lenient[id],
+				Share: survey.Share(c.lenient[id], s.Rules)})
 		}
-		sites := r.blocks[ViaOwn] + r.blocks[ViaFallback] + r.blocks[ViaStar] + failing
+		sites := r.blocks[survey.ViaOwn] + r.blocks[survey.ViaFallback] + r.blocks[survey.ViaStar] + failing
 		if sites == 0 {
 			continue
 		}
 		all.MostBlocked = append(all.MostBlocked, TokenCount{
 			Token: token.Name, Category: token.Category, Operator: token.Operator, Purpose: token.Purpose,
-			Sites: sites, Share: Share(sites, all.Sites),
-			ViaOwn: r.blocks[ViaOwn], ViaFallback: r.blocks[ViaFallback], ViaStar: r.blocks[ViaStar], ViaHTTP: failing,
-			Named: r.named, Partial: r.partial,
+			Sites: sites, Share: survey.Share(sites, all.Sites),
+			ViaOwn: r.blocks[survey.ViaOwn], ViaFallback: r.blocks[survey.ViaFallback],
+			ViaStar: r.blocks[survey.ViaStar], ViaHTTP: failing, Named: r.named, Partial: r.partial,
 		})
 	}
 	all.Selected, all.Blocked = len(chosen), len(all.MostBlocked)
 	if all.Selected > 0 {
 		all.OneByHTTP = failing
 	}
-	all.OneByName, all.OneFallback, all.OneByStar = atLeastOne[ViaOwn], atLeastOne[ViaFallback], atLeastOne[ViaStar]
+	all.OneByName, all.OneFallback = atLeastOne[survey.ViaOwn], atLeastOne[survey.ViaFallback]
+	all.OneByStar = atLeastOne[survey.ViaStar]
 	all.AtLeastOne = all.OneByName + all.OneFallback + all.OneByStar + all.OneByHTTP
 	all.ByPurpose, all.ByOperator = purposes.sums(failing, all.Sites), operators.sums(failing, all.Sites)
 	slices.SortFunc(all.MostBlocked, func(a, b TokenCount) int {
@@ -190,7 +192,7 @@ type groups struct {
 
 // newGroups returns the groups of a registry's tokens by a property, in the order of the registry.
 func newGroups(registry *tokens.Registry, property tokens.Field) *groups {
-	values, places := GroupTokens(registry, property)
+	values, places := survey.GroupTokens(registry, property)
 	g := &groups{places: places, marked: make([]bool, len(values))}
 	for _, value := range values {
 		g.values = append(g.values, Sum{Value: value})
@@ -207,7 +209,7 @@ func (g *groups) mark(id int) { g.marked[g.places[id]] = true }
 // count counts sites for the marked values, and removes the marks.
 func (g *groups) count(sites int64) {
 	for i, marked := range g.marked {
-		g.values[i].Sites += One(marked) * sites
+		g.values[i].Sites += survey.One(marked) * sites
 	}
 	clear(g.marked)
 }
@@ -221,7 +223,7 @@ func (g *groups) sums(failing, of int64) []Sum {
 			continue
 		}
 		if sum.Sites += failing; sum.Sites > 0 {
-			sum.Share = Share(sum.Sites, of)
+			sum.Share = survey.Share(sum.Sites, of)
 			list = append(list, sum)
 		}
 	}
@@ -233,7 +235,7 @@ func (g *groups) sums(failing, of int64) []Sum {
 
 // EachHeadline calls do for the shares that readers quote: of sites that block any of the tokens, a token, or one of a
 // purpose or an operator.
-func (b *Blocking) EachHeadline(do func(kind, value string, sites int64, sure *Certainty)) {
+func (b *Blocking) EachHeadline(do func(kind, value string, sites int64, sure *survey.Certainty)) {
 	do("any", "", b.AtLeastOne, &b.OneSure)
 	for i := range b.MostBlocked {
 		do("token", b.MostBlocked[i].Token, b.MostBlocked[i].Sites, &b.MostBlocked[i].Certainty)
@@ -247,7 +249,7 @@ func (b *Blocking) EachHeadline(do func(kind, value string, sites int64, sure *C
 }
 
 // judge says how sure the headline shares by a definition are.
-func (s *Summary) judge(u *Uncertainty, d *Definition) {
+func (s *Summary) judge(u *survey.Uncertainty, d *survey.Definition) {
 	s.Uncertainty, s.Blocking.Unobserved = *u, s.Rows-s.Answered
 	if !d.Answered() {
 		s.Blocking.Unobserved = 0
@@ -257,7 +259,7 @@ func (s *Summary) judge(u *Uncertainty, d *Definition) {
 			}
 		}
 	}
-	s.Blocking.EachHeadline(func(_, _ string, sites int64, sure *Certainty) {
+	s.Blocking.EachHeadline(func(_, _ string, sites int64, sure *survey.Certainty) {
 		*sure = u.Of(sites, s.Blocking.Sites, s.Blocking.Unobserved)
 	})
 }

@@ -1,4 +1,4 @@
-package survey
+package method
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // markup are texts with an effect in Markdown, HTML or BibTeX unless they are escaped.
@@ -131,7 +132,7 @@ func TestUnreadIsSaid(t *testing.T) {
 	for _, s := range []Section{limits(), meanings()} {
 		text.Write(markdown([]Section{s}))
 	}
-	if !strings.Contains(text.String(), Unread) || strings.Contains(text.String(), "no share takes") {
+	if !strings.Contains(text.String(), survey.Unread) || strings.Contains(text.String(), "no share takes") {
 		t.Errorf("the limitations are\n%s", text.String())
 	}
 }

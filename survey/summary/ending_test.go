@@ -1,8 +1,10 @@
-package survey
+package summary
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // TestEmpty has scans without results, and the texts about them.
@@ -13,9 +15,9 @@ func TestEmpty(t *testing.T) {
 			t.Errorf("%+v:\ngot  %q\nwant %q", e, got, want)
 		}
 	}
-	outcomes := func(values ...any) (list []Count) {
+	outcomes := func(values ...any) (list []survey.Count) {
 		for i := 0; i < len(values); i += 2 {
-			list = append(list, Count{values[i].(string), int64(values[i+1].(int))})
+			list = append(list, survey.Count{Value: values[i].(string), Rows: int64(values[i+1].(int))})
 		}
 		return list
 	}

@@ -1,4 +1,4 @@
-package survey
+package summary
 
 import (
 	"bytes"
@@ -28,14 +28,16 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/store/storetest"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/stats"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // summaryBy summarizes the scan `hand` with the small registry.
-func summaryBy(t *testing.T, st store.Store, definition string, about Selection, top int) *Summary {
+func summaryBy(t *testing.T, st store.Store, definition string, about survey.Selection, top int) *Summary {
 	t.Helper()
-	s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: surveytest.Registry()},
+	s, err := Of(t.Context(), st, "hand", Options{Options: survey.Options{Registry: surveytest.Registry()},
 		Definition: definition, Selection: about, Top: top})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +47,7 @@ func summaryBy(t *testing.T, st store.Store, definition string, about Selection,
 
 // TestSummary compares a whole summary with a golden file.
 func TestSummary(t *testing.T) {
-	s := summaryBy(t, surveytest.Dataset(t), "", Selection{}, 0)
+	s := summaryBy(t, surveytest.Dataset(t), "", survey.Selection{}, 0)
 	if s.DatasetBytes == 0 || s.StartedAt.IsZero() || s.FinishedAt == nil {
 		t.Errorf("%+v", s)
 	}
@@ -63,7 +65,7 @@ func TestSummary(t *testing.T) {
 // TestSummaryByHand compares each definition's counts of the nine sites of dataset with counts by hand.
 func TestSummaryByHand(t *testing.T) {
 	st := surveytest.Dataset(t)
-	f := func(definition string, about Selection, top int, want string) {
+	f := func(definition string, about survey.Selection, top int, want string) {
 		t.Helper()
 		b := summaryBy(t, st, definition, about, top).Blocking
 		got := fmt.Sprintf("%d/%d: ", b.AtLeastOne, b.Sites)
@@ -74,7 +76,7 @@ func TestSummaryByHand(t *testing.T) {
 			t.Errorf("%s of %+v:\n got %s\nwant %s", definition, about, got, want)
 		}
 	}
-	everything := Selection{}
+	everything := survey.Selection{}
 	// Sites = own group + group of a fallback + `*` + failing server.
 	f("mention", everything, 0, "2/5: GPTBot 2=2+0+0+0; Googlebot 1=1+0+0+0")
 	f("explicit_root", everything, 0, "2/5: GPTBot 1=1+0+0+0; Googlebot 1=1+0+0+0")
@@ -85,12 +87,12 @@ func TestSummaryByHand(t *testing.T) {
 	f("RFC_Effective", everything, 0,
 		"4/7: GPTBot 4=1+0+2+1; Googlebot 3=0+0+2+1; Googlebot-News 3=0+0+2+1; AdsBot-Google 1=0+0+0+1")
 	f("full", everything, 1, "3/5: GPTBot 3=1+0+2+0")
-	f("full", Selection{Category: "AI"}, 0, "3/5: GPTBot 3=1+0+2+0")
-	f("any", Selection{Operator: "google", Purpose: "search"}, 0, "3/5: Googlebot 3=1+0+2+0; Googlebot-News 3=0+1+2+0")
-	f("rfc_effective", Selection{Purpose: "ads"}, 0, "1/7: AdsBot-Google 1=0+0+0+1")
-	f("rfc_effective", Selection{Purpose: "nonsense"}, 0, "0/7: ")
+	f("full", survey.Selection{Category: "AI"}, 0, "3/5: GPTBot 3=1+0+2+0")
+	f("any", survey.Selection{Operator: "google", Purpose: "search"}, 0, "3/5: Googlebot 3=1+0+2+0; Googlebot-News 3=0+1+2+0")
+	f("rfc_effective", survey.Selection{Purpose: "ads"}, 0, "1/7: AdsBot-Google 1=0+0+0+1")
+	f("rfc_effective", survey.Selection{Purpose: "nonsense"}, 0, "0/7: ")
 
-	_, err := Summarize(t.Context(), st, "hand", SummaryOptions{Definition: "fullish"})
+	_, err := Of(t.Context(), st, "hand", Options{Definition: "fullish"})
 	if err == nil || !strings.Contains(err.Error(), "mention, explicit_root, full, any, dpi_all, rfc_effective") {
 		t.Errorf("a definition that there is not: %v", err)
 	}
@@ -119,7 +121,7 @@ func agree(t *testing.T, sites []*audit.Site) {
 	plain, nameOne, starBlocks := plainBlockings(sites)
 	for _, c := range []surveytest.Cut{{Rows: len(sites), Shards: 1}, {Rows: len(sites)/7 + 1, Shards: 2, Seed: 3}} {
 		st := surveytest.Written(t, sites, c)
-		if err := Stats(t.Context(), st, "cut", Options{}); err != nil {
+		if err := stats.Write(t.Context(), st, "cut", survey.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		stats := map[string]schema.TokenStatsRow{}
@@ -128,8 +130,8 @@ func agree(t *testing.T, sites []*audit.Site) {
 				stats[row.Token] = row
 			}
 		}
-		for i, definition := range DefinitionNames() {
-			s, err := Summarize(t.Context(), st, "cut", SummaryOptions{Definition: definition})
+		for i, definition := range survey.DefinitionNames() {
+			s, err := Of(t.Context(), st, "cut", Options{Definition: definition})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +176,7 @@ func agreesWithStats(t *testing.T, s *Summary, stats map[string]schema.TokenStat
 	}
 	for token, row := range stats {
 		c := listed[token]
-		d := &definitions[definition]
+		d := &survey.Definitions()[definition]
 		of := d.Of(&row)
 		if want := *d.In(&row); c.Sites != want || b.Sites != of {
 			t.Errorf("by %s, %s: %d of %d, token_stats has %d of %d", b.Definition, token, c.Sites, b.Sites, want, of)
@@ -201,7 +203,7 @@ type plainBlocking struct {
 // returns how many sites name a token of the registry, and how many block unnamed agents.
 func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBlocks int64) {
 	registry := tokens.Default().Tokens
-	for range DefinitionNames() {
+	for range survey.DefinitionNames() {
 		all = append(all, plainBlocking{tokens: make([]TokenCount, len(registry)), purposes: map[string]int64{},
 			operators: map[string]int64{}})
 	}
@@ -216,8 +218,8 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 			row := surveytest.PlainToken(site, c)
 			counted := surveytest.OnlyRules(row)
 			names = names || counted.Mention > 0
-			for i := range definitions {
-				if *definitions[i].In(&counted) > 0 {
+			for i := range survey.Definitions() {
+				if *survey.Definitions()[i].In(&counted) > 0 {
 					all[i].tokens[id].count(&row)
 					reasons[i].count(&row)
 					purposes[i][registry[id].Purpose], operators[i][registry[id].Operator] = true, true
@@ -225,7 +227,7 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 			}
 		}
 		for i := range all {
-			all[i].atLeastOne += One(len(purposes[i]) > 0)
+			all[i].atLeastOne += survey.One(len(purposes[i]) > 0)
 			switch r, n := &reasons[i], &all[i].nearest; {
 			case r.ViaOwn > 0:
 				n.ViaOwn++
@@ -243,8 +245,8 @@ func plainBlockings(sites []*audit.Site) (all []plainBlocking, nameOne, starBloc
 				all[i].operators[o]++
 			}
 		}
-		nameOne += One(names)
-		starBlocks += One(site.Report.Finding == audit.FindingRules && site.Report.Star == audit.Blocked)
+		nameOne += survey.One(names)
+		starBlocks += survey.One(site.Report.Finding == audit.FindingRules && site.Report.Star == audit.Blocked)
 	}
 	return all, nameOne, starBlocks
 }
@@ -323,7 +325,7 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 			counts["class"][status[:1]+"xx"]++
 		}
 		counts["finding"][r.Finding.String()]++
-		want.Rules += One(r.Finding == audit.FindingRules)
+		want.Rules += survey.One(r.Finding == audit.FindingRules)
 		if r.Access == parser.AccessConditional {
 			want.WithFile++
 		}
@@ -335,7 +337,7 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 	if want.Rules == want.WithFile {
 		t.Error("each file has rules")
 	}
-	for name, list := range map[string][]Count{"finding": s.Findings, "outcome": s.Outcomes, "status": s.Statuses,
+	for name, list := range map[string][]survey.Count{"finding": s.Findings, "outcome": s.Outcomes, "status": s.Statuses,
 		"class": s.StatusClasses, "access": s.Access, "check": s.Checks} {
 		got := map[string]int64{}
 		for _, c := range list {
@@ -357,29 +359,30 @@ func agreesOnSites(t *testing.T, s *Summary, sites []*audit.Site) {
 
 // TestSummaryHostile has rows that bulkscan would not write: invalid values count as none, and a policy must be there.
 func TestSummaryHostile(t *testing.T) {
-	g := newGatherer(&Summary{}, &Policies{Registry: surveytest.Registry()}, false, Further{})
+	g := newGatherer(&Summary{}, &survey.Policies{Registry: surveytest.Registry()}, false, Further{})
 	for i, score := range []float64{math.NaN(), math.Inf(1), -1, 1.5, 0.25, math.SmallestNonzeroFloat64} {
 		g.columns = Columns{
-			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: Conditional, Finding: FindingRules,
+			Outcome: "outcome " + strconv.Itoa(i), Status: int32(math.MinInt32 + i), Access: survey.Conditional, Finding: survey.FindingRules,
 			Score: score, TotalMillis: float32(math.Inf(1)),
 			Hops: -1, BodyBytes: math.MaxInt64,
 		}
 		g.row()
 	}
 	for range 4 {
-		g.columns = Columns{Outcome: Other, Access: Conditional, Finding: FindingRules, Score: -1, Hops: 1}
+		g.columns = Columns{Outcome: survey.Other, Access: survey.Conditional, Finding: survey.FindingRules, Score: -1, Hops: 1}
 		g.row()
 	}
-	for i := range 3 * MaxValues { // not asked, and yet with a redirect
+	for i := range 3 * survey.MaxValues { // not asked, and yet with a redirect
 		g.columns = Columns{Outcome: strconv.Itoa(i), Access: "unknown", Hops: 1}
 		g.row()
 	}
 	g.finish()
 	s := g.s
-	if len(s.Outcomes) > MaxValues+1 || s.Outcomes[0].Value != Other {
+	if len(s.Outcomes) > survey.MaxValues+1 || s.Outcomes[0].Value != survey.Other {
 		t.Errorf("%d outcomes are told apart, the first is %+v", len(s.Outcomes), s.Outcomes[0])
 	}
-	if !reflect.DeepEqual(s.Statuses, []Count{{Other, 6}}) || !reflect.DeepEqual(s.StatusClasses, []Count{{Other, 6}}) {
+	others := []survey.Count{{Value: survey.Other, Rows: 6}}
+	if !reflect.DeepEqual(s.Statuses, others) || !reflect.DeepEqual(s.StatusClasses, others) {
 		t.Errorf("statuses %v, classes %v", s.Statuses, s.StatusClasses)
 	}
 	if s.Redirected != 4 || s.Asked != 10 {
@@ -388,7 +391,7 @@ func TestSummaryHostile(t *testing.T) {
 	if *s.MeanScore != 0.125 || s.Scores[2].Rows != 1 || s.Scores[0].Rows != 1 {
 		t.Errorf("mean score %v, scores %v", *s.MeanScore, s.Scores)
 	}
-	if _, err := g.blocks.blocking(g.policies, &Definitions()[0], Selection{}, s, 0); err == nil ||
+	if _, err := g.blocks.blocking(g.policies, &survey.Definitions()[0], survey.Selection{}, s, 0); err == nil ||
 		!strings.Contains(err.Error(), "10 sites have a file, and no policy") {
 		t.Errorf("without policies: %v", err)
 	}
@@ -410,7 +413,7 @@ func TestSummaryOfNothing(t *testing.T) {
 	if err := w.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	s := summaryBy(t, dir, "", Selection{}, 0)
+	s := summaryBy(t, dir, "", survey.Selection{}, 0)
 	text, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
@@ -431,14 +434,14 @@ func TestSummaryOfNothing(t *testing.T) {
 func TestSummaryOfRunning(t *testing.T) {
 	sites := surveytest.Judged(t, surveytest.Bodies(40))
 	st := surveytest.Written(t, slices.DeleteFunc(sites, func(s *audit.Site) bool { return s.Seq%3 == 1 }), surveytest.Cut{Rows: 7, Shards: 2})
-	s, err := Summarize(t.Context(), st, "cut", SummaryOptions{})
+	s, err := Of(t.Context(), st, "cut", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.Complete() || s.ListRead == nil || *s.ListRead != 40 || s.Rows != 27 {
 		t.Errorf("state %s, %v lines of the list, %d rows; want 40 and 27", s.State, s.ListRead, s.Rows)
 	}
-	if s = summaryBy(t, surveytest.Dataset(t), "", Selection{}, 0); !s.Complete() || s.ListRead != nil {
+	if s = summaryBy(t, surveytest.Dataset(t), "", survey.Selection{}, 0); !s.Complete() || s.ListRead != nil {
 		t.Errorf("state %s, %v lines", s.State, s.ListRead)
 	}
 }
@@ -458,7 +461,7 @@ func TestSummaryWithout(t *testing.T) {
 		if err := w.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		_, err = Summarize(t.Context(), dir, "x", SummaryOptions{Definition: definition})
+		_, err = Of(t.Context(), dir, "x", Options{Definition: definition})
 		if want == "" && err != nil || want != "" && (!errors.Is(err, commit.ErrNoTable) || !strings.Contains(err.Error(),
 			want)) {
 			t.Errorf("%s with %v: %v, want %q", definition, tables, err, want)
@@ -474,8 +477,8 @@ func TestSummaryWithout(t *testing.T) {
 // and a running scan, and that it does not use the statistics, which may be outdated.
 func TestSummaryOnlyReads(t *testing.T) {
 	watched := &storetest.Faults{Store: surveytest.Dataset(t)}
-	for _, definition := range DefinitionNames() {
-		summaryBy(t, watched, definition, Selection{}, 0)
+	for _, definition := range survey.DefinitionNames() {
+		summaryBy(t, watched, definition, survey.Selection{}, 0)
 	}
 	if steps := watched.Steps(); len(steps) > 0 {
 		t.Errorf("%v", steps)

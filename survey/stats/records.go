@@ -1,4 +1,4 @@
-package survey
+package stats
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file counts for the table record_stats.
@@ -39,9 +40,9 @@ func writeRecordStats(ctx context.Context, st store.Store, scan *commit.Scan, o 
 	})
 }
 
-// RecordStats calls add for each row of record_stats, which it computes from a scan's parts. The options have their
+// Records calls add for each row of record_stats, which it computes from a scan's parts. The options have their
 // defaults.
-func RecordStats(ctx context.Context, scan *commit.Scan, o *Options, add func(schema.RecordStatsRow) error) error {
+func Records(ctx context.Context, scan *commit.Scan, o *survey.Options, add func(schema.RecordStatsRow) error) error {
 	return recordRows(ctx, scan, &options{*o, maxKeys}, add)
 }
 
@@ -86,7 +87,7 @@ func eachRow(ctx context.Context, scan *commit.Scan, commit *commit.Commit, tabl
 	if err != nil {
 		return err
 	}
-	return EachRow(rows, do)
+	return survey.EachRow(rows, do)
 }
 
 // recordCounter counts keys by kind of evidence. A map key is the kind, a NUL, and the key in lower case. The kinds

@@ -1,4 +1,4 @@
-package survey
+package stats
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/siterows"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file counts for the table token_stats.
@@ -51,8 +52,8 @@ type segment struct {
 	failing                    int64 // answered, access full_disallow
 	findings                   [len(answeredFindings)]int64
 
-	file     SitesOf
-	policies SitesByPolicy
+	file     survey.SitesOf
+	policies survey.SitesByPolicy
 	lenient  map[int32]int64 // sites that name a token only by the lenient reading, by registry index
 }
 
@@ -71,11 +72,11 @@ type agent struct {
 
 // counter computes token_stats, pass by pass.
 type counter struct {
-	VerdictReader
+	survey.VerdictReader
 
 	only     []string // tokens that have rows; nil is all, and all unknown agents
-	policies *Policies
-	traces   *Traces
+	policies *survey.Policies
+	traces   *survey.Traces
 
 	first    bool // the pass that counts segments
 	total    *segment
@@ -87,17 +88,17 @@ type counter struct {
 	unknown *window[agent]
 }
 
-func newCounter(o *options, policies *Policies, foreign bool) *counter {
+func newCounter(o *options, policies *survey.Policies, foreign bool) *counter {
 	return &counter{
-		VerdictReader: VerdictReader{Registry: o.Registry}, only: o.Only, policies: policies,
-		traces: NewTraces(o.Registry, foreign),
+		VerdictReader: survey.VerdictReader{Registry: o.Registry}, only: o.Only, policies: policies,
+		traces: survey.NewTraces(o.Registry, foreign),
 		total:  newSegment("all", ""), tlds: newNamed("tld", maxTLDs), labels: newNamed("label", maxLabels),
 		unknown: newWindow[agent](o.limit),
 	}
 }
 
 func newSegment(kind, value string) *segment {
-	return &segment{kind: kind, value: value, policies: SitesByPolicy{}, lenient: map[int32]int64{}}
+	return &segment{kind: kind, value: value, policies: survey.SitesByPolicy{}, lenient: map[int32]int64{}}
 }
 
 // commit reads the sites of one part with their verdicts.
@@ -117,7 +118,7 @@ func (c *counter) commit(ctx context.Context, scan *commit.Scan, commit *commit.
 
 // site counts a site. Its verdicts are in c.Rows.
 func (c *counter) site(s *siteColumns) {
-	n := SiteOf(s.Finding == FindingRules, s.answered())
+	n := survey.SiteOf(s.Finding == survey.FindingRules, s.answered())
 	if c.first {
 		c.traces.Site()
 		c.selectSegments(s)
@@ -125,24 +126,24 @@ func (c *counter) site(s *siteColumns) {
 			g.site(s, n)
 		}
 	}
-	if s.Access != Conditional {
+	if s.Access != survey.Conditional {
 		return
 	}
 	for i := range c.Rows {
 		switch v := &c.Rows[i]; {
 		case v.Token == "*":
-		case v.ID == NoToken:
+		case v.ID == survey.NoToken:
 			c.agent(v, s.PolicyID, n)
 		case v.Lenient && c.first:
 			c.traces.Token(v.ID)
 			for _, g := range c.selected {
-				g.lenient[v.ID] += One(!c.namesStrictly(v.Token)) * n.Rules
+				g.lenient[v.ID] += survey.One(!c.namesStrictly(v.Token)) * n.Rules
 			}
 		}
 	}
 }
 
-func (g *segment) site(s *siteColumns, n SitesOf) {
+func (g *segment) site(s *siteColumns, n survey.SitesOf) {
 	g.all++
 	switch {
 	case s.answered():
@@ -150,11 +151,11 @@ func (g *segment) site(s *siteColumns, n SitesOf) {
 		if i := slices.Index(answeredFindings[:], s.Finding); i >= 0 {
 			g.findings[i]++
 		}
-		g.failing += One(s.Access == FullDisallow)
+		g.failing += survey.One(s.Access == survey.FullDisallow)
 	case s.unreachable():
 		g.unreachable++
 	}
-	if s.Access == Conditional {
+	if s.Access == survey.Conditional {
 		g.file.Add(n)
 		g.policies.Add(s.PolicyID, n)
 	}
@@ -162,18 +163,18 @@ func (g *segment) site(s *siteColumns, n SitesOf) {
 
 // namesStrictly reports whether the current site has a strict own row of a token.
 func (c *counter) namesStrictly(token string) bool {
-	return slices.ContainsFunc(c.Rows, func(v Verdict) bool {
+	return slices.ContainsFunc(c.Rows, func(v survey.Verdict) bool {
 		return v.Via == "own" && !v.Lenient && v.Token == token
 	})
 }
 
-func (c *counter) agent(v *Verdict, policy int64, n SitesOf) {
+func (c *counter) agent(v *survey.Verdict, policy int64, n survey.SitesOf) {
 	t := c.unknown.at(v.Token)
 	if t == nil {
 		return
 	}
 	if v.Lenient {
-		t.lenient += One(!c.namesStrictly(v.Token)) * n.Rules
+		t.lenient += survey.One(!c.namesStrictly(v.Token)) * n.Rules
 	} else {
 		t.add(siterows.CellOf(v.Verdict, v.Via, !v.RootAllowed, v.DPI == "all"), n)
 		t.star.add(c.policies.ByID[policy].Star, n)
@@ -321,7 +322,7 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 	registry := c.policies.Registry
 	for _, g := range segments {
 		tallies := make([]tally, len(registry.Tokens))
-		if err := c.policies.Each(g.policies, func(_ *audit.Policy, cells []audit.Cell, n *SitesOf) {
+		if err := c.policies.Each(g.policies, func(_ *audit.Policy, cells []audit.Cell, n *survey.SitesOf) {
 			for id, cell := range cells {
 				tallies[id].add(cell, *n)
 			}
@@ -347,7 +348,7 @@ func (c *counter) registryRows(add func(schema.TokenStatsRow) error) error {
 // unknownRows adds a row for each agent of this pass that is not in the registry.
 func (c *counter) unknownRows(add func(schema.TokenStatsRow) error) error {
 	var unnamed tally // how sites that do not name the agent treat it
-	if err := c.policies.Each(c.total.policies, func(p *audit.Policy, _ []audit.Cell, n *SitesOf) {
+	if err := c.policies.Each(c.total.policies, func(p *audit.Policy, _ []audit.Cell, n *survey.SitesOf) {
 		unnamed.add(p.Star, *n)
 	}); err != nil {
 		return err
@@ -370,11 +371,11 @@ func (g *segment) row(t *tally, lenient int64) schema.TokenStatsRow {
 		SegmentKind: g.kind, SegmentValue: g.value,
 		SitesAll: g.all, SitesAnswered: g.answered, Sites: g.file.File, SitesRules: g.file.Rules, Unreachable: g.unreachable,
 		Partial: t.partial, Lenient: lenient,
-		ViaOwn: t.via[ViaOwn], ViaFallback: t.via[ViaFallback], ViaStar: t.via[ViaStar],
-		FullViaOwn: t.full[ViaOwn], FullViaFallback: t.full[ViaFallback], FullViaStar: t.full[ViaStar],
-		AnyViaOwn: t.any[ViaOwn], AnyViaFallback: t.any[ViaFallback], AnyViaStar: t.any[ViaStar],
+		ViaOwn: t.via[survey.ViaOwn], ViaFallback: t.via[survey.ViaFallback], ViaStar: t.via[survey.ViaStar],
+		FullViaOwn: t.full[survey.ViaOwn], FullViaFallback: t.full[survey.ViaFallback], FullViaStar: t.full[survey.ViaStar],
+		AnyViaOwn: t.any[survey.ViaOwn], AnyViaFallback: t.any[survey.ViaFallback], AnyViaStar: t.any[survey.ViaStar],
 	}
-	definitions := Definitions()
+	definitions := survey.Definitions()
 	for i := range definitions {
 		d := &definitions[i]
 		*d.In(&row) = t.blocks[i]

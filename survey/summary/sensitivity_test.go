@@ -1,4 +1,4 @@
-package survey
+package summary
 
 import (
 	"cmp"
@@ -15,12 +15,13 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // sensitive returns a scan's shares of GPTBot under each choice.
 func sensitive(t *testing.T, st store.Store, definition string) map[string]Choice {
 	t.Helper()
-	s, err := SensitivityOf(t.Context(), st, "cut", "gptbot", SummaryOptions{Definition: definition})
+	s, err := SensitivityOf(t.Context(), st, "cut", "gptbot", Options{Definition: definition})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +38,11 @@ func TestSensitivityPlainly(t *testing.T) {
 	sites := surveytest.Mixed(t, 3000, 18)
 	st := surveytest.Written(t, sites, surveytest.Cut{Rows: 700, Shards: 2, Seed: 3})
 	id := tokens.Default().Lookup("GPTBot")
-	for _, definition := range NamesOverRules() {
-		at := slices.Index(DefinitionNames(), definition)
+	for _, definition := range survey.NamesOverRules() {
+		at := slices.Index(survey.DefinitionNames(), definition)
 		blocksIn := func(s *audit.Site) bool {
 			row := surveytest.PlainToken(s, surveytest.PlainCells(s)[id])
-			return *definitions[at].In(&row) > 0
+			return *survey.Definitions()[at].In(&row) > 0
 		}
 		type count struct{ sites, of int }
 		want := map[string]*count{}
@@ -132,7 +133,7 @@ func TestSensitivityPlainly(t *testing.T) {
 				t.Errorf("by %s, %s: got %d of %d, want %+v", definition, choice, g.Sites, g.Of, *w)
 			}
 		}
-		if definition != Full {
+		if definition != survey.Full {
 			continue
 		}
 		for _, choice := range []string{"file", "same_domain", "domains", "files", "unmanaged", "rfc"} {
@@ -181,7 +182,7 @@ func TestDeliveryNetworkHidesRules(t *testing.T) {
 				audit.Judge(s)
 				sites = append(sites, s)
 			}
-			got := sensitive(t, surveytest.Written(t, sites, surveytest.Cut{Rows: n, Shards: 1}), Full)
+			got := sensitive(t, surveytest.Written(t, sites, surveytest.Cut{Rows: n, Shards: 1}), survey.Full)
 			share, listed := *got["rules"].Share, *got["listed"].Share
 			is := float64(truth) / n
 			inner := *got["unobserved_open"].Share <= is && is <= *got["unobserved_blocking"].Share
@@ -205,8 +206,8 @@ func TestDeliveryNetworkHidesRules(t *testing.T) {
 // missing.
 func TestSensitivityNeeds(t *testing.T) {
 	st := surveytest.Written(t, surveytest.Mixed(t, 30, 18), surveytest.Cut{Rows: 30, Shards: 1})
-	for definition, token := range map[string]string{"rfc_effective": "GPTBot", Full: "NoSuchBot", "unheard": "GPTBot"} {
-		if _, err := SensitivityOf(t.Context(), st, "cut", token, SummaryOptions{Definition: definition}); err == nil {
+	for definition, token := range map[string]string{"rfc_effective": "GPTBot", survey.Full: "NoSuchBot", "unheard": "GPTBot"} {
+		if _, err := SensitivityOf(t.Context(), st, "cut", token, Options{Definition: definition}); err == nil {
 			t.Errorf("%s by %s: no error", token, definition)
 		}
 	}

@@ -1,4 +1,4 @@
-package survey
+package summary
 
 import (
 	"math"
@@ -9,11 +9,12 @@ import (
 	"github.com/bulkscan/bulkscan/internal/surveytest"
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // TestUnread compares the text of Unread, about sites that have shown no rules, with the counts of each definition.
 func TestUnread(t *testing.T) {
-	if strings.Contains(Unread, "five") != (len(Definitions()) == 6) {
+	if strings.Contains(survey.Unread, "five") != (len(survey.Definitions()) == 6) {
 		t.Error("the number of definitions is not what Unread says")
 	}
 	const closed = "User-agent: *\nDisallow: /\n"
@@ -49,12 +50,12 @@ func TestUnread(t *testing.T) {
 			t.Fatalf("case %d shows its rules", i)
 		}
 		st := surveytest.Written(t, []*audit.Site{site}, surveytest.Cut{Rows: 1, Shards: 1})
-		for _, d := range Definitions() {
-			s, err := Summarize(t.Context(), st, "cut", SummaryOptions{Definition: d.Name})
+		for _, d := range survey.Definitions() {
+			s, err := Of(t.Context(), st, "cut", Options{Definition: d.Name})
 			if err != nil {
 				t.Fatal(err)
 			}
-			named := strings.Contains(Unread, d.Name)
+			named := strings.Contains(survey.Unread, d.Name)
 			if counts := s.Blocking.Sites > 0; counts != (named && c.counts) {
 				t.Errorf("case %d, %v %d: %s counts it: %v", i, c.outcome, c.status, d.Name, counts)
 			}
@@ -69,19 +70,19 @@ func TestUnread(t *testing.T) {
 // intervals, of the whole list as a sample of itself, with the shares.
 func TestSummaryCertainty(t *testing.T) {
 	st := surveytest.Written(t, surveytest.Mixed(t, 400, 5), surveytest.Cut{Rows: 150, Shards: 1})
-	for _, d := range Definitions() {
-		s, err := Summarize(t.Context(), st, "cut", SummaryOptions{Options: Options{Uncertainty: Uncertainty{SampleOf: 400}},
-			Definition: d.Name, Selection: Selection{Category: "ai"}})
+	for _, d := range survey.Definitions() {
+		s, err := Of(t.Context(), st, "cut", Options{Options: survey.Options{Uncertainty: survey.Uncertainty{SampleOf: 400}},
+			Definition: d.Name, Selection: survey.Selection{Category: "ai"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		b := &s.Blocking
 		headlines := 0
-		b.EachHeadline(func(kind, value string, k int64, sure *Certainty) {
+		b.EachHeadline(func(kind, value string, k int64, sure *survey.Certainty) {
 			headlines++
 			n, u := b.Sites, b.Unobserved
-			if u == 0 || *sure.Bounds != [2]float64{Share(k, n+u), Share(k+u, n+u)} ||
-				math.Abs(sure.Interval[0]-Share(k, n)) > 1e-9 || sure.Interval[0] != sure.Interval[1] {
+			if u == 0 || *sure.Bounds != [2]float64{survey.Share(k, n+u), survey.Share(k+u, n+u)} ||
+				math.Abs(sure.Interval[0]-survey.Share(k, n)) > 1e-9 || sure.Interval[0] != sure.Interval[1] {
 				t.Errorf("by %s, %s %s, %d of %d, %d unobserved: %v, %v", d.Name, kind, value, k, n, u, *sure.Bounds,
 					*sure.Interval)
 			}
@@ -104,8 +105,8 @@ func TestSummaryCertainty(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Summarize(t.Context(), st, "cut",
-		SummaryOptions{Options: Options{Uncertainty: Uncertainty{SampleOf: 399}}}); err == nil {
+	if _, err := Of(t.Context(), st, "cut",
+		Options{Options: survey.Options{Uncertainty: survey.Uncertainty{SampleOf: 399}}}); err == nil {
 		t.Error("a sample of 399 sites has 400")
 	}
 }

@@ -1,4 +1,6 @@
-package survey
+// Package method answers one question: how was a dataset made? It says which sites were fetched, by whom and when, what
+// the figures mean, what they do not say, and how to cite them, for the report page and the README.md of the dataset.
+package method
 
 import (
 	"bytes"
@@ -16,10 +18,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
-
-// This file writes the README.md of a dataset. It says which sites were fetched, by whom and when, what the figures
-// mean, what they do not say, and how to cite them.
 
 // ReadmeName is the name of the file in the root of a dataset.
 const ReadmeName = "README.md"
@@ -51,7 +51,7 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	if err != nil && !errors.Is(err, store.ErrNotExist) {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
-	sections, err := Method(ctx, st, "", Options{})
+	sections, err := Of(ctx, st, "", survey.Options{})
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
@@ -70,9 +70,9 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// Method describes a dataset. Its figures are of one scan, read with the options. The scan "" is the default one;
+// Of describes a dataset. Its figures are of one scan, read with the options. The scan "" is the default one;
 // without a default the error is store.ErrNotExist.
-func Method(ctx context.Context, st store.Store, scanID string, o Options) ([]Section, error) {
+func Of(ctx context.Context, st store.Store, scanID string, o survey.Options) ([]Section, error) {
 	var more []string // scans that the head may not name: without an index all
 	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "scan_id") {
 		if err != nil {
@@ -182,7 +182,7 @@ func askedHow(m *commit.Manifest) Section {
 }
 
 // coverage counts the findings of a scan's sites.
-func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Section, error) {
+func coverage(ctx context.Context, st store.Store, scanID string, o survey.Options) (Section, error) {
 	c := Section{Title: "Coverage",
 		Text: []string{"What was seen, in one word a site (`sites.finding`). Shares of who blocks are over sites with `rules` unless a figure says otherwise."}}
 	scan, err := o.Open(ctx, st, scanID)
@@ -195,10 +195,11 @@ func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Se
 	var finding string
 	var status int32
 	var sites, answered int64
-	findings := Counts{}
-	err = EachSite(ctx, scan, []table.Field{{Name: "finding", Into: &finding}, {Name: "status", Into: &status}}, func() {
+	findings := survey.Counts{}
+	fields := []table.Field{{Name: "finding", Into: &finding}, {Name: "status", Into: &status}}
+	err = survey.EachSite(ctx, scan, fields, func() {
 		sites++
-		answered += One(status != 0)
+		answered += survey.One(status != 0)
 		findings.Add(finding)
 	})
 	percent := func(n int64) string {
@@ -218,7 +219,7 @@ func coverage(ctx context.Context, st store.Store, scanID string, o Options) (Se
 func meanings() Section {
 	s := Section{Title: "What \"blocks\" means",
 		Text: []string{"Six definitions are in use; every figure names its own. The default is `full`. The registry of tokens says whose crawler a token is, and which group it follows where no group names it."}}
-	for _, d := range Definitions() {
+	for _, d := range survey.Definitions() {
 		over := "sites with rules"
 		if d.Answered() {
 			over = "sites that answered"
@@ -231,7 +232,7 @@ func meanings() Section {
 func limits() Section {
 	return Section{Title: "Limitations", List: []string{
 		"A robots.txt asks; it does not enforce. A site may refuse a crawler by other means, and a crawler may not obey.",
-		"What our crawler was shown may not be what others are shown. " + Unread,
+		"What our crawler was shown may not be what others are shown. " + survey.Unread,
 		"A site is a host of the list. Several hosts of one owner count several times (view `domains`), and so do copies of one file.",
 		"The number of sites that block at least one crawler grows with the registry: compare only figures of one version, or of a fixed set of tokens.",
 		"Files are read as Google's parser does: `bulkscan summary --sensitivity TOKEN` says how much that, and every other choice, matters.",

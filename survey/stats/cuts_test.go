@@ -1,4 +1,4 @@
-package survey
+package stats
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/compact"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // TestStatsHoweverCut writes the same sites in many ways: other part sizes, another order, several shards, killed and
@@ -31,7 +32,7 @@ func TestStatsHoweverCut(t *testing.T) {
 		records []schema.RecordStatsRow
 	}
 	statistics := func(st store.Store, limit int) (all tables) {
-		if err := write(t.Context(), st, "cut", &options{Options{}.WithDefaults(), cmp.Or(limit, maxKeys)}); err != nil {
+		if err := write(t.Context(), st, "cut", &options{survey.Options{}.WithDefaults(), cmp.Or(limit, maxKeys)}); err != nil {
 			t.Fatal(err)
 		}
 		all.tokens = surveytest.Rows[schema.TokenStatsRow](t, st, commit.StatsName(schema.TokenStats, "2026-11-21", "cut"))

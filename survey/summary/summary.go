@@ -1,4 +1,9 @@
-package survey
+// Package summary answers one question: what are the headline figures of a scan? It counts all commits, complete or
+// not, and does not use token_stats: that table may be missing, outdated or of another registry. It makes one pass over
+// Columns of sites. Where the scan has verdicts, it reads the columns for lenient names together with them. blocking.go
+// counts tokens, sensitivity.go one token's share by other choices, and ending.go says how a run ended. The memory is
+// bounded, however many sites there are; sensitivity.go says which it needs.
+package summary
 
 import (
 	"cmp"
@@ -15,12 +20,8 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
-
-// This file counts the headline figures of a scan over all its commits, complete or not. It does not use token_stats:
-// that table may be missing, outdated or of another registry. It makes one pass over the columns of sites in
-// Columns. Where the scan has verdicts, it reads the columns for lenient names together with them. blocking.go
-// counts tokens.
 
 // Summary is the headline figures of a scan. Programs rely on its JSON; docs/FIELDS.md describes each field.
 type Summary struct {
@@ -37,14 +38,14 @@ type Summary struct {
 	Observer        string      `json:"observer" about:"who made the requests, and how"`
 	ListID          string      `json:"list_id" about:"--list-id"`
 	OtherScans      []OtherScan `json:"other_scans" about:"scans that are not counted, by start"`
-	Uncertainty
+	survey.Uncertainty
 
 	Unit     []string `json:"unit" about:"ids of the published scans of its date, observer and list, by start; the figures count each site of them once"`
 	Alone    bool     `json:"alone" about:"the figures are of scan_id alone (--scan-id)"`
 	Replaced int64    `json:"replaced" about:"rows that are not counted, since another row counts for their site"`
 
-	Lost    []commit.Total `json:"lost" about:"totals that the commits do not reach"`
-	LeftOut Omissions      `json:"left_out" about:"what --skip-damaged left out"`
+	Lost    []commit.Total   `json:"lost" about:"totals that the commits do not reach"`
+	LeftOut survey.Omissions `json:"left_out" about:"what --skip-damaged left out"`
 
 	Rows       int64 `json:"rows" about:"listed"`
 	Asked      int64 `json:"asked" about:"access is not unknown"`
@@ -58,14 +59,14 @@ type Summary struct {
 
 	Blocking Blocking `json:"blocking" about:"selected tokens"`
 
-	Findings      []Count  `json:"findings" about:"of rows"`
-	Outcomes      []Count  `json:"outcomes" about:"of rows"`
-	StatusClasses []Count  `json:"status_classes" about:"of answered rows"`
-	Statuses      []Count  `json:"statuses" about:"of answered rows"`
-	Access        []Count  `json:"access" about:"of rows"`
-	Checks        []Count  `json:"check_status" about:"of asked rows"`
-	MeanScore     *float64 `json:"mean_score" about:"of asked rows; null without any"`
-	Scores        []Bin    `json:"scores" about:"ten bins of asked rows"`
+	Findings      []survey.Count `json:"findings" about:"of rows"`
+	Outcomes      []survey.Count `json:"outcomes" about:"of rows"`
+	StatusClasses []survey.Count `json:"status_classes" about:"of answered rows"`
+	Statuses      []survey.Count `json:"statuses" about:"of answered rows"`
+	Access        []survey.Count `json:"access" about:"of rows"`
+	Checks        []survey.Count `json:"check_status" about:"of asked rows"`
+	MeanScore     *float64       `json:"mean_score" about:"of asked rows; null without any"`
+	Scores        []Bin          `json:"scores" about:"ten bins of asked rows"`
 
 	MedianMillis *float64 `json:"median_ms" about:"total_ms of answered rows, within 2 %; null without any"`
 	P99Millis    *float64 `json:"p99_ms" about:"99th percentile of total_ms, within 2 %; null without any"`
@@ -142,31 +143,31 @@ type Columns struct {
 // lenientColumns are the columns of verdicts that lenient names need.
 var lenientColumns = table.Some("seq", "token", "known", "lenient")
 
-// SummaryOptions are the options of Summarize.
-type SummaryOptions struct {
-	Options
+// Options are the options of Of.
+type Options struct {
+	survey.Options
 	Definition string // one of DefinitionNames; "" is Full
-	Selection  Selection
+	Selection  survey.Selection
 	Top        int // tokens listed at most; 0 is all
 }
 
-// Summarize reads the committed parts of a scan, complete or not. It takes no lock and writes nothing. If the scan
+// Of reads the committed parts of a scan, complete or not. It takes no lock and writes nothing. If the scan
 // lacks the table sites or policies, the error is commit.ErrNoTable.
-func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOptions) (*Summary, error) {
+func Of(ctx context.Context, st store.Store, scanID string, o Options) (*Summary, error) {
 	o.Options = o.WithDefaults()
-	definition, ok := DefinitionNamed(cmp.Or(o.Definition, Full))
+	definition, ok := survey.DefinitionNamed(cmp.Or(o.Definition, survey.Full))
 	if !ok {
 		return nil, fmt.Errorf("cannot summarize by %.40q: the definitions are %s", o.Definition,
-			strings.Join(DefinitionNames(), ", "))
+			strings.Join(survey.DefinitionNames(), ", "))
 	}
 	scan, err := o.Open(ctx, st, scanID)
 	if err != nil {
 		return nil, err
 	}
-	policies, err := ReadPolicies(ctx, scan, o.Registry)
+	policies, err := survey.ReadPolicies(ctx, scan, o.Registry)
 	if err == nil {
 		var all []*Summary
-		if all, _, err = ByDefinitions(ctx, scan, &o, policies, []Definition{definition}, Further{}); err == nil {
+		if all, _, err = ByDefinitions(ctx, scan, &o, policies, []survey.Definition{definition}, Further{}); err == nil {
 			return all[0], nil
 		}
 	}
@@ -175,8 +176,8 @@ func Summarize(ctx context.Context, st store.Store, scanID string, o SummaryOpti
 
 // ByDefinitions returns a summary by each of the definitions, and the sites by policy, all from the same pass, which
 // also counts what is further. The options have their defaults.
-func ByDefinitions(ctx context.Context, scan *commit.Scan, o *SummaryOptions, policies *Policies,
-	definitions []Definition, also Further) ([]*Summary, SitesByPolicy, error) {
+func ByDefinitions(ctx context.Context, scan *commit.Scan, o *Options, policies *survey.Policies,
+	definitions []survey.Definition, also Further) ([]*Summary, survey.SitesByPolicy, error) {
 	o.Selection.Tokens = append([]string{}, o.Only...)
 	s, err := summaryOf(scan)
 	if err != nil {
@@ -225,7 +226,7 @@ func summaryOf(scan *commit.Scan) (*Summary, error) {
 		s.Lost = lost.Totals
 	}
 	s.Alone, s.Replaced = scan.Unit.Alone, scan.Unit.Replaced()
-	s.Unit = append(s.Unit, ScanIDs(scan.Unit.Scans)...)
+	s.Unit = append(s.Unit, survey.ScanIDs(scan.Unit.Scans)...)
 	for _, c := range scan.Commits {
 		for _, f := range c.Files {
 			s.DatasetBytes += f.Bytes
@@ -275,22 +276,22 @@ type Further struct {
 	Sites, Verdicts []table.Field // columns that this needs
 
 	// Verdict is called for each row of verdicts, with its site, before that is counted; Site for each site.
-	Verdict func(r *Columns, v *Verdict)
+	Verdict func(r *Columns, v *survey.Verdict)
 	Site    func(r *Columns)
 }
 
 type gatherer struct {
 	s        *Summary
-	policies *Policies
+	policies *survey.Policies
 	columns  Columns
 	further  Further
 	blocks   blockCounts
 
-	findings, outcomes, access, checks Counts
+	findings, outcomes, access, checks survey.Counts
 	statuses                           [maxStatus + 1]int64 // the last is for invalid statuses
 	scores                             [scoreBins]int64
 	score                              int64 // the sum, in units of 1/scoreUnit
-	latency                            Histogram
+	latency                            survey.Histogram
 }
 
 const (
@@ -301,12 +302,12 @@ const (
 	scoreUnit = 1e9
 )
 
-func newGatherer(s *Summary, policies *Policies, foreign bool, also Further) *gatherer {
+func newGatherer(s *Summary, policies *survey.Policies, foreign bool, also Further) *gatherer {
 	return &gatherer{
-		s: s, policies: policies, further: also, findings: Counts{}, outcomes: Counts{}, access: Counts{},
-		checks: Counts{},
-		blocks: blockCounts{sites: SitesByPolicy{}, lenient: make([]int64, len(policies.Registry.Tokens)),
-			traces: NewTraces(policies.Registry, foreign)},
+		s: s, policies: policies, further: also, findings: survey.Counts{}, outcomes: survey.Counts{},
+		access: survey.Counts{}, checks: survey.Counts{},
+		blocks: blockCounts{sites: survey.SitesByPolicy{}, lenient: make([]int64, len(policies.Registry.Tokens)),
+			traces: survey.NewTraces(policies.Registry, foreign)},
 	}
 }
 
@@ -315,29 +316,29 @@ func (g *gatherer) read(ctx context.Context, scan *commit.Scan) error {
 	registry := g.policies.Registry
 	fields := slices.Concat(table.FieldsOf(&g.columns, false, nil), g.blocks.traces.Fields(registry), g.further.Sites)
 	if !scan.Has(schema.Verdicts) {
-		return EachSite(ctx, scan, fields, g.row)
+		return survey.EachSite(ctx, scan, fields, g.row)
 	}
-	reader := VerdictReader{Registry: registry, Each: g.verdict}
+	reader := survey.VerdictReader{Registry: registry, Each: g.verdict}
 	columns := table.FieldsOf(&reader.Row, false, lenientColumns)
 	if g.further.Verdict != nil {
 		columns = append(table.FieldsOf(&reader.Row, false, nil), g.further.Verdicts...)
 	}
 	fields = append(fields, table.Field{Name: "seq", Into: &g.columns.Seq})
-	return OpenBeside(ctx, scan, fields, schema.Verdicts, columns, func(c *commit.Commit, sites,
+	return survey.OpenBeside(ctx, scan, fields, schema.Verdicts, columns, func(c *commit.Commit, sites,
 		verdicts *table.Cursor) error {
 		return reader.Read(c, sites, &g.columns.Seq, verdicts, g.row)
 	})
 }
 
 // verdict counts a row of verdicts of the current site.
-func (g *gatherer) verdict(v *Verdict) {
+func (g *gatherer) verdict(v *survey.Verdict) {
 	r := &g.columns
 	if g.further.Verdict != nil {
 		g.further.Verdict(r, v)
 	}
-	if v.Lenient && v.ID != NoToken && r.Access == Conditional {
+	if v.Lenient && v.ID != survey.NoToken && r.Access == survey.Conditional {
 		g.blocks.traces.Token(v.ID)
-		g.blocks.lenient[v.ID] += One(r.Finding == FindingRules && !g.policies.Names(r.PolicyID, v.ID))
+		g.blocks.lenient[v.ID] += survey.One(r.Finding == survey.FindingRules && !g.policies.Names(r.PolicyID, v.ID))
 	}
 }
 
@@ -351,26 +352,26 @@ func (g *gatherer) row() {
 		s.Asked++
 		g.checks.Add(r.CheckStatus)
 		g.rated(r.Score)
-		s.Redirected += One(r.Hops > 0) // rows without a request have no redirects that count
+		s.Redirected += survey.One(r.Hops > 0) // rows without a request have no redirects that count
 	}
 	if r.Status != 0 {
 		s.Answered++
 		g.statuses[statusPlace(r.Status)]++
 		g.latency.Add(float64(r.TotalMillis))
 	}
-	s.Truncated += One(r.Truncated)
-	s.HTML += One(r.IsHTML)
-	s.Managed += One(r.Managed)
-	rules := r.Finding == FindingRules
-	s.Rules += One(rules)
+	s.Truncated += survey.One(r.Truncated)
+	s.HTML += survey.One(r.IsHTML)
+	s.Managed += survey.One(r.Managed)
+	rules := r.Finding == survey.FindingRules
+	s.Rules += survey.One(rules)
 	g.findings.Add(r.Finding)
 	switch r.Access {
-	case Conditional:
+	case survey.Conditional:
 		s.WithFile++
 		g.blocks.traces.Site()
-		g.blocks.sites.Add(r.PolicyID, SiteOf(rules, r.Status != 0))
-	case FullDisallow:
-		g.blocks.failing += One(r.Status != 0)
+		g.blocks.sites.Add(r.PolicyID, survey.SiteOf(rules, r.Status != 0))
+	case survey.FullDisallow:
+		g.blocks.failing += survey.One(r.Status != 0)
 	}
 	if g.further.Site != nil {
 		g.further.Site(r)
@@ -415,26 +416,26 @@ func (g *gatherer) finish() {
 
 // finishStatuses lists the statuses and their classes.
 func (g *gatherer) finishStatuses() {
-	statuses, classes := Counts{}, Counts{}
+	statuses, classes := survey.Counts{}, survey.Counts{}
 	for status, n := range g.statuses {
 		if n == 0 {
 			continue
 		}
 		name, class := strconv.Itoa(status), StatusClass(status)
 		if status == maxStatus {
-			name = Other
+			name = survey.Other
 		}
 		statuses[name] += n
 		classes[class] += n
 	}
 	g.s.Statuses, g.s.StatusClasses = statuses.Ordered(), classes.Ordered()
-	slices.SortFunc(g.s.StatusClasses, func(a, b Count) int { return cmp.Compare(a.Value, b.Value) })
+	slices.SortFunc(g.s.StatusClasses, func(a, b survey.Count) int { return cmp.Compare(a.Value, b.Value) })
 }
 
 // StatusClass returns the class of an HTTP status, `2xx` and so on, or `other`.
 func StatusClass(status int) string {
 	if status < 100 || status > 599 {
-		return Other
+		return survey.Other
 	}
 	return strconv.Itoa(status/100) + "xx"
 }

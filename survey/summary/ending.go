@@ -1,4 +1,4 @@
-package survey
+package summary
 
 import (
 	"context"
@@ -11,14 +11,15 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // Ending is how one run of a scan went.
 type Ending struct {
 	ScanID            string
-	Kept, AlreadyKept int64   // sites: of this run, and of earlier ones
-	Outcomes          []Count // of Kept, the most frequent first
-	Throttled         int64   // answers that asked for fewer requests
+	Kept, AlreadyKept int64          // sites: of this run, and of earlier ones
+	Outcomes          []survey.Count // of Kept, the most frequent first
+	Throttled         int64          // answers that asked for fewer requests
 
 	Entries, Lines, LeftOut int64 // of the list: usable lines, all lines, and those that --sample leaves out
 	Rejected, Duplicates    int64 // lines of the list; Rejected includes Duplicates
@@ -31,11 +32,11 @@ type Ending struct {
 // Answers are outcomes by what they mean for a scan: an answer, a failure, or a site that was not asked.
 type Answers struct {
 	Answered, Failed, NotAsked int64
-	Failures, Refusals         []Count // the outcomes of Failed and of NotAsked
+	Failures, Refusals         []survey.Count // the outcomes of Failed and of NotAsked
 }
 
 // AnswersOf sorts outcomes. The lists keep the order of counts.
-func AnswersOf(counts []Count) (a Answers) {
+func AnswersOf(counts []survey.Count) (a Answers) {
 	notAsked := func(outcome string) bool {
 		return slices.ContainsFunc(exchange.Outcomes(), func(o exchange.Outcome) bool {
 			return o.String() == outcome && !o.Asked()
@@ -58,7 +59,7 @@ func AnswersOf(counts []Count) (a Answers) {
 
 // CountOutcomes counts the outcomes of a scan's sites, the most frequent first. The error is commit.ErrNoTable if the
 // scan lacks the table sites.
-func CountOutcomes(ctx context.Context, st store.Store, scanID string) ([]Count, error) {
+func CountOutcomes(ctx context.Context, st store.Store, scanID string) ([]survey.Count, error) {
 	scan, err := commit.ReadScan(ctx, st, scanID)
 	if err != nil {
 		return nil, err
@@ -67,8 +68,8 @@ func CountOutcomes(ctx context.Context, st store.Store, scanID string) ([]Count,
 		return nil, fmt.Errorf("table %s: %w", schema.Sites, commit.ErrNoTable)
 	}
 	var outcome string
-	counts := Counts{}
-	err = EachSite(ctx, scan, []table.Field{{Name: "outcome", Into: &outcome}}, func() { counts.Add(outcome) })
+	counts := survey.Counts{}
+	err = survey.EachSite(ctx, scan, []table.Field{{Name: "outcome", Into: &outcome}}, func() { counts.Add(outcome) })
 	return counts.Ordered(), err
 }
 
@@ -119,7 +120,7 @@ func FormFlags(replayed bool) string {
 const maxKinds = 4
 
 // kinds names the first outcomes with their numbers, and counts the others.
-func kinds(counts []Count, most int) string {
+func kinds(counts []survey.Count, most int) string {
 	var list []string
 	rest := int64(0)
 	for i, c := range counts {

@@ -1,4 +1,4 @@
-package survey
+package stats
 
 import (
 	"cmp"
@@ -20,6 +20,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
 
 // This file counts both statistics tables again in the plainest way: site by site and token by token, from the judged
@@ -149,7 +150,7 @@ func plainRecordStats(sites []*audit.Site) map[[2]string]*schema.RecordStatsRow 
 				want[key] = &schema.RecordStatsRow{Kind: key[0], Key: key[1]}
 			}
 			want[key].Lines++
-			want[key].Sites += One(!here[key])
+			want[key].Sites += survey.One(!here[key])
 			here[key] = true
 		}
 	}
@@ -169,7 +170,7 @@ func validKey(raw []byte) string {
 	return key
 }
 
-// comparePlainly writes the sites with the sink, in parts, and compares the result of Stats.
+// comparePlainly writes the sites with the sink, in parts, and compares the result of Write.
 func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
 	t.Helper()
 	sites := surveytest.Judged(t, bodies)
@@ -196,7 +197,7 @@ func comparePlainly(t *testing.T, bodies [][]byte, limits ...int) {
 	wantTokens, wantRecords := plainTokenStats(sites), plainRecordStats(sites)
 	expectAll(t, wantTokens)
 	for _, limit := range limits {
-		if err := write(t.Context(), dir, "plain", &options{Options{}.WithDefaults(), cmp.Or(limit, maxKeys)}); err != nil {
+		if err := write(t.Context(), dir, "plain", &options{survey.Options{}.WithDefaults(), cmp.Or(limit, maxKeys)}); err != nil {
 			t.Fatal(err)
 		}
 		compareRows(t, dir, schema.TokenStats, wantTokens, keyOf)
@@ -250,7 +251,7 @@ func expectAll(t *testing.T, want map[statsKey]*schema.TokenStatsRow) {
 	kinds, unknown := map[string]bool{}, 0
 	for _, row := range want {
 		kinds[row.SegmentKind] = true
-		unknown += int(One(!row.Known))
+		unknown += int(survey.One(!row.Known))
 		fields := reflect.ValueOf(*row)
 		for i, a := range columns {
 			n := fields.FieldByName(a).Int()

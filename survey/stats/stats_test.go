@@ -1,4 +1,4 @@
-package survey
+package stats
 
 import (
 	"bytes"
@@ -23,17 +23,19 @@ import (
 	"github.com/bulkscan/bulkscan/sink/reaudit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
+	"github.com/bulkscan/bulkscan/survey/summary"
 )
 
 // within computes the statistics of the scan `hand`, with so many keys in memory, and returns the rows of a table.
 func within[T any](t *testing.T, st store.Store, table string, limit int) []T {
 	t.Helper()
-	return rowsOf[T](t, st, table, &options{Options{Registry: surveytest.Registry(), ToolVersion: "1.2.3"}.WithDefaults(),
+	return rowsOf[T](t, st, table, &options{survey.Options{Registry: surveytest.Registry(), ToolVersion: "1.2.3"}.WithDefaults(),
 		cmp.Or(limit, maxKeys)})
 }
 
 // statsOf is the same with other options.
-func statsOf[T any](t *testing.T, st store.Store, tableName string, o Options) []T {
+func statsOf[T any](t *testing.T, st store.Store, tableName string, o survey.Options) []T {
 	t.Helper()
 	return rowsOf[T](t, st, tableName, &options{o.WithDefaults(), maxKeys})
 }
@@ -84,7 +86,7 @@ func TestManySegments(t *testing.T) {
 		}
 		var log bytes.Buffer
 		kinds := map[string]int64{}
-		for _, row := range statsOf[schema.TokenStatsRow](t, dir, schema.TokenStats, Options{Registry: surveytest.Registry(),
+		for _, row := range statsOf[schema.TokenStatsRow](t, dir, schema.TokenStats, survey.Options{Registry: surveytest.Registry(),
 			Log: logger(&log)}) {
 			if row.Token == "GPTBot" {
 				kinds[row.SegmentKind] += row.SitesAll
@@ -130,7 +132,7 @@ func TestForeignRegistry(t *testing.T) {
 	var log bytes.Buffer
 	got := []string{}
 	for _, r := range statsOf[schema.TokenStatsRow](t, st, schema.TokenStats,
-		Options{Registry: other, Log: logger(&log)}) {
+		survey.Options{Registry: other, Log: logger(&log)}) {
 		if r.SegmentKind == "all" {
 			got = append(got, fmt.Sprint(r.Token, " ", r.Known, " mention ", r.Mention, " full ", r.Full, " partial ", r.Partial,
 				" lenient ", r.Lenient))
@@ -161,7 +163,7 @@ func TestForeignRegistry(t *testing.T) {
 		log.Reset()
 	}
 	warned("have no row")
-	s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)},
+	s, err := summary.Of(t.Context(), st, "hand", summary.Options{Options: survey.Options{Registry: other, Log: logger(&log)},
 		Definition: "rfc_effective"})
 	if err != nil {
 		t.Fatal(err)
@@ -179,13 +181,13 @@ func TestForeignRegistry(t *testing.T) {
 	// Nor do they inherit by dpi_all.
 	for operator, want := range map[string]string{"": "2 block one of 2: [{search 2 2 0.4 {<nil> <nil>}}]",
 		"Newcomer": "0 block one of 0: []"} {
-		s, err := Summarize(t.Context(), st, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)},
-			Definition: "dpi_all", Selection: Selection{Operator: operator}})
+		s, err := summary.Of(t.Context(), st, "hand", summary.Options{Options: survey.Options{Registry: other, Log: logger(&log)},
+			Definition: "dpi_all", Selection: survey.Selection{Operator: operator}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range s.Blocking.ByPurpose {
-			s.Blocking.ByPurpose[i].Certainty = Certainty{}
+			s.Blocking.ByPurpose[i].Certainty = survey.Certainty{}
 		}
 		if got := fmt.Sprintf("%d block one of %d: %v", s.Blocking.AtLeastOne, s.Blocking.Selected,
 			s.Blocking.ByPurpose); got != want || s.Rows != 9 {
@@ -193,8 +195,8 @@ func TestForeignRegistry(t *testing.T) {
 		}
 		warned("missing among those that are counted")
 	}
-	if _, err := Summarize(t.Context(), st, "hand",
-		SummaryOptions{Options: Options{Registry: surveytest.Registry(), Log: logger(&log)}}); err != nil || log.Len() > 0 {
+	if _, err := summary.Of(t.Context(), st, "hand",
+		summary.Options{Options: survey.Options{Registry: surveytest.Registry(), Log: logger(&log)}}); err != nil || log.Len() > 0 {
 		t.Errorf("%v\n%s", err, &log)
 	}
 }
@@ -378,7 +380,7 @@ func TestNoTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := "written"
-		if err := Stats(t.Context(), dir, "x", Options{}); err != nil {
+		if err := Write(t.Context(), dir, "x", survey.Options{}); err != nil {
 			got = err.Error()
 		}
 		for entry := range dir.List(t.Context(), "") {
@@ -441,7 +443,7 @@ func TestPartlyForeignRegistry(t *testing.T) {
 		var log bytes.Buffer
 		row := false
 		for _, r := range statsOf[schema.TokenStatsRow](t, to, schema.TokenStats,
-			Options{Registry: other, Log: logger(&log)}) {
+			survey.Options{Registry: other, Log: logger(&log)}) {
 			row = row || r.Token == "NewBot" && r.SegmentKind == "all" && r.Full == 3
 			if r.Token == "NewBot" && !wantRow {
 				t.Errorf("%v: %+v", tables, r)
@@ -450,13 +452,13 @@ func TestPartlyForeignRegistry(t *testing.T) {
 		if row != wantRow || strings.Contains(log.String(), "sites keep the judgement of another token registry") == wantRow {
 			t.Errorf("%v: a row of the new token: %v, warned\n%s", tables, row, &log)
 		}
-		s, err := Summarize(t.Context(), to, "hand", SummaryOptions{Options: Options{Registry: other, Log: logger(&log)},
+		s, err := summary.Of(t.Context(), to, "hand", summary.Options{Options: survey.Options{Registry: other, Log: logger(&log)},
 			Definition: "any"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if named := slices.ContainsFunc(s.Blocking.MostBlocked,
-			func(c TokenCount) bool { return c.Token == "NewBot" }); named && !wantRow {
+			func(c summary.TokenCount) bool { return c.Token == "NewBot" }); named && !wantRow {
 			t.Errorf("%v: the summary has the new token", tables)
 		}
 	}

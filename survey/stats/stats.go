@@ -1,4 +1,7 @@
-package survey
+// Package stats answers one question: which statistics has a scan? It computes the tables token_stats (tokens.go) and
+// record_stats (records.go): it opens the parts of a scan, and has workers count each of them. Its memory is bounded,
+// however many sites there are, and however many agents they name (window.go).
+package stats
 
 import (
 	"context"
@@ -13,14 +16,12 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/statistics"
 	"github.com/bulkscan/bulkscan/store"
+	"github.com/bulkscan/bulkscan/survey"
 )
-
-// This file computes the tables token_stats and record_stats: it opens the parts of a scan, and has workers count each
-// of them. tokenstats.go and recordstats.go count.
 
 // options are those of one computation.
 type options struct {
-	Options
+	survey.Options
 	limit int // keys of unknown agents in memory; tests lower it
 }
 
@@ -37,12 +38,12 @@ const maxLabels = 1000
 // dataset with more was written by another program and gets none, since the order of its parts would choose them.
 const maxTLDs = 2000
 
-// Stats computes the tables token_stats and record_stats of a scan from its committed parts, and replaces the file of
+// Write computes the tables token_stats and record_stats of a scan from its committed parts, and replaces the file of
 // each. For the last scan of a unit they count all scans of the unit, also if that scan is only about to be complete.
 // token_stats needs the tables sites, policies and verdicts, record_stats needs evidence. A table that lacks what it
 // needs is left out; if both do, the error is commit.ErrNoTable. The caller holds the scan's lock, by its sink.Writer
 // or statistics.Lock.
-func Stats(ctx context.Context, st store.Store, scanID string, o Options) error {
+func Write(ctx context.Context, st store.Store, scanID string, o survey.Options) error {
 	return write(ctx, st, scanID, &options{o.WithDefaults(), maxKeys})
 }
 
@@ -82,9 +83,9 @@ func write(ctx context.Context, st store.Store, scanID string, o *options) error
 	return errors.Join(errs...)
 }
 
-// StatsOfUnits recomputes the statistics that do not match their unit's rows, because a scan of the unit was published
+// WriteUnits recomputes the statistics that do not match their unit's rows, because a scan of the unit was published
 // or has changed since.
-func StatsOfUnits(ctx context.Context, st store.Store, o Options) error {
+func WriteUnits(ctx context.Context, st store.Store, o survey.Options) error {
 	ids, err := index.OutdatedStats(ctx, st)
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func StatsOfUnits(ctx context.Context, st store.Store, o Options) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(Stats(ctx, st, id, o), lock.Unlock()); err != nil && !errors.Is(err, commit.ErrNoTable) {
+		if err := errors.Join(Write(ctx, st, id, o), lock.Unlock()); err != nil && !errors.Is(err, commit.ErrNoTable) {
 			return err
 		}
 	}
@@ -128,9 +129,9 @@ func writeTokenStats(ctx context.Context, st store.Store, scan *commit.Scan, o *
 	})
 }
 
-// TokenStats calls add for each row of token_stats, which it computes from a scan's parts. The options have their
+// Tokens calls add for each row of token_stats, which it computes from a scan's parts. The options have their
 // defaults.
-func TokenStats(ctx context.Context, scan *commit.Scan, o *Options, add func(schema.TokenStatsRow) error) error {
+func Tokens(ctx context.Context, scan *commit.Scan, o *survey.Options, add func(schema.TokenStatsRow) error) error {
 	return tokenRows(ctx, scan, &options{*o, maxKeys}, add)
 }
 
@@ -138,7 +139,7 @@ func tokenRows(ctx context.Context, scan *commit.Scan, o *options, add func(sche
 	fail := func(err error) error {
 		return fmt.Errorf("cannot compute %s of scan %s: %w", schema.TokenStats, scan.Manifest.ScanID, err)
 	}
-	policies, err := ReadPolicies(ctx, scan, o.Registry)
+	policies, err := survey.ReadPolicies(ctx, scan, o.Registry)
 	if err != nil {
 		return fail(err)
 	}
