@@ -197,7 +197,7 @@ func figures(t *testing.T) (all []figure) {
 	f(page, "the {} days begin with the copy, but at most 24 hours", copied)
 	f(page, "for `--grace` ({} s)", seconds("cmd/bulkscan.defaultGrace"))
 	readers := "internal/integration/readers/package.json"
-	f(page, "DuckDB {}, Polars (nodejs-polars {}), and hyparquet {} with hyparquet-compressors {}. They",
+	f(page, "DuckDB {}, Polars (nodejs-polars {}), and hyparquet {} with hyparquet-compressors {}.",
 		in("internal/integration/duckdb/package.json", `node-api": "([\d.]+)-`), in(readers, `nodejs-polars": "([\d.]+)"`),
 		in(readers, `hyparquet": "([\d.]+)"`), in(readers, `compressors": "([\d.]+)"`))
 	f(page, "If anything is damaged, the exit code is {}.", code("cmd/bulkscan.exitDamaged"))
