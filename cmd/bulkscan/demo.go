@@ -10,15 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/bulkscan/bulkscan/simweb"
 	"github.com/bulkscan/bulkscan/simweb/demo"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/terminal"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // demoFlags are the flags of demo.

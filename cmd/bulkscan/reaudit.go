@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	"github.com/bulkscan/bulkscan/history"
@@ -22,8 +24,6 @@ import (
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/stats"
 	"github.com/bulkscan/bulkscan/terminal"
-
-	"github.com/spf13/cobra"
 )
 
 // reauditFlags are the flags of reaudit.

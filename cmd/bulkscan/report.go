@@ -13,14 +13,14 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/spf13/cobra"
+
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/page"
 	"github.com/bulkscan/bulkscan/survey/tables"
 	"github.com/bulkscan/bulkscan/terminal"
-
-	"github.com/spf13/cobra"
 )
 
 // reportFlags are the flags of report.

@@ -15,6 +15,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/bulkscan/bulkscan/cmd/bulkscan/options"
 	"github.com/bulkscan/bulkscan/inputs"
 	"github.com/bulkscan/bulkscan/internal/limits"
@@ -29,9 +32,6 @@ import (
 	"github.com/bulkscan/bulkscan/terminal"
 	"github.com/bulkscan/bulkscan/warc/archive"
 	"github.com/bulkscan/bulkscan/warc/replay"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // scanFlags are the flags of scan.

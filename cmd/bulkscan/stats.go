@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/statistics"
 	"github.com/bulkscan/bulkscan/store"
@@ -12,8 +14,6 @@ import (
 	"github.com/bulkscan/bulkscan/survey/method"
 	"github.com/bulkscan/bulkscan/survey/stats"
 	"github.com/bulkscan/bulkscan/terminal"
-
-	"github.com/spf13/cobra"
 )
 
 func (a *app) statsCommand() *cobra.Command {

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/terminal"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // summaryFlags are the flags of summary.

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
+
 	"github.com/bulkscan/bulkscan/audit/tokens"
 	led "github.com/bulkscan/bulkscan/history"
 	"github.com/bulkscan/bulkscan/nightly"
@@ -31,8 +33,6 @@ import (
 	"github.com/bulkscan/bulkscan/survey/diff"
 	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
-
-	"github.com/parquet-go/parquet-go"
 )
 
 // This file is the oracle. It reads the files of the dataset itself: records as JSON, tables by the Parquet library.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/html"
+
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/survey/tables"
-
-	"golang.org/x/net/html"
 )
 
 // formulas are texts that some spreadsheet would run as a cell, or as a piece of one that it splits.

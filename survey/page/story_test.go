@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/html"
+
 	"github.com/bulkscan/bulkscan/internal/hostiletest"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/summary"
 	"github.com/bulkscan/bulkscan/survey/tables"
-
-	"golang.org/x/net/html"
 )
 
 // TestStory has surveys with and without labels, and with nights that observed few sites: the story has the figures

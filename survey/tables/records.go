@@ -9,13 +9,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/summary"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // This file counts, for the report page, the records that are no rules of sites with rules: Content-Signal,

@@ -35,7 +35,7 @@ type Rules struct {
 	// Actions are the flags by which one run does something unusual. Variables cannot set them: every run would do it, and
 	// nights would be missing.
 	Actions []string
-	// CommandLine are further flags that say what one run does. A configuration file can set neither them nor Actions.
+	// CommandLine are further flags that a configuration file cannot set, but variables can.
 	CommandLine []string
 	// Choices are the flags whose values are known beforehand. A flag has the same values in every command.
 	Choices map[string][]string
