@@ -32,8 +32,8 @@ type Rules struct {
 	// Tables are the tables that a configuration file may have, named after commands. Keys above all tables are those of
 	// the first.
 	Tables []string
-	// Actions are the flags by which one run does something unusual. Variables cannot set them: every run would do it, and
-	// nights would be missing.
+	// Actions are the flags by which one run does something unusual. Neither variables nor a configuration file can set
+	// them: every run would do it, and nights would be missing.
 	Actions []string
 	// CommandLine are further flags that a configuration file cannot set, but variables can.
 	CommandLine []string
