@@ -124,7 +124,8 @@ const (
 
 // Change holds the dataset's lock while do changes the newest head and its files. Then Change writes the next head, if
 // it has a cause. While another living process holds the lock, Change waits, and logs so; log may be nil. If the newest
-// head cannot be read, the next head follows the newest readable one, without months that cannot be read.
+// head cannot be read, the next head follows the newest readable one, without months that cannot be read. If do needs a
+// month that cannot be read, Change calls do once more with a head without it.
 func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *Head) error) (err error) {
 	lock, err := lockDataset(ctx, st, log)
 	if err != nil {
@@ -135,22 +136,28 @@ func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *He
 		return err
 	}
 	lease, isLease := lock.(store.Lease)
+	whole := false
 	for range headRounds {
-		h, errHead := newestHead(ctx, st)
+		h, errHead := newestHead(ctx, st, whole)
 		if errHead != nil {
 			return errHead
 		}
 		before := h.Ledger
 		h.Late = isLease && lease.Late()
-		if err = do(h); err != nil || len(h.Causes) == 0 {
-			return err
+		err = do(h)
+		changed := err == nil && len(h.Causes) > 0 && !h.lost
+		if changed {
+			err = h.write(ctx, st)
 		}
-		err = h.write(ctx, st)
+		if h.lost && !whole {
+			whole = true
+			continue
+		}
 		if err == nil && h.Late && h.Ledger != before {
 			// the new ledger and the new head refuse late ones; other names are used once
 			lease.Fenced()
 		}
-		if !errors.Is(err, store.ErrExist) { // else a late head of an earlier holder has come
+		if !changed || !errors.Is(err, store.ErrExist) { // else a late head of an earlier holder has come
 			return err
 		}
 	}
@@ -183,37 +190,39 @@ func lockDataset(ctx context.Context, st store.Store, log *slog.Logger) (store.U
 	return lock, nil
 }
 
-// newestHead returns a copy of the newest head that can be read, as the next one.
-func newestHead(ctx context.Context, st store.Store) (*Head, error) {
-	names, err := Heads(ctx, st)
+// newestHead returns a copy of the newest head that can be read, as the next one. If that is not the newest of all, or
+// with whole, it reads all months and drops those that cannot be read.
+func newestHead(ctx context.Context, st store.Store, whole bool) (*Head, error) {
+	names, chunks, err := headsAndChunks(ctx, st)
 	if err != nil {
 		return nil, err
 	}
 	h := newHead(st)
 	var lost []string
-	damaged := func(err error) bool {
-		_, irregular := errors.AsType[*store.IrregularError](err)
-		return irregular || Remedied(err, "") != err
-	}
 	for _, name := range slices.Backward(names) {
 		newest, err := OpenHead(ctx, st, name)
 		if err == nil {
 			h = newest
 			break
 		}
-		if !damaged(err) {
+		if !isLost(err) {
 			return nil, err
 		}
 		lost = append(lost, path.Base(name))
 	}
-	for _, f := range h.Months { // scans of a lost month count again if they wait or the ledger has them
-		if _, err := h.in(ctx, f.Table); err != nil && !damaged(err) {
+	var all []schema.File
+	if whole || len(lost) > 0 {
+		all = h.Months
+	}
+	for _, f := range all { // scans of a lost month count again if they wait or the ledger has them
+		if _, err := h.in(ctx, f.Table); err != nil && !isLost(err) {
 			return nil, err
 		} else if err != nil {
 			lost = append(lost, path.Base(f.Name))
 			h.months[f.Table] = &month{read: true, changed: true}
 		}
 	}
+	h.names, h.chunks, h.lost = names, chunks, false
 	h.SchemaVersion, h.Previous, h.Causes, h.Number = schema.Version, h.bytes, nil, 1
 	if len(names) > 0 {
 		newest, _ := strconv.Atoi(headName.FindStringSubmatch(names[len(names)-1])[1]) // eight digits
@@ -236,6 +245,12 @@ func newestHead(ctx context.Context, st store.Store) (*Head, error) {
 		h.cause(CauseLost, "damaged: "+strings.Join(lost, ", "))
 	}
 	return h, nil
+}
+
+// isLost reports whether an error says that a file is damaged, or no file.
+func isLost(err error) bool {
+	_, irregular := errors.AsType[*store.IrregularError](err)
+	return irregular || Remedied(err, "") != err
 }
 
 // write creates the head behind the files that it names, and deletes the oldest heads.
@@ -275,7 +290,7 @@ func (h *Head) write(ctx context.Context, st store.Store) error {
 	if err := WriteRecord(ctx, st.CreateIfAbsent, h.Name(), h, &h.Sum); err != nil {
 		return err
 	}
-	return deleteHeads(ctx, st)
+	return h.deleteOld(ctx, st)
 }
 
 // writeChunk creates a file of the head. No other head has a file of its name with another content.
@@ -292,16 +307,16 @@ func (h *Head) writeChunk(ctx context.Context, what string, value any, rows int)
 	return f, nil
 }
 
-// deleteHeads deletes the oldest heads, and before them the files that no kept head names: files older than the oldest
-// kept head, unless that head names them. A later head names an old file only if all heads between name it, too. Some
-// of these files belong to no head, since their writer was killed.
-func deleteHeads(ctx context.Context, st store.Store) error {
-	names, chunks, err := headsAndChunks(ctx, st)
-	if err != nil || len(names) <= heads {
-		return err
+// deleteOld deletes the oldest of the heads that the new head found, and before them the files that no kept head names:
+// files older than the oldest kept head, unless that head names them. A later head names an old file only if all heads
+// between name it, too. Some of these files belong to no head, since their writer was killed.
+func (h *Head) deleteOld(ctx context.Context, st store.Store) error {
+	names := append(slices.Clone(h.names), h.Name())
+	if len(names) <= heads {
+		return nil
 	}
 	old, oldest := names[:len(names)-heads], names[len(names)-heads]
-	chunks = slices.DeleteFunc(chunks, func(name string) bool { return name > oldest })
+	chunks := slices.DeleteFunc(h.chunks, func(name string) bool { return name > oldest })
 	if first, err := OpenHead(ctx, st, oldest); err == nil { // else a later call deletes the files
 		chunks = slices.DeleteFunc(chunks, func(name string) bool {
 			return slices.ContainsFunc(first.Chunks(), func(f schema.File) bool { return f.Name == name })

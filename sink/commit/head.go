@@ -42,7 +42,10 @@ type Head struct {
 	mu     sync.Mutex // of the reading of months
 	bytes  string     // SHA-256 of the record
 	months map[string]*month
+	lost   bool    // a month was needed and cannot be read
 	pruned *Pruned // to be written with the next head
+
+	names, chunks []string // of the head that is being made: those that were there before, see headsAndChunks
 }
 
 // Cause says why a head was written.
@@ -271,6 +274,7 @@ func (h *Head) in(ctx context.Context, date string) (*month, error) {
 	}
 	if !m.read {
 		if err := h.readChunk(ctx, m.file, &m.scans); err != nil {
+			h.lost = h.lost || isLost(err)
 			return nil, err
 		}
 		m.read = true
@@ -282,7 +286,8 @@ func (h *Head) in(ctx context.Context, date string) (*month, error) {
 func (h *Head) All(ctx context.Context) ([]Named, error) { return h.AllBut(ctx, nil) }
 
 // AllBut is All without the scans of these months, whose files it does not read.
-func (h *Head) AllBut(ctx context.Context, months map[string]bool) (all []Named, err error) {
+func (h *Head) AllBut(ctx context.Context, months map[string]bool) ([]Named, error) {
+	var all [][]Named
 	for _, name := range slices.Sorted(maps.Keys(h.months)) {
 		if months[name] {
 			continue
@@ -291,9 +296,9 @@ func (h *Head) AllBut(ctx context.Context, months map[string]bool) (all []Named,
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, m.scans...)
+		all = append(all, m.scans)
 	}
-	return all, nil
+	return slices.Concat(all...), nil
 }
 
 // find returns the head's entry of a scan of a date, or nil. Several goroutines may call it.

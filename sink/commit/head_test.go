@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -121,7 +122,7 @@ func TestHeadChain(t *testing.T) {
 }
 
 // TestHeadDamaged damages the newest head, and each file that it names, in every byte: no reader uses it, and the next
-// change continues from the head before.
+// change continues from the head before, or without a damaged month as soon as it needs that month.
 func TestHeadDamaged(t *testing.T) {
 	st := newStore(t)
 	completed(t, st, "one", "2026-09-30")
@@ -175,6 +176,24 @@ func TestHeadDamaged(t *testing.T) {
 	now := mustHead(t, st)
 	if now.Number != h.Number+1 || now.Causes[0].What != CauseLost || now.Causes[0].Why != "damaged: 00000003.json" ||
 		says(t, now) != "one published, two published, three published" {
+		t.Errorf("%+v: %s", now, says(t, now))
+	}
+	month := now.Months[0].Name
+	if err := st.Put(t.Context(), month, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	completed(t, st, "four", "2026-10-03")
+	if now = mustHead(t, st); now.Months[0].Name != month || len(now.Scans) != 3 {
+		t.Errorf("a change of another month: %+v", now)
+	}
+	if err := Change(t.Context(), st, nil, func(h *Head) error {
+		_, err := h.All(t.Context())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if now = mustHead(t, st); now.Causes[0].What != CauseLost || now.Causes[0].Why != "damaged: "+path.Base(month) ||
+		says(t, now) != "two published, three published, four published" {
 		t.Errorf("%+v: %s", now, says(t, now))
 	}
 }
