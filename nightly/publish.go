@@ -152,6 +152,9 @@ func (o *Options) latest(ctx context.Context, n *Night, but string) error {
 			return nil
 		}
 	}
+	if err := commit.SweepFiles(ctx, o.Store, LatestReport, LatestSummary); err != nil { // of a killed night
+		return err
+	}
 	for _, f := range n.Files {
 		for _, name := range []string{LatestReport, LatestSummary} {
 			if f.Name != folderOf(n.Date)+name {

@@ -892,7 +892,8 @@ func (h *history) end() error {
 		}, func(s *scanState, _, b byte) *command {
 			return h.scanning(s, map[byte]byte{'n': unpublished}[s.id[0]], b)
 		}},
-		{func(s *scanState) bool { return s.there && !s.untouched() }, h.compacting}, // which no scan continues
+		// which no scan continues
+		{func(s *scanState) bool { return s.there && (!s.untouched() || s.publication == "discarded") }, h.compacting},
 		{func(s *scanState) bool { return s.there && !s.untouched() && s.complete }, h.counting},
 		{func(s *scanState) bool {
 			return s.there && s.complete && (s.publication == "pending" || s.publication == "held")
