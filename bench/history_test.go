@@ -195,7 +195,7 @@ func repeatNights(ctx context.Context, st store.Store, dir, last string, nights 
 			}
 		}
 	}
-	data, err := table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version)})
+	data, err := table.Encode(nil, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version)}, rows)
 	if err != nil {
 		return err
 	}

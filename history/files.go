@@ -85,8 +85,8 @@ func ReadLedger(ctx context.Context, st store.Store) (*Ledger, error) {
 
 // readLedger is ReadLedger with this head.
 func readLedger(ctx context.Context, st store.Store, h *commit.Head) (*Ledger, error) {
-	l := &Ledger{}
 	data, err := store.ReadAll(ctx, st, LedgerName, schema.MaxLedger)
+	l := &Ledger{Scans: make([]MergedScan, 0, len(data)/200)} // about as many as there are
 	if err == nil {
 		err = commit.OpenRecord(data, l, &l.Sum)
 	}

@@ -33,6 +33,7 @@ func follow(scans []MergedScan) (followed []MergedScan, observer commit.Observer
 		r := reigns[s.Observer]
 		r.first, r.last = min(r.first, s.ScanDate), max(r.last, s.ScanDate)
 	}
+	followed = make([]MergedScan, 0, len(scans))
 	var current *reign
 	for tonight := range byNight(scans) {
 		if current == nil || current.last < tonight[0].ScanDate {
@@ -55,7 +56,8 @@ func follow(scans []MergedScan) (followed []MergedScan, observer commit.Observer
 // byNight yields the scans of each date, in order.
 func byNight(scans []MergedScan) iter.Seq[[]MergedScan] {
 	return func(yield func([]MergedScan) bool) {
-		scans = slices.SortedFunc(slices.Values(scans), func(a, b MergedScan) int {
+		scans = slices.Clone(scans)
+		slices.SortFunc(scans, func(a, b MergedScan) int {
 			return cmp.Or(strings.Compare(a.ScanDate, b.ScanDate), strings.Compare(a.ScanID, b.ScanID))
 		})
 		for len(scans) > 0 {

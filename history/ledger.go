@@ -237,7 +237,7 @@ func adopted(ctx context.Context, st store.Store, h *commit.Head, ledger *Ledger
 	if ledger != nil {
 		merged = isOf(ledger.Scans)
 	}
-	var known []MergedScan
+	known := make([]MergedScan, 0, len(named))
 	same := map[string]bool{}
 	for _, s := range named {
 		ids = append(ids, s.ScanID)

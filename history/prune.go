@@ -144,7 +144,7 @@ func (p *past) and(scans []MergedScan) []MergedScan {
 // follow is the function follow, except that the snapshot decides up to the last pruned night.
 func (p *past) follow(scans []MergedScan) (followed []MergedScan, observer commit.Observer) {
 	all, observer := follow(p.and(scans))
-	followed = slices.Clone(p.base().Scans)
+	followed = append(make([]MergedScan, 0, len(all)), p.base().Scans...)
 	for _, s := range all {
 		if s.ScanDate > p.Through {
 			followed = append(followed, s)

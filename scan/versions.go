@@ -7,7 +7,6 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
-	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -18,7 +17,7 @@ func CheckVersions(ctx context.Context, st store.Store) error {
 	_, scans := commit.LastScans(ctx, st, 1)
 	_, ledger := history.ReadLedger(ctx, st)
 	errs := []error{scans, ledger}
-	for _, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete") {
+	for _, err := range index.Rows(ctx, st) {
 		errs = append(errs, err)
 		break
 	}

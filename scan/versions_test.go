@@ -61,7 +61,7 @@ func TestCheckVersions(t *testing.T) {
 		}
 	})
 	f(newer, func(st *store.Dir) {
-		data, err := table.Encode([]index.Row{{}}, table.PageBytes, map[string]string{table.MetaSchema: "99"})
+		data, err := table.Encode(nil, table.PageBytes, map[string]string{table.MetaSchema: "99"}, []index.Row{{}})
 		newer.Version = 99
 		if err == nil {
 			err = st.Put(t.Context(), index.Name, data)

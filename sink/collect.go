@@ -137,7 +137,7 @@ func (c *Collection) Complete(ctx context.Context, log *slog.Logger, as commit.P
 	for _, i := range slices.Sorted(maps.Keys(c.Shares)) {
 		c.Manifest.Changes = commit.AddChanges(c.Manifest.Changes, c.Shares[i].Changes...)
 	}
-	return complete(ctx, c.store, log, c.Manifest, as, false)
+	return complete(ctx, c.store, log, c.Manifest, as)
 }
 
 // Clean deletes what a collected scan does not need any more.

@@ -44,7 +44,7 @@ func finish(w *Writer, sites []*audit.Site) error {
 			return errors.Join(err, w.Abort())
 		}
 	}
-	if err := w.Complete(ctx); err != nil {
+	if err := completeListed(ctx, w); err != nil {
 		return errors.Join(err, w.Abort())
 	}
 	return w.Close(ctx)

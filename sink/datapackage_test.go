@@ -233,7 +233,7 @@ func TestDataPackageEscapes(t *testing.T) {
 			Inputs:   []commit.Input{{Name: h.Text, Fingerprint: h.Text}}}
 		w := mustOpen(t, dir, o)
 		err := w.Add(typicalSite(t, 1))
-		if err = errors.Join(err, w.Flush(t.Context()), w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+		if err = errors.Join(err, w.Flush(t.Context()), completeListed(t.Context(), w), w.Close(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		if d, _ := packageIn(t, dir); len(h.Text) < 100 && !strings.Contains(d.Title, strings.ToValidUTF8(h.Text, "\ufffd")) {

@@ -10,9 +10,11 @@ import (
 
 	"github.com/bulkscan/bulkscan/audit"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/statistics"
 	"github.com/bulkscan/bulkscan/sink/verify"
+	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -59,6 +61,11 @@ func smallDatasetIn(t testing.TB, dir store.Store) {
 	scanWithStats(t, dir, crashOptions, typicalSites(t, crashSites)...)
 }
 
+// completeListed completes a scan and lists it for readers, as publishing does.
+func completeListed(ctx context.Context, w *Writer) error {
+	return errors.Join(w.Complete(ctx), index.Update(ctx, w.store), views.Write(ctx, w.store, nil))
+}
+
 // scanWithStats scans like the command, which computes statistics before the scan is complete.
 func scanWithStats(t testing.TB, st store.Store, o Options, sites ...*audit.Site) {
 	t.Helper()
@@ -77,7 +84,7 @@ func scanWithStats(t testing.TB, st store.Store, o Options, sites ...*audit.Site
 	writeStats(t, st, o.ScanID, schema.TokenStats, schema.TokenStatsRow{Token: "GPTBot", SegmentKind: "all"})
 	writeStats(t, st, o.ScanID, schema.RecordStats, schema.RecordStatsRow{Kind: "typo", Key: "dissallow", Sites: 1,
 		Lines: 1})
-	if err := w.Complete(context.Background()); err != nil {
+	if err := completeListed(context.Background(), w); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(context.Background()); err != nil {

@@ -46,7 +46,7 @@ func TestManyRowGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Complete(t.Context()); err != nil {
+	if err := completeListed(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(t.Context()); err != nil {

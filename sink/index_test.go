@@ -60,7 +60,7 @@ func TestIndexOfEarlierVersion(t *testing.T) {
 		rows = append(rows, *row)
 	}
 	for _, version := range []int{schema.Version, 1, 0} {
-		data, err := table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(version)})
+		data, err := table.Encode(nil, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(version)}, rows)
 		if err == nil {
 			err = dir.Put(t.Context(), index.Name, data)
 		}
@@ -101,7 +101,7 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	f("under way", map[string]int{"a": 0})
-	if err := w.Complete(t.Context()); err != nil {
+	if err := completeListed(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
 	f("complete", map[string]int{"a": 10})

@@ -33,7 +33,7 @@ func scanNight(t *testing.T, dir store.Store, o Options, blocked int64) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+	if err := errors.Join(completeListed(t.Context(), w), w.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	countNight(t, dir, o, blocked)

@@ -58,10 +58,6 @@ func Open(ctx context.Context, st store.Store, o Options) (_ *Writer, err error)
 	o.Date = manifest.ScanDate
 	if o.Repair {
 		if err := repair.Run(ctx, st, lock, manifest, o.Shard, false, (*repair.Found).Intact); err != nil {
-			if _, intact := errors.AsType[*repair.IntactError](err); intact {
-				// the repair may have been killed before the index was written
-				err = errors.Join(err, index.Update(ctx, st))
-			}
 			return nil, err
 		}
 	}

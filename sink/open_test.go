@@ -60,7 +60,7 @@ func TestClockSetBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+		if err := errors.Join(completeListed(t.Context(), w), w.Close(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		m, err := commit.ReadManifest(t.Context(), dir, "one")
@@ -503,7 +503,7 @@ func TestOpenSweepsAllShards(t *testing.T) {
 	var w *Writer
 	f("open", func() { w = mustOpen(t, dir, crashOptions) })
 	f("complete", func() {
-		if err := w.Complete(t.Context()); err != nil {
+		if err := completeListed(t.Context(), w); err != nil {
 			t.Error(err)
 		}
 	})

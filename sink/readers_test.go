@@ -83,7 +83,7 @@ func TestHardDataset(t *testing.T) {
 	}
 	writeStats(t, st, "hard", schema.TokenStats, tokenStats...)
 	writeStats(t, st, "hard", schema.RecordStats, recordStats...)
-	if err := w.Complete(t.Context()); err != nil {
+	if err := completeListed(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(t.Context()); err != nil {

@@ -62,7 +62,7 @@ func writeSites(t *testing.T, st store.Store, scanID string, sites ...*audit.Sit
 			t.Fatal(err)
 		}
 	}
-	if err := w.Complete(context.Background()); err != nil {
+	if err := completeListed(context.Background(), w); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(context.Background()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -98,7 +99,7 @@ func collectShares(t *testing.T, dir *store.Dir) error {
 	if err := c.Gather(t.Context()); err != nil {
 		return err
 	}
-	if err := c.Complete(t.Context(), nil, commit.PublicationDone); err != nil {
+	if err := errors.Join(c.Complete(t.Context(), nil, commit.PublicationDone), index.Update(t.Context(), dir)); err != nil {
 		return err
 	}
 	return c.Clean(t.Context())
@@ -325,7 +326,7 @@ func collectedRepair(t *testing.T, dir *store.Dir, n int) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Complete(t.Context()); err != nil {
+	if err := completeListed(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(t.Context()); err != nil {

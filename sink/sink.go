@@ -221,7 +221,7 @@ func (w *Writer) awaitSealed() {
 
 // Complete commits the open part and marks the scan as complete in its manifest. Every line of the inputs must be a row
 // or a reject, and rejects and statistics published. Complete removes leftover drafts, also a remote draft whose
-// creation was never acknowledged. The index lists the scan from now on, unless Options.NoPublish is set.
+// creation was never acknowledged. The next index.Update lists the scan, unless Options.NoPublish is set.
 func (w *Writer) Complete(ctx context.Context) error {
 	return w.completeAs(ctx, publication(w.options.NoPublish))
 }
@@ -256,13 +256,12 @@ func (w *Writer) completeAs(ctx context.Context, as commit.Publication) error {
 		w.finished = &now
 	}
 	w.manifest.FinishedAt = w.finished
-	return complete(ctx, w.store, w.options.Log, w.manifest, as, w.options.Unlisted)
+	return complete(ctx, w.store, w.options.Log, w.manifest, as)
 }
 
 // complete marks a scan as complete, and adds it to the head if it is to be published. The caller holds the scan's
 // lock. A scan in the head keeps its publication. So does a repaired scan, since nothing has accepted it anew.
-func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.Manifest, as commit.Publication,
-	unlisted bool) error {
+func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.Manifest, as commit.Publication) error {
 	id, date := m.ScanID, m.ScanDate
 	err := errors.Join(
 		commit.SweepParts(ctx, st, id, date, ""),
@@ -287,11 +286,7 @@ func complete(ctx context.Context, st store.Store, log *slog.Logger, m *commit.M
 	if err := m.Write(ctx, st); err != nil {
 		return err
 	}
-	if err := commit.Adopt(ctx, st, log, m); err != nil || unlisted {
-		return err
-	}
-	// the views change when the dataset gets its first file of superseded rows
-	return errors.Join(index.Update(ctx, st), views.Write(ctx, st, nil))
+	return commit.Adopt(ctx, st, log, m)
 }
 
 // FileChanged records in the manifest that a file of the scan has changed. Of a share, the next record has the change,

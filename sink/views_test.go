@@ -52,7 +52,7 @@ func TestViews(t *testing.T) {
 	if err := w.Add(typicalSite(t, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Complete(t.Context()); err != nil {
+	if err := completeListed(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
 	f("bulkscan_files", "sites", "evidence", "bulkscan_policies", "policies", "sites_live", "tokens", "scans",
@@ -105,7 +105,7 @@ func TestViewsKeepTheRegistry(t *testing.T) {
 	}
 	w := mustOpen(t, dir, Options{ScanID: "own", Date: "2026-11-21", Registry: registry})
 	if err := errors.Join(w.Add(typicalSite(t, 1)), w.Flush(t.Context()), w.Add(typicalSite(t, 2)),
-		w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+		completeListed(t.Context(), w), w.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	f("scanned", 1)

@@ -241,6 +241,12 @@ func SumOf(object Object) (string, error) {
 
 // ReadAll returns the complete content of an object of at most limit bytes; a bigger object is an error.
 func ReadAll(ctx context.Context, s Store, name string, limit int64) ([]byte, error) {
+	return ReadInto(ctx, s, name, limit, nil)
+}
+
+// ReadInto is ReadAll into the memory of a slice that is no longer needed, if it is long enough; else the memory is
+// somewhat longer than the object, which may grow.
+func ReadInto(ctx context.Context, s Store, name string, limit int64, memory []byte) ([]byte, error) {
 	object, err := s.Open(ctx, name)
 	if err != nil {
 		return nil, err
@@ -249,7 +255,10 @@ func ReadAll(ctx context.Context, s Store, name string, limit int64) ([]byte, er
 	if object.Size() > limit {
 		return nil, fmt.Errorf("cannot read %s: %d bytes, more than %d", name, object.Size(), limit)
 	}
-	data := make([]byte, object.Size())
+	if int64(cap(memory)) < object.Size() {
+		memory = make([]byte, 0, object.Size()+object.Size()/16)
+	}
+	data := memory[:object.Size()]
 	if _, err := io.ReadFull(io.NewSectionReader(object, 0, object.Size()), data); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}

@@ -56,7 +56,7 @@ var arrows = map[string][]string{
 	"sink/restart":    {"sink/schema", "sink/commit", "sink/index", "store"},
 	"sink/repair":     {"sink/table", "sink/commit", "sink/verify", "store"},
 	"sink/index":      {"sink/schema", "sink/table", "sink/commit", "sink/units", "store"},
-	"sink/views":      {"sink/schema", "sink/table", "sink/commit", "sink/index", "audit/tokens", "store"},
+	"sink/views":      {"sink/schema", "sink/commit", "sink/index", "audit/tokens", "store"},
 	"sink/verify":     {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
 	"sink/compact":    {"sink/schema", "sink/table", "sink/commit", "sink/index", "sink/views", "store"},
 	"sink": {"sink/schema", "sink/table", "sink/commit", "sink/siterows", "sink/index", "sink/views", "sink/repair",

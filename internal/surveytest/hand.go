@@ -2,6 +2,7 @@ package surveytest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -11,7 +12,9 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/parser"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/siterows"
+	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -182,10 +185,8 @@ func Dataset(tb testing.TB) store.Store {
 			verdict("mybot2", -1, audit.ViaOwn, audit.Allowed, true, audit.DPINone),
 		}
 	})
-	if err := w.Complete(context.Background()); err != nil {
-		tb.Fatal(err)
-	}
-	if err := w.Close(context.Background()); err != nil {
+	ctx := context.Background()
+	if err := errors.Join(w.Complete(ctx), w.Close(ctx), index.Update(ctx, dir), views.Write(ctx, dir, nil)); err != nil {
 		tb.Fatal(err)
 	}
 	return dir

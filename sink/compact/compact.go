@@ -376,31 +376,25 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// end updates the totals of parts and bytes in the manifest of a complete scan. If anything has changed, it also
-// updates the views; the index is up to date by then. The number of rows does not change.
+// end updates the totals of parts and bytes in the manifest of a complete scan. The number of rows does not change. The
+// index is up to date by then.
 func (c *compaction) end(ctx context.Context) error {
-	changed := c.done.PartsBefore != c.done.PartsAfter
-	if c.manifest.Counts != nil {
-		commits, err := commit.Commits(ctx, c.store, c.done.ScanID)
-		if err != nil {
-			return err
-		}
-		if wrong := c.manifest.Unaccounted(commits); len(wrong) > 0 {
-			return &commit.LostError{Totals: wrong}
-		}
-		counts := commit.CountCommits(commits)
-		if counts.Parts != c.manifest.Counts.Parts || counts.Bytes != c.manifest.Counts.Bytes {
-			changed = true
-			c.manifest.Counts = counts
-			if err := c.manifest.Write(ctx, c.store); err != nil {
-				return err
-			}
-		}
-	}
-	if !changed {
+	if c.manifest.Counts == nil {
 		return nil
 	}
-	return views.Write(ctx, c.store, nil)
+	commits, err := commit.Commits(ctx, c.store, c.done.ScanID)
+	if err != nil {
+		return err
+	}
+	if wrong := c.manifest.Unaccounted(commits); len(wrong) > 0 {
+		return &commit.LostError{Totals: wrong}
+	}
+	counts := commit.CountCommits(commits)
+	if counts.Parts == c.manifest.Counts.Parts && counts.Bytes == c.manifest.Counts.Bytes {
+		return nil
+	}
+	c.manifest.Counts = counts
+	return c.manifest.Write(ctx, c.store)
 }
 
 // Written updates the files that tell readers which files there are: the index, and the views, which are made from the

@@ -27,13 +27,14 @@ const maxPackage = 64 << 20
 // describe reports whether datapackage.json describes the files of an index. With write, an outdated one is written
 // again, or deleted if no table has a file. It stays if bulkscan did not write it, if it cannot be read, or if a scan's
 // manifest is damaged.
-func describe(ctx context.Context, st store.Store, rows []Row, write bool) (described bool, err error) {
-	before, err := store.ReadAll(ctx, st, schema.PackageName, maxPackage)
+func describe(ctx context.Context, st store.Store, rows months, write bool) (described bool, err error) {
+	before, err := store.ReadInto(ctx, st, schema.PackageName, maxPackage, takeSpare())
+	defer spare.Store(&before)
 	if !bytes.Contains(before, []byte(schema.PackageMark)) && !errors.Is(err, store.ErrNotExist) {
 		return true, ctx.Err()
 	}
-	files, newest := map[string][]string{}, Row{}
-	for _, row := range rows {
+	files, newest := map[string][]string{}, &Row{}
+	for row := range rows.all() {
 		if !row.Complete || row.Name == "" || schema.IsStatistics(row.Table) && row.Superseded {
 			continue
 		}
@@ -67,14 +68,19 @@ func describe(ctx context.Context, st store.Store, rows []Row, write bool) (desc
 		}
 	}
 	rest, err := p.Encode()
-	data := make([]byte, 0, len(rest)+100*len(rows))
+	data := make([]byte, 0, max(len(rest), len(before))+1<<16)
 	for _, r := range p.Resources {
 		head, tail, _ := bytes.Cut(rest, fmt.Appendf(nil, "%q", mark+r.Name))
-		list := `"` + strings.Join(files[r.Name], "\",\n        \"") + `"` // no name needs an escape, see commit.CheckScanID
-		if len(files[r.Name]) > 1 {
-			list = "[\n        " + list + "\n      ]"
+		data, rest = append(data, head...), tail
+		between, end := "[\n        ", "\n      ]"
+		if len(files[r.Name]) == 1 {
+			between, end = "", ""
 		}
-		data, rest = append(append(data, head...), list...), tail
+		for _, name := range files[r.Name] { // no name needs an escape, see commit.CheckScanID
+			data = append(append(append(append(data, between...), '"'), name...), '"')
+			between = ",\n        "
+		}
+		data = append(data, end...)
 	}
 	data = append(data, rest...)
 	if described = bytes.Equal(data, before); write && !described && err == nil {

@@ -85,35 +85,38 @@ func update(ctx context.Context, st store.Store, all bool) (err error) {
 			err = fmt.Errorf("cannot update %s: %w", Name, err)
 		}
 	}()
-	var written []byte
+	var written *content
 	for range attempts {
-		if written != nil {
-			if data, err := store.ReadAll(ctx, st, Name, maxIndex); err == nil && bytes.Equal(data, written) {
-				return nil
-			}
-		}
-		before, errRead := readRows(ctx, st)
-		unread := errRead != nil // missing, damaged, or of an older version
+		before, errRead := read(ctx, st) // missing, damaged, or of an older version
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		var now []Row
-		var changed, files bool
-		now, changed, files, err = next(ctx, st, before, all, true)
-		if err == nil && (files || unread || all || written != nil) {
-			_, err = describe(ctx, st, now, true)
-		}
-		if err == nil && !changed && !unread {
+		if written != nil && before == written {
 			return nil
 		}
+		if errRead != nil {
+			before = &content{}
+		}
+		var now months
+		var changed, files bool
+		now, changed, files, err = next(ctx, st, before.months, all, true)
+		if err == nil && (files || errRead != nil || all || written != nil) {
+			_, err = describe(ctx, st, now, true)
+		}
+		if err == nil && !changed && errRead == nil {
+			return nil
+		}
+		var data []byte
 		if err == nil {
-			written, err = encode(now, schema.Version)
+			data, err = encode(takeSpare(), now, schema.Version)
 		}
 		if err == nil {
-			err = st.Put(ctx, Name, written)
+			written = &content{xxhash.Sum64(data), now}
+			err = st.Put(ctx, Name, data)
 		}
 		if err == nil {
-			newest.Store(&content{written, now})
+			newest.Store(written)
+			spare.Store(&data)
 		}
 		// Another process may have swept a draft, or restarts a scan.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -123,50 +126,93 @@ func update(ctx context.Context, st store.Store, all bool) (err error) {
 	return err
 }
 
-// content is the index as a file, and decoded.
+// months are the rows of an index by month. The rows of a month are sorted, and never changed: readers share them. The
+// month "" has the scans that are not published.
+type months map[string][]Row
+
+// all yields the rows in the order of the file.
+func (m months) all() iter.Seq[*Row] {
+	return func(yield func(*Row) bool) {
+		for _, month := range slices.Sorted(maps.Keys(m)) {
+			for i := range m[month] {
+				if !yield(&m[month][i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// content is the index, decoded.
 type content struct {
-	data []byte
-	rows []Row
+	sum    uint64 // of the file
+	months months
 }
 
 // newest is the index that this process has read or written last. A night reads the index several times, and decoding
 // an index of thousands of nights takes longer than all else.
 var newest atomic.Pointer[content]
 
-// readRows reads the index. Other readers share the rows, so they must not be changed. After an error there are none.
-func readRows(ctx context.Context, st store.Store) ([]Row, error) {
-	data, err := store.ReadAll(ctx, st, Name, maxIndex)
+// spare is the memory of the file, which is used again: touching new memory takes longer than reading.
+var spare atomic.Pointer[[]byte]
+
+func takeSpare() []byte {
+	if is := spare.Swap(nil); is != nil {
+		return *is
+	}
+	return nil
+}
+
+// read reads the index.
+func read(ctx context.Context, st store.Store) (*content, error) {
+	data, err := store.ReadInto(ctx, st, Name, maxIndex, takeSpare())
 	if err != nil {
 		return nil, err
 	}
+	defer spare.Store(&data)
 	return decode(ctx, data)
 }
 
-// decode returns the rows of an index, as readRows does.
-func decode(ctx context.Context, data []byte) ([]Row, error) {
-	if is := newest.Load(); is != nil && bytes.Equal(data, is.data) {
-		return is.rows, nil
+// decode returns the index of a file.
+func decode(ctx context.Context, data []byte) (*content, error) {
+	sum := xxhash.Sum64(data)
+	if is := newest.Load(); is != nil && is.sum == sum {
+		return is, nil
 	}
 	rows, err := table.Decode[Row](ctx, Name, data)
 	if err != nil {
 		return nil, err
 	}
-	newest.Store(&content{data, rows})
-	return rows, nil
+	is := &content{sum, months{}}
+	for of := range runs(rows, func(row *Row) string { return monthOf(row.ScanDate) }) {
+		is.months[monthOf(of[0].ScanDate)] = of
+	}
+	newest.Store(is)
+	return is, nil
+}
+
+// Rows yields the rows of the index in order, or an error. Rows must not be changed.
+func Rows(ctx context.Context, st store.Store) iter.Seq2[*Row, error] {
+	return func(yield func(*Row, error) bool) {
+		is, err := read(ctx, st)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for row := range is.months.all() {
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
 }
 
 // next returns the rows of the index. A scan whose entry in the head has not changed keeps its rows; the records of the
 // other scans, or of all, are read again. changed is false if a reader sees no difference, and files is false if the
 // same files are listed. With write, missing files of units are made.
-func next(ctx context.Context, st store.Store, before []Row, all, write bool) (rows []Row, changed, files bool,
+func next(ctx context.Context, st store.Store, before months, all, write bool) (now months, changed, files bool,
 	err error) {
-	if all {
-		before = slices.Clone(before)
-		for i := range before {
-			before[i].Records = 0
-		}
-	}
-	head, said, err := saidOf(ctx, st, before)
+	head, said, settled, err := saidOf(ctx, st, before, all)
 	if err != nil {
 		return nil, false, false, err
 	}
@@ -175,22 +221,27 @@ func next(ctx context.Context, st store.Store, before []Row, all, write bool) (r
 		return nil, false, false, err
 	}
 	kept, was := map[string]int64{}, map[string][]Row{} // scans that are not read; rows of scans that are read or are gone
-	for of := range runs(before, func(row *Row) string { return row.ScanID }) {
-		id, records := of[0].ScanID, of[0].Records
-		switch its := said[id]; {
-		case id == "":
-		case records != 0 && (records == its.scan || records == its.month):
-			kept[id] = cmp.Or(its.month, its.scan)
-			touched[monthOf(of[0].ScanDate)] = touched[monthOf(of[0].ScanDate)] || records != kept[id]
-			delete(said, id)
-		default:
-			was[id], touched[monthOf(of[0].ScanDate)] = of, true
+	for month, rows := range before {
+		if settled[month] {
+			continue
+		}
+		for of := range runs(rows, func(row *Row) string { return row.ScanID }) {
+			id, records := of[0].ScanID, of[0].Records
+			switch its := said[id]; {
+			case id == "":
+			case !all && records != 0 && (records == its.scan || records == its.month):
+				kept[id] = cmp.Or(its.month, its.scan)
+				touched[month] = touched[month] || records != kept[id]
+				delete(said, id)
+			default:
+				was[id], touched[month] = of, true
+			}
 		}
 	}
 	readScan := func(ctx context.Context, id string) ([]Row, error) {
 		return rowsOf(ctx, st, head, id, said[id], was[id])
 	}
-	fresh := map[string][]Row{} // by month
+	fresh := months{}
 	for _, r := range store.ReadAhead(ctx, slices.Collect(maps.Keys(said)), readScan) {
 		if r.Err != nil {
 			return nil, false, false, r.Err
@@ -200,40 +251,38 @@ func next(ctx context.Context, st store.Store, before []Row, all, write bool) (r
 			fresh[month], touched[month] = append(fresh[month], row), true
 		}
 	}
-	months := map[string][]Row{}
-	for of := range runs(before, func(row *Row) string { return monthOf(row.ScanDate) }) {
-		months[monthOf(of[0].ScanDate)] = of
+	now = maps.Clone(before)
+	if now == nil {
+		now = months{}
 	}
 	for month, is := range touched {
 		if !is {
 			continue
 		}
-		now := fresh[month]
-		for _, row := range months[month] {
+		rows := fresh[month]
+		for _, row := range before[month] {
 			if records, ok := kept[row.ScanID]; ok {
 				row.Records = records
-				now = append(now, row)
+				rows = append(rows, row)
+			} else if settled[month] && row.ScanID != "" {
+				rows = append(rows, row)
 			}
 		}
-		if now, err = completed(ctx, st, now, months[month], derived, write); err != nil {
+		if rows, err = completed(ctx, st, rows, before[month], derived, write); err != nil {
 			return nil, false, false, err
 		}
-		if !slices.EqualFunc(now, months[month], func(a, b Row) bool {
+		if !slices.EqualFunc(rows, before[month], func(a, b Row) bool {
 			a.Records = b.Records // which no reader needs
 			return a == b
 		}) {
 			changed, files = true, files || month != ""
 		}
-		months[month] = now
+		now[month] = rows
 	}
 	if !changed {
 		return before, false, false, nil
 	}
-	rows = make([]Row, 0, len(before)+1024)
-	for _, month := range slices.Sorted(maps.Keys(months)) {
-		rows = append(rows, months[month]...)
-	}
-	return rows, true, files, nil
+	return now, true, files, nil
 }
 
 // runs yields the successive rows that have the same key.
@@ -259,40 +308,40 @@ type saying struct {
 	needed      bool // its records have to be there
 }
 
-// saidOf returns the scans that the head names, or that have records. It does not read the head's file of a month if
-// the rows before were made by that same file.
-func saidOf(ctx context.Context, st store.Store, before []Row) (*commit.Head, map[string]saying, error) {
+// saidOf returns the scans that the head names, or that have records. It leaves out the scans of a settled month: the
+// rows before were made by the head's file of that month.
+func saidOf(ctx context.Context, st store.Store, before months, all bool) (_ *commit.Head, said map[string]saying,
+	settled map[string]bool, err error) {
 	head, err := commit.ReadHead(ctx, st)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	ids, err := commit.ScanIDs(ctx, st)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	said := make(map[string]saying, len(ids))
+	said, settled = make(map[string]saying, len(ids)), map[string]bool{}
 	for _, id := range ids {
 		said[id] = saying{}
 	}
-	months, settled := map[string]int64{}, map[string]bool{}
+	files := map[string]int64{}
 	for _, f := range head.Months {
-		months[f.Table] = int64(xxhash.Sum64String(f.Name))
+		files[f.Table] = int64(xxhash.Sum64String(f.Name))
 	}
-	for of := range runs(before, func(row *Row) string { return monthOf(row.ScanDate) }) {
-		month := monthOf(of[0].ScanDate)
-		settled[month] = months[month] != 0 && !slices.ContainsFunc(of, func(row Row) bool {
-			return row.ScanID != "" && row.Records != months[month]
+	for month, rows := range before {
+		settled[month] = !all && files[month] != 0 && !slices.ContainsFunc(rows, func(row Row) bool {
+			return row.ScanID != "" && row.Records != files[month]
 		})
-		for i := range of {
-			if settled[month] && of[i].ScanID != "" {
-				said[of[i].ScanID] = saying{month: months[month]}
+		for i := range rows {
+			if settled[month] && (i == 0 || rows[i].ScanID != rows[i-1].ScanID) {
+				delete(said, rows[i].ScanID)
 			}
 		}
 	}
 	named, err := head.AllBut(ctx, settled)
 	for _, s := range named {
 		if s.Changing {
-			months[monthOf(s.ScanDate)] = 0
+			files[monthOf(s.ScanDate)] = 0
 		}
 	}
 	for _, s := range named {
@@ -300,11 +349,11 @@ func saidOf(ctx context.Context, st store.Store, before []Row) (*commit.Head, ma
 		if !s.Changing {
 			its.scan = int64(xxhash.Sum64String(fmt.Sprint(s.Since, s.Publication, s.FinishedAt.UnixMilli(), s.Commits,
 				s.Pruned)))
-			its.month = months[monthOf(s.ScanDate)]
+			its.month = files[monthOf(s.ScanDate)]
 		}
 		said[s.ScanID] = its
 	}
-	return head, said, err
+	return head, said, settled, err
 }
 
 // completed adds rows for files in MonthsFolder to the rows of a month's scans. It marks files that have rows which do
@@ -420,15 +469,19 @@ func isDamage(err error) bool {
 	return damaged || errors.Is(err, commit.ErrRecord) || errors.Is(err, store.ErrNotExist)
 }
 
-// encode returns the index as a file, as a bulkscan of that schema version writes it.
-func encode(rows []Row, version int) ([]byte, error) {
-	return table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(version)})
+// encode returns the index as a file, as a bulkscan of that schema version writes it, in this memory.
+func encode(memory []byte, rows months, version int) ([]byte, error) {
+	parts := make([][]Row, 0, len(rows))
+	for _, month := range slices.Sorted(maps.Keys(rows)) {
+		parts = append(parts, rows[month])
+	}
+	return table.Encode(memory, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(version)}, parts...)
 }
 
 // asWritten reports whether a file has these rows as this version of bulkscan or an earlier one writes them.
-func asWritten(data []byte, rows []Row) (bool, error) {
+func asWritten(data []byte, rows months) (bool, error) {
 	for version := schema.Version; version > 0; version-- {
-		if again, err := encode(rows, version); err != nil || bytes.Equal(again, data) {
+		if again, err := encode(nil, rows, version); err != nil || bytes.Equal(again, data) {
 			return err == nil, err
 		}
 	}
@@ -460,17 +513,17 @@ func Check(ctx context.Context, st store.Store) (State, error) {
 	if err != nil {
 		return Damaged, ctx.Err()
 	}
-	if ours, err := asWritten(data, written); err != nil || !ours {
+	if ours, err := asWritten(data, written.months); err != nil || !ours {
 		return Damaged, err
 	}
-	_, changed, _, err := next(ctx, st, written, true, false)
+	_, changed, _, err := next(ctx, st, written.months, true, false)
 	switch {
 	case err != nil:
 		return Damaged, err
 	case changed:
 		return Older, nil
 	}
-	if described, err := describe(ctx, st, written, false); err != nil || !described {
+	if described, err := describe(ctx, st, written.months, false); err != nil || !described {
 		return Undescribed, err
 	}
 	return Current, nil

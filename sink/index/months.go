@@ -120,7 +120,7 @@ func countingMonths(ctx context.Context, st store.Store, derived map[string]bool
 
 // derivedFiles lists the files of MonthsFolder. touched are the months whose files differ from those in the rows
 // before.
-func derivedFiles(ctx context.Context, st store.Store, before []Row) (derived, touched map[string]bool, err error) {
+func derivedFiles(ctx context.Context, st store.Store, before months) (derived, touched map[string]bool, err error) {
 	derived, touched = map[string]bool{}, map[string]bool{}
 	for entry, err := range st.List(ctx, MonthsFolder) {
 		if err != nil {
@@ -131,11 +131,11 @@ func derivedFiles(ctx context.Context, st store.Store, before []Row) (derived, t
 		}
 	}
 	named := map[string]bool{}
-	for i := range before {
-		if row := &before[i]; row.ScanID == "" {
-			named[row.Name] = true
-			if !isThere(derived, stemOf(row.Name)) {
-				touched[monthOf(row.ScanDate)] = true
+	for month, rows := range before {
+		for i := range rows {
+			if row := &rows[i]; row.ScanID == "" {
+				named[row.Name] = true
+				touched[month] = touched[month] || !isThere(derived, stemOf(row.Name))
 			}
 		}
 	}
@@ -215,23 +215,32 @@ func RollUp(ctx context.Context, st store.Store, toolVersion string) error {
 // planMonths returns the files of the months that are over and not merged. It also returns the names of the months that
 // the index does not list, and of their records, which come first.
 func planMonths(ctx context.Context, st store.Store) (due map[string][]*Row, outdated []string, err error) {
-	rows, err := readRows(ctx, st)
+	is, err := read(ctx, st)
 	if err != nil {
 		return nil, nil, err
 	}
 	counts, last := map[string]bool{}, ""
-	for i := range rows {
-		if row := &rows[i]; strings.HasPrefix(row.Name, MonthsFolder) {
+	for row := range is.months.all() {
+		if strings.HasPrefix(row.Name, MonthsFolder) {
 			counts[row.Name] = true
 		} else if row.Complete {
-			last = max(last, monthOf(row.ScanDate))
+			last = monthOf(row.ScanDate)
 		}
 	}
-	due = monthsOf(rows)
-	maps.DeleteFunc(due, func(stem string, of []*Row) bool {
-		return counts[monthName(stem)] || len(of) < 2 || monthOf(of[0].ScanDate) == last ||
-			slices.ContainsFunc(of, func(row *Row) bool { return row.SchemaVersion != schema.Version })
-	})
+	due = map[string][]*Row{}
+	for month, rows := range is.months {
+		if month == last || !slices.ContainsFunc(rows, func(row Row) bool {
+			return schema.IsStatistics(row.Table) && !row.Superseded && !row.Merged
+		}) {
+			continue
+		}
+		for stem, of := range monthsOf(rows) {
+			if !of[0].Merged && len(of) > 1 &&
+				!slices.ContainsFunc(of, func(row *Row) bool { return row.SchemaVersion != schema.Version }) {
+				due[stem] = of
+			}
+		}
+	}
 	for entry, err := range st.List(ctx, MonthsFolder) {
 		if err != nil {
 			return nil, nil, err

@@ -138,7 +138,8 @@ func (u *unit) choose(ctx context.Context, st store.Store, stem string) (*Row, e
 			}
 		}
 	}
-	data, err := table.Encode(rows, table.PageBytes, map[string]string{table.MetaSchema: strconv.Itoa(schema.Version)})
+	data, err := table.Encode(nil, table.PageBytes,
+		map[string]string{table.MetaSchema: strconv.Itoa(schema.Version)}, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -167,21 +168,23 @@ func (u *unit) counts(statistics string) bool {
 // OutdatedStats returns the last scans of units whose statistics do not match the unit's rows, but can be computed from
 // them.
 func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error) {
-	rows, err := readRows(ctx, st)
+	is, err := read(ctx, st)
 	if err != nil {
 		return nil, err
 	}
-	for _, u := range unitsOf(rows) {
-		sum := ""
-		if len(u.scans) > 1 {
-			sum = u.sum()
-		}
-		last := u.scans[len(u.scans)-1]
-		if slices.ContainsFunc(u.rows, func(row *Row) bool {
-			return row.ScanID == last && schema.IsStatistics(row.Table) && row.Unit != sum &&
-				(row.Unit != "" || u.counts(row.Table))
-		}) {
-			ids = append(ids, last)
+	for _, rows := range is.months {
+		for _, u := range unitsOf(rows) {
+			sum := ""
+			if len(u.scans) > 1 {
+				sum = u.sum()
+			}
+			last := u.scans[len(u.scans)-1]
+			if slices.ContainsFunc(u.rows, func(row *Row) bool {
+				return row.ScanID == last && schema.IsStatistics(row.Table) && row.Unit != sum &&
+					(row.Unit != "" || u.counts(row.Table))
+			}) {
+				ids = append(ids, last)
+			}
 		}
 	}
 	return ids, nil
@@ -189,22 +192,20 @@ func OutdatedStats(ctx context.Context, st store.Store) (ids []string, err error
 
 // others returns the other published scans of a scan's unit. If the index cannot be read, it reads all manifests.
 func others(ctx context.Context, st store.Store, of *commit.Manifest) (ids []string, err error) {
-	for row, err := range table.FileRows[Row](ctx, st, Name, "complete", "scan_id", "scan_date", "observer", "list_id",
-		"table") {
-		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case err != nil:
-			all, _ := commit.StoredScans(ctx, st) // the scan itself was read; others may be damaged
-			for _, m := range all {
-				if m.InUnit(of) {
-					ids = append(ids, m.ScanID)
-				}
+	is, err := read(ctx, st)
+	if err != nil {
+		all, _ := commit.StoredScans(ctx, st) // the scan itself was read; others may be damaged
+		for _, m := range all {
+			if m.InUnit(of) {
+				ids = append(ids, m.ScanID)
 			}
-			return ids, ctx.Err()
-		case row.Complete && row.Table == schema.Sites && row.ScanDate == of.ScanDate &&
+		}
+		return ids, ctx.Err()
+	}
+	for _, row := range is.months[monthOf(of.ScanDate)] {
+		if row.Complete && row.Table == schema.Sites && row.ScanDate == of.ScanDate &&
 			row.Observer == of.Observer.String() && row.ListID == of.ListID &&
-			row.ScanID != of.ScanID && !slices.Contains(ids, row.ScanID):
+			row.ScanID != of.ScanID && !slices.Contains(ids, row.ScanID) {
 			ids = append(ids, row.ScanID)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/compact"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/sink/verify"
@@ -100,7 +101,7 @@ func storedScan(t testing.TB, st store.Store, o sink.Options, sites []*audit.Sit
 			t.Fatal(err)
 		}
 	}
-	if err := w.Complete(context.Background()); err != nil {
+	if err := errors.Join(w.Complete(context.Background()), index.Update(context.Background(), st)); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(context.Background()); err != nil {
@@ -119,7 +120,7 @@ func byRegistry(registry *tokens.Registry) Options {
 func mustScan(t testing.TB, source *commit.Scan, to store.Store, o Options) *commit.Rejudged {
 	t.Helper()
 	came, err := Scan(context.Background(), source, to, o)
-	if err != nil {
+	if err := errors.Join(err, index.Update(context.Background(), to)); err != nil {
 		t.Fatal(err)
 	}
 	return came

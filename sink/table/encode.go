@@ -10,14 +10,23 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// Encode returns rows as a Parquet file in memory. The rows have no optional columns.
-func Encode[T any](rows []T, page int, metadata map[string]string) ([]byte, error) {
-	var file bytes.Buffer
-	file.Grow(len(rows) * 128) // about the bytes of a row of the index, which is the largest
+// Encode returns rows as a Parquet file in memory, those of all parts. The rows have no optional columns. The file uses
+// the memory of a slice that is no longer needed, if it is long enough.
+func Encode[T any](memory []byte, page int, metadata map[string]string, parts ...[]T) ([]byte, error) {
+	n := 0
+	for _, rows := range parts {
+		n += len(rows)
+	}
+	file := bytes.NewBuffer(memory[:0])
+	if cap(memory) == 0 {
+		file.Grow(n * 128) // about the bytes of a row of the index, which is the largest
+	}
 	w := &tailedWriter[T]{GenericWriter: newParquetWriter[T](io.Discard, page, metadata)}
-	w.Reset(&file)
-	if _, err := w.Write(rows); err != nil {
-		return nil, fmt.Errorf("cannot encode rows: %w", err)
+	w.Reset(file)
+	for _, rows := range parts {
+		if _, err := w.Write(rows); err != nil {
+			return nil, fmt.Errorf("cannot encode rows: %w", err)
+		}
 	}
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("cannot encode rows: %w", err)

@@ -17,7 +17,6 @@ import (
 	"github.com/bulkscan/bulkscan/sink/commit"
 	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
-	"github.com/bulkscan/bulkscan/sink/table"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -361,7 +360,7 @@ const supersededList = " superseded"
 // none if there is no index, or if the next index.Update will replace the index.
 func listedIn(ctx context.Context, st store.Store) (map[string]bool, error) {
 	listed := map[string]bool{}
-	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "table", "superseded") {
+	for row, err := range index.Rows(ctx, st) {
 		if err != nil {
 			clear(listed)
 			break

@@ -43,7 +43,7 @@ func vantage(id, date, at string) sink.Options {
 func night(s *Store, o sink.Options) error {
 	w, err := sink.Open(context.Background(), s, o)
 	if err == nil {
-		err = addSites(w)
+		err = addSites(s, w)
 	}
 	if err == nil {
 		err = scan.Publish(context.Background(), s, o.ScanID, publishing)

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/read"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
@@ -46,11 +47,11 @@ func scanned(s *Store) error {
 	if err != nil {
 		return err
 	}
-	return addSites(w)
+	return addSites(s, w)
 }
 
-// addSites writes the missing sites and completes the scan.
-func addSites(w *sink.Writer) (err error) {
+// addSites writes the missing sites, completes the scan and lists it.
+func addSites(s *Store, w *sink.Writer) (err error) {
 	ctx := context.Background()
 	defer func() {
 		if err != nil {
@@ -60,7 +61,7 @@ func addSites(w *sink.Writer) (err error) {
 	if err := addMissing(w); err != nil {
 		return err
 	}
-	if err := w.Complete(ctx); err != nil {
+	if err := errors.Join(w.Complete(ctx), index.Update(ctx, s)); err != nil {
 		return err
 	}
 	return w.Close(ctx)

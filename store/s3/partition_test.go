@@ -74,7 +74,7 @@ func TestTwoWriters(t *testing.T) {
 			if err := <-ended; !errors.Is(err, store.ErrLockLost) {
 				t.Errorf("%s: the first writer ends with %v", what, err)
 			}
-			if err := errors.Join(addSites(w), scanned(second), complete(second)); err != nil {
+			if err := errors.Join(addSites(second, w), scanned(second), complete(second)); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -134,7 +134,7 @@ func TestLateCommit(t *testing.T) {
 			if w == nil {
 				return
 			}
-			if err := errors.Join(addSites(w), scanned(second), compacted(second), scanned(second),
+			if err := errors.Join(addSites(second, w), scanned(second), compacted(second), scanned(second),
 				complete(second)); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -396,7 +396,7 @@ func TestRecordsAtOnce(t *testing.T) {
 		direct := open(t, g, "atonce", nil)
 		w, err := openScan(direct, func(o *sink.Options) { o.PartRows = 1 })
 		if err == nil {
-			err = addSites(w)
+			err = addSites(direct, w)
 		}
 		if err != nil {
 			t.Fatal(err)

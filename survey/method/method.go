@@ -42,7 +42,11 @@ type Section struct {
 	Code  string     // after the table; it has no backtick
 }
 
-// WriteReadme writes the README of a dataset from its manifests and its default scan, unless a person's is there.
+// errNoScan says that a dataset has no default scan.
+var errNoScan = fmt.Errorf("no scan is published: %w", store.ErrNotExist)
+
+// WriteReadme writes the README of a dataset from its manifests and its default scan, unless a person's is there. Once
+// no scan is published any more, it deletes the README.
 func WriteReadme(ctx context.Context, st store.Store) error {
 	before, err := store.ReadAll(ctx, st, ReadmeName, maxReadme)
 	if err == nil && !bytes.HasPrefix(before, []byte(readmeMark)) {
@@ -52,6 +56,11 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
 	sections, err := Of(ctx, st, "", survey.Options{})
+	if err == errNoScan && before == nil {
+		return nil
+	} else if err == errNoScan {
+		return st.Delete(ctx, ReadmeName)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
@@ -74,7 +83,7 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 // without a default the error is store.ErrNotExist.
 func Of(ctx context.Context, st store.Store, scanID string, o survey.Options) ([]Section, error) {
 	var more []string // scans that the head may not name: without an index all
-	for row, err := range table.FileRows[index.Row](ctx, st, index.Name, "complete", "scan_id") {
+	for row, err := range index.Rows(ctx, st) {
 		if err != nil {
 			if more, err = commit.ScanIDs(ctx, st); err != nil {
 				return nil, err
@@ -102,7 +111,7 @@ func Of(ctx context.Context, st store.Store, scanID string, o survey.Options) ([
 		}
 	}
 	if of == nil {
-		return nil, fmt.Errorf("no scan is published: %w", store.ErrNotExist)
+		return nil, errNoScan
 	}
 	sections := []Section{aboutDataset(of), listOf(of), askedHow(of)}
 	if slices.Contains(of.Tables, schema.Sites) {

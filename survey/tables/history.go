@@ -100,7 +100,7 @@ func statsFiles(ctx context.Context, st store.Store, scan *commit.Manifest, log 
 	}
 	judged, listed := map[string]index.Row{}, map[string]bool{}
 	own := map[string]bool{} // dates with the scan's list
-	for row, err := range table.FileRows[index.Row](ctx, st, index.Name) {
+	for row, err := range index.Rows(ctx, st) {
 		if errors.Is(err, store.ErrNotExist) {
 			break // no scan is published, or all are lacking
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/index"
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -92,7 +93,7 @@ func (all definitionVectors) ask(t *testing.T, judges, registry *tokens.Registry
 			want[v.About+": "+token], tokensOf[token] = facts, true
 		}
 	}
-	if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+	if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context()), index.Update(t.Context(), st)); err != nil {
 		t.Fatal(err)
 	}
 	withHistory(t, st)

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkscan/bulkscan/origin"
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
+	"github.com/bulkscan/bulkscan/sink/index"
 	sinkviews "github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 )
@@ -75,7 +76,7 @@ func nightOf(t *testing.T, st store.Store, n int, id string, after time.Duration
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+	if err := errors.Join(w.Complete(t.Context()), w.Close(t.Context()), index.Update(t.Context(), st)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/bulkscan/bulkscan/origin/exchange"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
+	datasetviews "github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 )
 
@@ -211,7 +213,7 @@ func (s *Survey) scan(ctx context.Context, st store.Store, date int, made [][]by
 	if err := s.Statistics(ctx, st, id); err != nil {
 		return errors.Join(err, w.Abort())
 	}
-	return errors.Join(w.Complete(ctx), w.Close(ctx))
+	return errors.Join(w.Complete(ctx), w.Close(ctx), index.Update(ctx, st), datasetviews.Write(ctx, st, nil))
 }
 
 // answer fills in a site's answer on a date. It makes the body in the given memory, which it returns.
