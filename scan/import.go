@@ -11,9 +11,7 @@ import (
 	"github.com/bulkscan/bulkscan/pipeline"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
-	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/repair"
-	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/warc/replay"
 )
 
@@ -88,7 +86,7 @@ func (j *Job) importNights(ctx context.Context) (*pipeline.Progress, error) {
 	var scans []string
 	err := j.eachNight(func(night *replay.Night) error {
 		scans = append(scans, j.scanID)
-		j.Sink.Unlisted = len(scans) < j.Nights // the last night updates index and views
+		j.Sink.Unlisted = len(scans) < j.Nights // the last night's opening updates index and views
 		return j.judgeNight(ctx, night)
 	})
 	if err != nil || !publish {
@@ -111,13 +109,13 @@ func (j *Job) judgeNight(ctx context.Context, night *replay.Night) error {
 			if err != nil {
 				return err
 			}
-			return j.passOver(ctx, night, uint64(there.Kept))
+			return j.passOver(night, uint64(there.Kept))
 		}
 	}
 	err := j.openSink(ctx)
 	if intact, ok := errors.AsType[*repair.IntactError](err); ok && intact.State == commit.Complete {
 		j.Log.Info("nothing to repair", "scan", intact.ScanID, "already_kept", intact.Sites)
-		return j.passOver(ctx, night, intact.Sites)
+		return j.passOver(night, intact.Sites)
 	}
 	if err != nil {
 		return err
@@ -127,12 +125,8 @@ func (j *Job) judgeNight(ctx context.Context, night *replay.Night) error {
 	return errors.Join(err, night.Close())
 }
 
-// passOver leaves the scan of a night as it is. After the last night it updates index and views nevertheless.
-func (j *Job) passOver(ctx context.Context, night *replay.Night, sites uint64) error {
+// passOver leaves the scan of a night as it is.
+func (j *Job) passOver(night *replay.Night, sites uint64) error {
 	j.Pipeline.Progress.Skipped.Add(sites)
-	err := night.Skip()
-	if err == nil && !j.Sink.Unlisted {
-		err = errors.Join(index.Update(ctx, j.Store), views.Write(ctx, j.Store, j.Sink.Registry))
-	}
-	return err
+	return night.Skip()
 }

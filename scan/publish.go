@@ -43,7 +43,7 @@ type Publishing struct {
 func Publish(ctx context.Context, st store.Store, scanID string, o Publishing) error {
 	m, err := commit.ReadManifest(ctx, st, scanID)
 	if err != nil {
-		return err
+		return unpublished(scanID, err)
 	}
 	if o.Compact && m.Counts != nil && m.Counts.Parts > 1 {
 		if _, err := compact.Scan(ctx, st, scanID, compact.Options{Log: o.Log}); err != nil {

@@ -42,7 +42,8 @@ type Options struct {
 	// NoPublish. A scan that is held or discarded stays so in either case.
 	NoPublish bool
 
-	// Unlisted leaves index and views as they are, for a caller that writes many scans and updates both at the end.
+	// Unlisted leaves index and views as they are, for a caller that opens many scans: the opening of the last one updates
+	// both.
 	Unlisted bool
 
 	Source *commit.RejudgedScan // the stored scan whose sites are judged again (see Remade); nil if sites are fetched

@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 )
@@ -241,7 +242,8 @@ func SumOf(object Object) (string, error) {
 
 // ReadAll returns the complete content of an object of at most limit bytes; a bigger object is an error.
 func ReadAll(ctx context.Context, s Store, name string, limit int64) ([]byte, error) {
-	return ReadInto(ctx, s, name, limit, nil)
+	data, err := ReadInto(ctx, s, name, limit, nil)
+	return slices.Clip(data), err
 }
 
 // ReadInto is ReadAll into the memory of a slice that is no longer needed, if it is long enough; else the memory is
@@ -255,7 +257,7 @@ func ReadInto(ctx context.Context, s Store, name string, limit int64, memory []b
 	if object.Size() > limit {
 		return nil, fmt.Errorf("cannot read %s: %d bytes, more than %d", name, object.Size(), limit)
 	}
-	if int64(cap(memory)) < object.Size() {
+	if memory == nil || int64(cap(memory)) < object.Size() {
 		memory = make([]byte, 0, object.Size()+object.Size()/16)
 	}
 	data := memory[:object.Size()]

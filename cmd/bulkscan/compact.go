@@ -87,7 +87,8 @@ func (a *app) compact(ctx context.Context, dir, scanID string, o compact.Options
 			continue
 		}
 		if _, err := done.WriteTo(a.stdout); err != nil {
-			return err
+			errs = append(errs, err)
+			break
 		}
 	}
 	if len(errs) == 0 || ctx.Err() == nil { // an interruption is reported once

@@ -137,7 +137,7 @@ func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *He
 	}
 	lease, isLease := lock.(store.Lease)
 	whole := false
-	for range headRounds {
+	for round := 0; round < headRounds; round++ {
 		h, errHead := newestHead(ctx, st, whole)
 		if errHead != nil {
 			return errHead
@@ -151,6 +151,7 @@ func Change(ctx context.Context, st store.Store, log *slog.Logger, do func(h *He
 		}
 		if h.lost && !whole {
 			whole = true
+			round--
 			continue
 		}
 		if err == nil && h.Late && h.Ledger != before {

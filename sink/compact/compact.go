@@ -376,8 +376,7 @@ func (c *compaction) deleteAll(ctx context.Context, names []string) error {
 	return errors.Join(errs...)
 }
 
-// end updates the totals of parts and bytes in the manifest of a complete scan. The number of rows does not change. The
-// index is up to date by then.
+// end updates the totals of parts and bytes in the manifest of a complete scan. The number of rows does not change.
 func (c *compaction) end(ctx context.Context) error {
 	if c.manifest.Counts == nil {
 		return nil

@@ -3,9 +3,9 @@
 // instead of thousands of records.
 //
 // The index is derived: Update makes it from the head and the records. It reads only the records of scans that may have
-// changed, which the head marks (see commit.Named). It is written when a scan is published, and again before files that
-// it names are deleted. A reader that loaded it earlier may miss newer nights; if a file has been deleted since, its
-// query fails.
+// changed, which the head marks (see commit.Named). It is written when a scan begins, after the history when a scan is
+// published, and before files that it names are deleted. A reader that loaded it earlier may miss newer nights; if a
+// file has been deleted since, its query fails.
 package index
 
 import (
@@ -277,7 +277,9 @@ func next(ctx context.Context, st store.Store, before months, all, write bool) (
 		}) {
 			changed, files = true, files || month != ""
 		}
-		now[month] = rows
+		if now[month] = rows; len(rows) == 0 {
+			delete(now, month)
+		}
 	}
 	if !changed {
 		return before, false, false, nil

@@ -10,25 +10,31 @@ import (
 	"github.com/bulkscan/bulkscan/sink/schema"
 )
 
-// Encode returns rows as a Parquet file in memory, those of all parts. The rows have no optional columns. The file uses
-// the memory of a slice that is no longer needed, if it is long enough.
+// Encode returns rows as a Parquet file in memory, those of all parts: the same file, however the rows are divided into
+// parts. The rows have no optional columns. The file uses the memory of a slice that is no longer needed, if it is long
+// enough.
 func Encode[T any](memory []byte, page int, metadata map[string]string, parts ...[]T) ([]byte, error) {
-	n := 0
-	for _, rows := range parts {
-		n += len(rows)
-	}
 	file := bytes.NewBuffer(memory[:0])
-	if cap(memory) == 0 {
-		file.Grow(n * 128) // about the bytes of a row of the index, which is the largest
-	}
 	w := &tailedWriter[T]{GenericWriter: newParquetWriter[T](io.Discard, page, metadata)}
 	w.Reset(file)
+	const atOnce = 64 // rows that parquet-go writes before it looks whether a page is full
+	batch := make([]T, 0, atOnce)
+	err := error(nil)
 	for _, rows := range parts {
-		if _, err := w.Write(rows); err != nil {
-			return nil, fmt.Errorf("cannot encode rows: %w", err)
+		for i := range rows {
+			if batch = append(batch, rows[i]); len(batch) == atOnce && err == nil {
+				_, err = w.Write(batch)
+				batch = batch[:0]
+			}
 		}
 	}
-	if err := w.Close(); err != nil {
+	if err == nil {
+		_, err = w.Write(batch)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot encode rows: %w", err)
 	}
 	return file.Bytes(), nil

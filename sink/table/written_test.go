@@ -161,3 +161,28 @@ func TestSpareRuns(t *testing.T) {
 		}
 	}
 }
+
+// TestEncodeInParts: a file is the same however its rows are divided, in new memory or in that of a longer or shorter
+// file.
+func TestEncodeInParts(t *testing.T) {
+	type row struct {
+		Name string `parquet:"name,plain,uncompressed"`
+		N    int64  `parquet:"n,uncompressed"`
+	}
+	rows := make([]row, 5000)
+	for i := range rows {
+		rows[i] = row{"part-" + strconv.Itoa(i) + ".parquet", int64(i)}
+	}
+	whole, err := Encode(nil, MinPageBytes, nil, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range [][2]int{{0, 5000}, {1, 63}, {64, 128}, {100, 4900}, {2500, 2500}} {
+		for _, memory := range []int{0, 100, 1 << 20} {
+			data, err := Encode(bytes.Repeat([]byte{'x'}, memory), MinPageBytes, nil, rows[:at[0]], rows[at[0]:at[1]], rows[at[1]:])
+			if err != nil || !bytes.Equal(data, whole) {
+				t.Errorf("cut at %v, in %d bytes: %d bytes instead of %d, %v", at, memory, len(data), len(whole), err)
+			}
+		}
+	}
+}

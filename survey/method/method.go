@@ -111,7 +111,7 @@ func Of(ctx context.Context, st store.Store, scanID string, o survey.Options) ([
 		}
 	}
 	if of == nil {
-		return nil, errNoScan
+		return nil, cmp.Or(err, errNoScan) // it may be among the damaged ones
 	}
 	sections := []Section{aboutDataset(of), listOf(of), askedHow(of)}
 	if slices.Contains(of.Tables, schema.Sites) {

@@ -136,3 +136,36 @@ func TestUnreadIsSaid(t *testing.T) {
 		t.Errorf("the limitations are\n%s", text.String())
 	}
 }
+
+// TestReadmeGoes: the README goes with the last published scan. It stays while the manifest of a published scan cannot
+// be read, and if it is a person's.
+func TestReadmeGoes(t *testing.T) {
+	f := func(what string, change func(st store.Store) error, fails, goes bool) {
+		t.Helper()
+		st, err := store.NewDirOn(storetest.NewDisk(), "out")
+		for _, id := range []string{"a", "b"} {
+			m := &commit.Manifest{SchemaVersion: schema.Version, ScanID: id, ScanDate: "2026-11-20", State: commit.Complete,
+				StartedAt: time.Unix(0, 0), FinishedAt: &time.Time{}, Ending: commit.PublicationDone, Counts: &commit.Counts{}}
+			err = errors.Join(err, m.Create(t.Context(), st), commit.Adopt(t.Context(), st, nil, m))
+		}
+		err = errors.Join(err, WriteReadme(t.Context(), st), commit.Withdraw(t.Context(), st, nil, "b", "a test"))
+		if err = errors.Join(err, change(st)); err != nil {
+			t.Fatal(what, err)
+		}
+		if err := WriteReadme(t.Context(), st); (err != nil) != fails {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := store.ReadAll(t.Context(), st, ReadmeName, 1<<20); errors.Is(err, store.ErrNotExist) != goes {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	withdraw := func(st store.Store) error { return commit.Withdraw(t.Context(), st, nil, "a", "a test") }
+	f("one is published", func(store.Store) error { return nil }, false, false)
+	f("none is", withdraw, false, true)
+	f("a damaged one is", func(st store.Store) error {
+		return st.Put(t.Context(), commit.ManifestName("a"), []byte("{}"))
+	}, true, false)
+	f("none is, and the README is a person's", func(st store.Store) error {
+		return errors.Join(withdraw(st), st.Put(t.Context(), ReadmeName, []byte("mine")))
+	}, false, false)
+}
