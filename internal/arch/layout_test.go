@@ -100,7 +100,7 @@ var arrows = map[string][]string{
 	"internal/sharedtest": {},
 	"internal/sitetest":   {"audit", "audit/tokens", "parser", "origin", "origin/exchange"},
 	"internal/surveytest": {"audit", "audit/tokens", "parser", "origin", "origin/exchange", "sink", "sink/schema",
-		"sink/siterows", "sink/table", "store"},
+		"sink/index", "sink/siterows", "sink/table", "sink/views", "store"},
 	"internal/hostiletest": {"internal/printable", "internal/waittest"},
 	"internal/waittest":    {},
 	"internal/memnet":      {},
@@ -115,7 +115,7 @@ var arrows = map[string][]string{
 	"simweb/compare": {"simweb", "sink/read", "sink/schema", "sink/commit", "origin", "origin/exchange"},
 	"simweb/demo":    {"internal/printable", "simweb", "simweb/compare", "sink/commit", "store"},
 	"internal/integration/queries": {"audit", "audit/tokens", "history", "sink", "sink/schema", "sink/table",
-		"sink/commit", "store", "origin", "origin/exchange"},
+		"sink/commit", "sink/index", "sink/views", "store", "origin", "origin/exchange"},
 	"simweb/cmd/simweb":              anything,
 	"internal/sharedtest/cmd/shared": anything,
 }
