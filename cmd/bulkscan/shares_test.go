@@ -148,8 +148,9 @@ func (w *world) inShares(t *testing.T, place, out string, n, kills int, when kil
 			running = append(running, w.scan(t, place, flags(i)...))
 		}
 		victim := kill % n
-		m := moment{"any time", func() bool { return w.web.Stats().Requests >= before+requests },
-			time.Duration(dice.IntN(4000)) * time.Microsecond}
+		m := moment{"any time", func() bool {
+			return w.web.Stats().Requests >= before+requests && (kill < kills-1 || commits(out) > 0)
+		}, time.Duration(dice.IntN(4000)) * time.Microsecond}
 		signal := os.Signal(syscall.SIGKILL)
 		if kill%4 == 3 {
 			signal = syscall.SIGTERM
