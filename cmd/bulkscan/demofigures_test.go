@@ -21,8 +21,10 @@ import (
 	"github.com/bulkscan/bulkscan/simweb/demo"
 	"github.com/bulkscan/bulkscan/sink"
 	"github.com/bulkscan/bulkscan/sink/commit"
+	"github.com/bulkscan/bulkscan/sink/index"
 	"github.com/bulkscan/bulkscan/sink/schema"
 	"github.com/bulkscan/bulkscan/sink/table"
+	"github.com/bulkscan/bulkscan/sink/views"
 	"github.com/bulkscan/bulkscan/store"
 	"github.com/bulkscan/bulkscan/survey"
 	"github.com/bulkscan/bulkscan/survey/stats"
@@ -76,7 +78,8 @@ func demoDataset(t *testing.T) (dir string) {
 		f.Body = nil // the web's
 	}
 	if err := errors.Join(w.Flush(t.Context()), stats.Write(t.Context(), st, demo.Scan, survey.Options{}),
-		w.Complete(t.Context()), w.Close(t.Context())); err != nil {
+		w.Complete(t.Context()), w.Close(t.Context()), index.Update(t.Context(), st),
+		views.Write(t.Context(), st, nil)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
