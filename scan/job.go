@@ -429,7 +429,7 @@ func (j *Job) commit(ctx context.Context, completed *pipeline.Progress) error {
 // tables for any statistics has none.
 func (j *Job) complete(ctx context.Context, p *pipeline.Progress) error {
 	err := stats.Write(ctx, j.Store, j.scanID, survey.Options{Registry: j.Sink.Registry, ToolVersion: j.Sink.ToolVersion,
-		Unlisted: j.Sink.Unlisted, Log: j.Log})
+		Log: j.Log})
 	if err != nil && !errors.Is(err, commit.ErrNoTable) {
 		return err
 	}

@@ -23,7 +23,6 @@ type Options struct {
 	Registry    *tokens.Registry // nil is tokens.Default()
 	Only        []string         // the tokens that count; nil is all
 	ToolVersion string
-	Unlisted    bool // as in sink.Options
 	Alone       bool // read the scan by itself, and not the scans of its date, observer and list
 
 	// Skip lets summaries, sensitivity and tables leave out damaged files, and lists these afterwards.

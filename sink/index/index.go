@@ -95,7 +95,7 @@ func update(ctx context.Context, st store.Store, all bool) (err error) {
 			return nil
 		}
 		if errRead != nil {
-			before = &content{}
+			before = &content{months: months{}}
 		}
 		var now months
 		var changed, files bool
@@ -252,9 +252,6 @@ func next(ctx context.Context, st store.Store, before months, all, write bool) (
 		}
 	}
 	now = maps.Clone(before)
-	if now == nil {
-		now = months{}
-	}
 	for month, is := range touched {
 		if !is {
 			continue

@@ -23,7 +23,7 @@ type Writer[T any] struct {
 	store  store.Store
 	record commit.FileRecord
 
-	Unlisted bool // leave index and views as they are: the index does not list the scan, or is written later
+	unlisted bool // the index does not list the scan
 }
 
 // Lock takes a scan's lock for computing statistics (see Create). While it is held, no commit is added, so the
@@ -64,7 +64,7 @@ func Create[T any](ctx context.Context, st store.Store, scan *commit.Scan, name,
 	sites := commit.CountCommits(own).Rows
 	record := commit.FileRecord{ScanID: m.ScanID, Observer: m.Observer.String(), SchemaVersion: schema.Version,
 		Sites: &sites, Unit: scan.Unit.Sum}
-	return &Writer[T]{table: t, store: st, record: record, Unlisted: !m.Published()}, nil
+	return &Writer[T]{table: t, store: st, record: record, unlisted: !m.Published()}, nil
 }
 
 // Add writes a row.
@@ -77,7 +77,7 @@ func (w *Writer[T]) Close(ctx context.Context) error {
 		w.record.File = w.table.Describe()
 		err = commit.PublishRecorded(ctx, w.store, w.record, w.table.Publish)
 	}
-	if err == nil && !w.Unlisted {
+	if err == nil && !w.unlisted {
 		err = errors.Join(index.Update(ctx, w.store), views.Write(ctx, w.store, nil))
 	}
 	return errors.Join(err, w.table.Discard())

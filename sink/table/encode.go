@@ -19,18 +19,18 @@ func Encode[T any](memory []byte, page int, metadata map[string]string, parts ..
 	w.Reset(file)
 	const atOnce = 64 // rows that parquet-go writes before it looks whether a page is full
 	batch := make([]T, 0, atOnce)
-	err := error(nil)
 	for _, rows := range parts {
 		for i := range rows {
-			if batch = append(batch, rows[i]); len(batch) == atOnce && err == nil {
-				_, err = w.Write(batch)
-				batch = batch[:0]
+			if batch = append(batch, rows[i]); len(batch) < atOnce {
+				continue
 			}
+			if _, err := w.Write(batch); err != nil {
+				return nil, fmt.Errorf("cannot encode rows: %w", err)
+			}
+			batch = batch[:0]
 		}
 	}
-	if err == nil {
-		_, err = w.Write(batch)
-	}
+	_, err := w.Write(batch)
 	if err == nil {
 		err = w.Close()
 	}

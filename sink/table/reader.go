@@ -11,13 +11,13 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// FileRows yields the rows of one Parquet file. It reads the columns that T has, or some of these. A row is valid until
-// the next. A copy stays valid.
-func FileRows[T any](ctx context.Context, st store.Store, name string, some ...string) iter.Seq2[*T, error] {
-	return RecordedRows[T](ctx, st, schema.File{Name: name}, some...)
+// FileRows yields the rows of one Parquet file. It reads the columns that T has. A row is valid until the next. A copy
+// stays valid.
+func FileRows[T any](ctx context.Context, st store.Store, name string) iter.Seq2[*T, error] {
+	return RecordedRows[T](ctx, st, schema.File{Name: name})
 }
 
-// RecordedRows is FileRows for a file that has a record.
+// RecordedRows is FileRows for a file that has a record. It reads the columns that T has, or some of these.
 func RecordedRows[T any](ctx context.Context, st store.Store, file schema.File, some ...string) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		row := new(T)

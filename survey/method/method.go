@@ -56,9 +56,7 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 		return fmt.Errorf("cannot write %s: %w", ReadmeName, err)
 	}
 	sections, err := Of(ctx, st, "", survey.Options{})
-	if err == errNoScan && before == nil {
-		return nil
-	} else if err == errNoScan {
+	if err == errNoScan {
 		return st.Delete(ctx, ReadmeName)
 	}
 	if err != nil {
@@ -80,7 +78,7 @@ func WriteReadme(ctx context.Context, st store.Store) error {
 }
 
 // Of describes a dataset. Its figures are of one scan, read with the options. The scan "" is the default one;
-// without a default the error is store.ErrNotExist.
+// without a default the error is store.ErrNotExist, or that of scans whose manifests cannot be read.
 func Of(ctx context.Context, st store.Store, scanID string, o survey.Options) ([]Section, error) {
 	var more []string // scans that the head may not name: without an index all
 	for row, err := range index.Rows(ctx, st) {

@@ -110,7 +110,6 @@ func writeTable[T any](ctx context.Context, st store.Store, scan *commit.Scan, o
 	if err != nil {
 		return err
 	}
-	w.Unlisted = w.Unlisted || o.Unlisted
 	if err := fill(w.Add); err != nil {
 		return errors.Join(err, w.Discard())
 	}
